@@ -1,0 +1,61 @@
+"""What a user's callable is given: the run's context, and for a tool, the call it serves.
+
+Owns: `RunContextWrapper` and `ToolContext`. Must not know: where the callable runs.
+"""
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Generic
+
+from typing_extensions import TypeVar
+
+from outlast.loop.values import JsonObject, Usage
+
+if TYPE_CHECKING:
+    from outlast.agents.agent import Agent
+
+TContext = TypeVar("TContext", default=Any)
+
+
+@dataclass(kw_only=True)
+class RunContextWrapper(Generic[TContext]):
+    """The context of a run, as a callable sees it.
+
+    `context` is the callable's own copy of the application's object: a pydantic model, dataclass
+    or JSON value. What the callable changes in it is found by comparison when it returns and is
+    merged into the run, in the order of the calls. A failed attempt's changes are dropped.
+
+    Attributes:
+        context: the application's object.
+        usage: tokens spent by the run so far.
+        run_id: the workflow id of the run.
+        turn: how many model calls the current answer has taken so far.
+    """
+
+    context: TContext
+    usage: Usage = field(default_factory=Usage)
+    run_id: str = ""
+    turn: int = 0
+
+
+@dataclass(kw_only=True)
+class ToolContext(RunContextWrapper[TContext]):
+    """The context of one tool call.
+
+    Attributes:
+        tool_name: the tool's name.
+        tool_call_id: the id that the model gave the call.
+        tool_arguments: the arguments as JSON text, as the model wrote them.
+        agent: the agent that called the tool.
+        attempt: 1 for the first try, counting up with each retry.
+        idempotency_key: the same on every attempt of this call and on no other call. Hand it to
+            whatever has side effects, so that a retry does not repeat them.
+        tool_call: the call's item, as the model wrote it.
+    """
+
+    tool_name: str
+    tool_call_id: str
+    tool_arguments: str
+    agent: "Agent[TContext]"
+    attempt: int = 1
+    idempotency_key: str = ""
+    tool_call: JsonObject = field(default_factory=dict[str, Any])

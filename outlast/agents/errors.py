@@ -1,0 +1,117 @@
+"""The exceptions users see, one tree, each with a stable code.
+
+    AgentsException
+    ├── UserError                     the program is wrong: fix the code or the call
+    │   ├── RunNotFound               no run has this id
+    │   ├── RunAlreadyStarted         the id belongs to a run that was started differently
+    │   └── RunClosed                 the run has ended and takes no more messages
+    ├── MaxTurnsExceeded              the turn budget is used up
+    ├── ModelBehaviorError            the model answered something that makes no sense
+    ├── ModelRefusalError             the model refused to answer
+    ├── ModelCallFailed               the provider failed for good
+    ├── ToolFailed                    a tool failed and may not tell the model
+    ├── ToolTimeoutError              a tool took too long and may not tell the model
+    ├── RunCancelled                  somebody cancelled the run
+    ├── DecisionRefused               an approval decision was late, unknown or forged
+    └── ServerUnavailable             no Temporal server answers
+
+Owns: the classes and their codes. Must not know: how a failure travels.
+"""
+
+from typing import Any, ClassVar
+
+
+class AgentsException(Exception):
+    """Base of everything this package raises on purpose.
+
+    Attributes:
+        code: stable name of the kind of failure, the same on the wire.
+        message: what happened and what to do.
+        run_data: the run up to the failure (a `RunErrorDetails`), where there was a run.
+    """
+
+    code: ClassVar[str] = "agents_error"
+    run_data: Any
+
+    def __init__(self, message: str = "", *, run_data: Any = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.run_data = run_data
+
+
+class UserError(AgentsException):
+    """The program is wrong: an unknown agent, a bad argument, a missing registration."""
+
+    code = "user_error"
+
+
+class RunNotFound(UserError):
+    """No run has this id on this server and namespace."""
+
+    code = "run_not_found"
+
+
+class RunAlreadyStarted(UserError):
+    """The id belongs to a run that was started with another agent or another input."""
+
+    code = "run_already_started"
+
+
+class RunClosed(UserError):
+    """The run has ended and takes no more messages or decisions."""
+
+    code = "run_closed"
+
+
+class MaxTurnsExceeded(AgentsException):
+    """The run took as many model calls as it may and has no answer yet."""
+
+    code = "max_turns_exceeded"
+
+
+class ModelBehaviorError(AgentsException):
+    """The model answered something that makes no sense, such as a tool that does not exist."""
+
+    code = "model_behavior"
+
+
+class ModelRefusalError(AgentsException):
+    """The model refused to answer."""
+
+    code = "model_refusal"
+
+
+class ModelCallFailed(AgentsException):
+    """The provider failed for good: refused the request, or failed on every attempt."""
+
+    code = "model_call_failed"
+
+
+class ToolFailed(AgentsException):
+    """A tool failed on every attempt, and its failure may not be told to the model."""
+
+    code = "tool_failed"
+
+
+class ToolTimeoutError(AgentsException):
+    """A tool took longer than its time-out, and that may not be told to the model."""
+
+    code = "tool_timeout"
+
+
+class RunCancelled(AgentsException):
+    """Somebody cancelled the run."""
+
+    code = "cancelled"
+
+
+class DecisionRefused(AgentsException):
+    """An approval decision was late, unknown, malformed, or for other arguments than were seen."""
+
+    code = "decision_refused"
+
+
+class ServerUnavailable(AgentsException):
+    """No Temporal server answers at the address."""
+
+    code = "server_unavailable"

@@ -1,0 +1,90 @@
+"""Handoffs: how one agent gives the conversation to another.
+
+Owns: the `Handoff` record and `handoff()`. A handoff looks like a tool to the model. Must not
+know: when the active agent changes; that is the loop's.
+"""
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from outlast.agents.context import RunContextWrapper
+from outlast.loop.values import JsonObject
+
+if TYPE_CHECKING:
+    from outlast.agents.agent import Agent
+
+OnHandoff: TypeAlias = Callable[[RunContextWrapper[Any]], None | Awaitable[None]]
+"""Called with (context), or with (context, input) where there is an `input_type`."""
+
+NO_INPUT: JsonObject = {
+    "type": "object",
+    "properties": {},
+    "required": [],
+    "additionalProperties": False,
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Handoff:
+    """A way from one agent to another, as the model sees it and as the worker performs it.
+
+    Attributes:
+        tool_name: what the model calls it.
+        tool_description: what the model is told.
+        agent: the agent that takes over.
+        on_handoff: runs in an activity, retried, when the handoff happens.
+        is_enabled: whether the agent offers it at the moment: yes, no, or a predicate that is
+            called with (context, the agent that would hand over).
+    """
+
+    tool_name: str
+    tool_description: str
+    agent: "Agent[Any]"
+    on_handoff: OnHandoff | None = None
+    is_enabled: bool | Callable[[RunContextWrapper[Any], Any], bool | Awaitable[bool]] = True
+    input_json_schema: JsonObject | None = None
+
+    @property
+    def agent_name(self) -> str:
+        """The name of the agent that takes over."""
+        return self.agent.name
+
+    @staticmethod
+    def default_tool_name(agent_name: str) -> str:
+        """Return `transfer_to_` and the agent's name, with what no tool name allows replaced."""
+        return "transfer_to_" + re.sub(r"[^a-zA-Z0-9_]", "_", agent_name).lower()
+
+    @staticmethod
+    def default_tool_description(agent: "Agent[Any]") -> str:
+        """Return what the model is told about a handoff to this agent."""
+        text = f"Hand the conversation over to the agent {agent.name}."
+        return f"{text} {agent.handoff_description}" if agent.handoff_description else text
+
+
+def handoff(
+    agent: "Agent[Any]",
+    *,
+    tool_name_override: str | None = None,
+    tool_description_override: str | None = None,
+    on_handoff: OnHandoff | None = None,
+    is_enabled: bool | Callable[[RunContextWrapper[Any], Any], bool | Awaitable[bool]] = True,
+) -> Handoff:
+    """Make a handoff to an agent.
+
+    Args:
+        agent: the agent that takes over.
+        tool_name_override: what the model calls it; default `transfer_to_<agent>`.
+        tool_description_override: what the model is told instead of the default sentence.
+        on_handoff: called with (context) when the handoff happens; sync or async. It runs in an
+            activity, at least once, and its context changes are kept.
+        is_enabled: whether the handoff is offered, asked before every model call.
+    """
+    return Handoff(
+        tool_name=tool_name_override or Handoff.default_tool_name(agent.name),
+        tool_description=tool_description_override or Handoff.default_tool_description(agent),
+        agent=agent,
+        on_handoff=on_handoff,
+        is_enabled=is_enabled,
+    )

@@ -1,0 +1,66 @@
+"""What holds of every state, whatever happened. Numbered; tests check them after every event.
+
+Owns: the laws of a single state. The laws of sequences are in the tests.
+"""
+
+from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, RunState
+
+_EFFECT_OF_PHASE = {
+    "preparing": "prepare_run",
+    "thinking": "call_model",
+    "transferring": "run_handoff",
+}
+
+
+def violations(state: RunState) -> list[str]:
+    """Return the broken invariants of a state, as sentences; empty when all hold."""
+    effects = [effect.effect for effect in state.pending]
+    kinds = sorted(effect.kind for effect in state.pending)
+    running = {call.effect for call in state.calls if call.status == "running"}
+    waiting = {call.approval for call in state.calls if call.status == "waiting"}
+    asked = {request.id for request in state.pending_approvals}
+    open_calls = _calls_without_output(state)
+    answered = [name for answer in state.answers for name in answer.to]
+    messages = [*answered, *state.answering, *(message.id for message in state.inbox)]
+    checks = {
+        "I1: effects have distinct numbers below the next one": len(set(effects)) == len(effects)
+        and all(0 < effect < state.next_effect for effect in effects),
+        "I2: each phase has exactly the effects it is named for": kinds
+        == _expected_kinds(state, len(running)),
+        "I3: every running call has its effect": state.phase != "acting" or running == set(effects),
+        "I4: calls exist only while they are acted on": bool(state.calls)
+        == (state.phase in {"acting", "transferring"}),
+        "I5: every waiting call has its pending approval, and the reverse": waiting == asked,
+        "I6: outside of acting, every call has exactly one output": open_calls
+        == {call.call_id for call in state.calls},
+        "I7: an answer takes no more turns than allowed": state.max_turns is None
+        or state.turn <= state.max_turns,
+        "I8: approval ids are distinct": len({request.id for request in state.approvals})
+        == len(state.approvals),
+        "I9: no message is lost or doubled": len(set(messages)) == len(messages),
+        "I10: a run is closed exactly when it has an outcome": (state.phase == "closed")
+        == (state.outcome is not None),
+        "I11: only an open conversation is idle, and with an empty inbox": state.phase != "idle"
+        or (state.keep_open and not state.inbox and not state.answering),
+        "I12: acting has something to wait for": state.phase != "acting"
+        or bool(running or waiting),
+    }
+    return [law for law, holds in checks.items() if not holds]
+
+
+def _expected_kinds(state: RunState, running: int) -> list[str]:
+    if state.phase == "acting":
+        return ["run_tool"] * running
+    effect = _EFFECT_OF_PHASE.get(state.phase)
+    return [effect] if effect else []
+
+
+def _calls_without_output(state: RunState) -> set[str]:
+    calls: set[str] = set()
+    for item in state.items:
+        call_id = str(item.raw.get("call_id", ""))
+        if item.kind in CALL_KINDS:
+            calls.add(call_id)
+        elif item.kind in OUTPUT_KINDS:
+            calls.discard(call_id)
+    return calls

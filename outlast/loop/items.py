@@ -1,0 +1,88 @@
+"""The items of a conversation, in the format of OpenAI's Responses API, with who wrote them.
+
+Owns: `Item`, `Message` and how text is read out of a raw item. Must not know: turns or effects.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias, cast
+
+from outlast.loop.values import Json, JsonObject
+
+ItemKind: TypeAlias = Literal[
+    "input",
+    "message",
+    "reasoning",
+    "tool_call",
+    "tool_output",
+    "handoff_call",
+    "handoff_output",
+    "other",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One entry of the transcript.
+
+    Attributes:
+        kind: what it is to the loop; `other` is what a provider did on its own.
+        raw: the item as the model sees it; opaque to the loop but for a few fields.
+        agent: whose turn produced it; empty for what came from outside.
+        turn: which model call of the run produced it, from 1; 0 for what came from outside.
+    """
+
+    kind: ItemKind
+    raw: JsonObject
+    agent: str = ""
+    turn: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """What somebody said to the run: one or more input items under one id.
+
+    Attributes:
+        id: chosen by the sender; a second message with the same id is the same message.
+        content: Responses input items.
+        at_ms: when it arrived, in milliseconds since the epoch.
+    """
+
+    id: str
+    content: tuple[JsonObject, ...]
+    at_ms: int = 0
+
+
+def output_item(call_id: str, output: Json) -> JsonObject:
+    """Return the raw item that answers a call."""
+    return {"type": "function_call_output", "call_id": call_id, "output": output}
+
+
+def call_id_of(raw: JsonObject) -> str:
+    """Return the id that ties a call and its output together."""
+    return str(raw.get("call_id", ""))
+
+
+def text_of(raw: JsonObject) -> str:
+    """Return the text of a message item, without refusals; empty where there is none."""
+    content: Json = raw.get("content")
+    if isinstance(content, str):
+        return content
+    return "".join(
+        str(part.get("text", ""))
+        for part in _parts_of(raw)
+        if part.get("type") in {"output_text", "input_text", "text"}
+    )
+
+
+def refusal_of(raw: JsonObject) -> str | None:
+    """Return the refusal in a message item, or None when the model did not refuse."""
+    for part in _parts_of(raw):
+        if part.get("type") == "refusal":
+            return str(part.get("refusal", ""))
+    return None
+
+
+def _parts_of(raw: JsonObject) -> list[JsonObject]:
+    content: Json = raw.get("content")
+    parts = cast("list[Any]", content) if isinstance(content, list) else []
+    return [cast("JsonObject", part) for part in parts if isinstance(part, dict)]

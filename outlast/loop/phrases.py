@@ -1,0 +1,31 @@
+"""What the model is told about its calls, where no user code says it better.
+
+Owns: the sentences. Plain English, no internals.
+"""
+
+import json
+
+CANCELLED = "This call was cancelled and did not run to its end."
+NOT_RUN = "This call was not run, because the run could not go on."
+REJECTED = "A person decided that this call must not run."
+HANDOFF_IGNORED = "This handoff was ignored: a reply can hand over to one agent only."
+
+
+def handed_over(target: str) -> str:
+    """Say that an agent took over, in the form that models of this field know."""
+    return json.dumps({"assistant": target}, ensure_ascii=False)
+
+
+def tool_failed(name: str, code: str) -> str:
+    """Say that a tool failed for good, without its internals."""
+    if code == "tool_timeout":
+        return f"The tool {name} did not finish in time."
+    return f"The tool {name} failed and cannot be used right now."
+
+
+def turns_used_up(max_turns: int) -> str:
+    """Say that the turn budget is used up, and what to do."""
+    return (
+        f"The run made {max_turns} model calls and has no answer yet. Raise max_turns, or look at "
+        "the transcript for a loop between tools or agents."
+    )

@@ -1,0 +1,52 @@
+"""The plain values that states, events and commands are made of.
+
+Owns: JSON aliases, token usage and the description of a failure. Knows nothing of runs.
+"""
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+Json: TypeAlias = Any
+"""Any value that JSON can express. Treated as immutable: build a new one, never change one."""
+
+JsonObject: TypeAlias = dict[str, Any]
+"""A JSON object. Treated as immutable."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Usage:
+    """Tokens and requests spent, of one model call or added up over a run."""
+
+    requests: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    total_tokens: int = 0
+    cached_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    def plus(self, other: "Usage") -> "Usage":
+        """Return the sum of this usage and another."""
+        return Usage(
+            requests=self.requests + other.requests,
+            input_tokens=self.input_tokens + other.input_tokens,
+            output_tokens=self.output_tokens + other.output_tokens,
+            total_tokens=self.total_tokens + other.total_tokens,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+
+NO_USAGE = Usage()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """Why something did not work, in words for a person and a code for a program.
+
+    `code` is stable and is what programs match on (the codes are listed in
+    `outlast.contract.failures`); `message` is for people and may change.
+    """
+
+    code: str
+    message: str
+    details: JsonObject | None = None
