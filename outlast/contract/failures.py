@@ -1,0 +1,68 @@
+"""Failures on the wire: their codes, and what an engine's failure means to the loop.
+
+Owns: the codes (stable; `outlast.agents.errors` has an exception for each that users see) and the
+translation. `EngineFailure` is filled from exceptions by the workflow and from history records by
+the client, so both come to the same `Failure`.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from outlast.loop.commands import CallModel, Effect, PrepareRun, RunHandoff, RunTool
+from outlast.loop.values import Failure, JsonObject
+
+USER_ERROR: Final = "user_error"
+MODEL_CALL_FAILED: Final = "model_call_failed"
+MODEL_BEHAVIOR: Final = "model_behavior"
+TOOL_FAILED: Final = "tool_failed"
+TOOL_TIMEOUT: Final = "tool_timeout"
+CANCELLED: Final = "cancelled"
+BAD_INPUT: Final = "user_error"
+DECISION_REFUSED: Final = "decision_refused"
+RUN_CLOSED: Final = "run_closed"
+INTERNAL: Final = "internal_error"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFailure:
+    """How an activity ended when it did not succeed, without the engine's types.
+
+    Attributes:
+        kind: an error of ours or a user's, a time-out, a cancellation, or anything else.
+        code: for an error: its type.
+        message: what was said.
+        details: what was said further.
+    """
+
+    kind: Literal["application", "timeout", "cancelled", "other"]
+    code: str = ""
+    message: str = ""
+    details: JsonObject | None = None
+
+
+def failure_of(effect: Effect, engine: EngineFailure) -> Failure:
+    """Return what an activity's failure means to the run, in words that say what to do."""
+    if engine.kind == "cancelled":
+        return Failure(code=CANCELLED, message="It was cancelled.")
+    match effect:
+        case RunTool():
+            what = f"The tool {effect.name}"
+            default = TOOL_FAILED
+        case RunHandoff():
+            what = f"The callback of the handoff {effect.name}"
+            default = USER_ERROR
+        case CallModel():
+            what = f"The model call of {effect.agent}"
+            default = MODEL_CALL_FAILED
+        case PrepareRun():
+            what = f"The start of {effect.agent}"
+            default = USER_ERROR
+    if engine.kind == "timeout":
+        code = TOOL_TIMEOUT if isinstance(effect, RunTool) else default
+        return Failure(
+            code=code,
+            message=f"{what} did not finish in time, on any attempt. Is a worker running, and is "
+            "its time-out long enough?",
+        )
+    code = engine.code if engine.kind == "application" and engine.code else default
+    return Failure(code=code, message=engine.message or f"{what} failed.", details=engine.details)

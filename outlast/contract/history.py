@@ -1,0 +1,253 @@
+"""The history is the event log: how its entries become events of the loop.
+
+Owns: the table from what happened to a workflow to `Event`s, and their order. The workflow uses
+the same functions on what reaches it, so that folding a history gives the workflow's own state.
+What cannot be decoded is dropped by both in the same way: a signal nobody can read becomes
+`SignalUnreadable`, an unreadable result becomes the effect's failure.
+
+The order within one workflow task is the order in which the Temporal SDK delivers: signals, then
+updates, then results of activities, then a request to cancel, then results of local activities,
+which arrive while the task runs. Time is the time of the workflow task; a local activity's result
+moves it on to its own end.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal, TypeAlias, assert_never
+
+from outlast.contract import names
+from outlast.contract.failures import INTERNAL, EngineFailure, failure_of
+from outlast.contract.records import (
+    CancelRecord,
+    RunInput,
+    SendRecord,
+    UnreadableRecordError,
+    message_of,
+    read,
+    read_state,
+)
+from outlast.loop.approvals import Decision
+from outlast.loop.calls import Briefing, HandoffResult, ModelReply, ToolResult
+from outlast.loop.commands import CallModel, Effect, PrepareRun, RunHandoff, RunTool
+from outlast.loop.events import (
+    CancelRequested,
+    DecisionReceived,
+    EffectFailed,
+    Event,
+    HandoffFinished,
+    MessageReceived,
+    ModelReplied,
+    RunPrepared,
+    RunStarted,
+    SignalUnreadable,
+    ToolFinished,
+)
+from outlast.loop.machine import advance
+from outlast.loop.state import RunState
+from outlast.loop.values import Failure, Json
+
+
+def started(run_id: str, record: RunInput, at_ms: int) -> RunStarted:
+    """Return the event of a run's start."""
+    return RunStarted(
+        at_ms=at_ms,
+        run_id=run_id,
+        agent=record.agent,
+        message=message_of(record, at_ms),
+        context=record.context,
+        context_type=record.context_type,
+        max_turns=record.max_turns,
+        keep_open=record.keep_open,
+        settings=record.settings,
+    )
+
+
+def signalled(name: str, arguments: Sequence[Json], at_ms: int) -> Event:
+    """Return the event of a signal; one that cannot be read is an event too."""
+    payload: Json = arguments[0] if arguments else None
+    try:
+        if name == names.SIGNAL_DECIDE:
+            return DecisionReceived(at_ms=at_ms, decision=read(Decision, payload))
+        if name == names.SIGNAL_CANCEL:
+            return CancelRequested(at_ms=at_ms, mode=read(CancelRecord, payload).mode)
+    except UnreadableRecordError as error:
+        return SignalUnreadable(at_ms=at_ms, name=f"signal {name}", problem=str(error))
+    return SignalUnreadable(
+        at_ms=at_ms, name=f"signal {name}", problem="No such signal. Known: decide, cancel."
+    )
+
+
+def updated(name: str, arguments: Sequence[Json], at_ms: int) -> Event:
+    """Return the event of an update.
+
+    Raises:
+        UnreadableRecordError: it cannot be read, or there is no such update; it is then refused.
+    """
+    payload: Json = arguments[0] if arguments else None
+    if name == names.UPDATE_DECIDE:
+        return DecisionReceived(at_ms=at_ms, decision=read(Decision, payload))
+    if name == names.UPDATE_SEND:
+        return MessageReceived(at_ms=at_ms, message=message_of(read(SendRecord, payload), at_ms))
+    raise UnreadableRecordError(f"No update {name!r}. Known: send, decide.")
+
+
+def answered(effect: Effect, payload: Json, at_ms: int) -> Event:
+    """Return the event of an activity's result."""
+    number = effect.effect
+    try:
+        match effect:
+            case PrepareRun():
+                briefing = read(Briefing, payload)
+                return RunPrepared(at_ms=at_ms, effect=number, briefing=briefing)
+            case CallModel():
+                return ModelReplied(at_ms=at_ms, effect=number, reply=read(ModelReply, payload))
+            case RunTool():
+                return ToolFinished(at_ms=at_ms, effect=number, result=read(ToolResult, payload))
+            case RunHandoff():
+                result = read(HandoffResult, payload)
+                return HandoffFinished(at_ms=at_ms, effect=number, result=result)
+    except UnreadableRecordError as error:
+        failure = Failure(code=INTERNAL, message=str(error))
+        return EffectFailed(at_ms=at_ms, effect=number, failure=failure)
+
+
+def failed(effect: Effect, engine: EngineFailure, at_ms: int) -> EffectFailed:
+    """Return the event of an activity's failure."""
+    failure = failure_of(effect, engine)
+    return EffectFailed(at_ms=at_ms, effect=effect.effect, failure=failure)
+
+
+# --- Folding a history ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """The workflow began."""
+
+    payload: Json
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Signalled:
+    """A signal was delivered."""
+
+    name: str
+    arguments: tuple[Json, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Updated:
+    """An update was accepted."""
+
+    name: str
+    arguments: tuple[Json, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resolved:
+    """An activity ended; `local` ones say when, in milliseconds since the epoch."""
+
+    effect: int
+    payload: Json = None
+    failure: EngineFailure | None = None
+    local_end_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelAsked:
+    """The workflow was asked to cancel, by the engine's own means."""
+
+
+Happening: TypeAlias = Started | Signalled | Updated | Resolved | CancelAsked
+Rank: TypeAlias = Literal[0, 1, 2, 3, 4, 5]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkflowTask:
+    """What one workflow task delivered, at which time (milliseconds since the epoch)."""
+
+    at_ms: int
+    happenings: tuple[Happening, ...]
+
+
+def rank(happening: Happening) -> Rank:
+    """Return where a happening comes within its workflow task."""
+    match happening:
+        case Started():
+            return 0
+        case Signalled():
+            return 1
+        case Updated():
+            return 2
+        case Resolved():
+            return 3 if happening.local_end_ms is None else 5
+        case CancelAsked():
+            return 4
+        case _:
+            assert_never(happening)
+
+
+def fold(
+    state: RunState, run_id: str, tasks: Iterable[WorkflowTask]
+) -> Iterator[tuple[Event, RunState]]:
+    """Take workflow tasks into a state.
+
+    Args:
+        state: where the run was before them.
+        run_id: the workflow id.
+        tasks: what the tasks delivered, oldest first.
+
+    Yields:
+        Each event of the loop with the state after it. A run that continues another yields
+        nothing for its start: use `opening` for the state it starts from.
+    """
+    for task in tasks:
+        at_ms = task.at_ms
+        for happening in sorted(task.happenings, key=rank):
+            if isinstance(happening, Resolved) and happening.local_end_ms is not None:
+                at_ms = happening.local_end_ms
+            event = _event_of(state, run_id, happening, at_ms)
+            if event is not None:
+                state, _ = advance(state, event)
+                yield event, state
+
+
+def opening(payload: Json) -> RunState:
+    """Return the state that a workflow starts from: the carried one, or a new one."""
+    try:
+        record = read(RunInput, payload)
+        return read_state(record.carried) if record.carried is not None else RunState()
+    except UnreadableRecordError:
+        return RunState()
+
+
+def _event_of(state: RunState, run_id: str, happening: Happening, at_ms: int) -> Event | None:
+    match happening:
+        case Started():
+            return _start_of(run_id, happening.payload, at_ms)
+        case Signalled():
+            return signalled(happening.name, happening.arguments, at_ms)
+        case Updated():
+            try:
+                return updated(happening.name, happening.arguments, at_ms)
+            except UnreadableRecordError:
+                return None
+        case Resolved():
+            effect = next((one for one in state.pending if one.effect == happening.effect), None)
+            if effect is None:
+                return None
+            if happening.failure is not None:
+                return failed(effect, happening.failure, at_ms)
+            return answered(effect, happening.payload, at_ms)
+        case CancelAsked():
+            return CancelRequested(at_ms=at_ms)
+        case _:
+            assert_never(happening)
+
+
+def _start_of(run_id: str, payload: Json, at_ms: int) -> RunStarted | None:
+    try:
+        record = read(RunInput, payload)
+    except UnreadableRecordError:
+        return None
+    return started(run_id, record, at_ms) if record.carried is None else None

@@ -1,0 +1,54 @@
+"""The names that operators see and that recorded histories hold. Never change one."""
+
+from typing import Final
+
+from outlast.loop.commands import CallModel, Effect, PrepareRun, RunHandoff, RunTool
+
+SCHEMA_VERSION: Final = 1
+"""Version of everything in this package. Newer records than this are refused in words."""
+
+WORKFLOW: Final = "AgentRun"
+TASK_QUEUE: Final = "outlast"
+"""The task queue of a worker and a client that name none."""
+
+SIGNAL_DECIDE: Final = "decide"
+SIGNAL_CANCEL: Final = "cancel"
+UPDATE_DECIDE: Final = "decide"
+UPDATE_SEND: Final = "send"
+
+QUERY_STATE: Final = "state"
+QUERY_TRANSCRIPT: Final = "transcript"
+QUERY_APPROVALS: Final = "approvals"
+QUERY_REQUEST: Final = "request"
+QUERY_SNAPSHOT: Final = "snapshot"
+
+ATTRIBUTE_AGENT: Final = "OutlastAgent"
+ATTRIBUTE_STATUS: Final = "OutlastStatus"
+ATTRIBUTE_APPROVALS: Final = "OutlastPendingApprovals"
+SEARCH_ATTRIBUTES: Final = {
+    ATTRIBUTE_AGENT: "Keyword",
+    ATTRIBUTE_STATUS: "Keyword",
+    ATTRIBUTE_APPROVALS: "Int",
+}
+"""What has to be registered on the namespace, with the type of each."""
+
+MEMO_INPUT_DIGEST: Final = "outlast_input_digest"
+"""Tells a second start with the same id whether it asks the same thing."""
+
+ACTIVITY_PREPARE: Final = "prepare_run"
+ACTIVITY_MODEL: Final = "call_model"
+TOOL_PREFIX: Final = "tool:"
+HANDOFF_PREFIX: Final = "handoff:"
+
+
+def activity_type(effect: Effect) -> str:
+    """Return the activity type that answers an effect; tools and handoffs have one each."""
+    match effect:
+        case PrepareRun():
+            return ACTIVITY_PREPARE
+        case CallModel():
+            return ACTIVITY_MODEL
+        case RunTool():
+            return TOOL_PREFIX + effect.name
+        case RunHandoff():
+            return HANDOFF_PREFIX + effect.name

@@ -1,0 +1,53 @@
+"""How effects are bounded and retried where neither a plan nor the run says otherwise.
+
+Owns: the defaults. Every effect has a bound on each attempt, on the number of attempts, and on
+the whole; a worker that dies is noticed by its missing heartbeat.
+"""
+
+from datetime import timedelta
+from typing import Final
+
+from outlast.loop.calls import Policy
+from outlast.loop.commands import CallModel, Effect, PrepareRun
+from outlast.loop.state import RunState
+from outlast.loop.values import JsonObject
+
+MODEL: Final = Policy(timeout_ms=600_000, attempts=10, maximum_interval_ms=60_000)
+"""Ten attempts wait about five minutes in all: longer than most provider incidents."""
+
+PREPARE: Final = Policy(timeout_ms=10_000, attempts=3, fast=True)
+
+LONGEST_MS: Final = 24 * 3_600_000
+"""Bound on an effect as a whole. Generous, because it also covers the time without any worker."""
+
+HEARTBEAT_MS: Final = 10_000
+"""How long a worker may be silent before an effect is tried elsewhere."""
+
+ROLL_OVER_EVENTS: Final = 1_250
+ROLL_OVER_BYTES: Final = 2_000_000
+"""A history longer or larger than this is continued in a new one, between two steps."""
+
+LONGEST_RETRY_AFTER: Final = timedelta(minutes=5)
+"""A provider may ask us to wait, but not longer than this."""
+
+
+def policy_of(effect: Effect) -> Policy:
+    """Return how an effect is run."""
+    match effect:
+        case PrepareRun():
+            return PREPARE
+        case CallModel():
+            return MODEL
+        case _:
+            return effect.policy
+
+
+def heartbeat_ms(settings: JsonObject | None) -> int:
+    """Return how long a worker may be silent: the run's own setting, or the default."""
+    return int((settings or {}).get("heartbeat_ms", HEARTBEAT_MS))
+
+
+def rolls_over(state: RunState, *, events: int, size_bytes: int) -> bool:
+    """Whether a history of this length is to be continued in a new one."""
+    limit = int((state.settings or {}).get("roll_over_events", ROLL_OVER_EVENTS))
+    return events >= limit or size_bytes >= ROLL_OVER_BYTES

@@ -1,0 +1,210 @@
+"""What travels, and how it is read and written.
+
+Owns: the input of a run, the payloads of its messages, the requests of its effects, its result;
+their JSON. Everything is written sparsely (defaults are left out) and read tolerantly (unknown
+fields are ignored), so that an older reader can follow a newer writer.
+"""
+
+import base64
+import json
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Literal, TypeVar, cast
+
+from pydantic import TypeAdapter, ValidationError
+
+from outlast.contract.names import SCHEMA_VERSION
+from outlast.loop.commands import CallModel, Effect
+from outlast.loop.items import Item, Message
+from outlast.loop.state import RunState, model_input
+from outlast.loop.values import Failure, Json, JsonObject, Usage
+
+T = TypeVar("T")
+
+PAGE_BYTES = 1_500_000
+"""How much of a request one query answers: well below the 2 MB that a payload may have."""
+
+COMPRESS_ABOVE_BYTES = 250_000
+"""States larger than this are compressed when a run continues as new."""
+
+
+class UnreadableRecordError(ValueError):
+    """Something that should be a record of ours is not; the message says what is wrong."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunInput:
+    """The input of the workflow.
+
+    Small enough to be typed by hand in the Temporal UI: `{"agent": "Triage", "input": "Hello"}`.
+
+    Attributes:
+        agent: the starting agent's name.
+        input: what is asked: a text, or Responses items.
+        message_id: the id of that message.
+        context: the application's context as JSON.
+        context_type: the registered name of its type.
+        max_turns: how many model calls one answer may take; None for no bound.
+        keep_open: stay open after the answer.
+        settings: the run's settings, for the activities.
+        visibility: the namespace has our search attributes, so the run may set them.
+        carried: the state of the run that this one continues.
+        schema_version: the version of this record.
+    """
+
+    agent: str = ""
+    input: str | list[JsonObject] = ""
+    message_id: str = "start"
+    context: Json = None
+    context_type: str | None = None
+    max_turns: int | None = 10
+    keep_open: bool = False
+    settings: JsonObject | None = None
+    visibility: bool = False
+    carried: JsonObject | None = None
+    schema_version: int = SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SendRecord:
+    """The payload of the update `send`: a message, and the id that makes it one message."""
+
+    input: str | list[JsonObject]
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CancelRecord:
+    """The payload of the signal `cancel`."""
+
+    mode: Literal["immediate", "after_turn"] = "immediate"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
+class ModelRequestRecord:
+    """The whole request of a model call: the command and the items it is about."""
+
+    call: CallModel
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResultRecord:
+    """The workflow's result: small, because the transcript is in the history."""
+
+    status: Literal["completed", "failed", "cancelled"]
+    agent: str
+    final_output: Json = None
+    failure: Failure | None = None
+    turns: int = 0
+    usage: Usage = field(default_factory=Usage)
+
+
+def messages_of(content: str | list[JsonObject]) -> tuple[JsonObject, ...]:
+    """Return what was said as Responses items: a text is one user message."""
+    if isinstance(content, str):
+        return ({"role": "user", "content": content},)
+    return tuple(content)
+
+
+def message_of(record: SendRecord | RunInput, at_ms: int) -> Message:
+    """Return the message in a record."""
+    return Message(record.message_id, messages_of(record.input), at_ms)
+
+
+def write(record: object) -> JsonObject:
+    """Return a record as JSON, without the fields that have their default."""
+    return adapter(type(record)).dump_python(record, mode="json", exclude_defaults=True)
+
+
+def read(kind: type[T], payload: Json) -> T:
+    """Return the record in a payload.
+
+    Raises:
+        UnreadableRecordError: it does not fit; the message names each field that does not.
+    """
+    version = cast("JsonObject", payload).get("schema_version") if isinstance(payload, dict) else 0
+    if isinstance(version, int) and version > SCHEMA_VERSION:
+        raise UnreadableRecordError(
+            f"This was written by a newer version of outlast (schema {version}, this one knows "
+            f"{SCHEMA_VERSION}). Upgrade the worker."
+        )
+    try:
+        return cast("T", adapter(kind).validate_python(payload))
+    except ValidationError as error:
+        raise UnreadableRecordError(_explain(kind, error)) from None
+
+
+@cache
+def adapter(kind: Any) -> TypeAdapter[Any]:
+    """Return the schema of a record; built once, because building costs milliseconds."""
+    return TypeAdapter(kind)
+
+
+def write_state(state: RunState) -> JsonObject:
+    """Return a state as JSON, compressed when it is large: a payload may have 2 MB."""
+    data = adapter(RunState).dump_json(state)
+    if len(data) <= COMPRESS_ABOVE_BYTES:
+        return json.loads(data)
+    return {"zlib": base64.b64encode(zlib.compress(data)).decode()}
+
+
+def read_state(payload: JsonObject) -> RunState:
+    """Return the state in a payload.
+
+    Raises:
+        UnreadableRecordError: it does not fit.
+    """
+    try:
+        if "zlib" in payload:
+            data = zlib.decompress(base64.b64decode(str(payload["zlib"])))
+            return adapter(RunState).validate_json(data)
+        return adapter(RunState).validate_python(payload)
+    except ValidationError as error:
+        raise UnreadableRecordError(_explain(RunState, error)) from None
+    except (ValueError, zlib.error) as error:
+        raise UnreadableRecordError(f"The carried state cannot be unpacked: {error}") from None
+
+
+def request_of(state: RunState, effect: Effect) -> Effect | ModelRequestRecord:
+    """Return the whole request of an effect; the same whenever it is asked for."""
+    if isinstance(effect, CallModel):
+        return ModelRequestRecord(call=effect, items=model_input(state, effect))
+    return effect
+
+
+def is_small(request: Effect | ModelRequestRecord, limit_bytes: int) -> bool:
+    """Whether a request is small enough to be written into history.
+
+    Long conversations are told by their length, so that a long run never pays for measuring.
+    """
+    if isinstance(request, ModelRequestRecord) and len(request.items) > 12:
+        return False
+    return len(adapter(type(request)).dump_json(request, exclude_defaults=True)) <= limit_bytes
+
+
+def page_of(data: str, page: int) -> JsonObject:
+    """Return one page of a long answer to a query, and whether more follow."""
+    start = page * PAGE_BYTES
+    return {"data": data[start : start + PAGE_BYTES], "more": len(data) > start + PAGE_BYTES}
+
+
+def dump(record: object) -> str:
+    """Return a record as JSON text. All ASCII, so that a page's length is its size in bytes."""
+    value = adapter(type(record)).dump_python(record, mode="json")
+    return json.dumps(value, separators=(",", ":"))
+
+
+def load(kind: Any, pages: Sequence[str]) -> Any:
+    """Return the record whose JSON text came in pages."""
+    return adapter(kind).validate_json("".join(pages))
+
+
+def _explain(kind: type, error: ValidationError) -> str:
+    problems = "; ".join(
+        f"{'.'.join(str(part) for part in one['loc']) or 'the payload'}: {one['msg']}"
+        for one in error.errors()[:5]
+    )
+    return f"This is not a {kind.__name__}: {problems}."
