@@ -5,7 +5,7 @@ Owns: the `Agent` record. Must not know: how a run proceeds.
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeAlias
+from typing import Any, Generic, TypeAlias, cast
 
 from outlast.agents.context import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
@@ -45,16 +45,18 @@ class Agent(Generic[TContext]):
 
     def __post_init__(self) -> None:
         """Check the fields, so that a mistake is found where it is made."""
-        name: object = self.name
+        name = cast("object", self.name)
         if not isinstance(name, str) or not name.strip():
             raise UserError(f"Agent(name=...) must be a non-empty string, not {name!r}.")
-        instructions: object = self.instructions
+        instructions = cast("object", self.instructions)
         if not (instructions is None or isinstance(instructions, str) or callable(instructions)):
             raise UserError(
                 f"Agent {self.name!r}: instructions must be a string, a callable or None, "
                 f"not {type(instructions).__name__}."
             )
-        _check_entries(self.name, "tools", self.tools, FunctionTool, "decorate it with @function_tool")
+        _check_entries(
+            self.name, "tools", self.tools, FunctionTool, "decorate it with @function_tool"
+        )
         _check_entries(
             self.name, "handoffs", self.handoffs, (Agent, Handoff), "use an Agent or handoff(agent)"
         )

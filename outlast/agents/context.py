@@ -4,16 +4,25 @@ Owns: `RunContextWrapper` and `ToolContext`. Must not know: where the callable r
 """
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic
-
-from typing_extensions import TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from outlast.loop.values import JsonObject, Usage
 
 if TYPE_CHECKING:
-    from outlast.agents.agent import Agent
+    from typing_extensions import TypeVar
 
-TContext = TypeVar("TContext", default=Any)
+    TContext = TypeVar("TContext", default=Any)
+else:  # the default is for type checkers only, and its package takes 25 ms to import
+    from typing import TypeVar
+
+    TContext = TypeVar("TContext")
+
+
+class NamedAgent(Protocol):
+    """An agent as far as contexts and handoffs need to know it: an `Agent`."""
+
+    name: str
+    handoff_description: str | None
 
 
 @dataclass(kw_only=True)
@@ -55,7 +64,7 @@ class ToolContext(RunContextWrapper[TContext]):
     tool_name: str
     tool_call_id: str
     tool_arguments: str
-    agent: "Agent[TContext]"
+    agent: NamedAgent
     attempt: int = 1
     idempotency_key: str = ""
     tool_call: JsonObject = field(default_factory=dict[str, Any])

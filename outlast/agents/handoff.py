@@ -7,15 +7,12 @@ know: when the active agent changes; that is the loop's.
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.context import NamedAgent, RunContextWrapper
 from outlast.loop.values import JsonObject
 
-if TYPE_CHECKING:
-    from outlast.agents.agent import Agent
-
-OnHandoff: TypeAlias = Callable[[RunContextWrapper[Any]], None | Awaitable[None]]
+OnHandoff: TypeAlias = Callable[[RunContextWrapper[Any]], Awaitable[None] | None]
 """Called with (context), or with (context, input) where there is an `input_type`."""
 
 NO_INPUT: JsonObject = {
@@ -41,7 +38,7 @@ class Handoff:
 
     tool_name: str
     tool_description: str
-    agent: "Agent[Any]"
+    agent: NamedAgent
     on_handoff: OnHandoff | None = None
     is_enabled: bool | Callable[[RunContextWrapper[Any], Any], bool | Awaitable[bool]] = True
     input_json_schema: JsonObject | None = None
@@ -57,14 +54,14 @@ class Handoff:
         return "transfer_to_" + re.sub(r"[^a-zA-Z0-9_]", "_", agent_name).lower()
 
     @staticmethod
-    def default_tool_description(agent: "Agent[Any]") -> str:
+    def default_tool_description(agent: NamedAgent) -> str:
         """Return what the model is told about a handoff to this agent."""
         text = f"Hand the conversation over to the agent {agent.name}."
         return f"{text} {agent.handoff_description}" if agent.handoff_description else text
 
 
 def handoff(
-    agent: "Agent[Any]",
+    agent: NamedAgent,
     *,
     tool_name_override: str | None = None,
     tool_description_override: str | None = None,

@@ -1,11 +1,15 @@
 """Settings that travel with a run: how to call the model, and how to run.
 
-Owns: `ModelSettings`. Everything in it is plain data, so that it can travel in a run's input.
+Owns: `ModelSettings` and `RunConfig`, and their JSON. Everything in them is plain data, so that it
+can travel in a run's input.
 """
 
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Literal
+
+from outlast.agents.errors import UserError
+from outlast.loop.values import JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,3 +57,67 @@ class ModelSettings:
         if self.extra_args and override.extra_args:
             changes["extra_args"] = {**self.extra_args, **override.extra_args}
         return replace(self, **changes)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunConfig:
+    """Settings of one run.
+
+    Attributes:
+        model: the model's name for every agent of the run, whatever theirs is.
+        model_settings: laid over every agent's own.
+        tool_not_found_behavior: what a call of an unknown tool does: the model is told, or the
+            run fails with `ModelBehaviorError`.
+        heartbeat_timeout: how soon a dead worker is noticed; default 10 seconds.
+    """
+
+    model: str | None = None
+    model_settings: ModelSettings | None = None
+    tool_not_found_behavior: Literal["return_error_to_model", "raise"] = "return_error_to_model"
+    heartbeat_timeout: timedelta | None = None
+
+
+def write_run_config(config: RunConfig) -> JsonObject:
+    """Return a run's settings as JSON, without those that have their default.
+
+    Raises:
+        UserError: a setting is not plain data.
+    """
+    settings: JsonObject = {}
+    if config.model is not None:
+        if not isinstance(config.model, str):  # pyright: ignore[reportUnnecessaryIsInstance]  users
+            raise UserError(
+                "RunConfig(model=...) is a model's name, so that it can travel to the worker. Give "
+                "model objects to AgentWorker(model_provider=...)."
+            )
+        settings["model"] = config.model
+    if config.model_settings is not None:
+        settings["model_settings"] = _write_model_settings(config.model_settings)
+    if config.tool_not_found_behavior != "return_error_to_model":
+        settings["tool_not_found_behavior"] = config.tool_not_found_behavior
+    if config.heartbeat_timeout is not None:
+        settings["heartbeat_ms"] = int(config.heartbeat_timeout.total_seconds() * 1000)
+    return settings
+
+
+def _write_model_settings(settings: ModelSettings) -> JsonObject:
+    written: JsonObject = {
+        field.name: value
+        for field in fields(settings)
+        if (value := getattr(settings, field.name)) is not None
+    }
+    timeout = written.pop("timeout", None)
+    if timeout is not None:
+        written["timeout_seconds"] = timeout.total_seconds()
+    return written
+
+
+def read_model_settings(written: JsonObject | None) -> ModelSettings | None:
+    """Return the model settings that a run carries as JSON."""
+    if not written:
+        return None
+    known = {field.name for field in fields(ModelSettings)}
+    values = {name: value for name, value in written.items() if name in known}
+    if "timeout_seconds" in written:
+        values["timeout"] = timedelta(seconds=written["timeout_seconds"])
+    return ModelSettings(**values)

@@ -1,0 +1,165 @@
+"""The registry: what a worker knows, by name.
+
+Owns: finding every agent that can be reached, and the rules that names obey. A run refers to
+agents and tools by name only, so that it survives the process that defined them. Must not know:
+who asks.
+"""
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+from outlast.agents.agent import Agent
+from outlast.agents.errors import UserError
+from outlast.agents.handoff import Handoff, handoff
+from outlast.agents.tool import FunctionTool
+
+
+class Registry:
+    """Agents by name, with all that can be reached from them through handoffs.
+
+    The graph is walked when something is looked up and not found, so handoffs that are added
+    after the registration (to close a cycle) are seen.
+    """
+
+    def __init__(self, agents: Iterable[Agent[Any]] = ()) -> None:
+        self._agents: dict[str, Agent[Any]] = {}
+        self._context_types: dict[str, Any] = {}
+        for agent in agents:
+            self.add(agent)
+
+    def add(self, agent: Agent[Any]) -> None:
+        """Register an agent and everything it can hand over to.
+
+        Raises:
+            UserError: another agent has the same name, or two tools of one agent do.
+        """
+        waiting = [agent]
+        while waiting:
+            one = waiting.pop()
+            known = self._agents.get(one.name)
+            if known is one:
+                continue
+            if known is not None:
+                raise UserError(
+                    f"Two agents are named {one.name!r}. Runs refer to agents by name, so give "
+                    "each its own."
+                )
+            _check_tool_names(one)
+            self._agents[one.name] = one
+            for tool in one.tools:
+                self._note_context_type(tool.context_type)
+            waiting.extend(target_of(entry) for entry in handoffs_of(one))
+
+    def replace(self, agent: Agent[Any]) -> None:
+        """Register an agent, putting it in the place of one of the same name and its graph.
+
+        For interactive use, where a definition is run again; a worker's agents do not change.
+        """
+        for one in _reachable(agent):
+            self._agents.pop(one.name, None)
+        self.add(agent)
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all registered agents, sorted."""
+        return sorted(self._agents)
+
+    def agent(self, name: str) -> Agent[Any]:
+        """Return the agent of this name.
+
+        Raises:
+            UserError: no agent has this name; the message lists those that there are.
+        """
+        if name not in self._agents:
+            for agent in list(self._agents.values()):
+                self._add_new_targets(agent)
+        if name not in self._agents:
+            known = ", ".join(repr(one) for one in self.names) or "none"
+            raise UserError(
+                f"This worker knows no agent {name!r}. It knows: {known}. Register the agent with "
+                "AgentWorker(agents=[...]), or send the run to the right task queue."
+            )
+        return self._agents[name]
+
+    def tool(self, agent: str, name: str) -> FunctionTool:
+        """Return a tool of an agent.
+
+        Raises:
+            UserError: the agent, or the tool, is unknown.
+        """
+        for tool in reversed(self.agent(agent).tools):
+            if tool.name == name:
+                return tool
+        known = ", ".join(repr(tool.name) for tool in self.agent(agent).tools) or "none"
+        raise UserError(f"Agent {agent!r} has no tool {name!r} on this worker. It has: {known}.")
+
+    def handoff(self, agent: str, name: str) -> Handoff:
+        """Return a handoff of an agent by its tool name.
+
+        Raises:
+            UserError: the agent, or the handoff, is unknown.
+        """
+        for entry in handoffs_of(self.agent(agent)):
+            if entry.tool_name == name:
+                return entry
+        raise UserError(f"Agent {agent!r} has no handoff {name!r} on this worker.")
+
+    def context_type(self, name: str | None) -> Any:
+        """Return the type of a run's context: by its name, or the only one there is, or None."""
+        if name is not None and name in self._context_types:
+            return self._context_types[name]
+        distinct = list(self._context_types.values())
+        return distinct[0] if len(distinct) == 1 else None
+
+    def add_context_type(self, context_type: type) -> None:
+        """Register a type of context, so that runs can be started with it."""
+        self._note_context_type(context_type)
+
+    def _note_context_type(self, context_type: Any) -> None:
+        if isinstance(context_type, type):
+            self._context_types[type_name(context_type)] = context_type
+
+    def _add_new_targets(self, agent: Agent[Any]) -> None:
+        for entry in handoffs_of(agent):
+            if entry.agent_name not in self._agents:
+                self.add(target_of(entry))
+
+
+def handoffs_of(agent: Agent[Any]) -> list[Handoff]:
+    """Return an agent's handoffs, in order; a plain agent stands for a handoff to it."""
+    return [entry if isinstance(entry, Handoff) else handoff(entry) for entry in agent.handoffs]
+
+
+def target_of(entry: Handoff) -> Agent[Any]:
+    """Return the agent that a handoff leads to.
+
+    Raises:
+        UserError: it is not an agent.
+    """
+    target: object = entry.agent
+    if not isinstance(target, Agent):
+        raise UserError(f"The handoff {entry.tool_name!r} leads to {target!r}, not to an Agent.")
+    return cast("Agent[Any]", target)
+
+
+def type_name(context_type: type) -> str:
+    """Return the name under which a type of context travels."""
+    return f"{context_type.__module__}:{context_type.__qualname__}"
+
+
+def _reachable(agent: Agent[Any]) -> list[Agent[Any]]:
+    found: dict[int, Agent[Any]] = {}
+    waiting = [agent]
+    while waiting:
+        one = waiting.pop()
+        if id(one) not in found:
+            found[id(one)] = one
+            waiting.extend(target_of(entry) for entry in handoffs_of(one))
+    return list(found.values())
+
+
+def _check_tool_names(agent: Agent[Any]) -> None:
+    names = [tool.name for tool in agent.tools]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise UserError(f"Agent {agent.name!r} has two tools named {twice[0]!r}. Rename one.")

@@ -1,0 +1,191 @@
+"""Strict JSON Schema: the part of JSON Schema that a provider can hold a model to.
+
+Owns: turning a schema into a strict one. Must not know: where the schema comes from.
+
+Strict means, in every object at every depth: no other keys than the named ones, every key
+required, no defaults, and only keywords that the Responses API accepts. A key that may be null
+stays so. Keywords that only narrow a value, and defaults, move into the description, where the
+model still reads them; whoever validates the arguments still holds the model to them.
+"""
+
+import json
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, cast
+
+from outlast.agents.errors import UserError
+from outlast.loop.values import JsonObject
+
+# Keywords that hold no schemas and are kept as they are.
+_PLAIN = frozenset({
+    "type", "enum", "const", "description", "pattern", "format", "multipleOf", "minimum", "maximum",
+    "exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems",
+})  # fmt: skip
+# Keywords that are told to the model in words.
+_NOTED = ("default", "minLength", "maxLength", "uniqueItems", "minProperties", "maxProperties")
+_FORMATS = frozenset(
+    {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
+)
+_LOOKAROUND = re.compile(r"(?:^|[^\\])(?:\\\\)*\(\?<?[=!]")
+_DICT = "accepts any keys (a dict): use a model, dataclass or TypedDict with named fields"
+_REFUSED = {
+    "prefixItems": "is a tuple with a type for each place: use a list or a model",
+    "patternProperties": _DICT,
+    "not": "uses 'not'",
+    "if": "uses 'if'",
+    "dependentRequired": "uses 'dependentRequired'",
+    "dependentSchemas": "uses 'dependentSchemas'",
+    "contains": "uses 'contains'",
+}
+_TYPES: dict[type, str] = {
+    str: "string", bool: "boolean", int: "integer", float: "number", type(None): "null",
+}  # fmt: skip
+
+
+def strict_schema(schema: JsonObject, *, owner: str) -> JsonObject:
+    """Return the strict form of an object's schema; the argument is left as it is.
+
+    Doing it twice changes nothing. An empty schema becomes that of an object without keys.
+
+    Args:
+        schema: the JSON Schema of an object, with its `$defs`.
+        owner: names whose schema it is, as in "Tool 'search'", for the error.
+
+    Raises:
+        UserError: something in it cannot be strict. The message names the place and the fix.
+    """
+    strict = _Strictness(owner)
+    root = dict(schema) or {"type": "object"}
+    definitions = {key: root.pop(key) for key in ("$defs", "definitions") if key in root}
+    if (target := _definition(root.get("$ref"), definitions)) is not None:
+        root = dict(target)
+    if root.get("type") != "object":
+        strict.refuse("", "is not an object")
+    root.setdefault("properties", {})
+    result = strict.node(root, "")
+    for key, entries in definitions.items():
+        kept = {name: strict.node(entry, name) for name, entry in entries.items()}
+        if kept := _reachable(kept, result, f"#/{key}/"):
+            result[key] = kept
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class _Strictness:
+    owner: str
+
+    def refuse(self, path: str, why: str) -> None:
+        """Raise the error for one place of the schema."""
+        place = repr(path) if path else "the schema"
+        raise UserError(
+            f"{self.owner}: {place} {why}. Strict mode cannot express that; "
+            "change it, or switch strict mode off (strict_mode=False)."
+        )
+
+    def node(self, schema: object, path: str) -> JsonObject:
+        """Return the strict form of the schema at one place."""
+        if not isinstance(schema, dict):
+            self.refuse(path, "accepts any value: give it a type")
+        source = _single_branch(cast(JsonObject, schema))
+        for keyword, why in _REFUSED.items():
+            if keyword in source:
+                self.refuse(path, why)
+        if len(source.get("allOf", ())) > 0:
+            self.refuse(path, "uses 'allOf' with several schemas")
+
+        result = {key: value for key, value in source.items() if key in _PLAIN}
+        branches = source.get("anyOf", source.get("oneOf"))
+        if "$ref" in source:
+            result["$ref"] = source["$ref"]
+        elif branches is not None:
+            result["anyOf"] = [self.node(branch, path) for branch in branches]
+        elif "enum" in source or "const" in source:
+            result.setdefault("type", _type_of(source.get("enum", [source.get("const")])))
+        elif "type" not in source:
+            self.refuse(path, "accepts any value: give it a type")
+        self._describe(result, source)
+        kinds = source.get("type", ())
+        if "object" in kinds:  # one type, or a list of them
+            self._object(result, source, path)
+        if "array" in kinds and "enum" not in source:
+            result["items"] = self.node(source.get("items"), f"{path}[]")
+        return _apart(result)
+
+    def _object(self, result: JsonObject, source: JsonObject, path: str) -> None:
+        if source.get("additionalProperties", False) is not False:
+            self.refuse(path, _DICT)
+        if "properties" not in source:
+            self.refuse(path, _DICT)
+        properties: JsonObject = source["properties"]
+        prefix = f"{path}." if path else ""
+        result["properties"] = {
+            name: self.node(schema, f"{prefix}{name}") for name, schema in properties.items()
+        }
+        result["required"] = list(properties)
+        result["additionalProperties"] = False
+
+    @staticmethod
+    def _describe(result: JsonObject, source: JsonObject) -> None:
+        """Move what strict mode has no keyword for into the description."""
+        notes = {key: source[key] for key in _NOTED if source.get(key) is not None}
+        if result.get("format", "date") not in _FORMATS:
+            notes["format"] = result.pop("format")
+        if _LOOKAROUND.search(result.get("pattern", "")):
+            notes["pattern"] = result.pop("pattern")
+        if notes:
+            words = "; ".join(
+                f"{key}: {json.dumps(value, ensure_ascii=False)}" for key, value in notes.items()
+            )
+            description = result.get("description")
+            result["description"] = f"{description} ({words})" if description else f"({words})"
+
+
+def _single_branch(schema: JsonObject) -> JsonObject:
+    """Return the schema with an `allOf` of one merged into it."""
+    branches = schema.get("allOf")
+    if not isinstance(branches, list) or len(cast("list[Any]", branches)) != 1:
+        return schema
+    rest = {key: value for key, value in schema.items() if key != "allOf"}
+    return {**cast("list[JsonObject]", branches)[0], **rest}
+
+
+def _apart(schema: JsonObject) -> JsonObject:
+    """Return the schema with a `$ref` that has neighbours put into an `anyOf` of its own."""
+    if "$ref" not in schema or len(schema) == 1:
+        return schema
+    rest = {key: value for key, value in schema.items() if key != "$ref"}
+    return {"anyOf": [{"$ref": schema["$ref"]}], **rest}
+
+
+def _type_of(values: Iterable[object]) -> str | list[str]:
+    """Return the JSON types of the values, which an `enum` of mixed ones leaves out."""
+    types = list(dict.fromkeys(_TYPES.get(type(value), "object") for value in values))
+    return types[0] if len(types) == 1 else types
+
+
+def _definition(reference: object, definitions: dict[str, JsonObject]) -> JsonObject | None:
+    if not isinstance(reference, str):
+        return None
+    _, _, path = reference.partition("#/")
+    key, _, name = path.partition("/")
+    return definitions.get(key, {}).get(name)
+
+
+def _reachable(entries: dict[str, JsonObject], root: JsonObject, prefix: str) -> JsonObject:
+    """Return the definitions that the root leads to; merging may leave some unused."""
+    found: dict[str, JsonObject] = {}
+    waiting: list[Any] = [root]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, list):
+            waiting.extend(cast("list[Any]", value))
+        elif isinstance(value, dict):
+            reference = cast(JsonObject, value).get("$ref")
+            if isinstance(reference, str):
+                name = reference.removeprefix(prefix)
+                if name in entries and name not in found:
+                    found[name] = entries[name]
+                    waiting.append(entries[name])
+            waiting.extend(cast(JsonObject, value).values())
+    return {name: entries[name] for name in entries if name in found}

@@ -1,0 +1,195 @@
+"""What a model reads of a tool's result.
+
+Owns: the encoding of results, and the records for results that are not text. Must not know: the
+tool, beyond its name; how large a result may be.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Literal, TypeAlias, cast
+
+from outlast.agents.errors import UserError
+from outlast.loop.values import JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOutputText:
+    """Text, as one part of a result of several parts."""
+
+    text: str
+    type: Literal["text"] = "text"
+
+    def to_content(self) -> JsonObject:
+        """Return the part in the format of the Responses API."""
+        return {"type": "input_text", "text": _readable(self.text)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOutputImage:
+    """An image that the model looks at.
+
+    Attributes:
+        image_url: its address, or the image itself as a `data:` URL.
+        file_id: the id of a file that the provider has, instead of an address.
+        detail: how closely the model looks; default the provider's.
+    """
+
+    image_url: str | None = None
+    file_id: str | None = None
+    detail: Literal["low", "high", "auto", "original"] | None = None
+    type: Literal["image"] = "image"
+
+    def __post_init__(self) -> None:
+        """Check that there is an image.
+
+        Raises:
+            UserError: there is none.
+        """
+        if not (self.image_url or self.file_id):
+            raise UserError("ToolOutputImage needs image_url= or file_id=.")
+
+    def to_content(self) -> JsonObject:
+        """Return the part in the format of the Responses API."""
+        return _content(
+            "input_image", image_url=self.image_url, file_id=self.file_id, detail=self.detail
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolOutputFileContent:
+    """A file that the model reads.
+
+    Attributes:
+        file_data: the file itself, in base64 or as a `data:` URL; give a `filename` with it.
+        file_url: its address.
+        file_id: the id of a file that the provider has.
+        filename: its name, as the model sees it.
+    """
+
+    file_data: str | None = None
+    file_url: str | None = None
+    file_id: str | None = None
+    filename: str | None = None
+    type: Literal["file"] = "file"
+
+    def __post_init__(self) -> None:
+        """Check that there is a file.
+
+        Raises:
+            UserError: there is none.
+        """
+        if not (self.file_data or self.file_url or self.file_id):
+            raise UserError("ToolOutputFileContent needs file_data=, file_url= or file_id=.")
+
+    def to_content(self) -> JsonObject:
+        """Return the part in the format of the Responses API."""
+        return _content(
+            "input_file",
+            file_data=self.file_data,
+            file_url=self.file_url,
+            file_id=self.file_id,
+            filename=self.filename,
+        )
+
+
+ToolOutputPart: TypeAlias = ToolOutputText | ToolOutputImage | ToolOutputFileContent
+
+
+def encode_output(value: object, *, tool_name: str) -> str | list[JsonObject]:
+    """Return a tool's result as the model reads it.
+
+    - A string is itself.
+    - `ToolOutputText`, `ToolOutputImage`, `ToolOutputFileContent`, and lists of them, are content
+      parts in the format of the Responses API.
+    - Everything else is compact JSON, as pydantic writes it: models, dataclasses, dicts, lists,
+      numbers, dates, enums, UUIDs. None is `null`. What is a string in JSON is given without the
+      quotes, so a date reads like a string.
+
+    Args:
+        value: what the tool returned.
+        tool_name: names the tool in the error.
+
+    Raises:
+        UserError: the value, or something in it, cannot be written as JSON. The message names the
+            tool and the type. Trying again does not help.
+    """
+    if isinstance(value, ToolOutputPart):
+        return [value.to_content()]
+    if isinstance(value, list | tuple) and (
+        parts := _parts(cast("Sequence[object]", value), tool_name)
+    ):
+        return parts
+    return _text(cast(object, value), tool_name)
+
+
+def _parts(entries: Sequence[object], tool_name: str) -> list[JsonObject]:
+    parts = [entry.to_content() for entry in entries if isinstance(entry, ToolOutputPart)]
+    if parts and len(parts) < len(entries):
+        raise UserError(
+            f"Tool {tool_name!r} returned a list that holds content parts and other values. "
+            "Put the other values into ToolOutputText."
+        )
+    return parts
+
+
+def _text(value: object, tool_name: str) -> str:
+    if isinstance(value, Enum):
+        value = value.value
+    if isinstance(value, str):
+        return _readable(value)
+    return _json(value, tool_name)
+
+
+def _json(value: object, tool_name: str) -> str:
+    from pydantic_core import PydanticSerializationError, to_json
+
+    try:
+        if binary := _find_binary(value):
+            raise UserError(
+                f"Tool {tool_name!r} returned {binary}, which a model cannot read. Return text, or "
+                "ToolOutputImage or ToolOutputFileContent with the data in base64."
+            )
+        text = to_json(value).decode()
+    except (PydanticSerializationError, ValueError, RecursionError) as error:
+        raise UserError(
+            f"Tool {tool_name!r} returned a {type(value).__qualname__} that cannot be written as "
+            f"JSON: {error}. Return a string, JSON values, a pydantic model or a dataclass."
+        ) from error
+    return json.loads(text) if text.startswith('"') else text
+
+
+def _find_binary(value: object) -> str | None:
+    """Return the name of the type of the first binary value in plain containers.
+
+    Pydantic would write bytes as text where they happen to be UTF-8 and fail where they are not;
+    failing always is found at the first test.
+    """
+    if isinstance(value, bytes | bytearray | memoryview):
+        return type(cast(object, value)).__name__
+    if isinstance(value, Mapping):
+        return _first_binary(cast("Mapping[Any, object]", value).values())
+    if isinstance(value, list | tuple | set | frozenset):
+        return _first_binary(cast("list[object]", value))
+    return None
+
+
+def _first_binary(values: Any) -> str | None:
+    return next((found for entry in values if (found := _find_binary(entry))), None)
+
+
+def _readable(text: str) -> str:
+    """Return the text with the halves of broken surrogate pairs replaced.
+
+    A request with one in it cannot be encoded, so it would end the run.
+    """
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode(errors="replace").decode()
+    return str(text)
+
+
+def _content(kind: str, **fields: str | None) -> JsonObject:
+    return {"type": kind} | {name: value for name, value in fields.items() if value is not None}
