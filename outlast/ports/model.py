@@ -104,8 +104,8 @@ class ModelError(Exception):
 
     Attributes:
         code: one of `rate_limited`, `overloaded`, `unreachable`, `timeout`, `server_error`,
-            `bad_response` (these may pass: `retryable` is true), `unauthorized`, `no_api_key`,
-            `quota_exceeded`, `not_found`, `invalid_request`, `conversation_locked`.
+            `bad_response`, `conversation_locked` (these may pass: `retryable` is true),
+            `unauthorized`, `no_api_key`, `quota_exceeded`, `not_found`, `invalid_request`.
         retryable: whether the same request may work later.
         retry_after: how long the provider asked to wait, if it did.
         status: the HTTP status, if there was one.

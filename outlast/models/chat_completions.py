@@ -1,0 +1,89 @@
+"""The Chat Completions API, which nearly every model server speaks.
+
+Owns: one call to `/chat/completions`, whole or streamed, between the port's records and the two
+conversions. Must not know: the formats themselves, or how bodies travel.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from urllib.parse import urlsplit
+
+from outlast.loop.values import JsonObject
+from outlast.models.chat_format import UnsupportedItemError, chat_body
+from outlast.models.chat_reply import ChatReply, UnreadableReplyError, response_from_chat
+from outlast.models.connection import OpenAIConnection
+from outlast.models.failures import Target, bad_response, refused_request
+from outlast.models.responses import read_response
+from outlast.ports.model import ModelRequest, ModelResponse
+
+_PATH = "/chat/completions"
+
+_NEW_LIMIT_HOSTS = ("openai.com", "openai.azure.com")
+"""Who refuses `max_tokens` for newer models; elsewhere `max_completion_tokens` may be unknown."""
+
+
+class ChatCompletionsModel:
+    """A model behind the Chat Completions API. Retries nothing.
+
+    Items come and go in the Responses format. `previous_response_id`, `conversation_id` and
+    `prompt` are refused, because such a server keeps no state.
+
+    Attributes:
+        name: the model's name in the provider's words.
+    """
+
+    def __init__(self, name: str, connection: OpenAIConnection) -> None:
+        """Bind a name to a connection, which stays the caller's."""
+        self.name = name
+        self._connection = connection
+
+    async def get_response(self, request: ModelRequest) -> ModelResponse:
+        """Answer one request.
+
+        Raises:
+            ModelError: the provider refused, failed, or answered junk.
+        """
+        target = self._connection.target(_PATH, self.name)
+        body = self._body(request, target)
+        reply = await self._connection.post(target, body, request.settings)
+        try:
+            response = response_from_chat(reply.body, turn=len(request.input))
+        except UnreadableReplyError as error:
+            raise bad_response(target, str(error)) from None
+        return read_response(response, target, request_id=reply.request_id)
+
+    async def stream_response(self, request: ModelRequest) -> AsyncGenerator[JsonObject]:
+        """Answer one request as the events of a Responses stream.
+
+        Raises:
+            ModelError: as for `get_response`, also in the middle of the stream.
+        """
+        target = self._connection.target(_PATH, self.name)
+        # Without the option a stream says nothing of usage.
+        body = {"stream_options": {"include_usage": True}, **self._body(request, target)}
+        body["stream"] = True
+        reply = ChatReply(turn=len(request.input))
+        chunks = self._connection.stream(target, body, request.settings, is_last=_never)
+        try:
+            async with aclosing(chunks):
+                async for chunk in chunks:
+                    for event in reply.add(chunk):
+                        yield event
+            for event in reply.finish():
+                yield event
+        except UnreadableReplyError as error:
+            raise bad_response(target, str(error)) from None
+
+    def _body(self, request: ModelRequest, target: Target) -> JsonObject:
+        host = urlsplit(target.base_url).hostname or ""
+        new = any(host == known or host.endswith(f".{known}") for known in _NEW_LIMIT_HOSTS)
+        limit_field = "max_completion_tokens" if new else "max_tokens"
+        try:
+            return chat_body(request, self.name, limit_field=limit_field)
+        except UnsupportedItemError as error:
+            raise refused_request(target, str(error)) from None
+
+
+def _never(event: JsonObject) -> bool:
+    # Usage comes after the last choice; the client itself knows the end of these streams.
+    return False

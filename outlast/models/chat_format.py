@@ -1,0 +1,252 @@
+"""Requests in the words of the Chat Completions API.
+
+Owns: turning Responses items, tools, settings and output types into the body of a request to
+`/chat/completions`. Pure: no I/O, and nothing given is changed. Must not know: how bodies travel,
+what comes back.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from outlast.agents.settings import ModelSettings
+from outlast.loop.values import JsonObject
+from outlast.models.json_values import as_object, as_objects, as_text
+from outlast.models.responses import has_extra_tools
+from outlast.ports.model import ModelRequest, OutputSpec, ToolSpec
+
+
+class UnsupportedItemError(ValueError):
+    """A part of a request that Chat Completions has no words for; says which, and the way out."""
+
+
+def chat_body(request: ModelRequest, model: str, *, limit_field: str = "max_tokens") -> JsonObject:
+    """Return the body of a request to `/chat/completions`.
+
+    `extra_args` and then `extra_body` are laid over it. `truncation` and `include` have no
+    counterpart and stay out; of `reasoning` only the effort goes in.
+
+    Args:
+        request: what to ask.
+        model: the model's name.
+        limit_field: what this server calls the upper bound of output tokens.
+
+    Raises:
+        UnsupportedItemError: the request refers to something that only the Responses API keeps.
+    """
+    _refuse_server_state(request)
+    settings = request.settings
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": chat_messages(request.instructions, request.input),
+        "tools": [_tool(tool) for tool in request.tools] or None,
+        "response_format": _response_format(request.output),
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "frequency_penalty": settings.frequency_penalty,
+        "presence_penalty": settings.presence_penalty,
+        limit_field: settings.max_tokens,
+        "reasoning_effort": (settings.reasoning or {}).get("effort"),
+        "verbosity": settings.verbosity,
+        "metadata": settings.metadata,
+        "store": settings.store,
+    }
+    if request.tools or has_extra_tools(settings):
+        # Without tools the API refuses both.
+        body["tool_choice"] = _tool_choice(settings)
+        body["parallel_tool_calls"] = settings.parallel_tool_calls
+    body = {name: value for name, value in body.items() if value is not None}
+    return {**body, **(settings.extra_args or {}), **(settings.extra_body or {})}
+
+
+def chat_messages(instructions: str | None, items: Iterable[JsonObject]) -> list[JsonObject]:
+    """Return the messages for instructions and Responses items, oldest first.
+
+    A model's text and calls up to the next other item make one assistant message, so that calls
+    made at once stay together. Reasoning is left out: the API takes none.
+
+    Raises:
+        UnsupportedItemError: an item or a part of its content has no counterpart.
+    """
+    messages: list[JsonObject] = []
+    if instructions:
+        messages.append({"role": "system", "content": instructions})
+    for position, item in enumerate(items):
+        kind = item.get("type") or ("message" if "role" in item else None)
+        add = _ADDERS.get(kind) if isinstance(kind, str) else None
+        if add is None:
+            raise UnsupportedItemError(
+                f"input item {position} is a {kind!r}, which Chat Completions does not have."
+                " Use the Responses API, or an input filter that leaves it out."
+            )
+        try:
+            add(messages, item)
+        except KeyError as error:
+            raise UnsupportedItemError(f"input item {position} has no {error}.") from None
+        except UnsupportedItemError as error:
+            raise UnsupportedItemError(f"input item {position}: {error}") from None
+    return messages
+
+
+def _refuse_server_state(request: ModelRequest) -> None:
+    for name in ("previous_response_id", "conversation_id", "prompt"):
+        if getattr(request, name) is not None:
+            raise UnsupportedItemError(
+                f"`{name}` needs a server that keeps state, and Chat Completions keeps none."
+                " Use the Responses API, or leave it unset."
+            )
+
+
+def _add_message(messages: list[JsonObject], item: JsonObject) -> None:
+    role = item["role"]
+    if role == "assistant":
+        _add_answer(messages, item)
+    elif role == "user":
+        messages.append({"role": role, "content": _content(item["content"])})
+    else:
+        messages.append({"role": role, "content": _plain_text(item["content"])})
+
+
+def _add_answer(messages: list[JsonObject], item: JsonObject) -> None:
+    content = item["content"]
+    refusals = [
+        str(part.get("refusal")) for part in as_objects(content) or () if _kind(part) == "refusal"
+    ]
+    text = _plain_text(content)
+    last = messages[-1] if messages else None
+    if last is not None and last.get("tool_calls"):
+        # The outputs of these calls have to follow at once: no message may come in between.
+        if text:
+            last["content"] = f"{last['content']}\n{text}" if last["content"] else text
+    else:
+        last = {"role": "assistant", "content": text or (None if refusals else "")}
+        messages.append(last)
+    if refusals:
+        last["refusal"] = "\n".join(refusals)
+
+
+def _add_call(messages: list[JsonObject], item: JsonObject) -> None:
+    if not messages or messages[-1]["role"] != "assistant":
+        messages.append({"role": "assistant", "content": None})
+    messages[-1].setdefault("tool_calls", []).append(
+        {
+            "id": item["call_id"],
+            "type": "function",
+            "function": {"name": item["name"], "arguments": item["arguments"]},
+        }
+    )
+
+
+def _add_output(messages: list[JsonObject], item: JsonObject) -> None:
+    messages.append(
+        {
+            "role": "tool",
+            "tool_call_id": item["call_id"],
+            "content": _content(item["output"]),
+        }
+    )
+
+
+def _add_nothing(messages: list[JsonObject], item: JsonObject) -> None:
+    pass
+
+
+_ADDERS: dict[str, Callable[[list[JsonObject], JsonObject], None]] = {
+    "message": _add_message,
+    "function_call": _add_call,
+    "function_call_output": _add_output,
+    "reasoning": _add_nothing,
+}
+
+
+def _content(content: object) -> str | list[JsonObject]:
+    """Return content as one string where it is text only: every server takes that."""
+    parts = as_objects(content)
+    if parts is None or all(_kind(part) in _TEXT_KINDS for part in parts):
+        return _plain_text(content)
+    return [_part(part) for part in parts]
+
+
+def _plain_text(content: object) -> str:
+    if isinstance(content, str):
+        return content
+    parts = as_objects(content)
+    if parts is None:
+        raise UnsupportedItemError("the content of an item is neither a string nor a list of parts")
+    for part in parts:
+        if _kind(part) not in _TEXT_KINDS and _kind(part) != "refusal":
+            raise UnsupportedItemError(
+                f"a message that is not the user's holds a part of type {_kind(part)!r};"
+                " Chat Completions takes text only there"
+            )
+    return "\n".join(str(part.get("text", "")) for part in parts if _kind(part) in _TEXT_KINDS)
+
+
+_TEXT_KINDS = frozenset({"input_text", "output_text", "text"})
+
+
+def _kind(part: JsonObject) -> object:
+    return part.get("type")
+
+
+def _part(part: JsonObject) -> JsonObject:
+    kind = _kind(part)
+    if kind in _TEXT_KINDS:
+        return {"type": "text", "text": part.get("text", "")}
+    if kind == "input_image":
+        return _image(part)
+    if kind == "input_file":
+        return _file(part)
+    if kind == "input_audio" and as_object(part.get("input_audio")) is not None:
+        return {"type": "input_audio", "input_audio": part["input_audio"]}
+    raise UnsupportedItemError(
+        f"a part of type {kind!r} has no counterpart in Chat Completions; use the Responses API"
+    )
+
+
+def _image(part: JsonObject) -> JsonObject:
+    url = as_text(part.get("image_url"))
+    if url is None:
+        raise UnsupportedItemError(
+            "Chat Completions takes images by `image_url` only (a data: URL will do), not by file"
+        )
+    image: JsonObject = {"url": url}
+    if part.get("detail") is not None:
+        image["detail"] = part["detail"]
+    return {"type": "image_url", "image_url": image}
+
+
+def _file(part: JsonObject) -> JsonObject:
+    file = {
+        name: part[name] for name in ("file_id", "file_data", "filename") if as_text(part.get(name))
+    }
+    if not file.keys() & {"file_id", "file_data"}:
+        raise UnsupportedItemError(
+            "Chat Completions takes files by `file_data` or `file_id` only, not by URL"
+        )
+    return {"type": "file", "file": file}
+
+
+def _tool(tool: ToolSpec) -> JsonObject:
+    function: JsonObject = {
+        "name": tool.name,
+        "description": tool.description,
+        "parameters": tool.parameters,
+    }
+    if tool.strict:
+        # False is the default, and not every server knows the field.
+        function["strict"] = True
+    return {"type": "function", "function": function}
+
+
+def _tool_choice(settings: ModelSettings) -> str | JsonObject | None:
+    choice = settings.tool_choice
+    if choice is None or choice in {"auto", "required", "none"}:
+        return choice
+    return {"type": "function", "function": {"name": choice}}
+
+
+def _response_format(output: OutputSpec | None) -> JsonObject | None:
+    if output is None:
+        return None
+    schema = {"name": output.name, "schema": output.schema, "strict": output.strict}
+    return {"type": "json_schema", "json_schema": schema}

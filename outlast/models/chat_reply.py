@@ -1,0 +1,307 @@
+"""Answers of the Chat Completions API in the words of the Responses API.
+
+Owns: turning a completion, or the chunks of a streamed one, into a response object and the events
+of a Responses stream. Pure: no I/O, no clock, no randomness; ids are derived from the
+completion's own, so the same answer always gives the same items. Must not know: how bodies
+travel.
+"""
+
+import json
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from outlast.loop.values import JsonObject
+from outlast.models.json_values import as_count, as_object, as_objects, as_text
+
+_CUT_SHORT = {"length": "max_output_tokens", "content_filter": "content_filter"}
+"""Finish reasons that leave an answer incomplete, in the words of the Responses API."""
+
+_FILTERED = "The provider's content filter stopped the answer."
+
+
+class UnreadableReplyError(ValueError):
+    """A completion or a chunk that is not what the API promises; says what is wrong."""
+
+
+@dataclass(slots=True)
+class _Message:
+    id: str
+    texts: dict[str, str] = field(default_factory=dict[str, str])
+    """Text so far by kind, `output_text` or `refusal`, in order of appearance."""
+
+    def item(self, status: str) -> JsonObject:
+        return {
+            "type": "message",
+            "id": self.id,
+            "role": "assistant",
+            "status": status,
+            "content": [_content_part(kind, text) for kind, text in self.texts.items()],
+        }
+
+
+@dataclass(slots=True)
+class _Call:
+    id: str
+    call_id: str
+    given_id: str | None
+    """The id that the server gave, if it gave one."""
+    index: object
+    """The server's number of the call, by which later chunks refer to it."""
+    name: str = ""
+    arguments: str = ""
+
+    def item(self, status: str) -> JsonObject:
+        return {
+            "type": "function_call",
+            "id": self.id,
+            "call_id": self.call_id,
+            "name": self.name,
+            # Some servers send nothing for a function without parameters.
+            "arguments": self.arguments or "{}",
+            "status": status,
+        }
+
+
+def response_from_chat(completion: JsonObject, *, turn: int) -> JsonObject:
+    """Return a whole completion as a response object.
+
+    Args:
+        completion: the body of the answer.
+        turn: how many items the request had; goes into the derived ids.
+
+    Raises:
+        UnreadableReplyError: the completion has no choice, message or call that can be read.
+    """
+    choices = as_objects(completion.get("choices"))
+    message = as_object(choices[0].get("message")) if choices else None
+    if not choices or message is None:
+        hint = "; this server speaks the Responses API" if "output" in completion else ""
+        raise UnreadableReplyError(f"the completion has no choice with a message{hint}")
+    # A whole message reads like the only chunk of a stream.
+    finish_reason = choices[0].get("finish_reason") or "stop"
+    reply = ChatReply(turn=turn)
+    reply.add({**completion, "choices": [{"delta": message, "finish_reason": finish_reason}]})
+    return reply.finish()[-1]["response"]
+
+
+class ChatReply:
+    """One answer of the Chat Completions API, taken chunk by chunk.
+
+    Both methods return the events of the Responses stream that the news amounts to.
+    """
+
+    def __init__(self, *, turn: int) -> None:
+        """Start with nothing said.
+
+        Args:
+            turn: how many items the request had; goes into the derived ids, because small
+                servers give the same few ids again and again.
+        """
+        self._turn = turn
+        self._started = False
+        self._seed = ""
+        self._head: JsonObject = {}
+        self._items: list[_Message | _Call] = []
+        self._usage: JsonObject = {}
+        self._finish_reason: str | None = None
+        self._events: list[JsonObject] = []
+        self._sequence = 0
+
+    def add(self, chunk: JsonObject) -> list[JsonObject]:
+        """Take the next chunk.
+
+        Raises:
+            UnreadableReplyError: it is no chunk of a completion.
+        """
+        self._events = []
+        choices = as_objects(chunk.get("choices"))
+        if choices is None:
+            raise UnreadableReplyError("a chunk of the completion has no list of choices")
+        self._start(chunk)
+        self._usage = as_object(chunk.get("usage")) or self._usage
+        for choice in choices:
+            if choice.get("index") in {None, 0}:
+                self._finish_reason = as_text(choice.get("finish_reason")) or self._finish_reason
+                self._take(as_object(choice.get("delta")) or {})
+        return self._events
+
+    def finish(self) -> list[JsonObject]:
+        """Close the answer; the last event holds the whole response.
+
+        Raises:
+            UnreadableReplyError: the answer broke off, or has a call without a name.
+        """
+        self._events = []
+        if self._finish_reason is None:
+            raise UnreadableReplyError("the stream ended before the answer was complete")
+        if any(isinstance(item, _Call) and not item.name for item in self._items):
+            raise UnreadableReplyError("the completion calls a function without naming it")
+        if not self._items:
+            filtered = self._finish_reason == "content_filter"
+            self._write("refusal" if filtered else "output_text", _FILTERED if filtered else "")
+        reason = _CUT_SHORT.get(self._finish_reason)
+        status = "incomplete" if reason else "completed"
+        for position, item in enumerate(self._items):
+            self._close(position, item, status)
+        response = {
+            **self._head,
+            "status": status,
+            "output": [item.item(status) for item in self._items],
+            "usage": _usage(self._usage),
+            "incomplete_details": {"reason": reason} if reason else None,
+        }
+        self._emit("response.completed", response=response)
+        return self._events
+
+    def _start(self, chunk: JsonObject) -> None:
+        if self._started:
+            return
+        self._started = True
+        self._seed = f"{chunk.get('id')}|{chunk.get('created')}|{self._turn}"
+        self._head = {
+            "id": as_text(chunk.get("id")) or self._id("resp", 0),
+            "object": "response",
+            "created_at": as_count(chunk.get("created")),
+            "model": chunk.get("model"),
+            "error": None,
+        }
+        response: JsonObject = {**self._head, "status": "in_progress", "output": []}
+        self._emit("response.created", response=response)
+
+    def _take(self, delta: JsonObject) -> None:
+        if text := _text(delta.get("content")):
+            self._write("output_text", text)
+        if refusal := as_text(delta.get("refusal")):
+            self._write("refusal", refusal)
+        for call in as_objects(delta.get("tool_calls")) or ():
+            self._take_call(call)
+
+    def _write(self, kind: str, text: str) -> None:
+        message = next((item for item in self._items if isinstance(item, _Message)), None)
+        if message is None:
+            message = _Message(self._id("msg", len(self._items)))
+            self._append(message)
+        place = {"item_id": message.id, "output_index": self._items.index(message)}
+        if kind not in message.texts:
+            place["content_index"] = len(message.texts)
+            message.texts[kind] = ""
+            self._emit("response.content_part.added", **place, part=_content_part(kind, ""))
+        place["content_index"] = list(message.texts).index(kind)
+        message.texts[kind] += text
+        if kind == "refusal":
+            self._emit("response.refusal.delta", **place, delta=text)
+        else:
+            self._emit("response.output_text.delta", **place, delta=text, logprobs=[])
+
+    def _take_call(self, delta: JsonObject) -> None:
+        function = as_object(delta.get("function")) or {}
+        name = as_text(function.get("name"))
+        call = self._find_call(delta, name)
+        if call is None:
+            call = self._new_call(delta, name or "")
+            self._append(call)
+        elif name and not call.name:
+            call.name = name
+        arguments = function.get("arguments")
+        if arguments and not isinstance(arguments, str):
+            arguments = json.dumps(arguments)
+        if arguments:
+            call.arguments += arguments
+            self._emit(
+                "response.function_call_arguments.delta",
+                item_id=call.id,
+                output_index=self._items.index(call),
+                delta=arguments,
+            )
+
+    def _find_call(self, delta: JsonObject, name: str | None) -> _Call | None:
+        """Find the call that a chunk goes on with; servers differ in how they tell."""
+        calls = [item for item in self._items if isinstance(item, _Call)]
+        index, given_id = delta.get("index"), as_text(delta.get("id"))
+        if index is not None:
+            same = next((call for call in reversed(calls) if call.index == index), None)
+            # Some servers number every call 0, but send each of them whole.
+            another = same and name and given_id and same.given_id not in {None, given_id}
+            return None if another else same
+        if name is not None or not calls:
+            return None
+        return next((call for call in calls if call.given_id == given_id), calls[-1])
+
+    def _new_call(self, delta: JsonObject, name: str) -> _Call:
+        given_id = as_text(delta.get("id"))
+        position = len(self._items)
+        taken = {item.call_id for item in self._items if isinstance(item, _Call)}
+        # Outputs find their call by this id, so there has to be one and no two may share it.
+        call_id = given_id if given_id and given_id not in taken else self._id("call", position)
+        return _Call(
+            id=self._id("fc", position),
+            call_id=call_id,
+            given_id=given_id,
+            index=delta.get("index"),
+            name=name,
+        )
+
+    def _append(self, item: _Message | _Call) -> None:
+        self._items.append(item)
+        added = item.item("in_progress")
+        if isinstance(item, _Call):
+            added["arguments"] = ""
+        self._emit("response.output_item.added", output_index=len(self._items) - 1, item=added)
+
+    def _close(self, position: int, item: _Message | _Call, status: str) -> None:
+        place: JsonObject = {"item_id": item.id, "output_index": position}
+        if isinstance(item, _Call):
+            arguments = item.item(status)["arguments"]
+            self._emit(
+                "response.function_call_arguments.done",
+                **place,
+                name=item.name,
+                arguments=arguments,
+            )
+        else:
+            for index, (kind, text) in enumerate(item.texts.items()):
+                place["content_index"] = index
+                if kind == "refusal":
+                    self._emit("response.refusal.done", **place, refusal=text)
+                else:
+                    self._emit("response.output_text.done", **place, text=text, logprobs=[])
+                part = _content_part(kind, text)
+                self._emit("response.content_part.done", **place, part=part)
+        self._emit("response.output_item.done", output_index=position, item=item.item(status))
+
+    def _emit(self, kind: str, **fields: Any) -> None:
+        self._events.append({"type": kind, "sequence_number": self._sequence, **fields})
+        self._sequence += 1
+
+    def _id(self, prefix: str, position: int) -> str:
+        digest = sha256(f"{self._seed}|{position}".encode()).hexdigest()
+        # Short enough, and with the prefix, for the Responses API to take it back.
+        return f"{prefix}_{digest[:40]}"
+
+
+def _content_part(kind: str, text: str) -> JsonObject:
+    if kind == "refusal":
+        return {"type": "refusal", "refusal": text}
+    return {"type": "output_text", "text": text, "annotations": []}
+
+
+def _text(content: object) -> str:
+    """Return the text of a message's content, which some servers give in parts."""
+    parts = as_objects(content) or ()
+    texts = [str(part.get("text") or "") for part in parts if part.get("type") == "text"]
+    return "".join(texts) or as_text(content) or ""
+
+
+def _usage(usage: JsonObject) -> JsonObject:
+    input_details = as_object(usage.get("prompt_tokens_details")) or {}
+    output_details = as_object(usage.get("completion_tokens_details")) or {}
+    return {
+        "input_tokens": as_count(usage.get("prompt_tokens")),
+        "input_tokens_details": {"cached_tokens": as_count(input_details.get("cached_tokens"))},
+        "output_tokens": as_count(usage.get("completion_tokens")),
+        "output_tokens_details": {
+            "reasoning_tokens": as_count(output_details.get("reasoning_tokens"))
+        },
+        "total_tokens": as_count(usage.get("total_tokens")),
+    }

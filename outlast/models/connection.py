@@ -1,0 +1,339 @@
+"""The way to an OpenAI-compatible server: the `openai` client, opened on the first call.
+
+Owns: where the server is and with which key, the client's life, sending a JSON body and getting
+JSON back, whole or as a stream. Must not know: what is in the bodies.
+
+The client is used below its typed methods: those build and check a model object for every item
+of a conversation, which costs a hundred times the CPU of the call itself.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, urlsplit
+
+from outlast.agents.settings import ModelSettings
+from outlast.loop.values import JsonObject
+from outlast.models.failures import (
+    Target,
+    bad_address,
+    bad_response,
+    connection_failure,
+    missing_key,
+    reported_failure,
+    request_failure,
+    status_failure,
+    timeout_failure,
+    unsendable_key,
+)
+from outlast.models.json_values import as_object
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI, AsyncStream, RequestOptions
+
+
+DEFAULT_BASE_URL = "https://api.openai.com/v1"
+
+_CONNECT_SECONDS = 5.0
+"""How long opening a connection may take at most, as in the client's own default."""
+
+_DRAIN_SECONDS = 0.5
+"""How long the end of a stream is waited for after its last event, to keep the connection."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reply:
+    """A whole answer: its JSON and the provider's id of the request."""
+
+    body: JsonObject
+    request_id: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Access:
+    base_url: str
+    api_key: str | None = field(repr=False)
+
+
+class OpenAIConnection:
+    """One connection pool to one server. Safe for any number of calls at the same time.
+
+    The client is made on the first call and belongs to the event loop of that call; a call from
+    another loop makes a new one. Nothing here retries.
+    """
+
+    def __init__(
+        self,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        client: "AsyncOpenAI | None" = None,
+    ) -> None:
+        """Remember where to connect to; nothing is opened or checked yet.
+
+        Args:
+            api_key: None means OPENAI_API_KEY, looked up at the first call.
+            base_url: None means OPENAI_BASE_URL, else OpenAI.
+            client: a client to use as it is, for proxies, Azure or other transports. It stays
+                the caller's: `aclose` leaves it open.
+        """
+        self._api_key = api_key
+        self._base_url = base_url
+        self._given = client
+        self._opened: asyncio.Task[AsyncOpenAI] | None = None
+
+    def target(self, path: str, model: str) -> Target:
+        """Return whom a call to this path goes to, for the words of its failures."""
+        access = self._access()
+        return Target(base_url=_public(access.base_url), path=path, model=model, key=access.api_key)
+
+    async def post(self, target: Target, body: JsonObject, settings: ModelSettings) -> Reply:
+        """Send a body to the target's path and return the JSON object it answers with.
+
+        Raises:
+            ModelError: the call failed, or the answer is no JSON object or reports an error.
+        """
+        client = await self._client(target)
+        from httpx2 import Response
+        from pydantic_core import from_json
+
+        with _failures(target):
+            async with asyncio.timeout(_seconds(settings)):
+                response = await client.post(
+                    target.path, cast_to=Response, body=body, options=_options(settings)
+                )
+        status = response.status_code
+        try:
+            value = from_json(response.content, allow_inf_nan=False)
+        except ValueError:
+            kind = response.headers.get("content-type", "something else")
+            raise bad_response(target, f"expected JSON, got {kind}", status=status) from None
+        reply = as_object(value)
+        if reply is None:
+            raise bad_response(target, "expected a JSON object", status=status)
+        if reply.get("error"):
+            raise reported_failure(reply["error"], target, headers=response.headers)
+        return Reply(body=reply, request_id=response.headers.get("x-request-id"))
+
+    async def stream(
+        self,
+        target: Target,
+        body: JsonObject,
+        settings: ModelSettings,
+        *,
+        is_last: Callable[[JsonObject], bool],
+    ) -> AsyncGenerator[JsonObject]:
+        """Send a body to the target's path and yield the events it answers with.
+
+        Args:
+            target: whom the call goes to.
+            body: the JSON to send.
+            settings: time-out and extra headers and query. The time-out spans the whole stream.
+            is_last: tells the event after which nothing is worth waiting for.
+
+        Raises:
+            ModelError: the call failed, at once or in the middle, or an event is no JSON object.
+        """
+        client = await self._client(target)
+        from openai import AsyncStream
+
+        seconds = _seconds(settings)
+        deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
+        with _failures(target):
+            async with asyncio.timeout_at(deadline):
+                # Cast to `object`, the events stay the dicts that they are parsed into.
+                events = await client.post(
+                    target.path,
+                    cast_to=object,
+                    body=body,
+                    options=_options(settings),
+                    stream=True,
+                    stream_cls=AsyncStream[object],
+                )
+        empty = True
+        async with events:
+            while (event := await _next_event(events, target, deadline)) is not None:
+                empty = False
+                yield event
+                if is_last(event):
+                    await _drain(events)
+                    return
+        if empty:
+            kind = events.response.headers.get("content-type", "nothing")
+            raise bad_response(target, f"expected a stream of events, got {kind}")
+
+    async def aclose(self) -> None:
+        """Close the connections. A later call opens new ones."""
+        opened, self._opened = self._opened, None
+        if opened is None or opened.get_loop() is not asyncio.get_running_loop():
+            # Nothing to close, or closed together with the loop that it belonged to.
+            return
+        await asyncio.wait([opened])
+        if not _has_failed(opened):
+            await opened.result().close()
+
+    async def _client(self, target: Target) -> "AsyncOpenAI":
+        if self._given is not None:
+            return self._given
+        loop = asyncio.get_running_loop()
+        opened = self._opened
+        if opened is None or opened.get_loop() is not loop or _has_failed(opened):
+            access = self._access()
+            _check(access, target)
+            # Importing the package and reading the system's certificates take half a second of
+            # CPU: in a thread, so that the worker's loop stays alive; once, for all that wait.
+            opened = loop.create_task(asyncio.to_thread(_open, access, target))
+            self._opened = opened
+        try:
+            return await asyncio.shield(opened)
+        except (OSError, ImportError) as error:
+            # A certificate file that is not there, or a proxy of a kind that needs a package.
+            raise connection_failure(error, target) from None
+
+    def _access(self) -> _Access:
+        if self._given is not None:
+            return _Access(base_url=str(self._given.base_url), api_key=self._given.api_key)
+        base_url = self._base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
+        api_key = (self._api_key or os.environ.get("OPENAI_API_KEY") or "").strip()
+        return _Access(base_url=base_url.strip(), api_key=api_key or None)
+
+
+def _open(access: _Access, target: Target) -> "AsyncOpenAI":
+    from httpx2 import InvalidURL
+    from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+
+    try:
+        return AsyncOpenAI(
+            # The client insists on a key; servers on this machine do not read it.
+            api_key=access.api_key or "no-key-needed",
+            base_url=access.base_url,
+            max_retries=0,
+            # A proxy set in the environment is no way to a server on this machine.
+            http_client=DefaultAsyncHttpxClient(trust_env=not _is_loopback(access.base_url)),
+        )
+    except InvalidURL:
+        raise bad_address(target) from None
+
+
+def _has_failed(opened: "asyncio.Task[AsyncOpenAI]") -> bool:
+    return opened.done() and (opened.cancelled() or opened.exception() is not None)
+
+
+def _check(access: _Access, target: Target) -> None:
+    parts = _parts(access.base_url)
+    if parts is None:
+        raise bad_address(target)
+    if access.api_key is None:
+        if not _is_loopback(access.base_url):
+            raise missing_key(target)
+    elif not (access.api_key.isascii() and access.api_key.isprintable()):
+        raise unsendable_key(target)
+
+
+def _parts(base_url: str) -> SplitResult | None:
+    """Split an address, or return None if it is no address of a web server."""
+    try:
+        parts = urlsplit(base_url)
+        host = parts.hostname or ""
+        usable = parts.scheme in {"http", "https"} and host.split() == [host] and parts.port != 0
+    except ValueError:
+        return None
+    return parts if usable else None
+
+
+def _public(base_url: str) -> str:
+    """Return an address without what may be secret in it: user, password and query."""
+    parts = _parts(base_url)
+    if parts is None:
+        return "an address that is none"
+    host = parts.netloc.rpartition("@")[2]
+    return f"{parts.scheme}://{host}{parts.path}".rstrip("/")
+
+
+def _is_loopback(base_url: str) -> bool:
+    parts = _parts(base_url)
+    host = (parts.hostname if parts else None) or ""
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _seconds(settings: ModelSettings) -> float | None:
+    return None if settings.timeout is None else settings.timeout.total_seconds()
+
+
+def _options(settings: ModelSettings) -> "RequestOptions":
+    from openai import Timeout
+
+    # The client may be the caller's own, with retries of its own.
+    options: RequestOptions = {"max_retries": 0}
+    if settings.extra_headers:
+        options["headers"] = settings.extra_headers
+    if settings.extra_query:
+        options["params"] = settings.extra_query
+    seconds = _seconds(settings)
+    if seconds is not None:
+        options["timeout"] = Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS))
+    return options
+
+
+async def _next_event(
+    events: "AsyncStream[object]", target: Target, deadline: float | None
+) -> JsonObject | None:
+    """Return the next event, or None at the end of the stream."""
+    with _failures(target):
+        # Not around the whole loop: a time-out must never hit whoever reads the events.
+        async with asyncio.timeout_at(deadline):
+            try:
+                event = as_object(await anext(events))
+            except StopAsyncIteration:
+                return None
+            except ValueError:
+                event = None
+    if event is None:
+        raise bad_response(target, "expected events of JSON objects")
+    return event
+
+
+async def _drain(events: "AsyncStream[object]") -> None:
+    """Read up to the end of the stream, so that the connection can be used again."""
+    from openai import OpenAIError
+
+    with suppress(OpenAIError, TimeoutError, ValueError):
+        async with asyncio.timeout(_DRAIN_SECONDS):
+            async for _ in events:
+                pass
+
+
+@contextmanager
+def _failures(target: Target) -> Generator[None]:
+    """Turn what the client raises into a `ModelError`.
+
+    The cause is cut off: the client's exceptions hold the request and with it the key.
+    """
+    import httpx2
+    import openai
+
+    try:
+        yield
+    except openai.APIStatusError as error:
+        raise status_failure(error, target) from None
+    except openai.APITimeoutError:
+        raise timeout_failure(target) from None
+    except openai.APIConnectionError as error:
+        raise connection_failure(error.__cause__ or error, target) from None
+    except openai.APIError as error:
+        raise reported_failure(error.body or error.message, target) from None
+    except TimeoutError:
+        raise timeout_failure(target) from None
+    except httpx2.HTTPError as error:
+        raise connection_failure(error, target) from None
+    except (openai.OpenAIError, TypeError, ValueError) as error:
+        raise request_failure(error, target) from None

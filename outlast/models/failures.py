@@ -1,0 +1,322 @@
+"""Why a model call failed: one table from what the provider did to a `ModelError`.
+
+Owns: the mapping of HTTP statuses, the provider's own error codes and the client's exceptions to
+the codes of `ModelError`, and the sentences a person reads. An API key never gets into one of
+these sentences. Must not know: how a request is built or sent.
+"""
+
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import timedelta
+from email.utils import mktime_tz, parsedate_tz
+from typing import TYPE_CHECKING
+
+from outlast.models.json_values import as_object, as_objects, as_text
+from outlast.ports.model import ModelError
+
+if TYPE_CHECKING:
+    from openai import APIStatusError
+
+_LONGEST_QUOTE = 600
+"""Characters of the provider's own words that a message repeats."""
+
+_RETRYABLE = frozenset(
+    {
+        "rate_limited",
+        "overloaded",
+        "unreachable",
+        "timeout",
+        "server_error",
+        "bad_response",
+        "conversation_locked",
+    }
+)
+
+_BY_STATUS: Mapping[int, str] = {
+    401: "unauthorized",
+    402: "quota_exceeded",
+    403: "unauthorized",
+    404: "not_found",
+    405: "not_found",
+    408: "timeout",
+    409: "overloaded",
+    429: "rate_limited",
+    503: "overloaded",
+    504: "timeout",
+    529: "overloaded",
+}
+"""Any other status below 400 is `bad_response`, below 500 `invalid_request`, else `server_error`."""
+
+_BY_ERROR_CODE: Mapping[str, str] = {
+    "billing_hard_limit_reached": "quota_exceeded",
+    "conversation_locked": "conversation_locked",
+    "insufficient_quota": "quota_exceeded",
+    "invalid_api_key": "unauthorized",
+    "model_not_found": "not_found",
+    "overloaded_error": "overloaded",
+    "rate_limit_exceeded": "rate_limited",
+    "server_error": "server_error",
+    "slow_down": "overloaded",
+    "vector_store_timeout": "timeout",
+}
+"""What the provider names beats the status: one status has several meanings."""
+
+_SENTENCES: Mapping[str, str] = {
+    "bad_response": "The model provider at {base_url} gave an answer that makes no sense.",
+    "conversation_locked": "The conversation is in use by another request at {base_url}.",
+    "invalid_request": "The model provider at {base_url} refused the request to {model}.",
+    "not_found": "The model provider at {base_url} has no {path} there or knows no model {model}."
+    " Check the name of the model and OPENAI_BASE_URL.",
+    "overloaded": "The model provider at {base_url} is too busy for the request to {model}.",
+    "quota_exceeded": "The account at {base_url} has no quota left. Check its plan and billing.",
+    "rate_limited": "The model provider at {base_url} limits the rate of requests to {model}.",
+    "server_error": "The model provider at {base_url} failed to answer for {model}.",
+    "timeout": "The model provider at {base_url} took too long to answer for {model}.",
+    "unauthorized": "The model provider at {base_url} refused the API key. Check OPENAI_API_KEY,"
+    " and that the key may use {model} there.",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Whom a call goes to, for the words of its failures.
+
+    `base_url` holds neither user, password nor query. `key` is what no message may repeat.
+    """
+
+    base_url: str
+    path: str
+    model: str
+    key: str | None = field(default=None, repr=False)
+
+    def quote(self, words: str) -> str:
+        """Return somebody else's words on one line, cut to length, without the key."""
+        if self.key:
+            words = words.replace(self.key, "[API key]")
+        line = " ".join(words.split())
+        return line if len(line) <= _LONGEST_QUOTE else line[:_LONGEST_QUOTE] + "…"
+
+
+def status_failure(error: "APIStatusError", target: Target) -> ModelError:
+    """Return the failure for an answer with an HTTP error status."""
+    # The client has parsed the body if it is JSON, and taken its `error` field if it has one.
+    return reported_failure(
+        error.body, target, status=error.status_code, headers=error.response.headers
+    )
+
+
+def reported_failure(
+    report: object,
+    target: Target,
+    *,
+    status: int | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> ModelError:
+    """Return the failure for an error that the provider reports.
+
+    Args:
+        report: the error object, in whatever shape this provider gives it.
+        target: whom the call went to.
+        status: the HTTP status, if it tells anything about the error.
+        headers: those of the answer; `retry-after` and `x-should-retry` are honoured.
+    """
+    code = _code(report, status)
+    headers = headers or {}
+    retryable = code in _RETRYABLE
+    # No quota comes back within the minutes of a retry, whatever a proxy in between says.
+    if code != "quota_exceeded":
+        advice = headers.get("x-should-retry", "").strip().lower()
+        retryable = {"true": True, "false": False}.get(advice, retryable)
+    return ModelError(
+        _message(code, target, status, _words(report)),
+        code=code,
+        retryable=retryable,
+        retry_after=retry_after(headers),
+        status=status,
+    )
+
+
+def connection_failure(cause: BaseException, target: Target) -> ModelError:
+    """Return the failure for a call that got no answer, or only half of one."""
+    # The classes of the client's HTTP package, by name, so that it need not be imported here.
+    kind = type(cause).__name__
+    if kind.endswith("Timeout"):
+        return timeout_failure(target)
+    if kind in {"LocalProtocolError", "UnsupportedProtocol"}:
+        # Not quoted: this one may hold the header with the key.
+        return request_failure(ValueError(f"its address or headers are not valid ({kind})"), target)
+    if kind in {"DecodingError", "TooManyRedirects"}:
+        return bad_response(target, f"{kind}: {cause}")
+    root = _root(cause)
+    return ModelError(
+        f"Cannot reach the model provider at {target.base_url}: {type(root).__name__}"
+        f" ({target.quote(str(root)) or 'no details'})."
+        " Check OPENAI_BASE_URL, that a server runs there, and the network, proxies and"
+        " certificates on the way.",
+        code="unreachable",
+        retryable=True,
+    )
+
+
+def timeout_failure(target: Target) -> ModelError:
+    """Return the failure for a call that took longer than its settings allow."""
+    return ModelError(_message("timeout", target, None, None), code="timeout", retryable=True)
+
+
+def request_failure(error: Exception, target: Target) -> ModelError:
+    """Return the failure for a request that could not even be written down as JSON or headers."""
+    return ModelError(
+        f"The request to {target.model} cannot be sent: {target.quote(str(error))}."
+        " Check the items, tools and model settings for values that JSON or HTTP cannot express.",
+        code="invalid_request",
+        retryable=False,
+    )
+
+
+def refused_request(target: Target, problem: str) -> ModelError:
+    """Return the failure for a request that this adapter knows the provider cannot answer."""
+    return ModelError(
+        f"{target.path} at {target.base_url} cannot take this request: {target.quote(problem)}",
+        code="invalid_request",
+        retryable=False,
+    )
+
+
+def missing_key(target: Target) -> ModelError:
+    """Return the failure for a call without an API key to a server that needs one."""
+    return ModelError(
+        f"There is no API key for the model provider at {target.base_url}. Set OPENAI_API_KEY, or"
+        " set OPENAI_BASE_URL to a server on this machine, which needs none, or give the worker"
+        " another model_provider=.",
+        code="no_api_key",
+        retryable=False,
+    )
+
+
+def unsendable_key(target: Target) -> ModelError:
+    """Return the failure for a key that cannot be the value of a header."""
+    return ModelError(
+        f"The API key for {target.base_url} holds characters that no key has, such as a line"
+        " break or a typographic quote. Check OPENAI_API_KEY.",
+        code="unauthorized",
+        retryable=False,
+    )
+
+
+def bad_address(target: Target) -> ModelError:
+    """Return the failure for a base URL that is no URL of a web server."""
+    return ModelError(
+        "The address of the model provider is not an http:// or https:// URL with a host."
+        f" Check OPENAI_BASE_URL or base_url= (for {target.model!r}).",
+        code="not_found",
+        retryable=False,
+    )
+
+
+def bad_response(target: Target, problem: str, *, status: int | None = None) -> ModelError:
+    """Return the failure for an answer that is not what the API promises."""
+    return ModelError(
+        f"{_message('bad_response', target, status, problem)}"
+        f" Check that OPENAI_BASE_URL is the address under which {target.path} lives.",
+        code="bad_response",
+        retryable=True,
+        status=status,
+    )
+
+
+def retry_after(headers: Mapping[str, str]) -> timedelta | None:
+    """Return how long the provider asks to wait, or None if it does not or talks nonsense.
+
+    Reads `retry-after-ms`, then `retry-after` as seconds or as a date; a date in the past means
+    zero. There is no upper bound: that is the caller's.
+    """
+    milliseconds = _number(headers.get("retry-after-ms"))
+    if milliseconds is not None:
+        return _duration(milliseconds / 1000)
+    value = headers.get("retry-after")
+    seconds = _number(value)
+    if seconds is None and value is not None:
+        seconds = _seconds_until(value)
+    return None if seconds is None else _duration(seconds)
+
+
+def _number(value: str | None) -> float | None:
+    try:
+        number = float(value) if value is not None else math.nan
+    except ValueError:
+        return None
+    return number if math.isfinite(number) and number >= 0 else None
+
+
+def _seconds_until(date: str) -> float | None:
+    try:
+        moment = parsedate_tz(date)
+        return None if moment is None else max(0.0, mktime_tz(moment) - time.time())
+    except (ValueError, TypeError, OverflowError, IndexError):
+        return None
+
+
+def _duration(seconds: float) -> timedelta | None:
+    try:
+        return timedelta(seconds=seconds)
+    except OverflowError:
+        return None
+
+
+def _root(error: BaseException) -> BaseException:
+    """Return what an error came from in the end: only that says what really happened."""
+    for _ in range(10):
+        deeper = error.__cause__ or error.__context__
+        if deeper is None:
+            break
+        error = deeper
+    return error
+
+
+def _code(report: object, status: int | None) -> str:
+    error = as_object(report) or {}
+    for name in (error.get("code"), error.get("type")):
+        if isinstance(name, str) and name in _BY_ERROR_CODE:
+            return _BY_ERROR_CODE[name]
+        if status is None and isinstance(name, int):
+            # Some gateways answer 200 and put the real status into the error.
+            status = name
+    if status is None:
+        # A named error that is none of ours is about the request; an unnamed one is an accident.
+        return "invalid_request" if as_text(error.get("code")) else "server_error"
+    if status in _BY_STATUS:
+        return _BY_STATUS[status]
+    if status < 400:
+        return "bad_response"
+    return "invalid_request" if status < 500 else "server_error"
+
+
+def _message(code: str, target: Target, status: int | None, words: str | None) -> str:
+    sentence = _SENTENCES[code].format(
+        base_url=target.base_url, path=target.path, model=repr(target.model)
+    )
+    if code == "not_found" and target.path == "/responses":
+        sentence += ' A server with only Chat Completions needs OpenAIProvider(api="chat").'
+    if status is not None:
+        sentence += f" HTTP {status}."
+    return f"{sentence} It says: {target.quote(words)}" if words else sentence
+
+
+def _words(report: object) -> str | None:
+    """Find what the provider says for people, in the places where providers put it."""
+    if isinstance(report, str):
+        return "(an HTML page)" if report.lstrip().startswith("<") else report
+    error = as_object(report)
+    if error is None:
+        return None
+    for name in ("message", "error", "detail", "error_description"):
+        value = error.get(name)
+        words = as_text(value) or as_text((as_object(value) or {}).get("message"))
+        if words:
+            return words
+        problems = as_objects(value)
+        if problems:
+            return "; ".join(str(problem.get("msg", problem)) for problem in problems)
+    return str(error) if error else None

@@ -1,0 +1,36 @@
+"""Reading JSON that somebody else wrote: the value in the wanted shape, or nothing.
+
+Owns: the checks by which the adapters look into a provider's answers and into items. Must not
+know: what the values mean.
+"""
+
+from typing import Any, cast
+
+from outlast.loop.values import JsonObject
+
+
+def as_object(value: object) -> JsonObject | None:
+    """Return the value if it is a JSON object, else None."""
+    return cast("JsonObject", value) if isinstance(value, dict) else None
+
+
+def as_objects(value: object) -> list[JsonObject] | None:
+    """Return the value if it is a list of JSON objects, else None."""
+    if not isinstance(value, list):
+        return None
+    members = cast("list[Any]", value)
+    if not all(isinstance(member, dict) for member in members):
+        return None
+    return cast("list[JsonObject]", members)
+
+
+def as_text(value: object) -> str | None:
+    """Return the value if it is a string that is not empty, else None."""
+    return value if isinstance(value, str) and value else None
+
+
+def as_count(value: object) -> int:
+    """Return the value if it is a whole number above zero, else 0."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        return 0
+    return max(value, 0)

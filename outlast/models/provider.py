@@ -1,0 +1,76 @@
+"""Models of OpenAI and of every server that speaks one of its APIs, by name.
+
+Owns: which API and which default model a worker uses. Must not know: the APIs themselves.
+"""
+
+import os
+from typing import TYPE_CHECKING, Literal
+
+from outlast.models.chat_completions import ChatCompletionsModel
+from outlast.models.connection import OpenAIConnection
+from outlast.models.responses import ResponsesModel
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+DEFAULT_MODEL = "gpt-5.4-mini"
+"""The model of a worker that names none: quick and cheap, and good at calling tools."""
+
+_PREFIX = "openai/"
+
+
+class OpenAIProvider:
+    """Finds models on one server. One lives as long as its worker.
+
+    Nothing is connected, checked or even imported until the first call: a missing key or a wrong
+    address is a `ModelError` of that call.
+    """
+
+    def __init__(
+        self,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        *,
+        api: Literal["responses", "chat"] = "responses",
+        default_model: str | None = None,
+        openai_client: "AsyncOpenAI | None" = None,
+    ) -> None:
+        """Remember which server, API and model to use.
+
+        Args:
+            api_key: None means OPENAI_API_KEY. A server on this machine needs none.
+            base_url: None means OPENAI_BASE_URL, else OpenAI's own.
+            api: `responses`, or `chat` for servers that only have Chat Completions.
+            default_model: the model of agents that name none; None means OUTLAST_MODEL, else
+                `DEFAULT_MODEL`.
+            openai_client: a client to use as it is, instead of a key and an address: for Azure,
+                proxies, other transports. Its retries are switched off per call, and closing it
+                stays the caller's.
+
+        Raises:
+            ValueError: a client is given together with a key or an address, or the API is neither.
+        """
+        if openai_client is not None and (api_key is not None or base_url is not None):
+            raise ValueError("give OpenAIProvider either openai_client= or api_key= and base_url=")
+        if api not in ("responses", "chat"):
+            raise ValueError(f'OpenAIProvider(api=...) is "responses" or "chat", not {api!r}')
+        self._api = api
+        self._default_model = default_model
+        self._connection = OpenAIConnection(
+            api_key=api_key, base_url=base_url, client=openai_client
+        )
+
+    def get_model(self, name: str | None) -> ResponsesModel | ChatCompletionsModel:
+        """Return the model of this name, or the default for None.
+
+        A prefix `openai/` is taken off: it names the provider, not the model.
+        """
+        chosen = name or self._default_model or os.environ.get("OUTLAST_MODEL") or DEFAULT_MODEL
+        chosen = chosen.removeprefix(_PREFIX)
+        if self._api == "chat":
+            return ChatCompletionsModel(chosen, self._connection)
+        return ResponsesModel(chosen, self._connection, is_default=not name)
+
+    async def aclose(self) -> None:
+        """Close the connections. Called once, when the worker stops."""
+        await self._connection.aclose()

@@ -1,0 +1,207 @@
+"""OpenAI's Responses API: the request as its body, its answer as it came.
+
+Owns: the body of a request to `/responses`, and the checks on a response object, which the Chat
+Completions adapter shares because it makes the same objects. Must not know: how bodies travel.
+"""
+
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from outlast.agents.settings import ModelSettings
+from outlast.loop.values import JsonObject, Usage
+from outlast.models.connection import OpenAIConnection
+from outlast.models.failures import Target, bad_response, refused_request, reported_failure
+from outlast.models.json_values import as_count, as_object, as_objects, as_text
+from outlast.ports.model import ModelRequest, ModelResponse
+
+_PATH = "/responses"
+
+_WITH_RESPONSE = frozenset({"response.completed", "response.incomplete", "response.failed"})
+
+
+class ResponsesModel:
+    """A model behind the Responses API. Retries nothing.
+
+    Attributes:
+        name: the model's name in the provider's words.
+    """
+
+    def __init__(
+        self, name: str, connection: OpenAIConnection, *, is_default: bool = False
+    ) -> None:
+        """Bind a name to a connection.
+
+        Args:
+            name: the model's name in the provider's words.
+            connection: the way to the server; stays the caller's.
+            is_default: nobody asked for this model by name, so a stored prompt may choose its own.
+        """
+        self.name = name
+        self._connection = connection
+        self._is_default = is_default
+
+    async def get_response(self, request: ModelRequest) -> ModelResponse:
+        """Answer one request.
+
+        Raises:
+            ModelError: the provider refused, failed, or answered junk.
+        """
+        target = self._connection.target(_PATH, self.name)
+        reply = await self._connection.post(target, self._body(request), request.settings)
+        return read_response(reply.body, target, request_id=reply.request_id)
+
+    async def stream_response(self, request: ModelRequest) -> AsyncGenerator[JsonObject]:
+        """Answer one request as the provider's own events.
+
+        An answer cut short (`response.incomplete`) ends in `response.completed` too; its
+        response says so under `status`.
+
+        Raises:
+            ModelError: as for `get_response`, also in the middle of the stream.
+        """
+        target = self._connection.target(_PATH, self.name)
+        body = {**self._body(request), "stream": True}
+        events = self._connection.stream(target, body, request.settings, is_last=_is_last)
+        complete = False
+        async with aclosing(events):
+            async for event in events:
+                kind = as_text(event.get("type"))
+                if kind is None:
+                    raise bad_response(target, "expected events with a type")
+                if kind == "error":
+                    raise reported_failure(event.get("error") or event, target)
+                if kind in _WITH_RESPONSE:
+                    read_response(event.get("response"), target)
+                    complete = True
+                    yield {**event, "type": "response.completed"}
+                else:
+                    yield event
+        if not complete:
+            raise bad_response(target, "the stream ended before the answer was complete")
+
+    def _body(self, request: ModelRequest) -> JsonObject:
+        omit_name = self._is_default and request.prompt is not None
+        return responses_body(request, None if omit_name else self.name)
+
+
+def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
+    """Return the body of a request to `/responses`.
+
+    `extra_args` and then `extra_body` are laid over it. The API knows no penalties, so
+    `frequency_penalty` and `presence_penalty` stay out. A model of None is left to the prompt.
+    """
+    settings = request.settings
+    tools = [
+        {
+            "type": "function",
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.parameters,
+            "strict": tool.strict,
+        }
+        for tool in request.tools
+    ]
+    body: dict[str, Any] = {
+        "model": model,
+        "instructions": request.instructions or None,
+        "input": list(request.input),
+        "tools": tools or None,
+        "temperature": settings.temperature,
+        "top_p": settings.top_p,
+        "truncation": settings.truncation,
+        "max_output_tokens": settings.max_tokens,
+        "reasoning": settings.reasoning,
+        "metadata": settings.metadata,
+        "store": settings.store,
+        "include": settings.include,
+        "text": _text(request),
+        "previous_response_id": request.previous_response_id,
+        "conversation": request.conversation_id,
+        "prompt": request.prompt,
+    }
+    if tools or request.prompt is not None or has_extra_tools(settings):
+        # Without tools the API refuses both.
+        body["tool_choice"] = _tool_choice(settings.tool_choice)
+        body["parallel_tool_calls"] = settings.parallel_tool_calls
+    body = {name: value for name, value in body.items() if value is not None}
+    return {**body, **(settings.extra_args or {}), **(settings.extra_body or {})}
+
+
+def has_extra_tools(settings: ModelSettings) -> bool:
+    """Tell whether the settings bring tools of the provider's own."""
+    return any(extra and "tools" in extra for extra in (settings.extra_args, settings.extra_body))
+
+
+def read_response(body: object, target: Target, *, request_id: str | None = None) -> ModelResponse:
+    """Check a response object and return what it says.
+
+    An answer cut short (status `incomplete`) is an answer.
+
+    Raises:
+        ModelError: it reports a failure, is not finished, or is no response at all.
+    """
+    response = as_object(body)
+    if response is None:
+        raise bad_response(target, "expected a response object")
+    status = response.get("status")
+    if response.get("error") or status == "failed":
+        raise reported_failure(response.get("error"), target)
+    output = as_objects(response.get("output"))
+    if output is None:
+        hint = "; this server speaks Chat Completions" if "choices" in response else ""
+        raise bad_response(target, f"the response has no list of items under `output`{hint}")
+    if not all(as_text(item.get("type")) for item in output):
+        raise bad_response(target, "the response has items without a type")
+    if status not in {None, "completed", "incomplete"}:
+        # Asking again would start, and bill, another one.
+        raise refused_request(
+            target, f"the response came back {status!r}; answers in the background are not read"
+        )
+    return ModelResponse(
+        output=output,
+        usage=read_usage(response.get("usage")),
+        response_id=as_text(response.get("id")),
+        request_id=request_id,
+    )
+
+
+def read_usage(value: object) -> Usage:
+    """Return the usage of one call; what the provider does not count is zero."""
+    usage = as_object(value) or {}
+    input_tokens = as_count(usage.get("input_tokens"))
+    output_tokens = as_count(usage.get("output_tokens"))
+    input_details = as_object(usage.get("input_tokens_details")) or {}
+    output_details = as_object(usage.get("output_tokens_details")) or {}
+    return Usage(
+        requests=1,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        total_tokens=as_count(usage.get("total_tokens")) or input_tokens + output_tokens,
+        cached_tokens=as_count(input_details.get("cached_tokens")),
+        reasoning_tokens=as_count(output_details.get("reasoning_tokens")),
+    )
+
+
+def _is_last(event: JsonObject) -> bool:
+    return event.get("type") in _WITH_RESPONSE
+
+
+def _tool_choice(choice: str | None) -> str | JsonObject | None:
+    if choice is None or choice in {"auto", "required", "none"}:
+        return choice
+    return {"type": "function", "name": choice}
+
+
+def _text(request: ModelRequest) -> JsonObject | None:
+    text: JsonObject = {}
+    if request.output is not None:
+        text["format"] = {
+            "type": "json_schema",
+            "name": request.output.name,
+            "schema": request.output.schema,
+            "strict": request.output.strict,
+        }
+    if request.settings.verbosity is not None:
+        text["verbosity"] = request.settings.verbosity
+    return text or None
