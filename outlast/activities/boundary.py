@@ -1,0 +1,158 @@
+"""Where Temporal calls the effects: requests are found, heartbeats beat, errors are translated.
+
+Owns: the activities themselves. Everything of Temporal that an effect needs is here, and nothing
+else is.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Generator, Sequence
+from typing import Any, TypeVar
+
+from temporalio import activity
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from outlast.activities.errors import EffectError
+from outlast.activities.model import call_model, prepare_run
+from outlast.activities.tool import run_handoff, run_tool
+from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.contract import claims, failures, names, policies, records
+from outlast.loop.commands import PrepareRun, RunHandoff, RunTool
+from outlast.loop.values import JsonObject
+
+T = TypeVar("T")
+
+CLAIM_ATTEMPTS = 20
+CLAIM_WAIT_SECONDS = 0.25
+
+
+class EffectActivities:
+    """The activities of a worker."""
+
+    def __init__(self, worker: WorkerKnowledge) -> None:
+        self._worker = worker
+
+    @property
+    def all(self) -> list[Any]:
+        """What to register with a Temporal worker."""
+        return [self.prepare_run, self.call_model, self.run_by_name]
+
+    @activity.defn(name=names.ACTIVITY_PREPARE)
+    async def prepare_run(self, payload: JsonObject) -> JsonObject:
+        """Look the starting agent up."""
+        with _typed_errors():
+            request = await _request(PrepareRun, payload)
+            return records.write(await prepare_run(self._worker, request))
+
+    @activity.defn(name=names.ACTIVITY_MODEL)
+    async def call_model(self, payload: JsonObject) -> JsonObject:
+        """Ask an agent's model and plan its reply."""
+        async with _beating():
+            with _typed_errors():
+                request = await _request(records.ModelRequestRecord, payload)
+                return records.write(await call_model(self._worker, request))
+
+    @activity.defn(dynamic=True)
+    async def run_by_name(self, arguments: Sequence[RawValue]) -> JsonObject:
+        """Run a tool or a handoff's callback: the activity's type says which.
+
+        One dynamic activity serves them all, so that a tool that this worker lacks is refused in
+        words, and so that agents can be added while the worker runs.
+        """
+        kind = activity.info().activity_type
+        payload: JsonObject = activity.payload_converter().from_payload(arguments[0].payload)
+        async with _beating():
+            with _typed_errors():
+                if kind.startswith(names.TOOL_PREFIX):
+                    request = await _request(RunTool, payload)
+                    attempt = activity.info().attempt
+                    return records.write(await run_tool(self._worker, request, attempt=attempt))
+                if kind.startswith(names.HANDOFF_PREFIX):
+                    request = await _request(RunHandoff, payload)
+                    return records.write(await run_handoff(self._worker, request))
+                raise EffectError(
+                    failures.USER_ERROR,
+                    f"This worker has no activity {kind!r}. Is it on the right task queue?",
+                    retryable=True,
+                )
+
+
+async def _request(kind: type[T], payload: JsonObject) -> T:
+    """Return an effect's request: as it came, from this process, or from the workflow."""
+    if "request" in payload:
+        return records.read(kind, payload["request"])
+    effect = int(payload["claim"])
+    run_id = activity.info().workflow_run_id
+    request = claims.take(run_id, effect) if run_id else None
+    return request if isinstance(request, kind) else await _ask_workflow(kind, effect)
+
+
+async def _ask_workflow(kind: type[T], effect: int) -> T:
+    """Ask the workflow for a request that is not in this process, page by page.
+
+    The workflow may be busy with another query or moving to another worker, so a refusal is
+    tried again for a while before the attempt fails.
+    """
+    info = activity.info()
+    handle = activity.client().get_workflow_handle(
+        info.workflow_id or "", run_id=info.workflow_run_id
+    )
+    pages: list[str] = []
+    more, failures_left = True, CLAIM_ATTEMPTS
+    while more:
+        try:
+            page: JsonObject = await handle.query(names.QUERY_REQUEST, args=[effect, len(pages)])
+        except RPCError as error:
+            failures_left -= 1
+            if failures_left == 0 or error.status == RPCStatusCode.NOT_FOUND:
+                raise
+            await asyncio.sleep(CLAIM_WAIT_SECONDS)
+            continue
+        pages.append(str(page["data"]))
+        more = bool(page["more"])
+    if not any(pages):
+        message = "The run does not wait for this any more."
+        raise EffectError(failures.CANCELLED, message, retryable=False)
+    return records.load(kind, pages)
+
+
+@contextlib.asynccontextmanager
+async def _beating() -> AsyncGenerator[None]:
+    """Heartbeat while an effect runs, so that a dead worker is noticed and a cancel arrives."""
+    if activity.info().is_local:
+        yield
+        return
+    timeout = activity.info().heartbeat_timeout
+    interval = (timeout.total_seconds() if timeout else policies.HEARTBEAT_MS / 1000) / 4
+
+    async def beat() -> None:
+        while True:
+            await asyncio.sleep(interval)
+            activity.heartbeat()
+
+    beating = asyncio.create_task(beat())
+    try:
+        yield
+    finally:
+        beating.cancel()
+
+
+@contextlib.contextmanager
+def _typed_errors() -> Generator[None]:
+    """Translate an effect's failure into what Temporal retries, or does not."""
+    try:
+        yield
+    except EffectError as error:
+        delay = error.retry_after
+        longest = policies.LONGEST_RETRY_AFTER
+        raise ApplicationError(
+            error.message,
+            *([error.details] if error.details else []),
+            type=error.code,
+            non_retryable=not error.retryable,
+            next_retry_delay=min(delay, longest) if delay is not None else None,
+        ) from error
+    except records.UnreadableRecordError as error:
+        raise ApplicationError(str(error), type=failures.INTERNAL, non_retryable=True) from error

@@ -1,0 +1,32 @@
+"""What every effect needs of its worker: the definitions, and a way to models.
+
+Owns: `WorkerKnowledge`, handed to each effect explicitly; there are no globals.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from outlast.agents.context_codec import BorrowedContext
+from outlast.agents.registry import Registry
+from outlast.loop.values import Json
+from outlast.ports.model import ModelProvider
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerKnowledge:
+    """The registry of users' definitions, and the provider of models."""
+
+    registry: Registry
+    models: ModelProvider
+
+    def borrow(self, value: Json, type_name: str | None, annotated: Any = None) -> BorrowedContext:
+        """Return the run's context for callables.
+
+        The type is the one that the callable is annotated with, or else the one that the run
+        was started with, or else the only one that the worker knows.
+
+        Raises:
+            UserError: the context does not fit the type.
+        """
+        context_type = annotated if annotated is not None else self.registry.context_type(type_name)
+        return BorrowedContext(value, context_type)

@@ -1,0 +1,94 @@
+"""A Temporal worker for agents, with defaults for long-running support work.
+
+Owns: the defaults of the process. Must not know: what runs do.
+"""
+
+import importlib.metadata
+from collections.abc import Iterable
+from datetime import timedelta
+from types import TracebackType
+from typing import Any, Self
+
+from temporalio.client import Client
+from temporalio.worker import Worker
+
+from outlast.agents.agent import Agent
+from outlast.agents.registry import Registry
+from outlast.contract import names
+from outlast.ports.model import ModelProvider
+from outlast.worker.plugin import OutlastPlugin
+
+GRACE = timedelta(seconds=30)
+"""How long running effects may take to finish when the worker is told to stop."""
+
+
+class AgentWorker:
+    """Carries the runs of a task queue.
+
+        async with AgentWorker(client, agents=[triage], task_queue="support"):
+            ...
+
+    or `await AgentWorker(...).run()` until the process is told to stop. Any number of workers
+    may share a task queue. A worker that dies loses nothing: what it ran is tried elsewhere.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        agents: Iterable[Agent[Any]],
+        task_queue: str = names.TASK_QUEUE,
+        model_provider: ModelProvider | None = None,
+        context_types: Iterable[type] = (),
+        **worker_options: Any,
+    ) -> None:
+        """Make a worker; it starts when it is entered or run.
+
+        Args:
+            client: a connected Temporal client.
+            agents: starting agents; what they hand over to comes with them.
+            task_queue: where runs wait for this worker.
+            model_provider: where models come from; default: OpenAI's API.
+            context_types: types of run contexts that no callable is annotated with.
+            worker_options: further options of `temporalio.worker.Worker`.
+
+        Raises:
+            UserError: no agents, or two with one name.
+        """
+        self.task_queue = task_queue
+        plugin = OutlastPlugin(agents, model_provider=model_provider, context_types=context_types)
+        self.registry: Registry = plugin.registry
+        plugins = [*worker_options.pop("plugins", []), plugin]
+        options: dict[str, Any] = {
+            "graceful_shutdown_timeout": GRACE,
+            # Without an id, the SDK hashes every loaded module at start: seconds.
+            "build_id": f"outlast-{importlib.metadata.version('outlast')}",
+            # A run whose worker died is offered to the others after this long.
+            "sticky_queue_schedule_to_start_timeout": timedelta(seconds=5),
+            # A cancel travels with the answer to a heartbeat, so heartbeats must not be saved up.
+            "max_heartbeat_throttle_interval": timedelta(seconds=1),
+            **worker_options,
+        }
+        self._worker = Worker(client, task_queue=task_queue, plugins=plugins, **options)
+
+    async def run(self) -> None:
+        """Carry runs until cancelled or `shutdown` is called."""
+        await self._worker.run()
+
+    async def shutdown(self) -> None:
+        """Stop taking work, let running effects finish for a while, and stop."""
+        await self._worker.shutdown()
+
+    async def __aenter__(self) -> Self:
+        """Start carrying runs in the background."""
+        await self._worker.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop, as `shutdown` does."""
+        await self._worker.__aexit__(kind, error, trace)

@@ -1,0 +1,72 @@
+"""The Temporal plugin: everything a worker needs to carry runs.
+
+Owns: the putting together. Must not know: clients' options, task queues.
+"""
+
+import contextlib
+from collections.abc import AsyncGenerator, Iterable
+from typing import Any
+
+from temporalio.plugin import SimplePlugin
+
+from outlast.activities.boundary import EffectActivities
+from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.agents.agent import Agent
+from outlast.agents.errors import UserError
+from outlast.agents.registry import Registry
+from outlast.contract import records
+from outlast.loop.state import RunState
+from outlast.models.provider import OpenAIProvider
+from outlast.ports.model import ModelProvider
+from outlast.workflows.agent_run import AgentRun
+
+
+class OutlastPlugin(SimplePlugin):
+    """Adds runs of agents to a Temporal worker.
+
+        Worker(client, task_queue="support", workflows=[...], plugins=[OutlastPlugin([triage])])
+
+    It brings a dynamic activity for tools, so the worker may have no other one.
+    """
+
+    def __init__(
+        self,
+        agents: Iterable[Agent[Any]],
+        *,
+        model_provider: ModelProvider | None = None,
+        context_types: Iterable[type] = (),
+    ) -> None:
+        """Register agents.
+
+        Args:
+            agents: starting agents; what they hand over to comes with them.
+            model_provider: where models come from; default: OpenAI's API, as `OPENAI_API_KEY`
+                and `OPENAI_BASE_URL` say. A provider given here is not closed.
+            context_types: types of run contexts that no callable is annotated with.
+
+        Raises:
+            UserError: no agents, or two with one name.
+        """
+        self.registry = Registry(agents)
+        if not self.registry.names:
+            raise UserError("A worker needs at least one agent: agents=[my_agent].")
+        for context_type in context_types:
+            self.registry.add_context_type(context_type)
+        provider = model_provider or OpenAIProvider()
+        knowledge = WorkerKnowledge(registry=self.registry, models=provider)
+
+        @contextlib.asynccontextmanager
+        async def run_context() -> AsyncGenerator[None]:
+            records.adapter(RunState)  # built now: in a workflow task it would cost its time
+            try:
+                yield
+            finally:
+                if model_provider is None:
+                    await provider.aclose()
+
+        super().__init__(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
+            "outlast",
+            workflows=[AgentRun],
+            activities=EffectActivities(knowledge).all,
+            run_context=run_context,
+        )

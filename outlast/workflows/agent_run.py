@@ -1,0 +1,365 @@
+"""The workflow of a run: an interpreter that carries out what the loop asks for.
+
+Everything that reaches the workflow (its input, signals, updates, results of activities, a
+request to cancel) becomes an event; `advance` answers with commands; each command is carried out
+here. Nothing in this file knows what a tool, a turn or an approval is for: a feature is a new
+event or command, and this file does not grow with it.
+
+Two rules keep runs alive. No exception leaves a handler, so no workflow task ever fails: what
+goes wrong becomes an event or a typed failure of the workflow. And all commands are carried out
+by one coroutine, after everything that a workflow task delivered has been taken in.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any, cast
+
+from temporalio import workflow
+from temporalio.common import RawValue, RetryPolicy, SearchAttributeKey, SearchAttributeUpdate
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    CancelledError,
+    FailureError,
+)
+from temporalio.exceptions import (
+    TimeoutError as EngineTimeoutError,
+)
+
+from outlast.contract import claims, failures, history, names, policies, records
+from outlast.loop.approvals import refusal
+from outlast.loop.commands import CancelEffect, Command, Effect, Finish
+from outlast.loop.events import CancelRequested, DecisionReceived, Event
+from outlast.loop.machine import advance
+from outlast.loop.state import RunState
+from outlast.loop.values import JsonObject
+from outlast.workflows import presentation
+
+
+@workflow.defn(name=names.WORKFLOW, sandboxed=False)
+class AgentRun:
+    """One run of an agent: from a question to its answer, or a conversation that stays open."""
+
+    @workflow.init
+    def __init__(self, payload: Any = None, *_more: Any) -> None:
+        """Take in the input; reading it here means that early signals find the run started."""
+        info = workflow.info()
+        self._id = info.workflow_id
+        self._run_id = info.run_id
+        self._state = RunState()
+        self._commands: list[Command] = []
+        self._running: dict[int, asyncio.Task[None]] = {}
+        self._requests: dict[int, Any] = {}
+        self._cancel_asked = False
+        self._defect: ApplicationError | None = None
+        self._visibility = False
+        try:
+            record = records.read(records.RunInput, payload)
+            self._visibility = record.visibility
+            if record.carried is None:
+                self._take(history.started(self._id, record, self._now_ms()))
+            else:
+                self._state = records.read_state(record.carried)
+                self._commands.extend(self._state.pending)
+        except records.UnreadableRecordError as error:
+            self._defect = _typed(failures.USER_ERROR, f"The run's input is unreadable: {error}")
+        self._shown = presentation.attributes(self._state)
+
+    @workflow.run
+    async def run(self, payload: Any = None, *_more: Any) -> JsonObject:
+        """Carry out commands until the loop says that the run is over.
+
+        Raises:
+            ApplicationError: the run failed; the type is the failure's code.
+        """
+        while True:
+            await self._until_there_is_work()
+            if self._defect is not None:
+                raise self._defect
+            if self._cancel_asked:
+                self._cancel_asked = False
+                self._take(CancelRequested(at_ms=self._now_ms()))
+            if self._rolls_over():
+                self._continue_as_new()
+            while self._commands:
+                command = self._commands.pop(0)
+                if isinstance(command, Finish):
+                    return self._finish(command)
+                self._carry_out(command)
+            self._show()
+
+    async def _until_there_is_work(self) -> None:
+        try:
+            await workflow.wait_condition(
+                lambda: bool(
+                    self._commands or self._defect or self._cancel_asked or self._rolls_over()
+                )
+            )
+        except asyncio.CancelledError:
+            # The engine's own way to cancel. The event is made after the wait, when everything
+            # else that this workflow task delivered has been taken in.
+            self._cancel_asked = True
+
+    # --- What arrives ---------------------------------------------------------------------------
+
+    def _take(self, event: Event) -> None:
+        try:
+            self._state, commands = advance(self._state, event)
+        except Exception as error:  # noqa: BLE001  a defect must fail the run, not hang its task
+            message = f"outlast has a defect: {type(error).__name__}: {error}"
+            self._defect = _typed(failures.INTERNAL, message)
+            return
+        self._commands.extend(commands)
+
+    @workflow.signal(
+        name=names.SIGNAL_DECIDE,
+        description='Decide an approval: {"request_id": "a1", "type": "approve" or "reject", '
+        '"message": "...", "by": "..."}',
+    )
+    def signal_decide(self, payload: Any = None, *_more: Any) -> None:
+        """Take a person's decision; one that does not count is noted in the state."""
+        self._take(history.signalled(names.SIGNAL_DECIDE, [payload], self._now_ms()))
+
+    @workflow.signal(
+        name=names.SIGNAL_CANCEL,
+        description='Stop the run: {"mode": "immediate" or "after_turn"}',
+    )
+    def signal_cancel(self, payload: Any = None, *_more: Any) -> None:
+        """Stop the run, at once or after the turn it is in."""
+        self._take(history.signalled(names.SIGNAL_CANCEL, [payload], self._now_ms()))
+
+    @workflow.signal(dynamic=True)
+    def signal_other(self, name: str, _arguments: Sequence[RawValue]) -> None:
+        """Note a signal that nobody knows, so that its sender can find out."""
+        self._take(history.signalled(name, [], self._now_ms()))
+
+    @workflow.update(
+        name=names.UPDATE_DECIDE,
+        description="Decide an approval, and learn at once whether the decision counts",
+    )
+    def update_decide(self, payload: Any = None, *_more: Any) -> JsonObject:
+        """Take a person's decision. Returns how the request stands."""
+        event = history.updated(names.UPDATE_DECIDE, [payload], self._now_ms())
+        self._take(event)
+        assert isinstance(event, DecisionReceived)  # noqa: S101  the table says so
+        request = next(r for r in self._state.approvals if r.id == event.decision.request_id)
+        by = request.decision.by if request.decision else None
+        return {"request_id": request.id, "status": request.status, "by": by}
+
+    @update_decide.validator
+    def validate_decide(self, payload: Any = None, *_more: Any) -> None:
+        """Refuse a decision that does not count, before it gets into history."""
+        event = _readable(names.UPDATE_DECIDE, payload)
+        assert isinstance(event, DecisionReceived)  # noqa: S101  the table says so
+        problem = refusal(self._state.approvals, event.decision)
+        if problem is not None:
+            raise _typed(failures.DECISION_REFUSED, problem)
+
+    @workflow.update(
+        name=names.UPDATE_SEND,
+        description='Say something more: {"input": "...", "message_id": "a unique id"}',
+    )
+    def update_send(self, payload: Any = None, *_more: Any) -> JsonObject:
+        """Take a message. Returns when it is queued; the answer is in the state later."""
+        self._take(history.updated(names.UPDATE_SEND, [payload], self._now_ms()))
+        return {"status": self._state.status, "turns": self._state.turns}
+
+    @update_send.validator
+    def validate_send(self, payload: Any = None, *_more: Any) -> None:
+        """Refuse a message that cannot be read or would never be answered."""
+        _readable(names.UPDATE_SEND, payload)
+        if self._state.phase == "closed":
+            raise _typed(failures.RUN_CLOSED, f"The run {self._id} has ended. Start a new one.")
+
+    # --- What the loop asks for -----------------------------------------------------------------
+
+    def _carry_out(self, command: CancelEffect | Effect) -> None:
+        if isinstance(command, CancelEffect):
+            task = self._running.pop(command.effect, None)
+            if task is not None:
+                task.cancel()
+            return
+        self._running[command.effect] = asyncio.create_task(self._perform(command))
+
+    async def _perform(self, effect: Effect) -> None:
+        """Run one activity, and make exactly one event of however it ends."""
+        try:
+            payload = await self._execute(effect)
+            event = history.answered(effect, payload, self._now_ms())
+        except asyncio.CancelledError:
+            return
+        except ActivityError as error:
+            event = history.failed(effect, _engine_failure(error), self._now_ms())
+        except Exception as error:  # noqa: BLE001  an effect never raises: it has an event
+            failure = failures.EngineFailure(kind="other", message=str(error))
+            event = history.failed(effect, failure, self._now_ms())
+        self._running.pop(effect.effect, None)
+        self._requests.pop(effect.effect, None)
+        self._take(event)
+
+    async def _execute(self, effect: Effect) -> Any:
+        policy = policies.policy_of(effect)
+        retry = RetryPolicy(
+            initial_interval=timedelta(milliseconds=policy.initial_interval_ms),
+            backoff_coefficient=policy.backoff,
+            maximum_interval=timedelta(milliseconds=policy.maximum_interval_ms),
+            maximum_attempts=policy.attempts,
+        )
+        if policy.fast:
+            # Inputs of local activities are not recorded, so the whole request travels.
+            return await workflow.execute_local_activity(
+                names.activity_type(effect),
+                {"request": records.write(effect)},
+                activity_id=str(effect.effect),
+                start_to_close_timeout=timedelta(milliseconds=policy.timeout_ms),
+                schedule_to_close_timeout=timedelta(milliseconds=policies.LONGEST_MS),
+                retry_policy=retry,
+                summary=presentation.summary(self._state, effect),
+            )
+        return await workflow.execute_activity(
+            names.activity_type(effect),
+            self._request(effect),
+            activity_id=str(effect.effect),
+            task_queue=policy.queue,
+            start_to_close_timeout=timedelta(milliseconds=policy.timeout_ms),
+            schedule_to_close_timeout=timedelta(milliseconds=policies.LONGEST_MS),
+            heartbeat_timeout=timedelta(milliseconds=policies.heartbeat_ms(self._state.settings)),
+            retry_policy=retry,
+            summary=presentation.summary(self._state, effect),
+        )
+
+    def _request(self, effect: Effect) -> JsonObject:
+        """Return the request itself when it is small, or else a claim on it."""
+        request = records.request_of(self._state, effect)
+        if records.is_small(request, claims.INLINE_BYTES):
+            return {"request": records.write(request)}
+        self._requests[effect.effect] = request
+        claims.offer(self._run_id, effect.effect, request)
+        return {"claim": effect.effect}
+
+    def _finish(self, finish: Finish) -> JsonObject:
+        if finish.status == "failed" and finish.failure is not None:
+            failure = finish.failure
+            raise _typed(failure.code, failure.message, failure.details)
+        result = records.RunResultRecord(
+            status=finish.status,
+            agent=self._state.agent,
+            final_output=finish.final_output,
+            failure=finish.failure,
+            turns=self._state.turns,
+            usage=self._state.usage,
+        )
+        return records.write(result)
+
+    # --- A history that never grows too long ------------------------------------------------------
+
+    def _rolls_over(self) -> bool:
+        """Whether to go on in a new history: between two steps, with nothing in flight."""
+        info = workflow.info()
+        return (
+            not self._running
+            and self._state.phase not in {"new", "closed"}
+            and workflow.all_handlers_finished()
+            and (
+                info.is_continue_as_new_suggested()
+                or policies.rolls_over(
+                    self._state,
+                    events=info.get_current_history_length(),
+                    size_bytes=info.get_current_history_size(),
+                )
+            )
+        )
+
+    def _continue_as_new(self) -> None:
+        self._show()
+        record = records.RunInput(
+            agent=self._state.agent,
+            visibility=self._visibility,
+            carried=records.write_state(self._state),
+        )
+        workflow.continue_as_new(records.write(record))
+
+    # --- What people see --------------------------------------------------------------------------
+
+    def _show(self) -> None:
+        attributes = presentation.attributes(self._state)
+        if self._visibility:
+            updates: list[SearchAttributeUpdate[Any]] = [
+                _attribute(name, value)
+                for name, value in attributes.items()
+                if value != self._shown[name]
+            ]
+            if updates:
+                workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
+        self._shown = attributes
+        workflow.set_current_details(presentation.details(self._state))
+
+    @workflow.query(name=names.QUERY_STATE, description="Where the run is, in short")
+    def query_state(self) -> JsonObject:
+        """Return where the run is."""
+        return presentation.state_view(self._state)
+
+    @workflow.query(name=names.QUERY_TRANSCRIPT, description="What was said and done")
+    def query_transcript(self) -> list[JsonObject]:
+        """Return the newest items as people read them."""
+        return presentation.transcript_view(self._state)
+
+    @workflow.query(name=names.QUERY_APPROVALS, description="What people have to decide")
+    def query_approvals(self) -> list[JsonObject]:
+        """Return the pending approval requests."""
+        return presentation.approvals_view(self._state)
+
+    @workflow.query(name=names.QUERY_REQUEST, description="For workers: a request by its claim")
+    def query_request(self, effect: int = 0, page: int = 0) -> JsonObject:
+        """Return one page of an effect's request; no data when nobody waits for it any more."""
+        pending = next((one for one in self._state.pending if one.effect == effect), None)
+        if pending is None:
+            return {"data": "", "more": False}
+        return records.page_of(records.dump(records.request_of(self._state, pending)), page)
+
+    @workflow.query(name=names.QUERY_SNAPSHOT, description="For tests: the whole state")
+    def query_snapshot(self, page: int = 0) -> JsonObject:
+        """Return one page of the whole state."""
+        return records.page_of(records.dump(self._state), page)
+
+    def _now_ms(self) -> int:
+        return workflow.time_ns() // 1_000_000
+
+
+def _readable(name: str, payload: Any) -> Event:
+    try:
+        return history.updated(name, [payload], 0)
+    except records.UnreadableRecordError as error:
+        raise _typed(failures.USER_ERROR, str(error)) from None
+
+
+def _typed(code: str, message: str, details: JsonObject | None = None) -> ApplicationError:
+    return ApplicationError(message, *([details] if details else []), type=code, non_retryable=True)
+
+
+def _engine_failure(error: ActivityError) -> failures.EngineFailure:
+    cause: BaseException | None = error.cause
+    match cause:
+        case ApplicationError():
+            details: Any = cause.details[0] if cause.details else None
+            return failures.EngineFailure(
+                kind="application",
+                code=cause.type or "",
+                message=cause.message,
+                details=cast("JsonObject", details) if isinstance(details, dict) else None,
+            )
+        case EngineTimeoutError():
+            return failures.EngineFailure(kind="timeout")
+        case CancelledError():
+            return failures.EngineFailure(kind="cancelled")
+        case FailureError():
+            return failures.EngineFailure(kind="other", message=cause.message)
+        case _:
+            return failures.EngineFailure(kind="other", message=str(error))
+
+
+def _attribute(name: str, value: str | int) -> SearchAttributeUpdate[Any]:
+    if isinstance(value, int):
+        return SearchAttributeKey.for_int(name).value_set(value)
+    return SearchAttributeKey.for_keyword(name).value_set(value)

@@ -1,0 +1,161 @@
+"""What people see of a run in the Temporal UI.
+
+Owns: the summaries of activities, the Markdown of the current details, the search attributes,
+and the answers to the queries. Everything is made from the state. Must not know: how it is shown.
+"""
+
+import json
+from typing import Any, cast
+
+from outlast.contract import names
+from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.commands import CallModel, Effect, PrepareRun, RunHandoff, RunTool
+from outlast.loop.items import Item, text_of
+from outlast.loop.state import RunState
+from outlast.loop.values import JsonObject
+
+SUMMARY_BYTES = 200
+"""The UI shows summaries up to about this length."""
+
+EXCERPT_ITEMS = 6
+
+
+def attributes(state: RunState) -> dict[str, str | int]:
+    """Return the search attributes of a state."""
+    return {
+        names.ATTRIBUTE_AGENT: state.agent,
+        names.ATTRIBUTE_STATUS: state.status,
+        names.ATTRIBUTE_APPROVALS: len(state.pending_approvals),
+    }
+
+
+def summary(state: RunState, effect: Effect) -> str:
+    """Return one line that says what an activity does, for the UI's timeline."""
+    match effect:
+        case PrepareRun():
+            text = f"{effect.agent} · look up"
+        case CallModel():
+            model = f" · {state.model}" if state.model else ""
+            text = f"{effect.agent}{model} · turn {effect.turn}"
+        case RunTool():
+            text = call_line(effect.name, effect.arguments)
+        case RunHandoff():
+            text = f"{effect.agent} → {effect.target}"
+    return _shortened(text, SUMMARY_BYTES)
+
+
+def call_line(name: str, arguments: str) -> str:
+    """Return a call as a line of code: `refund_order(order_id="A-17")`."""
+    try:
+        fields: Any = json.loads(arguments)
+    except ValueError:
+        fields = None
+    if not isinstance(fields, dict):
+        return f"{name}({arguments})"
+    shown = ", ".join(
+        f"{key}={json.dumps(value, ensure_ascii=False)}"
+        for key, value in cast("dict[str, Any]", fields).items()
+    )
+    return f"{name}({shown})"
+
+
+def state_view(state: RunState) -> JsonObject:
+    """Return the answer to the query `state`: small, whatever the length of the run."""
+    return {
+        "status": state.status,
+        "phase": state.phase,
+        "agent": state.agent,
+        "model": state.model,
+        "turn": state.turn,
+        "turns": state.turns,
+        "handoff_path": list(state.handoff_path),
+        "items": len(state.items),
+        "waiting_messages": [message.id for message in state.inbox],
+        "pending_approvals": [request.id for request in state.pending_approvals],
+        "running": [
+            {"effect": effect.effect, "what": summary(state, effect)} for effect in state.pending
+        ],
+        "final_output": state.final_output,
+        "failure": None
+        if state.failure is None
+        else {"code": state.failure.code, "message": state.failure.message},
+        "context": state.context,
+        "usage": {
+            "requests": state.usage.requests,
+            "input_tokens": state.usage.input_tokens,
+            "output_tokens": state.usage.output_tokens,
+            "total_tokens": state.usage.total_tokens,
+        },
+        "ignored": [
+            {"at_ms": one.at_ms, "what": one.what, "why": one.why} for one in state.ignored
+        ],
+    }
+
+
+def transcript_view(state: RunState, last: int = 200) -> list[JsonObject]:
+    """Return the answer to the query `transcript`: the newest items, as people read them."""
+    return [_item_view(item) for item in state.items[-last:]]
+
+
+def approvals_view(state: RunState) -> list[JsonObject]:
+    """Return the answer to the query `approvals`: what people still have to decide."""
+    return [_approval_view(state, request) for request in state.pending_approvals]
+
+
+def details(state: RunState) -> str:
+    """Return the current details in Markdown: where the run is, and what a person can do."""
+    path = " → ".join(state.handoff_path)
+    lines = [f"**{state.status}** · {path} · turn {state.turn} of {state.max_turns or 'any'}"]
+    if state.failure is not None:
+        lines.append(f"Not answered: `{state.failure.code}` {state.failure.message}")
+    for request in state.pending_approvals:
+        call = call_line(request.name, request.arguments)
+        lines.append(
+            f"Waits for a person: `{call}` asked by {request.agent}. Signal `decide` with "
+            f'`{{"request_id": "{request.id}", "type": "approve"}}` or `"reject"`, or '
+            f"`outlast approve {state.run_id} {request.id}`."
+        )
+    for item in state.items[-EXCERPT_ITEMS:]:
+        view = _item_view(item)
+        lines.append(f"- {view['who']}: {_shortened(str(view['text']), 300)}")
+    lines.append(f"{state.usage.total_tokens} tokens in {state.usage.requests} model calls.")
+    return "\n\n".join(lines)
+
+
+def _item_view(item: Item) -> JsonObject:
+    raw = item.raw
+    match item.kind:
+        case "tool_call" | "handoff_call":
+            text = call_line(str(raw.get("name")), str(raw.get("arguments", "")))
+        case "tool_output" | "handoff_output":
+            output = raw.get("output")
+            text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+        case _:
+            text = text_of(raw)
+    who = item.agent or str(raw.get("role", "user"))
+    return {"kind": item.kind, "who": who, "turn": item.turn, "text": text}
+
+
+def _approval_view(state: RunState, request: ApprovalRequest) -> JsonObject:
+    return {
+        "schema_version": names.SCHEMA_VERSION,
+        "id": request.id,
+        "kind": request.kind,
+        "run_id": state.run_id,
+        "agent": request.agent,
+        "handoff_path": list(request.handoff_path),
+        "tool_call_id": request.call_id,
+        "name": request.name,
+        "arguments": request.arguments,
+        "args_digest": request.args_digest,
+        "reason": request.reason,
+        "requested_at_ms": request.requested_at_ms,
+        "allowed_decisions": ["approve", "reject"],
+    }
+
+
+def _shortened(text: str, limit_bytes: int) -> str:
+    data = text.encode()
+    if len(data) <= limit_bytes:
+        return text
+    return data[: limit_bytes - 3].decode(errors="ignore") + "…"
