@@ -1,0 +1,12 @@
+"""The client: start runs, talk to them, read them. Talks by contract names only.
+
+Owns: `Runner`, `RunHandle`, results and the errors that a failed run raises. Never imports
+workflows or activities: a client may run where no agent is defined.
+"""
+
+from outlast.client.connection import connect
+from outlast.client.handle import RunHandle, SentMessage
+from outlast.client.results import RunResult
+from outlast.client.runner import Runner
+
+__all__ = ["RunHandle", "RunResult", "Runner", "SentMessage", "connect"]

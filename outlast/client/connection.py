@@ -1,0 +1,96 @@
+"""Finding the Temporal server, and what our runs need of it.
+
+Owns: connecting as Temporal's own environment configuration says, and the search attributes. Must
+not know: how a server is started.
+"""
+
+import logging
+from typing import Any
+
+from temporalio.api.enums.v1 import IndexedValueType
+from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
+from temporalio.client import Client
+from temporalio.envconfig import ClientConfig
+from temporalio.service import RPCError
+
+from outlast.agents.errors import ServerUnavailable, UserError
+from outlast.contract import names
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_ADDRESS = "localhost:7233"
+
+_TYPES = {
+    "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+    "Int": IndexedValueType.INDEXED_VALUE_TYPE_INT,
+}
+
+
+def is_configured() -> bool:
+    """Whether the environment or the profile file says where a server is.
+
+    Raises:
+        UserError: the configuration cannot be read.
+    """
+    return bool(_configuration())
+
+
+async def connect(address: str | None = None, namespace: str | None = None) -> Client:
+    """Connect to a Temporal server.
+
+    Args:
+        address: host and port; default: what `TEMPORAL_ADDRESS` or the profile file says, or
+            else `localhost:7233`.
+        namespace: default: what the configuration says, or else `default`.
+
+    Raises:
+        ServerUnavailable: nobody answers there.
+        UserError: the configuration cannot be read.
+    """
+    options = _configuration()
+    if address is not None:
+        options["target_host"] = address
+    options.setdefault("target_host", DEFAULT_ADDRESS)
+    if namespace is not None:
+        options["namespace"] = namespace
+    try:
+        return await Client.connect(**options)
+    except (RuntimeError, RPCError, ValueError) as error:
+        raise ServerUnavailable(
+            f"No Temporal server answers at {options['target_host']}: {error}. Start one with "
+            "`outlast dev`, or say where yours is with TEMPORAL_ADDRESS."
+        ) from error
+
+
+async def add_search_attributes(client: Client) -> bool:
+    """Add the search attributes of our runs to the namespace, where they are missing.
+
+    Returns:
+        Whether they can be used. False where the server does not let us add them; runs then work
+        without being searchable by agent and status.
+    """
+    request = AddSearchAttributesRequest(
+        namespace=client.namespace,
+        search_attributes={name: _TYPES[kind] for name, kind in names.SEARCH_ATTRIBUTES.items()},
+    )
+    try:
+        await client.operator_service.add_search_attributes(request)
+    except RPCError as error:
+        if "already exist" in str(error):
+            return True
+        logger.warning(
+            "Runs will not be searchable by agent and status: the search attributes %s are "
+            "missing and cannot be added (%s). Ask an operator to run `temporal operator "
+            "search-attribute create`.",
+            ", ".join(names.SEARCH_ATTRIBUTES),
+            error,
+        )
+        return False
+    return True
+
+
+def _configuration() -> dict[str, Any]:
+    try:
+        return dict(ClientConfig.load_client_connect_config())
+    except Exception as error:
+        raise UserError(f"Temporal's client configuration cannot be read: {error}") from error

@@ -1,0 +1,281 @@
+"""A handle on one run: say more, decide, cancel, wait, look.
+
+Owns: `RunHandle`. Everything it reads comes from the run's history, so reading works while no
+worker runs. Must not know: how a run is started.
+"""
+
+import secrets
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from temporalio.client import (
+    Client,
+    WorkflowFailureError,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+)
+from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from outlast.agents.errors import (
+    AgentsException,
+    DecisionRefused,
+    RunCancelled,
+    RunClosed,
+    RunNotFound,
+    ServerUnavailable,
+)
+from outlast.client.history import Progress, RunReader
+from outlast.client.results import RunResult, error_of, result_of
+from outlast.contract import failures, names, records
+from outlast.loop.approvals import ApprovalRequest, Decision, DecisionType
+from outlast.loop.state import RunState
+from outlast.loop.values import Failure, JsonObject
+
+
+@dataclass(frozen=True)
+class SentMessage:
+    """A message that a run has taken; its answer comes later."""
+
+    id: str
+    handle: "RunHandle" = field(repr=False)
+
+    async def answer(self) -> RunResult:
+        """Wait until the message is answered, through approvals and whatever it takes.
+
+        Raises:
+            AgentsException: the question could not be answered; the subclass says why.
+        """
+        return await self.handle.wait(
+            lambda state: any(self.id in answer.to for answer in state.answers)
+        )
+
+
+class RunHandle:
+    """A run, by its id. Costs nothing to make; any number may exist."""
+
+    def __init__(self, client: Client, run_id: str) -> None:
+        self.id = run_id
+        self._client = client
+        self._workflow: WorkflowHandle[Any, Any] = client.get_workflow_handle(run_id)
+
+    def __repr__(self) -> str:
+        return f"RunHandle({self.id!r})"
+
+    async def check(self) -> None:
+        """Make sure that there is such a run.
+
+        Raises:
+            RunNotFound: there is none.
+        """
+        try:
+            await self._workflow.describe()
+        except RPCError as error:
+            raise await self._translated(error) from error
+
+    async def result(self) -> RunResult:
+        """Wait until the run is closed, through approvals, for as long as it takes.
+
+        Raises:
+            RunCancelled: it was cancelled.
+            RunNotFound: there is no such run.
+            AgentsException: it failed; the subclass says why.
+        """
+        failed: WorkflowFailureError | None = None
+        try:
+            await self._workflow.result()
+        except WorkflowFailureError as error:
+            failed = error
+        except RPCError as error:
+            raise await self._translated(error) from error
+        state = await self.state()
+        if failed is not None:
+            raise _error_of_closing(failed, state) from failed
+        if state.outcome == "cancelled":
+            raise RunCancelled(f"The run {self.id} was cancelled.", run_data=result_of(state))
+        return result_of(state)
+
+    async def state(self) -> RunState:
+        """Return where the run is now, read from its history; needs no worker.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        try:
+            return await RunReader(self._client, self.id).catch_up()
+        except RPCError as error:
+            raise await self._translated(error) from error
+
+    async def wait(self, until: Callable[[RunState], bool]) -> RunResult:
+        """Wait until the state satisfies a condition, or the run is closed.
+
+        Raises:
+            AgentsException: what was asked could not be answered; the subclass says why.
+        """
+        state = RunState()
+        async for progress in self.follow():
+            state = progress.state
+            if until(state):
+                break
+        if state.outcome == "cancelled":
+            raise RunCancelled(f"The run {self.id} was cancelled.", run_data=result_of(state))
+        if state.phase in {"closed", "idle"} and state.failure is not None:
+            raise error_of(state.failure, state)
+        if state.phase != "closed" and not until(state):
+            return await self.result()  # ended by the engine's means: terminated, timed out
+        return result_of(state)
+
+    async def follow(self) -> AsyncIterator[Progress]:
+        """Yield every event of the run with the state after it, from the first to the last.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        try:
+            async for progress in RunReader(self._client, self.id).follow():
+                yield progress
+        except RPCError as error:
+            raise await self._translated(error) from error
+
+    async def send(
+        self, input: str | list[JsonObject], *, message_id: str | None = None
+    ) -> SentMessage:
+        """Say something more. Returns when the run has taken it, also while the run is busy.
+
+        Args:
+            input: a text, or Responses items.
+            message_id: makes a repeated call the same message; default a new id.
+
+        Raises:
+            RunClosed: the run has ended; nothing was said.
+            RunNotFound: there is no such run.
+        """
+        message_id = message_id or f"m-{secrets.token_hex(8)}"
+        record = records.SendRecord(input=input, message_id=message_id)
+        await self._update(names.UPDATE_SEND, records.write(record), message_id)
+        return SentMessage(message_id, self)
+
+    async def approvals(self) -> tuple[ApprovalRequest, ...]:
+        """Return what people have to decide before the run can go on."""
+        return (await self.state()).pending_approvals
+
+    async def approve(
+        self, approval_id: str, *, by: str | None = None, args_digest: str | None = None
+    ) -> None:
+        """Let a call run.
+
+        Args:
+            approval_id: which request, such as `a1`.
+            by: who decides.
+            args_digest: the digest of the arguments that were seen; when given, the decision only
+                counts for them.
+
+        Raises:
+            DecisionRefused: the request is unknown or already decided; nothing has changed.
+        """
+        await self._decide(approval_id, "approve", None, by, args_digest)
+
+    async def reject(
+        self,
+        approval_id: str,
+        *,
+        message: str | None = None,
+        by: str | None = None,
+        args_digest: str | None = None,
+    ) -> None:
+        """Do not let a call run; the model reads `message` as its output.
+
+        Raises:
+            DecisionRefused: the request is unknown or already decided; nothing has changed.
+        """
+        await self._decide(approval_id, "reject", message, by, args_digest)
+
+    async def cancel(self, mode: Literal["immediate", "after_turn"] = "immediate") -> None:
+        """Stop the run: at once, or after the turn it is in. Returns when the wish has arrived.
+
+        A conversation that waits for its next message is closed as completed by `after_turn`.
+
+        Raises:
+            RunClosed: the run has ended already.
+            RunNotFound: there is no such run.
+        """
+        try:
+            if mode == "immediate":
+                await self._workflow.cancel()
+            else:
+                await self._workflow.signal(names.SIGNAL_CANCEL, {"mode": mode})
+        except RPCError as error:
+            raise await self._translated(error) from error
+
+    async def _decide(
+        self,
+        approval_id: str,
+        decision: DecisionType,
+        message: str | None,
+        by: str | None,
+        args_digest: str | None,
+    ) -> None:
+        record = Decision(
+            request_id=approval_id,
+            type=decision,
+            message=message,
+            by=by,
+            channel="client",
+            args_digest=args_digest,
+        )
+        taken = await self._update(names.UPDATE_DECIDE, records.write(record), approval_id)
+        wanted = "approved" if decision == "approve" else "rejected"
+        if taken["status"] != wanted or taken["by"] != by:
+            # The same update id: Temporal answered with what somebody else had decided.
+            who = f" by {taken['by']}" if taken["by"] else ""
+            raise DecisionRefused(f"Approval {approval_id} is already {taken['status']}{who}.")
+
+    async def _update(self, name: str, payload: JsonObject, update_id: str) -> JsonObject:
+        try:
+            return await self._workflow.execute_update(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
+                name, payload, id=update_id
+            )
+        except WorkflowUpdateFailedError as error:
+            cause = error.cause
+            if isinstance(cause, ApplicationError):
+                failure = Failure(code=cause.type or "", message=cause.message)
+                raise error_of(failure) from error
+            raise
+        except RPCError as error:
+            raise await self._translated(error) from error
+
+    async def _translated(self, error: RPCError) -> AgentsException:
+        """Say what a refusal of the server means; it calls ended runs not found, too."""
+        if error.status == RPCStatusCode.NOT_FOUND:
+            try:
+                description = await self._workflow.describe()
+            except RPCError:
+                return RunNotFound(
+                    f"There is no run {self.id!r} in the namespace {self._client.namespace!r}. Is "
+                    "the id right, and its history still retained?"
+                )
+            status = description.status.name.lower() if description.status else "closed"
+            return RunClosed(
+                f"The run {self.id} has ended ({status}). Start a new one; what was said in this "
+                "one can still be read."
+            )
+        if error.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED}:
+            return ServerUnavailable(f"The Temporal server does not answer: {error.message}")
+        return AgentsException(f"The Temporal server refused: {error.message}")
+
+
+def _error_of_closing(error: WorkflowFailureError, state: RunState) -> AgentsException:
+    cause = error.cause
+    match cause:
+        case ApplicationError():
+            failure = Failure(code=cause.type or failures.INTERNAL, message=cause.message)
+            return error_of(failure, state)
+        case CancelledError():
+            return RunCancelled("The run was cancelled.", run_data=result_of(state))
+        case TerminatedError():
+            return RunCancelled(
+                f"The run was terminated: {cause.message}", run_data=result_of(state)
+            )
+        case _:
+            return AgentsException(f"The run failed: {cause}", run_data=result_of(state))

@@ -1,0 +1,278 @@
+"""Reading a run's history: from Temporal's event records to the loop's events.
+
+Owns: which of Temporal's records mean something, and to which workflow task each belongs. What
+they mean is `outlast.contract.history`. Needs no worker, so a run can be read while everything
+else is down.
+"""
+
+import json
+from collections.abc import AsyncIterator, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from temporalio.api.common.v1 import Payloads
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.failure.v1 import Failure as FailureRecord
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client, WorkflowHandle
+from temporalio.converter import DataConverter
+from temporalio.service import RPCError, RPCStatusCode
+
+from outlast.contract import history
+from outlast.contract.failures import EngineFailure
+from outlast.loop.events import Event
+from outlast.loop.state import RunState
+from outlast.loop.values import Json, JsonObject
+
+LOCAL_ACTIVITY = "core_local_activity"
+
+CLOSING = {
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW,
+}
+
+
+@dataclass
+class HistoryReader:
+    """Turns Temporal's records, fed in any portions, into what each workflow task delivered."""
+
+    converter: DataConverter
+    start_payload: Json = None
+    closed_by: HistoryEvent | None = None
+    size: int = 0
+    _effects: dict[int, int] = field(default_factory=dict[int, int])
+    _waiting: list[tuple[int, history.Happening]] = field(
+        default_factory=list[tuple[int, history.Happening]]
+    )
+    _started_ms: dict[int, int] = field(default_factory=dict[int, int])
+    _ready: list[HistoryEvent] = field(default_factory=list[HistoryEvent])
+    _local: dict[int, list[history.Happening]] = field(
+        default_factory=dict[int, list[history.Happening]]
+    )
+
+    async def feed(self, events: Iterable[HistoryEvent]) -> list[history.WorkflowTask]:
+        """Take in records, and return the workflow tasks that are now complete.
+
+        Temporal writes everything that a workflow task does in one transaction, and answers with
+        whole transactions only, so a task is complete when its portion is.
+        """
+        for event in events:
+            self.size = event.event_id
+            await self._take(event)
+        tasks = [self._task_of(completed) for completed in self._ready]
+        self._ready.clear()
+        return tasks
+
+    async def _take(self, event: HistoryEvent) -> None:
+        match event.event_type:
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
+                values = await self._decode(event.workflow_execution_started_event_attributes.input)
+                self.start_payload = values[0] if values else None
+                self._note(event, history.Started(payload=self.start_payload))
+            case EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED:
+                self._started_ms[event.event_id] = _milliseconds(event.event_time)
+            case EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+                self._ready.append(event)
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED:
+                self._note(event, history.CancelAsked())
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
+                await self._take_signal(event)
+            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
+                await self._take_update(event)
+            case EventType.EVENT_TYPE_MARKER_RECORDED:
+                await self._take_marker(event)
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+                activity_id = event.activity_task_scheduled_event_attributes.activity_id
+                self._effects[event.event_id] = int(activity_id) if activity_id.isdigit() else 0
+            case kind if kind in CLOSING:
+                self.closed_by = event
+            case _:
+                await self._take_result(event)
+
+    async def _take_signal(self, event: HistoryEvent) -> None:
+        signal = event.workflow_execution_signaled_event_attributes
+        try:
+            arguments = await self._decode(signal.input)
+        except Exception:  # noqa: BLE001  the workflow's SDK drops what it cannot decode, too
+            return
+        self._note(event, history.Signalled(name=signal.signal_name, arguments=arguments))
+
+    async def _take_update(self, event: HistoryEvent) -> None:
+        accepted = event.workflow_execution_update_accepted_event_attributes
+        request = accepted.accepted_request.input
+        arguments = await self._decode(request.args)
+        happening = history.Updated(name=request.name, arguments=arguments)
+        self._waiting.append((accepted.accepted_request_sequencing_event_id, happening))
+
+    async def _take_marker(self, event: HistoryEvent) -> None:
+        marker = event.marker_recorded_event_attributes
+        if marker.marker_name != LOCAL_ACTIVITY:
+            return
+        data: dict[str, Any] = json.loads(marker.details["data"].payloads[0].data)
+        happening = history.Resolved(
+            effect=int(data["activity_id"]),
+            local_end_ms=_local_end_ms(data),
+            payload=await self._first(marker.details.get("result")),
+            failure=await self._failure(marker.failure) if marker.HasField("failure") else None,
+        )
+        task = marker.workflow_task_completed_event_id
+        self._local.setdefault(task, []).append(happening)
+
+    async def _take_result(self, event: HistoryEvent) -> None:
+        match event.event_type:
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
+                done = event.activity_task_completed_event_attributes
+                payload, failure = await self._first(done.result), None
+                scheduled = done.scheduled_event_id
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_FAILED:
+                lost = event.activity_task_failed_event_attributes
+                payload, failure = None, await self._failure(lost.failure)
+                scheduled = lost.scheduled_event_id
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_TIMED_OUT:
+                payload, failure = None, EngineFailure(kind="timeout")
+                scheduled = event.activity_task_timed_out_event_attributes.scheduled_event_id
+            case EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED:
+                payload, failure = None, EngineFailure(kind="cancelled")
+                scheduled = event.activity_task_canceled_event_attributes.scheduled_event_id
+            case _:
+                return
+        effect = self._effects.pop(scheduled, 0)
+        self._note(event, history.Resolved(effect=effect, payload=payload, failure=failure))
+
+    def _note(self, event: HistoryEvent, happening: history.Happening) -> None:
+        self._waiting.append((event.event_id, happening))
+
+    def _task_of(self, completed: HistoryEvent) -> history.WorkflowTask:
+        started = completed.workflow_task_completed_event_attributes.started_event_id
+        delivered = [one for event_id, one in self._waiting if event_id < started]
+        self._waiting = [(at, one) for at, one in self._waiting if at >= started]
+        delivered.extend(self._local.pop(completed.event_id, []))
+        at_ms = self._started_ms.pop(started, 0)
+        return history.WorkflowTask(at_ms=at_ms, happenings=tuple(delivered))
+
+    async def _decode(self, payloads: Payloads) -> tuple[Json, ...]:
+        return tuple(await self.converter.decode(payloads.payloads))
+
+    async def _first(self, payloads: Payloads | None) -> Json:
+        values = await self._decode(payloads) if payloads is not None else ()
+        return values[0] if values else None
+
+    async def _failure(self, failure: FailureRecord) -> EngineFailure:
+        """Return what an activity ended with; the SDK shows the cause inside its own wrapper."""
+        if failure.HasField("activity_failure_info") and failure.HasField("cause"):
+            failure = failure.cause
+        if failure.HasField("timeout_failure_info"):
+            return EngineFailure(kind="timeout")
+        if failure.HasField("canceled_failure_info"):
+            return EngineFailure(kind="cancelled")
+        if not failure.HasField("application_failure_info"):
+            return EngineFailure(kind="other", message=failure.message)
+        info = failure.application_failure_info
+        details: Any = await self._first(info.details) if info.HasField("details") else None
+        return EngineFailure(
+            kind="application",
+            code=info.type,
+            message=failure.message,
+            details=cast("JsonObject", details) if isinstance(details, dict) else None,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """One event of a run, the state after it, and how far the history had been read."""
+
+    event: Event
+    state: RunState
+
+
+@dataclass
+class RunReader:
+    """Reads a run from its history, from its first event to its last, across continue-as-new.
+
+    Attributes:
+        state: the run as read so far.
+        closed_by: the record that ended the run, once there is one.
+    """
+
+    client: Client
+    run_id: str
+    state: RunState = field(default_factory=RunState)
+    closed_by: HistoryEvent | None = None
+
+    async def catch_up(self) -> RunState:
+        """Read what there is now, and return the state. Does not wait.
+
+        Raises:
+            RPCError: no such run.
+        """
+        history_ = await self._handle(None).fetch_history()
+        async for _ in self._fold(HistoryReader(self.client.data_converter), [history_.events]):
+            pass
+        return self.state
+
+    async def follow(self) -> AsyncIterator[Progress]:
+        """Read what there is, and wait for more until the run is closed.
+
+        Raises:
+            RPCError: no such run.
+        """
+        run: str | None = None
+        while True:
+            reader = HistoryReader(self.client.data_converter)
+            pages = self._pages(run)
+            async for page in pages:
+                async for progress in self._fold(reader, [page]):
+                    yield progress
+            run = _successor(reader.closed_by)
+            if run is None:
+                return
+
+    async def _pages(self, run: str | None) -> AsyncIterator[Sequence[HistoryEvent]]:
+        events = self._handle(run).fetch_history_events(wait_new_event=True)
+        while True:
+            try:
+                await events.fetch_next_page()
+            except RPCError as error:
+                if error.status not in {RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED}:
+                    raise
+                continue
+            if events.current_page:
+                yield events.current_page
+            if not events.next_page_token:
+                return
+
+    async def _fold(
+        self, reader: HistoryReader, pages: Sequence[Sequence[HistoryEvent]]
+    ) -> AsyncIterator[Progress]:
+        for page in pages:
+            begins = reader.size == 0
+            tasks = await reader.feed(page)
+            if begins:
+                self.state = history.opening(reader.start_payload)
+            for event, state in history.fold(self.state, self.run_id, tasks):
+                self.state = state
+                yield Progress(event, state)
+        self.closed_by = reader.closed_by
+
+    def _handle(self, run: str | None) -> WorkflowHandle[Any, Any]:
+        return self.client.get_workflow_handle(self.run_id, run_id=run)
+
+
+def _successor(closed_by: HistoryEvent | None) -> str | None:
+    if closed_by is None:
+        return None
+    again = closed_by.workflow_execution_continued_as_new_event_attributes
+    return again.new_execution_run_id or None
+
+
+def _milliseconds(stamp: Any) -> int:
+    return stamp.ToMilliseconds()
+
+
+def _local_end_ms(data: dict[str, Any]) -> int:
+    end: dict[str, Any] = data["complete_time"]
+    return int(end.get("seconds", 0)) * 1000 + int(end.get("nanos", 0)) // 1_000_000
