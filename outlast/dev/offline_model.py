@@ -49,11 +49,15 @@ class OfflineModel:
             client = AsyncOpenAI(base_url=model.base_url, api_key="offline")
 
     Args:
-        port: where it listens, on loopback; 0 takes a free one.
+        host: where it listens; the default can be reached from this machine only.
+        port: 0 takes a free one.
         delay: how long each answer takes; a stream spreads it over its events.
     """
 
-    def __init__(self, *, port: int = 0, delay: timedelta = timedelta(0)) -> None:
+    def __init__(
+        self, *, host: str = _HOST, port: int = 0, delay: timedelta = timedelta(0)
+    ) -> None:
+        self._host = host
         self._port = port
         self._delay = delay
         self._server: uvicorn.Server | None = None
@@ -69,7 +73,7 @@ class OfflineModel:
         """
         if self._serving is None:
             raise UserError("The offline model is not running: await its start() first.")
-        return f"http://{_HOST}:{self._bound_port}/v1"
+        return f"http://{self._host}:{self._bound_port}/v1"
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -86,7 +90,7 @@ class OfflineModel:
         """
         if self._serving is not None:
             return
-        listener = _listen(self._port)
+        listener = _listen(self._host, self._port)
         self._bound_port = listener.getsockname()[1]
         config = uvicorn.Config(
             offline_app(self._delay),
@@ -192,21 +196,21 @@ def _headers() -> dict[str, str]:
     return {"x-request-id": f"req_{secrets.token_hex(16)}"}
 
 
-def _listen(port: int) -> socket.socket:
+def _listen(host: str, port: int) -> socket.socket:
     listener = socket.socket()
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
-        listener.bind((_HOST, port))
+        listener.bind((host, port))
     except OSError as error:
         listener.close()
         raise ServerUnavailable(
-            f"Port {port} on {_HOST} cannot be used by the offline model: {error.strerror}. Choose "
+            f"Port {port} on {host} cannot be used by the offline model: {error.strerror}. Choose "
             "another port; 0 takes a free one."
         ) from error
     return listener
 
 
-async def _serve_until_told(port: int, delay: timedelta, *, until_eof: bool) -> None:
+async def _serve_until_told(model: OfflineModel, *, until_eof: bool) -> None:
     told = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -220,7 +224,7 @@ async def _serve_until_told(port: int, delay: timedelta, *, until_eof: bool) -> 
             loop.call_soon_threadsafe(told.set)
 
         threading.Thread(target=await_end_of_input, daemon=True).start()
-    async with OfflineModel(port=port, delay=delay) as model:
+    async with model:
         sys.stdout.write(f"{model.base_url}\n")
         sys.stdout.flush()
         await told.wait()
@@ -232,6 +236,7 @@ def main(arguments: list[str] | None = None) -> int:
         prog="python -m outlast.dev.offline_model",
         description="A rule-based model for the support desk example, behind the Responses API.",
     )
+    parser.add_argument("--host", default=_HOST, help=f"default {_HOST}: this machine only")
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one (default)")
     parser.add_argument("--delay-ms", type=int, default=0, help="how long each answer takes")
     parser.add_argument(
@@ -242,7 +247,8 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     delay = timedelta(milliseconds=options.delay_ms)
     try:
-        asyncio.run(_serve_until_told(options.port, delay, until_eof=options.until_eof))
+        model = OfflineModel(host=options.host, port=options.port, delay=delay)
+        asyncio.run(_serve_until_told(model, until_eof=options.until_eof))
     except ServerUnavailable as error:
         sys.stderr.write(f"{error}\n")
         return 1

@@ -213,7 +213,8 @@ class EmbeddedServer:
 
     async def _launch(self, home: DataDir, life: int) -> ServerInfo:
         """Run the server and await that it listens; again where a free port was snatched away."""
-        cli = self._cli or find_temporal_cli()
+        # The server does not run in this process's directory, so a relative path would be lost.
+        cli = self._cli.expanduser().resolve() if self._cli else find_temporal_cli()
         attempts = 3 if 0 in (self._port, self._ui_port) else 1
         while True:
             attempts -= 1

@@ -115,7 +115,8 @@ class ServerProcess:
         try:
             await asyncio.to_thread(self._guard.wait, _STOP_SECONDS)
         except subprocess.TimeoutExpired:
-            os.killpg(self._guard.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.killpg(self._guard.pid, signal.SIGKILL)
             await asyncio.to_thread(self._guard.wait)
         if self._guard.stdout is not None:
             self._guard.stdout.close()

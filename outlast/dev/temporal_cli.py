@@ -7,7 +7,7 @@ import os
 import shutil
 import sys
 import tempfile
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 
 from outlast.agents.errors import ServerUnavailable
@@ -36,7 +36,7 @@ def find_temporal_cli() -> Path:
             )
         return Path(found).resolve()
     for candidate in ("temporal", Path(sys.executable).parent / "temporal", _sdk_download()):
-        found = shutil.which(candidate) if candidate else None
+        found = shutil.which(candidate)
         if found is not None:
             return Path(found).resolve()
     raise ServerUnavailable(
@@ -46,10 +46,6 @@ def find_temporal_cli() -> Path:
     )
 
 
-def _sdk_download() -> Path | None:
+def _sdk_download() -> Path:
     """Where the installed SDK keeps the tool that its test environment downloads."""
-    try:
-        sdk_version = version("temporalio")
-    except PackageNotFoundError:
-        return None
-    return Path(tempfile.gettempdir()) / f"temporal-cli-sdk-python-{sdk_version}"
+    return Path(tempfile.gettempdir()) / f"temporal-cli-sdk-python-{version('temporalio')}"

@@ -1,0 +1,204 @@
+"""What a tool returns becomes what the model reads."""
+
+import datetime as dt
+import uuid
+from dataclasses import dataclass
+from decimal import Decimal
+from enum import Enum, IntEnum, StrEnum
+from pathlib import Path
+from typing import Any, NamedTuple, TypedDict
+
+import pytest
+from pydantic import BaseModel
+
+from outlast.agents.errors import UserError
+from outlast.agents.tool_output import (
+    ToolOutputFileContent,
+    ToolOutputImage,
+    ToolOutputText,
+    encode_output,
+)
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Level(IntEnum):
+    HIGH = 4
+
+
+class Mood(StrEnum):
+    GOOD = "good"
+
+
+class Order(BaseModel):
+    id: str
+    paid: Decimal = Decimal("1.50")
+
+
+@dataclass
+class Address:
+    street: str
+    since: dt.date | None = None
+
+
+class Row(TypedDict):
+    a: int
+
+
+class Point(NamedTuple):
+    x: int
+    y: int
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ("as it is", "as it is"),
+        ("", ""),
+        ('"quoted"', '"quoted"'),
+        ('{"already": "JSON"}', '{"already": "JSON"}'),
+        (None, "null"),
+        (True, "true"),
+        (3, "3"),
+        (1.5, "1.5"),
+        (Decimal("1.50"), "1.50"),
+        (dt.date(2026, 1, 2), "2026-01-02"),
+        (dt.datetime(2026, 1, 2, 3, 4, tzinfo=dt.UTC), "2026-01-02T03:04:00Z"),
+        (dt.timedelta(minutes=1), "PT1M"),
+        (uuid.UUID(int=1), "00000000-0000-0000-0000-000000000001"),
+        (Path("/a/b"), "/a/b"),
+        (Colour.RED, "red"),
+        (Level.HIGH, "4"),
+        (Mood.GOOD, "good"),
+        ({"a": [1, None], "b": {"c": True}}, '{"a":[1,null],"b":{"c":true}}'),
+        ({"name": "Zoë 🚲"}, '{"name":"Zoë 🚲"}'),
+        ({1: "a"}, '{"1":"a"}'),
+        ([], "[]"),
+        ({}, "{}"),
+        ((1, "a"), '[1,"a"]'),
+        ({7}, "[7]"),
+        (Point(1, 2), "[1,2]"),
+        (Row(a=1), '{"a":1}'),
+        (Order(id="A-17"), '{"id":"A-17","paid":"1.50"}'),
+        ([Order(id="A-17")], '[{"id":"A-17","paid":"1.50"}]'),
+        (Address("Hauptstraße"), '{"street":"Hauptstraße","since":null}'),
+        (
+            {"colour": Colour.RED, "at": dt.date(2026, 1, 2)},
+            '{"colour":"red","at":"2026-01-02"}',
+        ),
+    ],
+)
+def test_results_are_text_or_compact_json(value: object, text: str) -> None:
+    assert encode_output(value, tool_name="t") == text
+
+
+@pytest.mark.parametrize(
+    ("part", "content"),
+    [
+        (ToolOutputText(text="hello"), {"type": "input_text", "text": "hello"}),
+        (
+            ToolOutputImage(image_url="data:image/png;base64,AA==", detail="low"),
+            {
+                "type": "input_image",
+                "image_url": "data:image/png;base64,AA==",
+                "detail": "low",
+            },
+        ),
+        (ToolOutputImage(file_id="file-1"), {"type": "input_image", "file_id": "file-1"}),
+        (
+            ToolOutputFileContent(file_data="AA==", filename="a.pdf"),
+            {"type": "input_file", "file_data": "AA==", "filename": "a.pdf"},
+        ),
+        (
+            ToolOutputFileContent(file_url="https://example.com/a.pdf"),
+            {"type": "input_file", "file_url": "https://example.com/a.pdf"},
+        ),
+        (ToolOutputFileContent(file_id="file-2"), {"type": "input_file", "file_id": "file-2"}),
+    ],
+)
+def test_content_parts_are_in_the_format_of_the_responses_api(
+    part: object, content: dict[str, Any]
+) -> None:
+    assert encode_output(part, tool_name="t") == [content]
+
+
+@pytest.mark.parametrize("container", [list, tuple])
+def test_a_list_of_parts_stays_a_list(container: type[Any]) -> None:
+    parts = container([ToolOutputText(text="see:"), ToolOutputImage(file_id="f")])
+
+    assert encode_output(parts, tool_name="t") == [
+        {"type": "input_text", "text": "see:"},
+        {"type": "input_image", "file_id": "f"},
+    ]
+
+
+def test_a_list_of_parts_and_other_values_is_refused() -> None:
+    with pytest.raises(UserError, match=r"Tool 'scan' returned a list .* into ToolOutputText"):
+        encode_output([ToolOutputText(text="a"), "b"], tool_name="scan")
+
+
+@pytest.mark.parametrize(
+    "value",
+    [b"\x00", bytearray(b"a"), memoryview(b"a"), [b"a"], {"data": {"more": (1, b"a")}}, {b"a"}],
+)
+def test_binary_data_is_refused_also_deep_inside_and_when_it_happens_to_be_text(
+    value: object,
+) -> None:
+    with pytest.raises(
+        UserError, match=r"Tool 'scan' returned (bytes|bytearray|memoryview), .*base64"
+    ):
+        encode_output(value, tool_name="scan")
+
+
+def circle() -> list[Any]:
+    entries: list[Any] = []
+    entries.append(entries)
+    return entries
+
+
+class Connection:
+    pass
+
+
+@pytest.mark.parametrize(
+    ("value", "named"),
+    [
+        (Connection(), "a Connection that cannot"),
+        ({"db": Connection()}, r"a dict that cannot .*Connection"),
+        (print, "builtin_function_or_method"),
+    ],
+)
+def test_what_is_not_json_is_refused_with_the_tool_the_type_and_the_fix(
+    value: object, named: str
+) -> None:
+    with pytest.raises(UserError, match=named) as caught:
+        encode_output(value, tool_name="scan")
+
+    assert caught.value.message.startswith("Tool 'scan' returned")
+    assert "Return a string, JSON values, a pydantic model or a dataclass." in str(caught.value)
+
+
+def test_a_value_that_holds_itself_is_refused() -> None:
+    with pytest.raises(UserError, match="Tool 'scan' returned a list that cannot be written"):
+        encode_output(circle(), tool_name="scan")
+
+
+def test_text_that_no_request_could_carry_is_repaired() -> None:
+    assert encode_output("ok \ud83d no", tool_name="t") == "ok ? no"
+    assert encode_output(ToolOutputText(text="\ud83d"), tool_name="t") == [
+        {"type": "input_text", "text": "?"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (ToolOutputImage, "image_url= or file_id="),
+        (ToolOutputFileContent, "file_data=, file_url= or file_id="),
+    ],
+)
+def test_a_part_without_its_content_is_refused(make: type[Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        make()

@@ -1,0 +1,207 @@
+from datetime import timedelta
+
+import pytest
+from openai import AsyncOpenAI
+
+from outlast.agents.settings import ModelSettings
+from outlast.loop.values import JsonObject, Usage
+from outlast.models import ChatCompletionsModel, OpenAIConnection
+from outlast.ports.model import Model, ModelError, ModelRequest, ToolSpec
+from tests.unit.models.model_server import ModelServer
+from tests.unit.models.streams import collect, collect_until_failure
+
+ASK = ModelRequest(
+    instructions="Be kind.",
+    input=[{"role": "user", "content": "hello"}],
+    tools=[ToolSpec(name="look", description="", parameters={})],
+    settings=ModelSettings(max_tokens=5, tool_choice="look", extra_query={"version": "2"}),
+)
+SENT: JsonObject = {
+    "model": "chat-test",
+    "messages": [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "hello"},
+    ],
+    "tools": [
+        {
+            "type": "function",
+            "function": {"name": "look", "description": "", "parameters": {}, "strict": True},
+        }
+    ],
+    "tool_choice": {"type": "function", "function": {"name": "look"}},
+    "max_tokens": 5,
+}
+USAGE = {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5}
+
+
+def completion(message: JsonObject) -> JsonObject:
+    choice = {"index": 0, "message": message, "finish_reason": "stop"}
+    return {"id": "chatcmpl-1", "created": 1, "model": "m", "choices": [choice], "usage": USAGE}
+
+
+def chunk(delta: JsonObject, finish_reason: str | None = None) -> JsonObject:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+    return {"id": "chatcmpl-1", "created": 1, "model": "m", "choices": [choice]}
+
+
+async def test_an_answer_comes_back_as_responses_items(
+    chat: ChatCompletionsModel, server: ModelServer
+) -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    server.answer(
+        completion({"role": "assistant", "content": "hi", "tool_calls": [call]}),
+        headers={"x-request-id": "req_1"},
+    )
+    answer = await chat.get_response(ASK)
+    assert [item["type"] for item in answer.output] == ["message", "function_call"]
+    assert answer.usage == Usage(requests=1, input_tokens=3, output_tokens=2, total_tokens=5)
+    assert (answer.response_id, answer.request_id) == ("chatcmpl-1", "req_1")
+    assert server.request.path == "/v1/chat/completions"
+    assert server.request.query == {"version": ["2"]}
+    assert server.request.body == SENT
+
+
+async def test_an_answer_can_be_sent_back(chat: ChatCompletionsModel, server: ModelServer) -> None:
+    call = {"id": "a", "type": "function", "function": {"name": "look", "arguments": "{}"}}
+    said = {"role": "assistant", "content": "hi", "tool_calls": [call]}
+    server.answer(completion(said))
+    first = await chat.get_response(ASK)
+    output = {"type": "function_call_output", "call_id": "a", "output": "seen"}
+    server.answer(completion({"content": "done"}))
+    await chat.get_response(
+        ModelRequest(instructions=None, input=[*ASK.input, *first.output, output])
+    )
+    assert server.requests[-1].body["messages"][1:] == [
+        said,
+        {"role": "tool", "tool_call_id": "a", "content": "seen"},
+    ]
+
+
+async def test_a_stream_comes_back_as_responses_events(
+    chat: ChatCompletionsModel, server: ModelServer
+) -> None:
+    usage: JsonObject = {"id": "chatcmpl-1", "choices": [], "usage": USAGE}
+    server.stream(
+        [chunk({"content": "h"}), chunk({"content": "i"}), chunk({}, "stop"), usage], done=True
+    )
+    events = await collect(chat.stream_response(ASK))
+    deltas = [event["delta"] for event in events if event["type"] == "response.output_text.delta"]
+    assert deltas == ["h", "i"]
+    assert events[0]["type"] == "response.created"
+    assert events[-1]["type"] == "response.completed"
+    server.answer(completion({"content": "hi"}))
+    whole = await chat.get_response(ASK)
+    assert events[-1]["response"]["output"] == whole.output
+    assert events[-1]["response"]["usage"]["total_tokens"] == whole.usage.total_tokens
+    assert server.requests[0].body == {
+        **SENT,
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+
+
+async def test_a_stream_without_the_closing_mark_is_complete_by_its_finish_reason(
+    chat: ChatCompletionsModel, server: ModelServer
+) -> None:
+    server.stream([chunk({"content": "hi"}), chunk({}, "stop")])
+    events = await collect(chat.stream_response(ASK))
+    assert events[-1]["type"] == "response.completed"
+
+
+async def test_streams_read_to_their_end_share_a_connection(
+    chat: ChatCompletionsModel, server: ModelServer
+) -> None:
+    for _ in range(3):
+        server.stream([chunk({"content": "hi"}, "stop")], done=True)
+        await collect(chat.stream_response(ASK))
+    assert server.connections <= 1
+
+
+@pytest.mark.parametrize(
+    ("last", "code"),
+    [
+        ({"error": {"message": "Sorry.", "code": 503}}, "overloaded"),
+        ({"error": {"message": "Sorry.", "type": "server_error"}}, "server_error"),
+        ({"error": "Sorry."}, "server_error"),
+        ({"choices": None}, "bad_response"),
+        (b"not json", "bad_response"),
+        ([], "bad_response"),
+    ],
+)
+async def test_a_failure_in_the_middle_of_a_stream_comes_after_what_was_said(
+    chat: ChatCompletionsModel, server: ModelServer, last: object, code: str
+) -> None:
+    server.stream([chunk({"content": "h"}), last])
+    said, failure = await collect_until_failure(chat.stream_response(ASK))
+    assert said[-1]["delta"] == "h"
+    assert failure.code == code
+
+
+async def test_a_stream_that_ends_early_is_a_bad_response(
+    chat: ChatCompletionsModel, server: ModelServer
+) -> None:
+    server.stream([chunk({"content": "h"})], done=True)
+    said, failure = await collect_until_failure(chat.stream_response(ASK))
+    assert said[-1]["delta"] == "h"
+    assert (failure.code, failure.retryable) == ("bad_response", True)
+
+
+async def test_a_stream_that_falls_silent_ends_at_the_time_out(
+    chat: ChatCompletionsModel, server: ModelServer
+) -> None:
+    server.stream([chunk({"content": "h"})], hang=True)
+    settings = ModelSettings(timeout=timedelta(milliseconds=50))
+    request = ModelRequest(instructions=None, input=ASK.input, settings=settings)
+    said, failure = await collect_until_failure(chat.stream_response(request))
+    assert said[-1]["delta"] == "h"
+    assert failure.code == "timeout"
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"choices": []}, {"choices": [{"message": 7}]}, {"output": []}, "text", [1]]
+)
+async def test_json_that_is_no_completion_is_a_bad_response(
+    chat: ChatCompletionsModel, server: ModelServer, body: object
+) -> None:
+    server.answer(body)
+    with pytest.raises(ModelError) as caught:
+        await chat.get_response(ASK)
+    assert (caught.value.code, caught.value.retryable) == ("bad_response", True)
+
+
+async def test_a_request_that_the_api_has_no_words_for_is_not_sent(
+    chat: ChatCompletionsModel, server: ModelServer
+) -> None:
+    request = ModelRequest(instructions=None, input=[{"type": "item_reference", "id": "msg_1"}])
+    with pytest.raises(ModelError, match="item_reference") as caught:
+        await chat.get_response(request)
+    assert (caught.value.code, caught.value.retryable) == ("invalid_request", False)
+    said, failure = await collect_until_failure(chat.stream_response(request))
+    assert (said, failure.code) == ([], "invalid_request")
+    assert server.requests == []
+
+
+@pytest.mark.parametrize(
+    ("base_url", "field"),
+    [
+        ("https://api.openai.com/v1", "max_completion_tokens"),
+        ("https://eu.api.openai.com/v1", "max_completion_tokens"),
+        ("https://mine.openai.azure.com/openai", "max_completion_tokens"),
+        ("https://api.notopenai.com/v1", "max_tokens"),
+        ("http://localhost:11434/v1", "max_tokens"),
+    ],
+)
+async def test_the_bound_of_tokens_goes_by_the_name_that_the_server_knows(
+    base_url: str, field: str
+) -> None:
+    client = AsyncOpenAI(api_key="sk", base_url=base_url)
+    model = ChatCompletionsModel("m", OpenAIConnection(client=client))
+    target = model._connection.target("/chat/completions", "m")
+    body = model._body(ASK, target)
+    assert {name for name in body if name.startswith("max_")} == {field}
+    await client.close()
+
+
+def test_it_is_a_model(chat: ChatCompletionsModel) -> None:
+    port: Model = chat
+    assert port is chat

@@ -1,0 +1,299 @@
+import json
+from typing import Any
+
+import pytest
+from openai.types.chat import ChatCompletionMessageParam
+from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
+from pydantic import TypeAdapter
+
+from outlast.agents.settings import ModelSettings
+from outlast.loop.values import JsonObject
+from outlast.models.chat_format import UnsupportedItemError, chat_body, chat_messages
+from outlast.ports.model import ModelRequest, OutputSpec, ToolSpec
+
+DECLARED: TypeAdapter[Any] = TypeAdapter(list[ChatCompletionMessageParam])
+
+
+def user(content: object) -> JsonObject:
+    return {"role": "user", "content": content}
+
+
+def said(text: str) -> JsonObject:
+    return {
+        "type": "message",
+        "id": "msg_1",
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": text, "annotations": []}],
+    }
+
+
+def call(call_id: str, name: str = "look_up", arguments: str = "{}") -> JsonObject:
+    return {
+        "type": "function_call",
+        "id": f"fc_{call_id}",
+        "call_id": call_id,
+        "name": name,
+        "arguments": arguments,
+    }
+
+
+def output(call_id: str, value: object) -> JsonObject:
+    return {"type": "function_call_output", "call_id": call_id, "output": value}
+
+
+def tool_call(call_id: str, name: str = "look_up", arguments: str = "{}") -> JsonObject:
+    return {
+        "id": call_id,
+        "type": "function",
+        "function": {"name": name, "arguments": arguments},
+    }
+
+
+def ask(*items: JsonObject, **fields: Any) -> ModelRequest:
+    return ModelRequest(instructions=None, input=items or [user("hello")], **fields)
+
+
+def messages(*items: JsonObject) -> list[JsonObject]:
+    made = chat_messages(None, items)
+    DECLARED.validate_python(made)
+    return made
+
+
+def test_instructions_come_first_and_only_if_there_are_some() -> None:
+    assert chat_messages("Be kind.", [user("hello")]) == [
+        {"role": "system", "content": "Be kind."},
+        {"role": "user", "content": "hello"},
+    ]
+    assert chat_messages("", [user("hello")]) == [{"role": "user", "content": "hello"}]
+
+
+@pytest.mark.parametrize("role", ["user", "system", "developer"])
+def test_a_message_keeps_its_role_with_content_as_string_or_as_parts(role: str) -> None:
+    parts = [{"type": "input_text", "text": "one"}, {"type": "input_text", "text": "two"}]
+    assert messages(
+        {"type": "message", "role": role, "content": "one"}, {"role": role, "content": parts}
+    ) == [{"role": role, "content": "one"}, {"role": role, "content": "one\ntwo"}]
+
+
+def test_images_files_and_sound_become_parts() -> None:
+    parts = [
+        {"type": "input_text", "text": "look"},
+        {"type": "input_image", "image_url": "data:image/png;base64,AA==", "detail": "low"},
+        {"type": "input_image", "image_url": "https://example.com/a.png"},
+        {"type": "input_file", "file_data": "data:text/plain;base64,AA==", "filename": "a.txt"},
+        {"type": "input_file", "file_id": "file_1", "filename": None},
+        {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}},
+    ]
+    assert messages(user(parts))[0]["content"] == [
+        {"type": "text", "text": "look"},
+        {
+            "type": "image_url",
+            "image_url": {"url": "data:image/png;base64,AA==", "detail": "low"},
+        },
+        {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
+        {
+            "type": "file",
+            "file": {"file_data": "data:text/plain;base64,AA==", "filename": "a.txt"},
+        },
+        {"type": "file", "file": {"file_id": "file_1"}},
+        {"type": "input_audio", "input_audio": {"data": "AA==", "format": "wav"}},
+    ]
+
+
+def test_an_answer_becomes_an_assistant_message() -> None:
+    assert messages(user("hello"), said("hi"), {"role": "assistant", "content": "there"}) == [
+        {"role": "user", "content": "hello"},
+        {"role": "assistant", "content": "hi"},
+        {"role": "assistant", "content": "there"},
+    ]
+
+
+def test_a_refusal_stays_a_refusal() -> None:
+    refusal = {"role": "assistant", "content": [{"type": "refusal", "refusal": "I will not."}]}
+    assert messages(refusal) == [{"role": "assistant", "content": None, "refusal": "I will not."}]
+
+
+def test_an_empty_answer_still_has_content() -> None:
+    assert messages(said("")) == [{"role": "assistant", "content": ""}]
+
+
+def test_calls_made_at_once_are_one_message_followed_by_their_outputs() -> None:
+    made = messages(
+        user("Where are my orders?"),
+        said("One moment."),
+        call("a", "look_up", '{"order": 1}'),
+        {"type": "reasoning", "id": "rs_1", "summary": []},
+        call("b", "look_up", '{"order": 2}'),
+        output("b", "sent"),
+        output("a", "packed"),
+        said("Sent and packed."),
+    )
+    assert made == [
+        {"role": "user", "content": "Where are my orders?"},
+        {
+            "role": "assistant",
+            "content": "One moment.",
+            "tool_calls": [
+                tool_call("a", "look_up", '{"order": 1}'),
+                tool_call("b", "look_up", '{"order": 2}'),
+            ],
+        },
+        {"role": "tool", "tool_call_id": "b", "content": "sent"},
+        {"role": "tool", "tool_call_id": "a", "content": "packed"},
+        {"role": "assistant", "content": "Sent and packed."},
+    ]
+
+
+def test_calls_of_one_turn_after_another_stay_apart() -> None:
+    made = messages(call("a"), output("a", "1"), call("b"), output("b", "2"))
+    assert [message["role"] for message in made] == ["assistant", "tool", "assistant", "tool"]
+    assert made[2] == {"role": "assistant", "content": None, "tool_calls": [tool_call("b")]}
+
+
+def test_text_after_a_call_joins_its_message_because_nothing_may_come_before_the_output() -> None:
+    made = messages(call("a"), said("Looking."), said("Still."), call("b"), output("a", "1"))
+    assert made[0] == {
+        "role": "assistant",
+        "content": "Looking.\nStill.",
+        "tool_calls": [tool_call("a"), tool_call("b")],
+    }
+    assert made[1]["role"] == "tool"
+
+
+def test_an_output_of_text_parts_is_one_string_and_one_with_an_image_stays_in_parts() -> None:
+    text = {"type": "input_text", "text": "seen"}
+    image = {"type": "input_image", "image_url": "https://example.com/a.png"}
+    made = chat_messages(None, [call("a"), output("a", [text, text]), output("a", [text, image])])
+    assert made[1]["content"] == "seen\nseen"
+    assert made[2]["content"] == [
+        {"type": "text", "text": "seen"},
+        {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("item", "says"),
+    [
+        ({"type": "web_search_call", "id": "ws_1"}, "item 1 is a 'web_search_call'"),
+        ({"type": "item_reference", "id": "msg_1"}, "item 1 is a 'item_reference'"),
+        ({"type": ["message"]}, "item 1 is a"),
+        ({"content": "hello"}, "item 1 is a None"),
+        ({"role": "user"}, "item 1 has no 'content'"),
+        ({"type": "message", "content": "x"}, "item 1 has no 'role'"),
+        ({"type": "function_call", "name": "x", "arguments": "{}"}, "item 1 has no 'call_id'"),
+        ({"type": "function_call_output", "output": "x"}, "item 1 has no 'call_id'"),
+        ({"role": "user", "content": 7}, "item 1: the content"),
+        ({"role": "user", "content": ["x"]}, "item 1: the content"),
+        ({"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}, "image_url"),
+        ({"role": "user", "content": [{"type": "input_file", "file_url": "u"}]}, "file_data"),
+        ({"role": "user", "content": [{"type": "video"}]}, "item 1: a part of type 'video'"),
+        ({"role": "user", "content": [{"type": "input_audio"}]}, "'input_audio'"),
+        (
+            {"role": "system", "content": [{"type": "input_image", "image_url": "u"}]},
+            "takes text only there",
+        ),
+        ({"type": "function_call_output", "call_id": "a", "output": {"x": 1}}, "the content"),
+    ],
+)
+def test_what_has_no_counterpart_is_named(item: JsonObject, says: str) -> None:
+    with pytest.raises(UnsupportedItemError, match=says):
+        chat_messages(None, [user("hello"), item])
+
+
+@pytest.mark.parametrize("name", ["previous_response_id", "conversation_id", "prompt"])
+def test_what_needs_a_server_with_memory_is_refused(name: str) -> None:
+    value = {"id": "pmpt_1"} if name == "prompt" else "id_1"
+    with pytest.raises(UnsupportedItemError, match=name):
+        chat_body(ask(**{name: value}), "m")
+
+
+def test_every_setting_reaches_the_body_under_the_name_the_api_knows() -> None:
+    settings = ModelSettings(
+        temperature=0.5,
+        top_p=0.9,
+        frequency_penalty=1.0,
+        presence_penalty=-1.0,
+        tool_choice="refund",
+        parallel_tool_calls=False,
+        truncation="auto",
+        max_tokens=100,
+        reasoning={"effort": "low", "summary": "auto"},
+        verbosity="low",
+        metadata={"team": "support"},
+        store=False,
+        include=["reasoning.encrypted_content"],
+        extra_args={"seed": 1, "top_p": 0.8},
+        extra_body={"seed": 2},
+    )
+    parameters: JsonObject = {"type": "object", "properties": {}}
+    tools = [
+        ToolSpec(name="refund", description="Pay back.", parameters=parameters),
+        ToolSpec(name="look", description="", parameters=parameters, strict=False),
+    ]
+    schema = OutputSpec(name="answer", schema={"type": "object"})
+    body = chat_body(ask(settings=settings, tools=tools, output=schema), "m")
+    assert body == {
+        "model": "m",
+        "messages": [{"role": "user", "content": "hello"}],
+        "tools": [
+            {
+                "type": "function",
+                "function": {
+                    "name": "refund",
+                    "description": "Pay back.",
+                    "parameters": parameters,
+                    "strict": True,
+                },
+            },
+            {
+                "type": "function",
+                "function": {"name": "look", "description": "", "parameters": parameters},
+            },
+        ],
+        "tool_choice": {"type": "function", "function": {"name": "refund"}},
+        "parallel_tool_calls": False,
+        "response_format": {
+            "type": "json_schema",
+            "json_schema": {"name": "answer", "schema": {"type": "object"}, "strict": True},
+        },
+        "temperature": 0.5,
+        "top_p": 0.8,
+        "frequency_penalty": 1.0,
+        "presence_penalty": -1.0,
+        "max_tokens": 100,
+        "reasoning_effort": "low",
+        "verbosity": "low",
+        "metadata": {"team": "support"},
+        "store": False,
+        "seed": 2,
+    }
+    declared: TypeAdapter[Any] = TypeAdapter(CompletionCreateParamsNonStreaming)
+    declared.validate_python(body)
+
+
+def test_the_bound_of_tokens_goes_by_the_name_this_server_knows() -> None:
+    request = ask(settings=ModelSettings(max_tokens=5))
+    body = chat_body(request, "m", limit_field="max_completion_tokens")
+    assert (body["max_completion_tokens"], "max_tokens" in body) == (5, False)
+
+
+def test_a_bare_request_sends_the_model_and_the_messages_only() -> None:
+    settings = ModelSettings(tool_choice="auto", parallel_tool_calls=True)
+    assert chat_body(ask(settings=settings), "m") == {
+        "model": "m",
+        "messages": [{"role": "user", "content": "hello"}],
+    }
+
+
+@pytest.mark.parametrize("choice", ["auto", "required", "none"])
+def test_a_tool_choice_that_is_no_tool_goes_out_as_it_is(choice: str) -> None:
+    settings = ModelSettings(tool_choice=choice, extra_body={"tools": [{"type": "x"}]})
+    assert chat_body(ask(settings=settings), "m")["tool_choice"] == choice
+
+
+def test_the_items_given_are_not_changed() -> None:
+    items = [user([{"type": "input_text", "text": "x"}]), call("a"), said("y"), output("a", "z")]
+    before = json.dumps(items)
+    chat_messages(None, items)
+    assert json.dumps(items) == before

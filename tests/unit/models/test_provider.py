@@ -1,0 +1,115 @@
+import subprocess
+import sys
+from typing import Any, cast
+
+import pytest
+from openai import AsyncOpenAI
+
+from outlast.models import (
+    DEFAULT_MODEL,
+    ChatCompletionsModel,
+    OpenAIConnection,
+    OpenAIProvider,
+    ResponsesModel,
+)
+from outlast.ports.model import ModelError, ModelProvider, ModelRequest
+from tests.unit.models.model_server import ModelServer
+
+ASK = ModelRequest(instructions=None, input=[{"role": "user", "content": "hello"}])
+
+
+def test_it_is_a_model_provider() -> None:
+    assert isinstance(OpenAIProvider(), ModelProvider)
+
+
+def test_it_speaks_the_responses_api_unless_told_otherwise() -> None:
+    assert isinstance(OpenAIProvider().get_model("m"), ResponsesModel)
+    assert isinstance(OpenAIProvider(api="responses").get_model("m"), ResponsesModel)
+    assert isinstance(OpenAIProvider(api="chat").get_model("m"), ChatCompletionsModel)
+
+
+def test_an_unknown_api_is_told_at_once() -> None:
+    with pytest.raises(ValueError, match='"responses" or "chat"'):
+        OpenAIProvider(api=cast("Any", "completions"))
+
+
+@pytest.mark.parametrize(
+    ("name", "default", "environment", "expected"),
+    [
+        ("gpt-x", "gpt-d", "gpt-e", "gpt-x"),
+        ("openai/gpt-x", None, None, "gpt-x"),
+        ("meta/llama", None, None, "meta/llama"),
+        (None, "gpt-d", "gpt-e", "gpt-d"),
+        (None, "openai/gpt-d", None, "gpt-d"),
+        (None, None, "gpt-e", "gpt-e"),
+        (None, None, "", DEFAULT_MODEL),
+        ("", None, None, DEFAULT_MODEL),
+        (None, None, None, DEFAULT_MODEL),
+    ],
+)
+def test_the_name_beats_the_default_beats_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+    name: str | None,
+    default: str | None,
+    environment: str | None,
+    expected: str,
+) -> None:
+    if environment is not None:
+        monkeypatch.setenv("OUTLAST_MODEL", environment)
+    assert OpenAIProvider(default_model=default).get_model(name).name == expected
+
+
+async def test_only_the_call_finds_that_the_key_is_missing() -> None:
+    provider = OpenAIProvider()
+    model = provider.get_model(None)
+    with pytest.raises(ModelError) as caught:
+        await model.get_response(ASK)
+    assert caught.value.code == "no_api_key"
+    await provider.aclose()
+
+
+async def test_all_its_models_share_one_connection(server: ModelServer) -> None:
+    provider = OpenAIProvider(base_url=server.base_url)
+    for name in ("a", "b"):
+        server.answer({"output": []})
+        await provider.get_model(name).get_response(ASK)
+    await provider.aclose()
+    assert [request.body["model"] for request in server.requests] == ["a", "b"]
+    assert server.connections == 1
+
+
+async def test_a_default_model_leaves_the_choice_to_a_prompt(server: ModelServer) -> None:
+    provider = OpenAIProvider(base_url=server.base_url)
+    request = ModelRequest(instructions=None, input=[], prompt={"id": "pmpt_1"})
+    for name in (None, "a"):
+        server.answer({"output": []})
+        await provider.get_model(name).get_response(request)
+    await provider.aclose()
+    assert ["model" in request.body for request in server.requests] == [False, True]
+
+
+async def test_a_client_comes_instead_of_a_key_and_an_address() -> None:
+    client = AsyncOpenAI(api_key="sk-own", base_url="http://127.0.0.1:9/v1")
+    with pytest.raises(ValueError, match="openai_client="):
+        OpenAIProvider(api_key="sk", openai_client=client)
+    with pytest.raises(ValueError, match="openai_client="):
+        OpenAIProvider(base_url="http://127.0.0.1", openai_client=client)
+    await client.close()
+
+
+def test_importing_the_models_does_not_import_the_client_package() -> None:
+    program = (
+        "import sys; from outlast.models import OpenAIProvider;"
+        "OpenAIProvider().get_model(None);"
+        "print({'openai', 'httpx2', 'pydantic'} & set(sys.modules))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == "set()"
+
+
+def test_a_connection_does_not_show_its_key() -> None:
+    connection = OpenAIConnection(api_key="sk-test-4711")
+    assert "4711" not in repr(connection)
+    assert "4711" not in repr(connection._access())

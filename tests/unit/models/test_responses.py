@@ -1,0 +1,299 @@
+import json
+import time
+from typing import Any
+
+import pytest
+from openai.types.responses import ResponseCreateParams
+from pydantic import TypeAdapter
+
+from outlast.agents.settings import ModelSettings
+from outlast.loop.values import JsonObject, Usage
+from outlast.models import ResponsesModel
+from outlast.models.responses import responses_body
+from outlast.ports.model import Model, ModelError, ModelRequest, OutputSpec, ToolSpec
+from tests.unit.models.model_server import ModelServer
+from tests.unit.models.responses_api import HELLO, ask, message, response
+
+REFUND = ToolSpec(
+    name="refund",
+    description="Pay back.",
+    parameters={"type": "object", "properties": {"order": {"type": "string"}}},
+)
+
+
+async def test_a_response_comes_back_with_its_items_usage_and_ids(
+    model: ResponsesModel, server: ModelServer
+) -> None:
+    call: JsonObject = {
+        "type": "function_call",
+        "id": "fc_1",
+        "call_id": "call_1",
+        "name": "refund",
+        "arguments": "{}",
+        "status": "completed",
+    }
+    reasoning: JsonObject = {"type": "reasoning", "id": "rs_1", "summary": []}
+    server.answer(response(reasoning, message("hi"), call), headers={"x-request-id": "req_9"})
+    answer = await model.get_response(ask())
+    assert answer.output == [reasoning, message("hi"), call]
+    assert answer.usage == Usage(
+        requests=1,
+        input_tokens=30,
+        output_tokens=7,
+        total_tokens=37,
+        cached_tokens=20,
+        reasoning_tokens=5,
+    )
+    assert (answer.response_id, answer.request_id) == ("resp_1", "req_9")
+
+
+async def test_the_request_is_posted_as_json_with_the_key(
+    model: ResponsesModel, server: ModelServer
+) -> None:
+    server.answer(response(message("hi")))
+    await model.get_response(ask())
+    request = server.request
+    assert request.path == "/v1/responses"
+    assert request.headers["authorization"] == "Bearer sk-test-4711"
+    assert request.headers["content-type"] == "application/json"
+    assert request.body == {"model": "gpt-test", "instructions": "Be kind.", "input": HELLO}
+
+
+async def test_every_setting_reaches_the_body_under_the_name_the_api_knows(
+    model: ResponsesModel, server: ModelServer
+) -> None:
+    server.answer(response(message("hi")))
+    settings = ModelSettings(
+        temperature=0.5,
+        top_p=0.9,
+        frequency_penalty=1.0,
+        presence_penalty=1.0,
+        tool_choice="refund",
+        parallel_tool_calls=False,
+        truncation="auto",
+        max_tokens=100,
+        reasoning={"effort": "low"},
+        verbosity="low",
+        metadata={"team": "support"},
+        store=False,
+        include=["reasoning.encrypted_content"],
+        extra_headers={"x-team": "support"},
+        extra_query={"version": "2"},
+        extra_args={"service_tier": "flex", "top_p": 0.8},
+        extra_body={"service_tier": "priority"},
+    )
+    output = OutputSpec(name="answer", schema={"type": "object"}, strict=False)
+    await model.get_response(
+        ask(
+            tools=[REFUND],
+            settings=settings,
+            output=output,
+            previous_response_id="resp_0",
+            conversation_id="conv_1",
+        )
+    )
+    assert server.request.body == {
+        "model": "gpt-test",
+        "instructions": "Be kind.",
+        "input": HELLO,
+        "tools": [
+            {
+                "type": "function",
+                "name": "refund",
+                "description": "Pay back.",
+                "parameters": REFUND.parameters,
+                "strict": True,
+            }
+        ],
+        "tool_choice": {"type": "function", "name": "refund"},
+        "parallel_tool_calls": False,
+        "temperature": 0.5,
+        "top_p": 0.8,
+        "truncation": "auto",
+        "max_output_tokens": 100,
+        "reasoning": {"effort": "low"},
+        "metadata": {"team": "support"},
+        "store": False,
+        "include": ["reasoning.encrypted_content"],
+        "text": {
+            "format": {
+                "type": "json_schema",
+                "name": "answer",
+                "schema": {"type": "object"},
+                "strict": False,
+            },
+            "verbosity": "low",
+        },
+        "previous_response_id": "resp_0",
+        "conversation": "conv_1",
+        "service_tier": "priority",
+    }
+    assert server.request.headers["x-team"] == "support"
+    assert server.request.query == {"version": ["2"]}
+
+
+def test_the_body_fits_the_parameters_that_the_client_package_declares() -> None:
+    settings = ModelSettings(tool_choice="required", reasoning={"effort": "low"}, verbosity="high")
+    body = responses_body(
+        ask(tools=[REFUND], settings=settings, output=OutputSpec(name="a", schema={})), "gpt-test"
+    )
+    declared: TypeAdapter[Any] = TypeAdapter(ResponseCreateParams)
+    declared.validate_python(body)
+
+
+@pytest.mark.parametrize("choice", ["auto", "required", "none"])
+def test_a_tool_choice_that_is_no_tool_goes_out_as_it_is(choice: str) -> None:
+    body = responses_body(ask(tools=[REFUND], settings=ModelSettings(tool_choice=choice)), "m")
+    assert body["tool_choice"] == choice
+
+
+def test_a_tool_that_is_not_strict_says_so() -> None:
+    tool = ToolSpec(name="t", description="", parameters={}, strict=False)
+    assert responses_body(ask(tools=[tool]), "m")["tools"][0]["strict"] is False
+
+
+@pytest.mark.parametrize(
+    ("fields", "sent"),
+    [
+        ({}, False),
+        ({"prompt": {"id": "pmpt_1"}}, True),
+        ({"extra_args": {"tools": [{"type": "web_search"}]}}, True),
+        ({"extra_body": {"tools": [{"type": "web_search"}]}}, True),
+    ],
+)
+def test_tool_choice_goes_out_only_where_there_may_be_tools(
+    fields: dict[str, Any], sent: bool
+) -> None:
+    prompt = fields.pop("prompt", None)
+    settings = ModelSettings(tool_choice="required", parallel_tool_calls=True, **fields)
+    body = responses_body(ask(settings=settings, prompt=prompt), "m")
+    assert ("tool_choice" in body, "parallel_tool_calls" in body) == (sent, sent)
+
+
+async def test_a_stored_prompt_chooses_the_model_unless_somebody_named_one(
+    model: ResponsesModel, server: ModelServer
+) -> None:
+    prompt = {"id": "pmpt_1", "version": "2"}
+    nobodys = ResponsesModel("gpt-test", model._connection, is_default=True)
+    for one in (model, nobodys):
+        server.answer(response(message("hi")))
+        await one.get_response(ModelRequest(instructions=None, input=HELLO, prompt=prompt))
+    assert server.requests[0].body == {"model": "gpt-test", "input": HELLO, "prompt": prompt}
+    assert server.requests[1].body == {"input": HELLO, "prompt": prompt}
+
+
+async def test_a_request_is_not_changed_by_being_sent(
+    model: ResponsesModel, server: ModelServer
+) -> None:
+    request = ask(
+        [{"role": "user", "content": [{"type": "input_text", "text": "hello"}]}],
+        tools=[REFUND],
+        settings=ModelSettings(extra_args={"a": {"b": 1}}, extra_body={"c": [1]}),
+    )
+    before = json.dumps([request.input, request.settings.extra_args, REFUND.parameters])
+    server.answer(response(message("hi")))
+    await model.get_response(request)
+    assert json.dumps([request.input, request.settings.extra_args, REFUND.parameters]) == before
+
+
+async def test_an_answer_cut_short_is_an_answer(model: ResponsesModel, server: ModelServer) -> None:
+    details = {"reason": "max_output_tokens"}
+    server.answer(response(message("hi"), status="incomplete", incomplete_details=details))
+    assert (await model.get_response(ask())).output == [message("hi")]
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        (None, Usage(requests=1)),
+        (
+            {"input_tokens": 3, "output_tokens": 2},
+            Usage(requests=1, input_tokens=3, output_tokens=2, total_tokens=5),
+        ),
+        ({"input_tokens": "many", "output_tokens": True, "total_tokens": -1}, Usage(requests=1)),
+        (
+            {"input_tokens": 3, "input_tokens_details": None, "total_tokens": 4},
+            Usage(requests=1, input_tokens=3, total_tokens=4),
+        ),
+    ],
+)
+async def test_usage_that_is_missing_or_odd_counts_as_zero(
+    model: ResponsesModel, server: ModelServer, usage: object, expected: Usage
+) -> None:
+    server.answer(response(message("hi"), usage=usage))
+    assert (await model.get_response(ask())).usage == expected
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ([], "JSON object"),
+        ({}, "no list of items"),
+        ({"output": None}, "no list of items"),
+        ({"output": ["text"]}, "no list of items"),
+        ({"output": [{"id": "msg_1"}]}, "without a type"),
+        ({"choices": []}, "speaks Chat Completions"),
+    ],
+)
+async def test_json_that_is_no_response_is_a_bad_response(
+    model: ResponsesModel, server: ModelServer, body: object, says: str
+) -> None:
+    server.answer(body)
+    with pytest.raises(ModelError, match=says) as caught:
+        await model.get_response(ask())
+    assert (caught.value.code, caught.value.retryable) == ("bad_response", True)
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "retryable"),
+    [
+        ({"code": "server_error", "message": "Sorry."}, "server_error", True),
+        ({"code": "rate_limit_exceeded", "message": "Slow."}, "rate_limited", True),
+        ({"code": "invalid_image_url", "message": "No image."}, "invalid_request", False),
+        ({"code": "vector_store_timeout", "message": "Slow."}, "timeout", True),
+        (None, "server_error", True),
+    ],
+)
+async def test_a_response_that_failed_is_told_by_its_error(
+    model: ResponsesModel, server: ModelServer, error: object, code: str, retryable: bool
+) -> None:
+    server.answer(response(status="failed", error=error))
+    with pytest.raises(ModelError) as caught:
+        await model.get_response(ask())
+    assert (caught.value.code, caught.value.retryable) == (code, retryable)
+
+
+@pytest.mark.parametrize("status", ["queued", "in_progress", "cancelled"])
+async def test_a_response_left_in_the_background_is_not_taken_for_an_answer(
+    model: ResponsesModel, server: ModelServer, status: str
+) -> None:
+    server.answer(response(status=status))
+    with pytest.raises(ModelError, match=status) as caught:
+        await model.get_response(ask())
+    assert (caught.value.code, caught.value.retryable) == ("invalid_request", False)
+
+
+async def test_a_long_conversation_costs_no_model_object_per_item(
+    model: ResponsesModel, server: ModelServer
+) -> None:
+    items: list[JsonObject] = []
+    for n in range(100):
+        call_id = f"call_{n}"
+        items += [
+            {"type": "function_call", "call_id": call_id, "name": "t", "arguments": "{}"},
+            {"type": "function_call_output", "call_id": call_id, "output": "x" * 1000},
+        ]
+    costs: list[float] = []
+    for _ in range(8):
+        server.answer(response(message("hi")))
+        started = time.process_time()
+        await model.get_response(ask(items))
+        costs.append(time.process_time() - started)
+    # Both ends together take 2 ms; the client's typed method alone takes 90.
+    assert min(costs) < 0.03
+    assert server.requests[-1].body["input"] == items
+
+
+def test_it_is_a_model(model: ResponsesModel) -> None:
+    port: Model = model
+    assert port is model

@@ -1,0 +1,142 @@
+import asyncio
+from contextlib import aclosing
+from datetime import timedelta
+
+import pytest
+
+from outlast.agents.settings import ModelSettings
+from outlast.loop.values import JsonObject
+from outlast.models import ResponsesModel
+from outlast.ports.model import ModelError
+from tests.unit.models.model_server import ModelServer
+from tests.unit.models.responses_api import ask, message, response
+from tests.unit.models.streams import collect, collect_until_failure
+
+
+async def test_a_stream_yields_the_providers_events_and_ends_with_the_response(
+    model: ResponsesModel, server: ModelServer
+) -> None:
+    events: list[JsonObject] = [
+        {"type": "response.created", "response": response(status="in_progress")},
+        {"type": "response.output_text.delta", "delta": "h", "item_id": "msg_1"},
+        {"type": "response.output_text.delta", "delta": "i", "item_id": "msg_1"},
+        {"type": "response.completed", "response": response(message("hi"))},
+    ]
+    server.stream(events)
+    assert await collect(model.stream_response(ask())) == events
+    assert server.request.body["stream"] is True
+
+
+async def test_an_answer_cut_short_ends_its_stream_as_completed(
+    model: ResponsesModel, server: ModelServer
+) -> None:
+    whole = response(message("hi"), status="incomplete")
+    server.stream([{"type": "response.incomplete", "response": whole}])
+    assert await collect(model.stream_response(ask())) == [
+        {"type": "response.completed", "response": whole}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("last", "code"),
+    [
+        ({"type": "error", "code": "server_error", "message": "Sorry."}, "server_error"),
+        ({"type": "error", "error": {"code": "rate_limit_exceeded"}}, "rate_limited"),
+        ({"type": "error", "code": None, "message": "Sorry."}, "server_error"),
+        ({"type": "error", "error": "Sorry."}, "server_error"),
+        (
+            {
+                "type": "response.failed",
+                "response": response(status="failed", error={"code": "invalid_prompt"}),
+            },
+            "invalid_request",
+        ),
+        ({"type": "response.failed"}, "bad_response"),
+        ({"type": "response.completed", "response": {"output": 7}}, "bad_response"),
+        ({"delta": "x"}, "bad_response"),
+        (["x"], "bad_response"),
+        (b"not json", "bad_response"),
+        (b"\xff\xfe", "bad_response"),
+    ],
+)
+async def test_a_failure_in_the_middle_of_a_stream_comes_after_what_was_said(
+    model: ResponsesModel, server: ModelServer, last: object, code: str
+) -> None:
+    first: JsonObject = {"type": "response.output_text.delta", "delta": "h"}
+    server.stream([first, last])
+    said, failure = await collect_until_failure(model.stream_response(ask()))
+    assert said == [first]
+    assert failure.code == code
+
+
+async def test_a_stream_that_ends_early_is_a_bad_response(
+    model: ResponsesModel, server: ModelServer
+) -> None:
+    server.stream([{"type": "response.output_text.delta", "delta": "h"}])
+    with pytest.raises(ModelError, match="ended before") as caught:
+        await collect(model.stream_response(ask()))
+    assert (caught.value.code, caught.value.retryable) == ("bad_response", True)
+
+
+async def test_a_stream_that_breaks_off_is_unreachable(
+    model: ResponsesModel, server: ModelServer
+) -> None:
+    server.stream([{"type": "response.output_text.delta", "delta": "h"}], cut=True)
+    with pytest.raises(ModelError) as caught:
+        await collect(model.stream_response(ask()))
+    assert (caught.value.code, caught.value.retryable) == ("unreachable", True)
+
+
+async def test_a_stream_that_falls_silent_ends_at_the_time_out(
+    model: ResponsesModel, server: ModelServer
+) -> None:
+    server.stream([{"type": "response.output_text.delta", "delta": "h"}], hang=True)
+    settings = ModelSettings(timeout=timedelta(milliseconds=50))
+    said, failure = await collect_until_failure(model.stream_response(ask(settings=settings)))
+    assert len(said) == 1
+    assert (failure.code, failure.retryable) == ("timeout", True)
+
+
+async def test_the_time_out_of_a_stream_never_hits_its_slow_reader(
+    model: ResponsesModel, server: ModelServer
+) -> None:
+    server.stream([{"type": "response.completed", "response": response(message("hi"))}])
+    settings = ModelSettings(timeout=timedelta(milliseconds=200))
+    async with aclosing(model.stream_response(ask(settings=settings))) as events:
+        async for event in events:
+            assert event["type"] == "response.completed"
+            # Longer than the call may take: the reader's own time.
+            await asyncio.sleep(0.25)
+
+
+@pytest.mark.parametrize(
+    ("body", "content_type"),
+    [(b"<html>hello</html>", "text/html"), (b'{"output": []}', "application/json"), (b"", "x/y")],
+)
+async def test_an_answer_that_is_no_stream_is_a_bad_response(
+    model: ResponsesModel, server: ModelServer, body: bytes, content_type: str
+) -> None:
+    server.answer(body, content_type=content_type)
+    with pytest.raises(ModelError, match=content_type) as caught:
+        await collect(model.stream_response(ask()))
+    assert caught.value.code == "bad_response"
+
+
+async def test_a_stream_read_to_its_end_leaves_the_connection_usable(
+    model: ResponsesModel, server: ModelServer
+) -> None:
+    last: JsonObject = {"type": "response.completed", "response": response(message("hi"))}
+    for _ in range(3):
+        server.stream([last, {"type": "something.after.the.end"}])
+        assert await collect(model.stream_response(ask())) == [last]
+    assert server.connections <= 1
+
+
+async def test_a_stream_may_be_left_in_the_middle(
+    model: ResponsesModel, server: ModelServer
+) -> None:
+    server.stream([{"type": "response.output_text.delta", "delta": "h"}], hang=True)
+    async with aclosing(model.stream_response(ask())) as events:
+        assert (await anext(events))["delta"] == "h"
+    server.answer(response(message("hi")))
+    assert (await model.get_response(ask())).output == [message("hi")]
