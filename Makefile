@@ -1,0 +1,73 @@
+# One entry point for people and CI. Needs Python 3.11 or newer, pip and make; everything else is
+# installed into .venv, from the lock file, by the first target that needs it.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SYNC := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv sync --quiet --locked --inexact --python $(BIN)/python
+LOCK := pyproject.toml uv.lock
+
+.PHONY: help demo test check lint types layers fmt coverage crash bench docs compose clean
+
+help: ## show this list
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+demo: $(VENV)/.demo ## watch a support desk survive kill -9
+	@$(BIN)/outlast demo
+
+test: $(VENV)/.test ## run the tests
+	@$(BIN)/pytest -q
+
+check: lint types layers test ## everything that CI runs
+
+lint: $(VENV)/.lint ## style
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/uv lock --check --quiet
+
+types: $(VENV)/.lint ## static types
+	@$(BIN)/pyright
+
+layers: $(VENV)/.lint ## who imports whom
+	@$(BIN)/lint-imports
+
+fmt: $(VENV)/.lint ## format the code
+	@$(BIN)/ruff check --fix --quiet .
+	@$(BIN)/ruff format .
+
+coverage: $(VENV)/.test ## the loop's branch coverage, from its own tests: 100 % or it fails
+	@$(BIN)/pytest -q tests/unit/loop --cov=outlast.loop --cov-branch --cov-fail-under=100 --cov-report=term-missing
+
+crash: $(VENV)/.test ## kill the worker at every event of the run
+	@$(BIN)/pytest -q tests/crash --every-event
+
+bench: $(VENV)/.demo ## measure; see benchmarks/README.md
+	@$(BIN)/python benchmarks/turns.py
+	@$(BIN)/python benchmarks/startup.py
+
+docs: $(VENV)/.test ## redraw the state diagram from the loop
+	@$(BIN)/python docs/state_diagram.py
+
+compose: ## check docker-compose.yml
+	docker compose config --quiet
+
+clean: ## remove what was installed
+	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+
+$(BIN)/uv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "outlast needs Python 3.11 or newer; say which with PYTHON=python3.11")'
+	@echo "setting up .venv (once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+
+$(VENV)/.demo: $(LOCK) | $(BIN)/uv
+	@$(SYNC) --extra cli --extra dev
+	@touch $@
+
+$(VENV)/.test: $(LOCK) | $(BIN)/uv
+	@$(SYNC) --extra cli --extra dev --group test
+	@touch $@ $(VENV)/.demo
+
+$(VENV)/.lint: $(LOCK) | $(BIN)/uv
+	@$(SYNC) --extra cli --extra dev --group test --group lint
+	@touch $@ $(VENV)/.demo $(VENV)/.test
