@@ -2,16 +2,15 @@
 # Brings both of Temporal's databases to the schema of this version. Does nothing where it is so.
 set -eu
 
-schemas=/etc/temporal/schema/postgresql/v12
-
 prepare() {
-    database=$1
-    versions=$2
-    tool="temporal-sql-tool --plugin postgres12 --endpoint postgres --port 5432 --user temporal --database $database"
-    # Creating fails where it exists; then only the update has something to do.
-    $tool create-database || true
-    $tool setup-schema --version 0.0 || true
-    $tool update-schema --schema-dir "$schemas/$versions/versioned"
+    tool="temporal-sql-tool --plugin postgres12 --endpoint postgres --port 5432 --user temporal --database $1"
+    # The first time there is nothing to update yet, so this fails and the rest creates it.
+    if $tool update-schema --schema-name "postgresql/v12/$2" 2>/dev/null; then
+        return
+    fi
+    $tool create-database
+    $tool setup-schema --version 0.0
+    $tool update-schema --schema-name "postgresql/v12/$2"
 }
 
 prepare temporal temporal
