@@ -9,6 +9,7 @@ model has been paid. Must not know: what happens next; that is the loop's.
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
 from outlast.agents.callables import call
@@ -20,6 +21,8 @@ from outlast.contract import failures
 from outlast.loop.calls import FinalKind, PlannedCall, Policy
 from outlast.loop.items import Item, call_id_of
 from outlast.loop.values import Failure, Json, JsonObject
+
+LONGEST_FAST = timedelta(seconds=5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,9 +118,13 @@ async def _gate(
 
 
 def policy_of_tool(tool: FunctionTool) -> Policy:
-    """Return how a tool's calls are bounded and retried."""
+    """Return how a tool's calls are bounded and retried.
+
+    A fast tool holds the run's workflow task while it runs, so it gets a few seconds at most.
+    """
+    timeout = min(tool.timeout, LONGEST_FAST) if tool.fast else tool.timeout
     return Policy(
-        timeout_ms=int(tool.timeout.total_seconds() * 1000),
+        timeout_ms=int(timeout.total_seconds() * 1000),
         attempts=tool.retry.attempts,
         initial_interval_ms=int(tool.retry.initial_interval.total_seconds() * 1000),
         backoff=tool.retry.backoff,

@@ -28,6 +28,7 @@ from outlast.agents.errors import (
 )
 from outlast.client.history import Progress, RunReader
 from outlast.client.results import RunResult, error_of, result_of
+from outlast.client.stream import StreamEvent, changes
 from outlast.contract import failures, names, records
 from outlast.loop.approvals import ApprovalRequest, Decision, DecisionType
 from outlast.loop.state import RunState
@@ -114,7 +115,7 @@ class RunHandle:
             AgentsException: what was asked could not be answered; the subclass says why.
         """
         state = RunState()
-        async for progress in self.follow():
+        async for progress in self.follow(from_start=False):
             state = progress.state
             if until(state):
                 break
@@ -126,17 +127,41 @@ class RunHandle:
             return await self.result()  # ended by the engine's means: terminated, timed out
         return result_of(state)
 
-    async def follow(self) -> AsyncIterator[Progress]:
-        """Yield every event of the run with the state after it, from the first to the last.
+    async def follow(self, *, from_start: bool = True) -> AsyncIterator[Progress]:
+        """Yield every event of the run with the state after it, until it is closed.
+
+        Args:
+            from_start: begin with the run's first event; or else with the state it has had since
+                it last continued as new, which is quicker for a long conversation.
 
         Raises:
             RunNotFound: there is no such run.
         """
         try:
-            async for progress in RunReader(self._client, self.id).follow():
+            async for progress in RunReader(self._client, self.id).follow(from_start=from_start):
                 yield progress
         except RPCError as error:
             raise await self._translated(error) from error
+
+    async def stream_events(self, from_event: int = 0) -> AsyncIterator[StreamEvent]:
+        """Yield what happens in the run, from its first event on, until it is closed.
+
+        The events and their numbers are the same for every reader and every reading, while the
+        run works and after it has ended, also across continue-as-new. Needs no worker.
+
+        Args:
+            from_event: the number of the first event wanted: one more than the last one seen.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        before, number = RunState(), 0
+        async for progress in self.follow():
+            for event in changes(before, progress.state, number):
+                number = event.id + 1
+                if event.id >= from_event:
+                    yield event
+            before = progress.state
 
     async def send(
         self, input: str | list[JsonObject], *, message_id: str | None = None

@@ -183,9 +183,9 @@ class HistoryReader:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """One event of a run, the state after it, and how far the history had been read."""
+    """One event of a run and the state after it; no event where a history begins."""
 
-    event: Event
+    event: Event | None
     state: RunState
 
 
@@ -214,22 +214,39 @@ class RunReader:
             pass
         return self.state
 
-    async def follow(self) -> AsyncIterator[Progress]:
+    async def follow(self, *, from_start: bool) -> AsyncIterator[Progress]:
         """Read what there is, and wait for more until the run is closed.
+
+        Args:
+            from_start: begin with the first of the histories that continue each other, where it
+                is still retained, and not with the newest, which holds the whole state.
 
         Raises:
             RPCError: no such run.
         """
         run: str | None = None
-        while True:
+        if from_start:
+            description = await self._handle(None).describe()
+            run = description.raw_info.first_run_id or None
+            if run is not None and not await self._is_retained(run):
+                run = None
+        more = True
+        while more:
             reader = HistoryReader(self.client.data_converter)
-            pages = self._pages(run)
-            async for page in pages:
+            async for page in self._pages(run):
                 async for progress in self._fold(reader, [page]):
                     yield progress
             run = _successor(reader.closed_by)
-            if run is None:
-                return
+            more = run is not None
+
+    async def _is_retained(self, run: str) -> bool:
+        try:
+            await self._handle(run).describe()
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return False
+            raise
+        return True
 
     async def _pages(self, run: str | None) -> AsyncIterator[Sequence[HistoryEvent]]:
         events = self._handle(run).fetch_history_events(wait_new_event=True)
@@ -253,6 +270,7 @@ class RunReader:
             tasks = await reader.feed(page)
             if begins:
                 self.state = history.opening(reader.start_payload)
+                yield Progress(None, self.state)
             for event, state in history.fold(self.state, self.run_id, tasks):
                 self.state = state
                 yield Progress(event, state)

@@ -20,6 +20,10 @@ PREPARE: Final = Policy(timeout_ms=10_000, attempts=3, fast=True)
 LONGEST_MS: Final = 24 * 3_600_000
 """Bound on an effect as a whole. Generous, because it also covers the time without any worker."""
 
+SLACK_MS: Final = 5_000
+"""How much longer the engine waits for an attempt than the effect gives itself, so that the
+effect's own time-out, which says more, comes first."""
+
 HEARTBEAT_MS: Final = 10_000
 """How long a worker may be silent before an effect is tried elsewhere."""
 

@@ -200,6 +200,7 @@ class AgentRun:
 
     async def _execute(self, effect: Effect) -> Any:
         policy = policies.policy_of(effect)
+        one_attempt = timedelta(milliseconds=policy.timeout_ms + policies.SLACK_MS)
         retry = RetryPolicy(
             initial_interval=timedelta(milliseconds=policy.initial_interval_ms),
             backoff_coefficient=policy.backoff,
@@ -212,7 +213,7 @@ class AgentRun:
                 names.activity_type(effect),
                 {"request": records.write(effect)},
                 activity_id=str(effect.effect),
-                start_to_close_timeout=timedelta(milliseconds=policy.timeout_ms),
+                start_to_close_timeout=one_attempt,
                 schedule_to_close_timeout=timedelta(milliseconds=policies.LONGEST_MS),
                 retry_policy=retry,
                 summary=presentation.summary(self._state, effect),
@@ -222,7 +223,7 @@ class AgentRun:
             self._request(effect),
             activity_id=str(effect.effect),
             task_queue=policy.queue,
-            start_to_close_timeout=timedelta(milliseconds=policy.timeout_ms),
+            start_to_close_timeout=one_attempt,
             schedule_to_close_timeout=timedelta(milliseconds=policies.LONGEST_MS),
             heartbeat_timeout=timedelta(milliseconds=policies.heartbeat_ms(self._state.settings)),
             retry_policy=retry,
