@@ -7,23 +7,17 @@ not know: how a server is started.
 import logging
 from typing import Any
 
-from temporalio.api.enums.v1 import IndexedValueType
-from temporalio.api.operatorservice.v1 import AddSearchAttributesRequest
 from temporalio.client import Client
 from temporalio.envconfig import ClientConfig
 from temporalio.service import RPCError
 
 from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.contract import names
+from outlast.visibility.search_attributes import ensure_search_attributes
 
 logger = logging.getLogger(__name__)
 
 DEFAULT_ADDRESS = "localhost:7233"
-
-_TYPES = {
-    "Keyword": IndexedValueType.INDEXED_VALUE_TYPE_KEYWORD,
-    "Int": IndexedValueType.INDEXED_VALUE_TYPE_INT,
-}
 
 
 def is_configured() -> bool:
@@ -69,15 +63,9 @@ async def add_search_attributes(client: Client) -> bool:
         Whether they can be used. False where the server does not let us add them; runs then work
         without being searchable by agent and status.
     """
-    request = AddSearchAttributesRequest(
-        namespace=client.namespace,
-        search_attributes={name: _TYPES[kind] for name, kind in names.SEARCH_ATTRIBUTES.items()},
-    )
     try:
-        await client.operator_service.add_search_attributes(request)
-    except RPCError as error:
-        if "already exist" in str(error):
-            return True
+        await ensure_search_attributes(client, names.SEARCH_ATTRIBUTES)
+    except (RPCError, UserError) as error:
         logger.warning(
             "Runs will not be searchable by agent and status: the search attributes %s are "
             "missing and cannot be added (%s). Ask an operator to run `temporal operator "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from outlast.dev.data_dir import ServerInfo, default_data_dir, running_server
     from outlast.dev.offline_model import OfflineModel
-    from outlast.dev.server import EmbeddedServer, ensure_search_attributes
+    from outlast.dev.server import EmbeddedServer
     from outlast.dev.temporal_cli import find_temporal_cli
 
 __all__ = [
@@ -16,7 +16,6 @@ __all__ = [
     "OfflineModel",
     "ServerInfo",
     "default_data_dir",
-    "ensure_search_attributes",
     "find_temporal_cli",
     "running_server",
 ]
@@ -26,7 +25,6 @@ _HOMES = {
     "OfflineModel": "offline_model",
     "ServerInfo": "data_dir",
     "default_data_dir": "data_dir",
-    "ensure_search_attributes": "server",
     "find_temporal_cli": "temporal_cli",
     "running_server": "data_dir",
 }

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Self
 
 from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.dev.data_dir import DataDir, ServerInfo, open_lock, running_server, try_lock
-from outlast.dev.search_attributes import ensure_search_attributes
 from outlast.dev.server_process import HOST, POLL_SECONDS, ServerProcess, ServerSettings
 from outlast.dev.temporal_cli import find_temporal_cli
+from outlast.visibility.search_attributes import ensure_search_attributes
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 __all__ = [
     "EmbeddedServer",
     "ServerInfo",
-    "ensure_search_attributes",
     "find_temporal_cli",
     "running_server",
 ]

@@ -12,8 +12,8 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import UserError
-from outlast.dev.search_attributes import ensure_search_attributes
 from outlast.dev.server import EmbeddedServer
+from outlast.visibility.search_attributes import ensure_search_attributes
 
 
 @pytest.fixture(scope="module")
