@@ -90,16 +90,19 @@ class AgentRun:
             self._show()
 
     async def _until_there_is_work(self) -> None:
-        try:
-            await workflow.wait_condition(
-                lambda: bool(
-                    self._commands or self._defect or self._cancel_asked or self._rolls_over()
+        while True:
+            try:
+                await workflow.wait_condition(
+                    lambda: bool(
+                        self._commands or self._defect or self._cancel_asked or self._rolls_over()
+                    )
                 )
-            )
-        except asyncio.CancelledError:
-            # The engine's own way to cancel. The event is made after the wait, when everything
-            # else that this workflow task delivered has been taken in.
-            self._cancel_asked = True
+            except asyncio.CancelledError:
+                # The engine's own way to cancel. Waiting once more lets everything else that
+                # this workflow task delivered be taken in before the cancel is.
+                self._cancel_asked = True
+            else:
+                return
 
     # --- What arrives ---------------------------------------------------------------------------
 

@@ -138,7 +138,11 @@ async def test_errors_are_those_of_a_run_on_a_server() -> None:
     with pytest.raises(MaxTurnsExceeded) as caught:
         await run_in_memory(Agent(name="A"), "hi", model=endless, max_turns=2)
     assert caught.value.run_data.turns == endless.calls == 2
-    bad = Agent(name="A", instructions=cast("str", lambda ctx, agent: 5))
+
+    def five(_ctx: object, _agent: object) -> int:
+        return 5
+
+    bad = Agent(name="A", instructions=cast("str", five))
     with pytest.raises(UserError, match="instructions of agent 'A' returned int"):
         await run_in_memory(bad, "hi", model=ScriptedModel("x"))
 
