@@ -4,7 +4,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SYNC := VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv sync --quiet --locked --inexact --python $(BIN)/python
+# The certificates of the system, so that it works behind a proxy as pip does.
+SYNC := UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv sync --quiet --locked --inexact --python $(BIN)/python
 LOCK := pyproject.toml uv.lock
 
 .PHONY: help demo test check lint types layers fmt coverage crash bench docs compose clean
@@ -23,7 +24,7 @@ check: lint types layers test ## everything that CI runs
 lint: $(VENV)/.lint ## style
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
-	@$(BIN)/uv lock --check --quiet
+	@UV_SYSTEM_CERTS=1 $(BIN)/uv lock --check --quiet
 
 types: $(VENV)/.lint ## static types
 	@$(BIN)/pyright
