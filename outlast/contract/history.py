@@ -64,7 +64,8 @@ def started(run_id: str, record: RunInput, at_ms: int) -> RunStarted:
 
 def signalled(name: str, arguments: Sequence[Json], at_ms: int) -> Event:
     """Return the event of a signal; one that cannot be read is an event too."""
-    payload: Json = arguments[0] if arguments else None
+    # People send a signal without input as readily as one with an empty one.
+    payload: Json = arguments[0] if arguments and arguments[0] is not None else {}
     try:
         if name == names.SIGNAL_DECIDE:
             return DecisionReceived(at_ms=at_ms, decision=read(Decision, payload))

@@ -31,6 +31,9 @@ ROLL_OVER_EVENTS: Final = 1_250
 ROLL_OVER_BYTES: Final = 2_000_000
 """A history longer or larger than this is continued in a new one, between two steps."""
 
+SHORTEST_HISTORY: Final = 20
+"""No history is continued before it has held a step; the run would never come to one."""
+
 LONGEST_RETRY_AFTER: Final = timedelta(minutes=5)
 """A provider may ask us to wait, but not longer than this."""
 
@@ -48,10 +51,16 @@ def policy_of(effect: Effect) -> Policy:
 
 def heartbeat_ms(settings: JsonObject | None) -> int:
     """Return how long a worker may be silent: the run's own setting, or the default."""
-    return int((settings or {}).get("heartbeat_ms", HEARTBEAT_MS))
+    return _setting(settings, "heartbeat_ms", HEARTBEAT_MS, least=500)
 
 
 def rolls_over(state: RunState, *, events: int, size_bytes: int) -> bool:
     """Whether a history of this length is to be continued in a new one."""
-    limit = int((state.settings or {}).get("roll_over_events", ROLL_OVER_EVENTS))
+    limit = _setting(state.settings, "roll_over_events", ROLL_OVER_EVENTS, least=SHORTEST_HISTORY)
     return events >= limit or size_bytes >= ROLL_OVER_BYTES
+
+
+def _setting(settings: JsonObject | None, name: str, default: int, *, least: int) -> int:
+    """Return a setting of the run. It may have been typed by hand, so nonsense counts as none."""
+    value = (settings or {}).get(name)
+    return max(value, least) if type(value) is int else default

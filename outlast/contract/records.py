@@ -66,6 +66,17 @@ class RunInput:
     carried: JsonObject | None = None
     schema_version: int = SCHEMA_VERSION
 
+    def __post_init__(self) -> None:
+        """Refuse what would make a run that waits for ever.
+
+        Raises:
+            ValueError: the turn budget is negative, or the carried run never began.
+        """
+        if self.max_turns is not None and self.max_turns < 0:
+            raise ValueError("max_turns is a positive number, or null for no bound")
+        if self.carried is not None and self.carried.get("phase") == "new":
+            raise ValueError("the carried run never began")
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendRecord:
@@ -115,8 +126,16 @@ def message_of(record: SendRecord | RunInput, at_ms: int) -> Message:
 
 
 def write(record: object) -> JsonObject:
-    """Return a record as JSON, without the fields that have their default."""
-    return adapter(type(record)).dump_python(record, mode="json", exclude_defaults=True)
+    """Return a record as JSON, without the fields that have their default.
+
+    A run's input always says which schema it was written by, or no older reader could tell.
+    """
+    written: JsonObject = adapter(type(record)).dump_python(
+        record, mode="json", exclude_defaults=True
+    )
+    if isinstance(record, RunInput):
+        written["schema_version"] = record.schema_version
+    return written
 
 
 def read(kind: type[T], payload: Json) -> T:
@@ -145,10 +164,11 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
 
 def write_state(state: RunState) -> JsonObject:
     """Return a state as JSON, compressed when it is large: a payload may have 2 MB."""
-    data = adapter(RunState).dump_json(state)
-    if len(data) <= COMPRESS_ABOVE_BYTES:
-        return json.loads(data)
-    return {"zlib": base64.b64encode(zlib.compress(data)).decode()}
+    written: JsonObject = adapter(RunState).dump_python(state, mode="json")
+    text = _text(written)
+    if len(text) <= COMPRESS_ABOVE_BYTES:
+        return written
+    return {"zlib": base64.b64encode(zlib.compress(text.encode())).decode()}
 
 
 def read_state(payload: JsonObject) -> RunState:
@@ -160,7 +180,7 @@ def read_state(payload: JsonObject) -> RunState:
     try:
         if "zlib" in payload:
             data = zlib.decompress(base64.b64decode(str(payload["zlib"])))
-            return adapter(RunState).validate_json(data)
+            return adapter(RunState).validate_python(json.loads(data))
         return adapter(RunState).validate_python(payload)
     except ValidationError as error:
         raise UnreadableRecordError(_explain(RunState, error)) from None
@@ -182,7 +202,7 @@ def is_small(request: Effect | ModelRequestRecord, limit_bytes: int) -> bool:
     """
     if isinstance(request, ModelRequestRecord) and len(request.items) > 12:
         return False
-    return len(adapter(type(request)).dump_json(request, exclude_defaults=True)) <= limit_bytes
+    return len(_text(write(request))) <= limit_bytes
 
 
 def page_of(data: str, page: int) -> JsonObject:
@@ -192,14 +212,22 @@ def page_of(data: str, page: int) -> JsonObject:
 
 
 def dump(record: object) -> str:
-    """Return a record as JSON text. All ASCII, so that a page's length is its size in bytes."""
-    value = adapter(type(record)).dump_python(record, mode="json")
-    return json.dumps(value, separators=(",", ":"))
+    """Return a record as JSON text, to be cut into pages."""
+    return _text(adapter(type(record)).dump_python(record, mode="json"))
 
 
 def load(kind: Any, pages: Sequence[str]) -> Any:
     """Return the record whose JSON text came in pages."""
-    return adapter(kind).validate_json("".join(pages))
+    return adapter(kind).validate_python(json.loads("".join(pages)))
+
+
+def _text(value: Json) -> str:
+    """Return JSON as text, all in ASCII.
+
+    So its length is its size in bytes, and half a character, which a model may write, does not
+    fail a workflow task.
+    """
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _explain(kind: type, error: ValidationError) -> str:

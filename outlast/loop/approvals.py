@@ -74,9 +74,10 @@ def digest(arguments: str) -> str:
     """Return the SHA-256 of arguments, the same for every spelling of the same JSON."""
     try:
         canonical = json.dumps(json.loads(arguments), sort_keys=True, separators=(",", ":"))
-    except ValueError:
+    except (ValueError, RecursionError):
         canonical = arguments
-    return hashlib.sha256(canonical.encode()).hexdigest()
+    # A model may write half a character; it is still the same half every time.
+    return hashlib.sha256(canonical.encode(errors="surrogatepass")).hexdigest()
 
 
 def refusal(requests: Sequence[ApprovalRequest], decision: Decision) -> str | None:

@@ -192,7 +192,7 @@ class AgentRun:
             event = history.answered(effect, payload, self._now_ms())
         except asyncio.CancelledError:
             return
-        except ActivityError as error:
+        except FailureError as error:
             event = history.failed(effect, _engine_failure(error), self._now_ms())
         except Exception as error:  # noqa: BLE001  an effect never raises: it has an event
             failure = failures.EngineFailure(kind="other", message=str(error))
@@ -342,8 +342,9 @@ def _typed(code: str, message: str, details: JsonObject | None = None) -> Applic
     return ApplicationError(message, *([details] if details else []), type=code, non_retryable=True)
 
 
-def _engine_failure(error: ActivityError) -> failures.EngineFailure:
-    cause: BaseException | None = error.cause
+def _engine_failure(error: FailureError) -> failures.EngineFailure:
+    # A local activity's failure comes as it is, any other activity's inside of an ActivityError.
+    cause = error.cause if isinstance(error, ActivityError) else error
     match cause:
         case ApplicationError():
             details: Any = cause.details[0] if cause.details else None

@@ -48,7 +48,7 @@ def call_line(name: str, arguments: str) -> str:
     """Return a call as a line of code: `refund_order(order_id="A-17")`."""
     try:
         fields: Any = json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         fields = None
     if not isinstance(fields, dict):
         return f"{name}({arguments})"
@@ -155,7 +155,7 @@ def _approval_view(state: RunState, request: ApprovalRequest) -> JsonObject:
 
 
 def _shortened(text: str, limit_bytes: int) -> str:
-    data = text.encode()
+    data = text.encode(errors="replace")
     if len(data) <= limit_bytes:
-        return text
+        return data.decode()
     return data[: limit_bytes - 3].decode(errors="ignore") + "…"
