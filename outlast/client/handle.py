@@ -48,9 +48,7 @@ class SentMessage:
         Raises:
             AgentsException: the question could not be answered; the subclass says why.
         """
-        return await self.handle.wait(
-            lambda state: any(self.id in answer.to for answer in state.answers)
-        )
+        return await self.handle.wait_for_answer(self.id)
 
 
 class RunHandle:
@@ -108,24 +106,49 @@ class RunHandle:
         except RPCError as error:
             raise await self._translated(error) from error
 
-    async def wait(self, until: Callable[[RunState], bool]) -> RunResult:
-        """Wait until the state satisfies a condition, or the run is closed.
+    async def wait_for_answer(self, message_id: str) -> RunResult:
+        """Wait until a message is answered, through approvals and whatever it takes.
 
         Raises:
+            RunCancelled: the run was cancelled before there was an answer.
+            AgentsException: the question could not be answered; the subclass says why.
+        """
+        state = await self._until(
+            lambda state: any(message_id in answer.to for answer in state.answers)
+        )
+        for answer in state.answers:
+            if message_id in answer.to:
+                if answer.failure is not None:
+                    raise error_of(answer.failure, state)
+                return result_of(state)
+        return await self.result()  # it ended without an answer, and says how
+
+    async def wait_for_people(self) -> RunResult:
+        """Wait until the run is closed, or can go no further without a person or a message.
+
+        Raises:
+            RunCancelled: it was cancelled.
             AgentsException: what was asked could not be answered; the subclass says why.
         """
+        state = await self._until(lambda state: state.status in {"waiting", "idle"})
+        if state.status not in {"waiting", "idle"}:
+            return await self.result()
+        if state.failure is not None:
+            raise error_of(state.failure, state)
+        return result_of(state)
+
+    async def wait(self, condition: Callable[[RunState], bool]) -> RunResult:
+        """Wait until the state satisfies a condition, or the run is closed."""
+        return result_of(await self._until(condition))
+
+    async def _until(self, condition: Callable[[RunState], bool]) -> RunState:
+        """Return the first state that satisfies a condition, or the last state there is."""
         state = RunState()
         async for progress in self.follow(from_start=False):
             state = progress.state
-            if until(state):
+            if condition(state):
                 break
-        if state.outcome == "cancelled":
-            raise RunCancelled(f"The run {self.id} was cancelled.", run_data=result_of(state))
-        if state.phase in {"closed", "idle"} and state.failure is not None:
-            raise error_of(state.failure, state)
-        if state.phase != "closed" and not until(state):
-            return await self.result()  # ended by the engine's means: terminated, timed out
-        return result_of(state)
+        return state
 
     async def follow(self, *, from_start: bool = True) -> AsyncIterator[Progress]:
         """Yield every event of the run with the state after it, until it is closed.

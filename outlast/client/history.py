@@ -18,7 +18,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
-from outlast.contract import history
+from outlast.contract import history, names
 from outlast.contract.failures import EngineFailure
 from outlast.loop.events import Event
 from outlast.loop.state import RunState
@@ -95,8 +95,9 @@ class HistoryReader:
 
     async def _take_signal(self, event: HistoryEvent) -> None:
         signal = event.workflow_execution_signaled_event_attributes
+        known = signal.signal_name in {names.SIGNAL_DECIDE, names.SIGNAL_CANCEL}
         try:
-            arguments = await self._decode(signal.input)
+            arguments = await self._decode(signal.input) if known else ()
         except Exception:  # noqa: BLE001  the workflow's SDK drops what it cannot decode, too
             return
         self._note(event, history.Signalled(name=signal.signal_name, arguments=arguments))
@@ -113,6 +114,8 @@ class HistoryReader:
         if marker.marker_name != LOCAL_ACTIVITY:
             return
         data: dict[str, Any] = json.loads(marker.details["data"].payloads[0].data)
+        if data["complete_time"] is None:
+            return  # stopped by the workflow, which waits for it no more
         happening = history.Resolved(
             effect=int(data["activity_id"]),
             local_end_ms=_local_end_ms(data),

@@ -85,9 +85,7 @@ class Runner:
             client=client,
             task_queue=task_queue,
         )
-        return await handle.wait(
-            lambda state: state.status in {"waiting", "idle"} or state.phase == "closed"
-        )
+        return await handle.wait_for_people()
 
     @classmethod
     def run_sync(

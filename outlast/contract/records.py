@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, Literal, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
+from pydantic_core import from_json, to_json
 
 from outlast.contract.names import SCHEMA_VERSION
 from outlast.loop.commands import CallModel, Effect
@@ -151,9 +152,28 @@ def read(kind: type[T], payload: Json) -> T:
             f"{SCHEMA_VERSION}). Upgrade the worker."
         )
     try:
-        return cast("T", adapter(kind).validate_python(payload))
+        return cast("T", adapter(kind).validate_python(_plain(payload)))
     except ValidationError as error:
         raise UnreadableRecordError(_explain(kind, error)) from None
+
+
+def _plain(payload: Json) -> Json:
+    """Return a payload as JSON that can be written again, whoever wrote it.
+
+    Half a character is replaced and a number that is none becomes null: people and programs send
+    them, and a run must not hold what it could not carry on.
+
+    Raises:
+        UnreadableRecordError: it is nested too deep.
+    """
+    try:
+        return from_json(to_json(payload, inf_nan_mode="null"))
+    except ValueError:
+        pass
+    try:
+        return from_json(json.dumps(payload, ensure_ascii=False).encode(errors="replace"))
+    except (ValueError, RecursionError) as error:
+        raise UnreadableRecordError(f"This is not JSON that can be stored: {error}") from None
 
 
 @cache

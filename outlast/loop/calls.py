@@ -112,6 +112,8 @@ class ModelReply:
         for plan in self.calls:
             if plan.kind == "unknown" and plan.problem is None:
                 raise ValueError("a call that nobody offers needs a problem to tell the model")
+            if plan.kind != "tool" and plan.needs_approval:
+                raise ValueError("only tools can wait for an approval")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

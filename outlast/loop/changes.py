@@ -27,7 +27,7 @@ class Change:
 
 def diff(before: Json, after: Json, path: tuple[str, ...] = ()) -> tuple[Change, ...]:
     """Return the changes that turn `before` into `after`."""
-    if type(before) is type(after) and before == after:
+    if _same(before, after):
         return ()
     if isinstance(before, dict) and isinstance(after, dict):
         old, new = cast("dict[str, Any]", before), cast("dict[str, Any]", after)
@@ -40,7 +40,7 @@ def diff(before: Json, after: Json, path: tuple[str, ...] = ()) -> tuple[Change,
         return tuple(changes)
     if isinstance(before, list) and isinstance(after, list):
         items, longer = cast("list[Any]", before), cast("list[Any]", after)
-        if items and longer[: len(items)] == items:
+        if _same(items, longer[: len(items)]):
             return (Change("append", path, longer[len(items) :]),)
     return (Change("set", path, after),)
 
@@ -48,7 +48,8 @@ def diff(before: Json, after: Json, path: tuple[str, ...] = ()) -> tuple[Change,
 def apply(context: Json, changes: Sequence[Change]) -> Json:
     """Return the context with the changes made, in their order; the given one is not touched.
 
-    A change whose path has gone (a sibling call removed it) sets it anew, so nothing is lost.
+    What a sibling call did in between counts: a value is set anew where its place has gone, and
+    what has gone already is not removed again.
     """
     for change in changes:
         context = _apply_one(context, change, change.path)
@@ -62,8 +63,25 @@ def _apply_one(value: Json, change: Change, path: tuple[str, ...]) -> Json:
         return change.value
     fields = dict(cast("dict[str, Any]", value)) if isinstance(value, dict) else {}
     key, rest = path[0], path[1:]
+    if change.op == "remove" and key not in fields:
+        return cast("Json", value)
     if change.op == "remove" and not rest:
-        fields.pop(key, None)
-    else:
-        fields[key] = _apply_one(fields.get(key), change, rest)
+        del fields[key]
+        return fields
+    fields[key] = _apply_one(fields.get(key), change, rest)
     return fields
+
+
+def _same(one: Json, other: Json) -> bool:
+    """Whether two values are the same JSON. Python takes 1, 1.0 and true for equal; JSON does not."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        fields, others = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
+        return fields.keys() == others.keys() and all(
+            _same(fields[key], others[key]) for key in fields
+        )
+    if isinstance(one, list):
+        items, more = cast("list[Any]", one), cast("list[Any]", other)
+        return len(items) == len(more) and all(map(_same, items, more))
+    return one == other

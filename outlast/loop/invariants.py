@@ -3,6 +3,8 @@
 Owns: the laws of a single state. The laws of sequences are in the tests.
 """
 
+from collections import Counter
+
 from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, RunState
 
 _EFFECT_OF_PHASE = {
@@ -19,7 +21,7 @@ def violations(state: RunState) -> list[str]:
     running = {call.effect for call in state.calls if call.status == "running"}
     waiting = {call.approval for call in state.calls if call.status == "waiting"}
     asked = {request.id for request in state.pending_approvals}
-    open_calls = _calls_without_output(state)
+    current = Counter((call.plan.kind == "handoff", call.call_id) for call in state.calls)
     answered = [name for answer in state.answers for name in answer.to]
     messages = [*answered, *state.answering, *(message.id for message in state.inbox)]
     checks = {
@@ -31,8 +33,10 @@ def violations(state: RunState) -> list[str]:
         "I4: calls exist only while they are acted on": bool(state.calls)
         == (state.phase in {"acting", "transferring"}),
         "I5: every waiting call has its pending approval, and the reverse": waiting == asked,
-        "I6: outside of acting, every call has exactly one output": open_calls
-        == {call.call_id for call in state.calls},
+        "I6: every call has exactly one output, but for those being acted on": _calls_without_output(
+            state
+        )
+        == current,
         "I7: an answer takes no more turns than allowed": state.max_turns is None
         or state.turn <= state.max_turns,
         "I8: approval ids are distinct": len({request.id for request in state.approvals})
@@ -55,12 +59,11 @@ def _expected_kinds(state: RunState, running: int) -> list[str]:
     return [effect] if effect else []
 
 
-def _calls_without_output(state: RunState) -> set[str]:
-    calls: set[str] = set()
+def _calls_without_output(state: RunState) -> Counter[tuple[bool, str]]:
+    """Count the calls less their outputs, by whether it is a handoff and by call id."""
+    calls: Counter[tuple[bool, str]] = Counter()
     for item in state.items:
-        call_id = str(item.raw.get("call_id", ""))
-        if item.kind in CALL_KINDS:
-            calls.add(call_id)
-        elif item.kind in OUTPUT_KINDS:
-            calls.discard(call_id)
-    return calls
+        step = 1 if item.kind in CALL_KINDS else -1 if item.kind in OUTPUT_KINDS else 0
+        if step:
+            calls[item.kind.startswith("handoff"), str(item.raw.get("call_id", ""))] += step
+    return Counter({call: count for call, count in calls.items() if count})

@@ -68,7 +68,7 @@ def text_of(raw: JsonObject) -> str:
     if isinstance(content, str):
         return content
     return "".join(
-        str(part.get("text", ""))
+        str(part.get("text") or "")
         for part in _parts_of(raw)
         if part.get("type") in {"output_text", "input_text", "text"}
     )

@@ -66,14 +66,18 @@ from outlast.loop.requests import (
     preparation,
     tool_run,
 )
-from outlast.loop.state import Answer, Ignored, Outcome, RunState, has_message, waits_for_people
-from outlast.loop.transcript import last_message, take_in, take_over, with_call
+from outlast.loop.state import Answer, Outcome, RunState, has_message, waits_for_people
+from outlast.loop.transcript import (
+    call_of,
+    last_message,
+    take_in,
+    take_over,
+    with_call,
+    with_ignored,
+)
 from outlast.loop.values import Failure, Json
 
 Step: TypeAlias = tuple[RunState, tuple[Command, ...]]
-
-KEPT_IGNORED = 20
-"""How many ignored messages stay visible."""
 
 
 def advance(state: RunState, event: Event) -> Step:
@@ -100,7 +104,7 @@ def advance(state: RunState, event: Event) -> Step:
         case CancelRequested():
             return _cancel_requested(state, event)
         case SignalUnreadable():
-            return _ignore(state, event.at_ms, event.name, event.problem), ()
+            return with_ignored(state, event.at_ms, event.name, event.problem), ()
         case _:
             assert_never(event)
 
@@ -159,10 +163,12 @@ def _effect_failed(state: RunState, effect: Effect, failure: Failure) -> Step:
         case CallModel() | RunHandoff():
             return _fail(state, failure)
         case RunTool():
-            call = next(one for one in state.calls if one.effect == effect.effect)
-            if call.plan.fatal:
-                return _fail(state, failure)
-            return _settle(state, effect, phrases.tool_failed(effect.name, failure.code), ())
+            output = phrases.tool_failed(effect.name, failure.code)
+            index = call_of(state, effect)
+            if not state.calls[index].plan.fatal:
+                return _settle(state, effect, output, ())
+            call = replace(state.calls[index], status="settled", output=output)
+            return _fail(with_call(state, index, call), failure)
         case _:
             assert_never(effect)
 
@@ -179,7 +185,7 @@ def _decision_received(state: RunState, event: DecisionReceived) -> Step:
     problem = refusal(state.approvals, decision)
     if problem is not None:
         what = f"decision {decision.type} for {decision.request_id}"
-        return _ignore(state, event.at_ms, what, problem), ()
+        return with_ignored(state, event.at_ms, what, problem), ()
     approved = decision.type == "approve"
     approvals = tuple(
         replace(
@@ -204,13 +210,13 @@ def _decision_received(state: RunState, event: DecisionReceived) -> Step:
 
 def _cancel_requested(state: RunState, event: CancelRequested) -> Step:
     """Stop at once, or let the turn end. Waiting for people is not a turn that would end."""
-    if state.phase == "idle":
-        return _close(state, "completed" if event.mode == "after_turn" else "cancelled")
+    if state.phase == "idle" and event.mode == "after_turn":
+        return _close_gently(state)
     if event.mode == "after_turn" and not waits_for_people(state):
         return replace(state, cancel="after_turn"), ()
     state, stops = _abandon(state, phrases.CANCELLED)
-    state, finish = _close(state, "cancelled")
-    return state, (*stops, *finish)
+    state, finishing = _close(state, "cancelled")
+    return state, (*stops, *finishing)
 
 
 # --- How a turn begins ---------------------------------------------------------------------------
@@ -226,6 +232,7 @@ def _begin_turn(state: RunState) -> Step:
         items=state.items + arrived,
         answering=state.answering + tuple(message.id for message in state.inbox),
         inbox=(),
+        failure=None,
     )
     if state.max_turns is not None and state.turn >= state.max_turns:
         message = phrases.turns_used_up(state.max_turns)
@@ -291,9 +298,8 @@ def _run_call(state: RunState, index: int) -> Step:
 
 
 def _settle(state: RunState, effect: RunTool, output: Json, changes: Sequence[Change]) -> Step:
-    index, call = next(
-        (index, one) for index, one in enumerate(state.calls) if one.effect == effect.effect
-    )
+    index = call_of(state, effect)
+    call = state.calls[index]
     settled = replace(call, status="settled", output=output, changes=tuple(changes))
     return _continue_acting(with_call(state, index, settled))
 
@@ -367,12 +373,17 @@ def _fail(state: RunState, failure: Failure) -> Step:
 
 def _next_question(state: RunState) -> Step:
     if state.cancel is not None:
-        return _close(state, "completed" if state.failure is None else "failed")
+        return _close_gently(state)
     if state.inbox:
         return _begin_turn(state)
     if state.keep_open:
         return replace(state, phase="idle"), ()
     return _close(state, "completed")
+
+
+def _close_gently(state: RunState) -> Step:
+    """Close between two questions: how the last one ended is how the run ends."""
+    return _close(state, "completed" if state.failure is None else "failed")
 
 
 def _close(state: RunState, outcome: Outcome) -> Step:
@@ -381,10 +392,11 @@ def _close(state: RunState, outcome: Outcome) -> Step:
 
 
 def _abandon(state: RunState, output: str) -> Step:
-    """Stop what is in flight; what has finished counts, and every other call gets `output`."""
+    """Stop what is in flight. What has finished counts; what has not begun gets `output`."""
     stops = tuple(CancelEffect(effect=effect.effect) for effect in state.pending)
+    outputs = {"settled": None, "running": phrases.CANCELLED}
     calls = [
-        call if call.status == "settled" else replace(call, output=output, changes=())
+        replace(call, output=outputs.get(call.status, output) or call.output)
         for call in state.calls
     ]
     approvals = tuple(
@@ -393,8 +405,3 @@ def _abandon(state: RunState, output: str) -> Step:
     )
     state = take_over(replace(state, approvals=approvals, calls=(), pending=()), calls)
     return state, stops
-
-
-def _ignore(state: RunState, at_ms: int, what: str, why: str) -> RunState:
-    ignored = (*state.ignored, Ignored(at_ms, what, why))[-KEPT_IGNORED:]
-    return replace(state, ignored=ignored)

@@ -98,5 +98,9 @@ def approval(state: RunState, call: Call, at_ms: int) -> ApprovalRequest:
 
 
 def finish(state: RunState, outcome: Outcome) -> Finish:
-    """Ask for the run to be ended."""
-    return Finish(status=outcome, final_output=state.final_output, failure=state.failure)
+    """Ask for the run to be ended. Only a complete run has an answer, only a failed one a reason."""
+    return Finish(
+        status=outcome,
+        final_output=state.final_output if outcome == "completed" else None,
+        failure=state.failure if outcome == "failed" else None,
+    )

@@ -9,14 +9,18 @@ from dataclasses import replace
 
 from outlast.loop.calls import Call, CallStatus, ModelReply, PlannedCall
 from outlast.loop.changes import apply
+from outlast.loop.commands import RunTool
 from outlast.loop.items import Item, ItemKind, call_id_of, output_item
-from outlast.loop.state import RunState
+from outlast.loop.state import Ignored, RunState
 from outlast.loop.values import Json, JsonObject
+
+KEPT_IGNORED = 20
+"""How many notes of ignored things stay visible."""
 
 
 def take_in(state: RunState, reply: ModelReply) -> RunState:
     """Write a reply's items, usage and plan into the state."""
-    plans = {plan.item: plan for plan in reply.calls}
+    plans = {plan.item: plan for plan in sorted(reply.calls, key=lambda plan: plan.item)}
     items = tuple(
         Item(_kind_of(raw, plans.get(index)), raw, state.agent, state.turns)
         for index, raw in enumerate(reply.items)
@@ -27,7 +31,7 @@ def take_in(state: RunState, reply: ModelReply) -> RunState:
         usage=state.usage.plus(reply.usage),
         context=apply(state.context, reply.changes),
         model=reply.model or state.model,
-        calls=tuple(_planned(plan, reply.items[plan.item]) for plan in reply.calls),
+        calls=tuple(_planned(plan, reply.items[index]) for index, plan in plans.items()),
     )
 
 
@@ -56,9 +60,20 @@ def context_before(state: RunState, index: int) -> Json:
     return context
 
 
+def call_of(state: RunState, effect: RunTool) -> int:
+    """Return the index of the call that an effect runs."""
+    return next(at for at, call in enumerate(state.calls) if call.effect == effect.effect)
+
+
 def with_call(state: RunState, index: int, call: Call) -> RunState:
     """Return the state with one of its calls replaced."""
     return replace(state, calls=(*state.calls[:index], call, *state.calls[index + 1 :]))
+
+
+def with_ignored(state: RunState, at_ms: int, what: str, why: str) -> RunState:
+    """Return the state with a note of something that did not count."""
+    ignored = (*state.ignored, Ignored(at_ms, what, why))[-KEPT_IGNORED:]
+    return replace(state, ignored=ignored)
 
 
 def _planned(plan: PlannedCall, raw: JsonObject) -> Call:

@@ -37,7 +37,20 @@ from outlast.loop.values import JsonObject
 from outlast.workflows import presentation
 
 
-@workflow.defn(name=names.WORKFLOW, sandboxed=False)
+DEFECTS = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What fails the run instead of its task, which Temporal would repeat for ever. Not every
+`Exception`: a worker whose code does not fit a history must not end the run."""
+
+
+@workflow.defn(name=names.WORKFLOW, sandboxed=False, failure_exception_types=DEFECTS)
 class AgentRun:
     """One run of an agent: from a question to its answer, or a conversation that stays open."""
 
@@ -51,6 +64,8 @@ class AgentRun:
         self._commands: list[Command] = []
         self._running: dict[int, asyncio.Task[None]] = {}
         self._requests: dict[int, Any] = {}
+        self._news = True
+        self._stepped = False
         self._cancel_asked = False
         self._defect: ApplicationError | None = None
         self._visibility = False
@@ -74,39 +89,38 @@ class AgentRun:
             ApplicationError: the run failed; the type is the failure's code.
         """
         while True:
-            await self._until_there_is_work()
+            await self._until_there_is_news()
             if self._defect is not None:
                 raise self._defect
             if self._cancel_asked:
                 self._cancel_asked = False
                 self._take(CancelRequested(at_ms=self._now_ms()))
-            if self._rolls_over():
+            if self._stepped and self._rolls_over():
                 self._continue_as_new()
+            self._stepped = False
             while self._commands:
                 command = self._commands.pop(0)
                 if isinstance(command, Finish):
+                    self._show()
                     return self._finish(command)
                 self._carry_out(command)
             self._show()
 
-    async def _until_there_is_work(self) -> None:
-        while True:
+    async def _until_there_is_news(self) -> None:
+        while not (self._news or self._cancel_asked):
             try:
-                await workflow.wait_condition(
-                    lambda: bool(
-                        self._commands or self._defect or self._cancel_asked or self._rolls_over()
-                    )
-                )
+                await workflow.wait_condition(lambda: self._news or self._cancel_asked)
             except asyncio.CancelledError:
                 # The engine's own way to cancel. Waiting once more lets everything else that
                 # this workflow task delivered be taken in before the cancel is.
                 self._cancel_asked = True
-            else:
-                return
+                await workflow.wait_condition(lambda: True)
+        self._news = False
 
     # --- What arrives ---------------------------------------------------------------------------
 
     def _take(self, event: Event) -> None:
+        self._news = True
         try:
             self._state, commands = advance(self._state, event)
         except Exception as error:  # noqa: BLE001  a defect must fail the run, not hang its task
@@ -199,6 +213,7 @@ class AgentRun:
             event = history.failed(effect, failure, self._now_ms())
         self._running.pop(effect.effect, None)
         self._requests.pop(effect.effect, None)
+        self._stepped = True
         self._take(event)
 
     async def _execute(self, effect: Effect) -> Any:
@@ -259,7 +274,11 @@ class AgentRun:
     # --- A history that never grows too long ------------------------------------------------------
 
     def _rolls_over(self) -> bool:
-        """Whether to go on in a new history: between two steps, with nothing in flight."""
+        """Whether to go on in a new history: between two steps, with nothing in flight.
+
+        Asked after a step only: the SDK delivers signals before a cancel of the same workflow
+        task, and a cancel that comes after the end of this history would be lost.
+        """
         info = workflow.info()
         return (
             not self._running
