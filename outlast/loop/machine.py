@@ -30,7 +30,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TypeAlias, assert_never
 
-from outlast.loop import phrases
+from outlast.loop import phrases, requests
 from outlast.loop.approvals import refusal
 from outlast.loop.calls import ModelReply
 from outlast.loop.changes import Change, apply
@@ -57,15 +57,6 @@ from outlast.loop.events import (
     ToolFinished,
 )
 from outlast.loop.items import Item, refusal_of, text_of
-from outlast.loop.requests import (
-    approval,
-    finish,
-    handoff_run,
-    issue,
-    model_call,
-    preparation,
-    tool_run,
-)
 from outlast.loop.state import Answer, Outcome, RunState, has_message, waits_for_people
 from outlast.loop.transcript import (
     call_of,
@@ -126,7 +117,7 @@ def _run_started(event: RunStarted) -> Step:
         handoff_path=(event.agent,),
         started_at_ms=event.at_ms,
     )
-    return issue(state, preparation(state))
+    return requests.issue(state, requests.preparation(state))
 
 
 def _effect_answered(
@@ -238,7 +229,7 @@ def _begin_turn(state: RunState) -> Step:
         message = phrases.turns_used_up(state.max_turns)
         return _fail(state, Failure(code="max_turns_exceeded", message=message))
     state = replace(state, phase="thinking", turn=state.turn + 1, turns=state.turns + 1)
-    return issue(state, model_call(state))
+    return requests.issue(state, requests.model_call(state))
 
 
 def _model_replied(state: RunState, reply: ModelReply, at_ms: int) -> Step:
@@ -284,7 +275,7 @@ def _start_acting(state: RunState, at_ms: int) -> Step:
 
 def _ask_people(state: RunState, index: int, at_ms: int) -> RunState:
     call = state.calls[index]
-    request = approval(state, call, at_ms)
+    request = requests.approval(state, call, at_ms)
     state = replace(state, approvals=(*state.approvals, request))
     return with_call(state, index, replace(call, status="waiting", approval=request.id))
 
@@ -292,9 +283,9 @@ def _ask_people(state: RunState, index: int, at_ms: int) -> RunState:
 def _run_call(state: RunState, index: int) -> Step:
     """Run a tool call, on the context as the calls before it have left it so far."""
     call = state.calls[index]
-    run = tool_run(state, index)
+    run = requests.tool_run(state, index)
     state = with_call(state, index, replace(call, status="running", effect=run.effect))
-    return issue(state, run)
+    return requests.issue(state, run)
 
 
 def _settle(state: RunState, effect: RunTool, output: Json, changes: Sequence[Change]) -> Step:
@@ -319,7 +310,7 @@ def _continue_acting(state: RunState) -> Step:
     state = replace(take_over(state, ignored), calls=(winner,))
     if not winner.plan.callback:
         return _hand_over(state)
-    return issue(replace(state, phase="transferring"), handoff_run(state, winner))
+    return requests.issue(replace(state, phase="transferring"), requests.handoff_run(state, winner))
 
 
 def _hand_over(state: RunState) -> Step:
@@ -388,7 +379,7 @@ def _close_gently(state: RunState) -> Step:
 
 def _close(state: RunState, outcome: Outcome) -> Step:
     state = replace(state, phase="closed", outcome=outcome)
-    return state, (finish(state, outcome),)
+    return state, (requests.finish(state, outcome),)
 
 
 def _abandon(state: RunState, output: str) -> Step:
