@@ -68,15 +68,13 @@ class RunInput:
     schema_version: int = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
-        """Refuse what would make a run that waits for ever.
+        """Refuse a budget that makes no sense.
 
         Raises:
-            ValueError: the turn budget is negative, or the carried run never began.
+            ValueError: the turn budget is negative.
         """
         if self.max_turns is not None and self.max_turns < 0:
             raise ValueError("max_turns is a positive number, or null for no bound")
-        if self.carried is not None and self.carried.get("phase") == "new":
-            raise ValueError("the carried run never began")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -199,13 +197,15 @@ def read_state(payload: JsonObject) -> RunState:
     """
     try:
         if "zlib" in payload:
-            data = zlib.decompress(base64.b64decode(str(payload["zlib"])))
-            return adapter(RunState).validate_python(json.loads(data))
-        return adapter(RunState).validate_python(payload)
+            payload = json.loads(zlib.decompress(base64.b64decode(str(payload["zlib"]))))
+        state: RunState = adapter(RunState).validate_python(payload)
     except ValidationError as error:
         raise UnreadableRecordError(_explain(RunState, error)) from None
     except (ValueError, zlib.error) as error:
         raise UnreadableRecordError(f"The carried state cannot be unpacked: {error}") from None
+    if state.phase == "new":
+        raise UnreadableRecordError("The carried RunState never began.")
+    return state
 
 
 def request_of(state: RunState, effect: Effect) -> Effect | ModelRequestRecord:

@@ -58,8 +58,9 @@ def apply(context: Json, changes: Sequence[Change]) -> Json:
 
 def _apply_one(value: Json, change: Change, path: tuple[str, ...]) -> Json:
     if not path:
-        if change.op == "append" and isinstance(value, list):
-            return [*cast("list[Any]", value), *change.value]
+        added: Json = change.value
+        if change.op == "append" and isinstance(value, list) and isinstance(added, list):
+            return [*cast("list[Any]", value), *cast("list[Any]", added)]
         return change.value
     fields = dict(cast("dict[str, Any]", value)) if isinstance(value, dict) else {}
     key, rest = path[0], path[1:]

@@ -21,7 +21,8 @@ The life of a run, one phase after the other:
 
 Three rules hold everywhere. An event that answers no pending effect, or comes too late, changes
 nothing. Outputs and context changes are taken over in the order of the calls, whenever they
-arrive. Nothing that was said to the run is lost: it is answered, or its failure is.
+arrive. Nothing that was said to the run is lost: it is answered, or its failure is, or it can be
+read in the inbox of the closed run.
 
 Read top to bottom: first what each event does, then how a turn begins, acts and ends.
 """
@@ -56,9 +57,10 @@ from outlast.loop.events import (
     SignalUnreadable,
     ToolFinished,
 )
-from outlast.loop.items import Item, refusal_of, text_of
+from outlast.loop.items import refusal_of, text_of
 from outlast.loop.state import Answer, Outcome, RunState, has_message, waits_for_people
 from outlast.loop.transcript import (
+    admit,
     call_of,
     last_message,
     take_in,
@@ -217,16 +219,11 @@ def _begin_turn(state: RunState) -> Step:
     """Show the model everything that was said, and ask it."""
     if state.cancel is not None:
         return _close(state, "cancelled")
-    arrived = tuple(Item("input", raw) for message in state.inbox for raw in message.content)
-    state = replace(
-        state,
-        items=state.items + arrived,
-        answering=state.answering + tuple(message.id for message in state.inbox),
-        inbox=(),
-        failure=None,
-    )
-    if state.max_turns is not None and state.turn >= state.max_turns:
-        message = phrases.turns_used_up(state.max_turns)
+    spent = state.max_turns is not None and state.turn >= state.max_turns
+    if not (spent and state.answering):  # a new message has a budget of its own
+        state = admit(state)
+    if spent:
+        message = phrases.turns_used_up(state.turn)
         return _fail(state, Failure(code="max_turns_exceeded", message=message))
     state = replace(state, phase="thinking", turn=state.turn + 1, turns=state.turns + 1)
     return requests.issue(state, requests.model_call(state))

@@ -18,6 +18,18 @@ KEPT_IGNORED = 20
 """How many notes of ignored things stay visible."""
 
 
+def admit(state: RunState) -> RunState:
+    """Write the waiting messages into the transcript; the next answer is to them, too."""
+    arrived = tuple(Item("input", raw) for message in state.inbox for raw in message.content)
+    return replace(
+        state,
+        items=state.items + arrived,
+        answering=state.answering + tuple(message.id for message in state.inbox),
+        inbox=(),
+        failure=None,
+    )
+
+
 def take_in(state: RunState, reply: ModelReply) -> RunState:
     """Write a reply's items, usage and plan into the state."""
     plans = {plan.item: plan for plan in sorted(reply.calls, key=lambda plan: plan.item)}

@@ -1,0 +1,381 @@
+"""A shell for the loop without an engine: it keeps what the loop asked for, and tests answer it.
+
+Owns: `Play`, which takes events into a run and checks after every one of them what has to hold of
+every step, and short ways to write replies down. Must not know: what a particular run should do.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Self, TypeVar
+
+from outlast.loop.approvals import Decision
+from outlast.loop.calls import (
+    Briefing,
+    HandoffResult,
+    ModelReply,
+    PlannedCall,
+    ToolResult,
+)
+from outlast.loop.changes import Change
+from outlast.loop.commands import (
+    CallModel,
+    CancelEffect,
+    Command,
+    Effect,
+    Finish,
+    PrepareRun,
+    RunHandoff,
+    RunTool,
+)
+from outlast.loop.events import (
+    CancelMode,
+    CancelRequested,
+    DecisionReceived,
+    EffectFailed,
+    Event,
+    HandoffFinished,
+    MessageReceived,
+    ModelReplied,
+    RunPrepared,
+    RunStarted,
+    SignalUnreadable,
+    ToolFinished,
+)
+from outlast.loop.invariants import violations
+from outlast.loop.items import Message
+from outlast.loop.machine import advance
+from outlast.loop.state import RunState
+from outlast.loop.values import Failure, Json, JsonObject
+from tests.loop_step_laws import (
+    check_approvals,
+    check_calls,
+    check_messages,
+    check_nothing_happened,
+    is_inert,
+)
+
+E = TypeVar("E", bound=Effect)
+
+STARTED_AT_MS = 1_000_000
+
+Part = tuple[JsonObject, dict[str, Any] | None]
+"""One item of a reply, and the plan's entry for it when it is a call."""
+
+# --- Writing replies down ------------------------------------------------------------------------
+
+
+def said(text: str) -> Part:
+    """A message of the model."""
+    content = [{"type": "output_text", "text": text}]
+    return {"type": "message", "role": "assistant", "content": content}, None
+
+
+def refused(text: str) -> Part:
+    """A message in which the model refuses."""
+    content = [{"type": "refusal", "refusal": text}]
+    return {"type": "message", "role": "assistant", "content": content}, None
+
+
+def thought() -> Part:
+    """A reasoning item."""
+    return {"type": "reasoning", "summary": []}, None
+
+
+def searched() -> Part:
+    """Something that the provider did on its own."""
+    return {"type": "web_search_call", "id": "ws1"}, None
+
+
+def tool(name: str, call_id: str, arguments: str = "{}", **plan: Any) -> Part:
+    """A call of a tool."""
+    raw = {"type": "function_call", "name": name, "call_id": call_id, "arguments": arguments}
+    return raw, {"kind": "tool", **plan}
+
+
+def gated(name: str, call_id: str, arguments: str = "{}", **plan: Any) -> Part:
+    """A call of a tool that a person has to approve."""
+    return tool(name, call_id, arguments, needs_approval=True, **plan)
+
+
+def transfer(target: str, call_id: str, **plan: Any) -> Part:
+    """A handoff to an agent."""
+    raw, _ = tool(f"transfer_to_{target.lower()}", call_id)
+    return raw, {"kind": "handoff", "target": target, "target_model": f"model-{target}", **plan}
+
+
+def unknown(name: str, call_id: str, problem: str = "There is no such tool.") -> Part:
+    """A call of something that nobody offers."""
+    raw, _ = tool(name, call_id)
+    return raw, {"kind": "unknown", "problem": problem}
+
+
+def reply_of(*parts: Part, **fields: Any) -> ModelReply:
+    """A model's reply with these items, in this order."""
+    calls = tuple(
+        PlannedCall(item=at, **plan) for at, (_, plan) in enumerate(parts) if plan is not None
+    )
+    return ModelReply(items=tuple(raw for raw, _ in parts), calls=calls, **fields)
+
+
+def message(message_id: str, text: str = "", at_ms: int = 0) -> Message:
+    """What a person said."""
+    content = ({"role": "user", "content": text or f"text of {message_id}"},)
+    return Message(message_id, content, at_ms)
+
+
+SITUATIONS = (
+    "preparing",
+    "thinking",
+    "running",
+    "waiting",
+    "mixed",
+    "held",
+    "transferring",
+    "idle",
+)
+"""Every place a run can be in while it is open; see `play_in`."""
+
+BUSY = tuple(name for name in SITUATIONS if name != "idle")
+
+
+def play_in(situation: str, **start: Any) -> "Play":
+    """Return a run that got as far as one of `SITUATIONS`.
+
+    `running` has two tools running (c1, c2), `waiting` one approval (a1 for c1), `mixed` one of
+    each (c1 runs, a1 for c2), `held` a tool (c1) that a handoff to Billing (h1) waits for, and
+    `transferring` the callback of that handoff; `idle` needs `keep_open`.
+    """
+    if situation == "preparing":
+        return Play(**start)
+    play = Play.ready(**start)
+    if situation in REPLY_OF_SITUATION:
+        play.replies(*REPLY_OF_SITUATION[situation])
+    return play
+
+
+REPLY_OF_SITUATION: dict[str, tuple[Part, ...]] = {
+    "running": (tool("look_up", "c1"), tool("count", "c2")),
+    "waiting": (gated("refund", "c1"),),
+    "mixed": (tool("look_up", "c1"), gated("refund", "c2")),
+    "held": (transfer("Billing", "h1"), tool("look_up", "c1")),
+    "transferring": (transfer("Billing", "h1", callback=True),),
+    "idle": (said("Hello to you."),),
+}
+
+
+# --- Playing a run -------------------------------------------------------------------------------
+
+
+class Play:
+    """A run and the shell around it.
+
+    Attributes:
+        state: where the run is.
+        events: everything that happened, oldest first.
+        commands: everything the loop asked for, oldest first.
+        outstanding: effects asked for and neither answered nor stopped, by number.
+        accepted: messages that reached the run, in order of arrival, each once.
+    """
+
+    run_id = "support-42"
+
+    def __init__(
+        self,
+        *,
+        agent: str = "Triage",
+        said: Message | None = None,
+        context: Json = None,
+        max_turns: int | None = 10,
+        keep_open: bool = False,
+        **fields: Any,
+    ) -> None:
+        self.state = RunState()
+        self.events: list[Event] = []
+        self.commands: list[Command] = []
+        self.outstanding: dict[int, Effect] = {}
+        self.accepted: list[Message] = []
+        self.take(
+            RunStarted(
+                at_ms=self.now_ms,
+                run_id=self.run_id,
+                agent=agent,
+                message=said or message("start", "Hello", self.now_ms),
+                context=context,
+                max_turns=max_turns,
+                keep_open=keep_open,
+                **fields,
+            )
+        )
+
+    @classmethod
+    def ready(cls, **start: Any) -> Self:
+        """A run whose first model call is out."""
+        play = cls(**start)
+        play.prepared()
+        return play
+
+    @property
+    def now_ms(self) -> int:
+        """A second later with every event."""
+        return STARTED_AT_MS + 1_000 * len(self.events)
+
+    def take(self, event: Event) -> tuple[Command, ...]:
+        """Take an event into the run, and check what has to hold of every step."""
+        before = self.state
+        inert = bool(self.events) and is_inert(before, self.outstanding, self.accepted, event)
+        self.state, commands = advance(before, event)
+        self.events.append(event)
+        self.commands.extend(commands)
+        if not inert:
+            self._book(event)
+        for command in commands:
+            self._carry_out(command)
+        if inert:
+            check_nothing_happened(before, self.state, commands, event)
+        self._check_step(before, commands)
+        return commands
+
+    # What tests say happened ------------------------------------------------------------------
+
+    def prepared(self, model: str = "") -> tuple[Command, ...]:
+        """The agent is known."""
+        effect = self.only(PrepareRun).effect
+        return self.take(
+            RunPrepared(at_ms=self.now_ms, effect=effect, briefing=Briefing(model=model))
+        )
+
+    def replies(self, *parts: Part, **fields: Any) -> tuple[Command, ...]:
+        """The model replies."""
+        effect = self.only(CallModel).effect
+        reply = reply_of(*parts, **fields)
+        return self.take(ModelReplied(at_ms=self.now_ms, effect=effect, reply=reply))
+
+    def returns(self, call_id: str, output: Json = "ok", *changes: Change) -> tuple[Command, ...]:
+        """A tool returns."""
+        effect = self.running(call_id).effect
+        result = ToolResult(output=output, changes=changes)
+        return self.take(ToolFinished(at_ms=self.now_ms, effect=effect, result=result))
+
+    def called_back(self, *changes: Change) -> tuple[Command, ...]:
+        """A handoff's callback has run."""
+        effect = self.only(RunHandoff).effect
+        result = HandoffResult(changes=changes)
+        return self.take(HandoffFinished(at_ms=self.now_ms, effect=effect, result=result))
+
+    def fails(self, effect: Effect, code: str = "broken", text: str = "It broke.") -> Failure:
+        """An effect fails for good. Returns the failure."""
+        failure = Failure(code=code, message=text)
+        self.take(EffectFailed(at_ms=self.now_ms, effect=effect.effect, failure=failure))
+        return failure
+
+    def hears(self, message_id: str, text: str = "") -> tuple[Command, ...]:
+        """A person says something more."""
+        said = message(message_id, text, self.now_ms)
+        return self.take(MessageReceived(at_ms=self.now_ms, message=said))
+
+    def decided(self, request_id: str, kind: str = "approve", **fields: Any) -> tuple[Command, ...]:
+        """A person decides about an approval request."""
+        decision = Decision(
+            request_id=request_id, type="approve" if kind == "approve" else "reject", **fields
+        )
+        return self.take(DecisionReceived(at_ms=self.now_ms, decision=decision))
+
+    def cancelled(self, mode: CancelMode = "immediate") -> tuple[Command, ...]:
+        """A person wants the run to stop."""
+        return self.take(CancelRequested(at_ms=self.now_ms, mode=mode))
+
+    def hears_noise(self) -> tuple[Command, ...]:
+        """A signal comes that nobody can read."""
+        return self.take(SignalUnreadable(at_ms=self.now_ms, name="signal x", problem="No."))
+
+    # What tests look at -----------------------------------------------------------------------
+
+    def only(self, kind: type[E]) -> E:
+        """Return the one outstanding effect of a kind."""
+        (effect,) = [one for one in self.outstanding.values() if isinstance(one, kind)]
+        return effect
+
+    def running(self, call_id: str) -> RunTool:
+        """Return the outstanding run of a tool call."""
+        (effect,) = [
+            one
+            for one in self.outstanding.values()
+            if isinstance(one, RunTool) and one.call_id == call_id
+        ]
+        return effect
+
+    @property
+    def running_ids(self) -> list[str]:
+        """The calls whose tools run, in the order in which they were started."""
+        return [one.call_id for one in self.outstanding.values() if isinstance(one, RunTool)]
+
+    @property
+    def issued(self) -> list[Effect]:
+        """Every effect the loop asked for."""
+        return [one for one in self.commands if isinstance(one, Effect)]
+
+    @property
+    def stopped(self) -> list[int]:
+        """The numbers of the effects the loop wanted stopped."""
+        return [one.effect for one in self.commands if isinstance(one, CancelEffect)]
+
+    @property
+    def finish(self) -> Finish:
+        """The one end of the run."""
+        (finish,) = [one for one in self.commands if isinstance(one, Finish)]
+        return finish
+
+    @property
+    def kinds(self) -> list[str]:
+        """The kinds of the items."""
+        return [item.kind for item in self.state.items]
+
+    @property
+    def outputs(self) -> dict[str, Json]:
+        """What each call came to, in the order of the transcript."""
+        raws = [item.raw for item in self.state.items]
+        return {
+            raw["call_id"]: raw["output"] for raw in raws if raw.get("type", "").endswith("output")
+        }
+
+    def answers(self) -> list[tuple[tuple[str, ...], str | None]]:
+        """What was answered, with the code of the failure of what could not be."""
+        return [(one.to, one.failure and one.failure.code) for one in self.state.answers]
+
+    # The shell --------------------------------------------------------------------------------
+
+    def _book(self, event: Event) -> None:
+        match event:
+            case RunStarted() | MessageReceived():
+                self.accepted.append(event.message)
+            case DecisionReceived() | CancelRequested() | SignalUnreadable():
+                pass
+            case _:
+                del self.outstanding[event.effect]
+
+    def _carry_out(self, command: Command) -> None:
+        match command:
+            case Finish():
+                assert not self.outstanding, "the run ended with effects in flight"
+            case CancelEffect():
+                del self.outstanding[command.effect]
+            case _:
+                earlier = [one.effect for one in self.issued if one is not command]
+                assert command.effect not in earlier, "an effect was issued twice"
+                self.outstanding[command.effect] = command
+
+    def _check_step(self, before: RunState, commands: Sequence[Command]) -> None:
+        after = self.state
+        assert violations(after) == []
+        assert after.items[: len(before.items)] == before.items, "an item was lost or changed"
+        assert tuple(self.outstanding.values()) == after.pending, "pending is not what is out"
+        numbers = [one.effect for one in self.issued]
+        assert numbers == list(range(1, after.next_effect)), "effects are not numbered in order"
+        models = [one for one in commands if isinstance(one, CallModel)]
+        assert after.turns == before.turns + len(models), "a turn is not a model call"
+        assert all(one.turn == after.turn for one in models)
+        finishes = [one for one in self.commands if isinstance(one, Finish)]
+        assert len(finishes) == (after.phase == "closed"), "a run ends exactly once"
+        assert all(not isinstance(one, Finish) for one in commands[:-1]), "the end comes last"
+        check_messages(after, self.accepted)
+        check_calls(after)
+        check_approvals(before, after)

@@ -1,0 +1,363 @@
+"""Random runs for the laws of the loop: replies, moves, and how a move becomes an event.
+
+Owns: the hypothesis strategies. The moves are small numbers, read against the run as it stands, so
+that a failing run shrinks to the few moves that matter.
+"""
+
+import builtins
+import os
+import types
+import typing
+from collections.abc import Sequence
+from dataclasses import dataclass, is_dataclass
+from typing import Any, cast, get_args, get_origin, get_type_hints
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from outlast.contract.names import SCHEMA_VERSION
+from outlast.loop.approvals import Decision
+from outlast.loop.calls import Briefing, HandoffResult, ModelReply, ToolResult
+from outlast.loop.changes import Change
+from outlast.loop.commands import CallModel, Effect, PrepareRun, RunHandoff, RunTool
+from outlast.loop.events import (
+    CancelRequested,
+    DecisionReceived,
+    EffectFailed,
+    Event,
+    HandoffFinished,
+    MessageReceived,
+    ModelReplied,
+    RunPrepared,
+    SignalUnreadable,
+    ToolFinished,
+)
+from outlast.loop.values import Failure, Json, Usage
+from tests.loop_driver import (
+    Part,
+    Play,
+    message,
+    refused,
+    reply_of,
+    said,
+    searched,
+    thought,
+    tool,
+    transfer,
+    unknown,
+)
+
+
+def examples(count: int) -> settings:
+    """Return how often a law is tried. `OUTLAST_LAWS=50 pytest ...` tries fifty times as often."""
+    return settings(
+        max_examples=count * int(os.environ.get("OUTLAST_LAWS", "1")),
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
+
+
+# --- JSON ----------------------------------------------------------------------------------------
+
+_leaves = (
+    st.none()
+    | st.booleans()
+    | st.integers(-2, 2)
+    | st.sampled_from([0.0, 1.0, 0.5])
+    | st.text("ab.é", max_size=2)
+)
+json_values: st.SearchStrategy[Any] = st.recursive(
+    _leaves,
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(st.sampled_from(["a", "b", "a.b", ""]), inner, max_size=3)
+    ),
+    max_leaves=6,
+)
+
+
+def same_json(one: Json, other: Json) -> bool:
+    """Whether two values are the same JSON: to Python, true is 1 and 1 is 1.0."""
+    if type(one) is not type(other):
+        return False
+    if isinstance(one, dict):
+        left, right = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
+        return left.keys() == right.keys() and all(same_json(left[key], right[key]) for key in left)
+    if isinstance(one, list):
+        mine, theirs = cast("list[Any]", one), cast("list[Any]", other)
+        return len(mine) == len(theirs) and all(
+            same_json(a, b) for a, b in zip(mine, theirs, strict=True)
+        )
+    return one == other
+
+
+# --- Records -------------------------------------------------------------------------------------
+
+
+def anything_like(hint: Any) -> st.SearchStrategy[Any]:
+    """Any value of an annotated type: the dataclasses of the loop and of the contract."""
+    if hint is ModelReply:
+        return replies()
+    if hint is Any:
+        return json_values
+    if isinstance(hint, type) and is_dataclass(hint):
+        fields = {name: anything_like(kind) for name, kind in get_type_hints(hint).items()}
+        if "schema_version" in fields:
+            fields["schema_version"] = st.just(SCHEMA_VERSION)
+        return st.builds(hint, **fields)
+    arguments = get_args(hint)
+    match get_origin(hint):
+        case typing.Union | types.UnionType:
+            return st.one_of([anything_like(one) for one in arguments])
+        case typing.Literal:
+            return st.sampled_from(arguments)
+        case builtins.tuple:
+            return st.lists(anything_like(arguments[0]), max_size=2).map(tuple)
+        case builtins.list:
+            return st.lists(anything_like(arguments[0]), max_size=2)
+        case builtins.dict:
+            return st.dictionaries(st.text("abé", max_size=2), json_values, max_size=2)
+        case _:
+            return PLAIN[hint]
+
+
+PLAIN: dict[Any, st.SearchStrategy[Any]] = {
+    str: st.text('ab"\\é\U0001f600\n', max_size=4),
+    int: st.integers(0, 2**53),
+    bool: st.booleans(),
+    float: st.sampled_from([0.5, 1.0, 2.0, 3.25]),
+    type(None): st.none(),
+}
+
+
+# --- Replies -------------------------------------------------------------------------------------
+
+CHANGES: tuple[tuple[Change, ...], ...] = (
+    (),
+    (Change("set", ("n",), 1),),
+    (Change("set", ("deep", "k"), None),),
+    (Change("append", ("log",), ["x"]),),
+    (Change("remove", ("n",)),),
+    (Change("remove", ("deep",)), Change("append", ("log",), ["y", "z"])),
+    (Change("set", (), {"log": []}),),
+)
+
+AGENTS = ("Triage", "Billing", "Orders")
+KINDS = [
+    "text",
+    "tool",
+    "tool",
+    "gated",
+    "gated",
+    "fatal",
+    "problem",
+    "unknown",
+    "handoff",
+    "callback",
+    "thought",
+    "search",
+]
+
+
+def _part(kind: str, at: int, which: int) -> Part:
+    call_id = f"c{at}" if which % 7 else "c0"
+    match kind:
+        case "text":
+            return said(f"text {which}")
+        case "tool":
+            return tool(f"tool{which % 3}", call_id)
+        case "gated":
+            return tool("refund", call_id, f'{{"n": {which}}}', needs_approval=True)
+        case "fatal":
+            return tool("careful", call_id, fatal=True, needs_approval=which % 2 == 0)
+        case "problem":
+            return tool("look_up", call_id, problem="The arguments do not fit.")
+        case "unknown":
+            return unknown("nobody", call_id)
+        case "handoff" | "callback":
+            target = AGENTS[which % len(AGENTS)]
+            return transfer(target, call_id, callback=kind == "callback")
+        case "thought":
+            return thought()
+        case _:
+            return searched()
+
+
+@st.composite
+def replies(draw: st.DrawFn) -> ModelReply:
+    """A reply with no, one or many calls, text, thoughts, or a failure."""
+    kinds = st.tuples(st.sampled_from(KINDS), st.integers(0, 9))
+    drawn = draw(st.lists(kinds, max_size=1) | st.lists(kinds, min_size=2, max_size=5))
+    parts = [_part(kind, at, which) for at, (kind, which) in enumerate(drawn)]
+    ending = draw(st.sampled_from(["text", "text", "text", "value", "again", "refusal", "failure"]))
+    failure = Failure(code="model_behavior", message="Nonsense.") if ending == "failure" else None
+    if ending == "refusal":
+        parts.append(refused("I will not."))
+    return reply_of(
+        *parts,
+        usage=Usage(requests=1, total_tokens=len(parts)),
+        final=ending if ending in {"value", "again"} else "text",
+        value={"n": len(parts)} if ending == "value" else None,
+        failure=failure,
+        changes=draw(st.sampled_from(CHANGES)),
+    )
+
+
+# --- Moves ---------------------------------------------------------------------------------------
+
+MOVES = (
+    *["answer"] * 8,
+    *["say"] * 2,
+    *["decide"] * 4,
+    "fail",
+    "wrong",
+    "stray",
+    "repeat",
+    "noise",
+    "after_turn",
+    "immediate",
+)
+
+Move = tuple[str, int, int]
+
+
+@dataclass(frozen=True)
+class Script:
+    """A run to play: how it starts, what the model says, what happens.
+
+    Attributes:
+        start: the arguments of `Play`.
+        replies: what the model says, over and over.
+        moves: what happens.
+    """
+
+    start: dict[str, Any]
+    replies: tuple[ModelReply, ...]
+    moves: tuple[Move, ...]
+
+
+def scripts(max_moves: int = 30, moves: Sequence[str] = MOVES) -> st.SearchStrategy[Script]:
+    """Any run: realistic and hostile, open or not, bounded or not.
+
+    Runs are long enough to get somewhere; hypothesis would mostly try short ones.
+    """
+    return st.builds(
+        Script,
+        start=st.fixed_dictionaries(
+            {
+                "keep_open": st.sampled_from([True, True, False]),
+                "max_turns": st.sampled_from([10, None, 3, 2, 1, 0]),
+                "context": st.sampled_from([None, {}, {"n": 0, "log": ["0"], "deep": {"k": 1}}]),
+            }
+        ),
+        replies=st.lists(replies(), min_size=2, max_size=5).map(tuple),
+        moves=st.lists(
+            st.tuples(st.sampled_from(moves), st.integers(0, 99), st.integers(0, 99)),
+            min_size=max_moves // 2,
+            max_size=max_moves,
+        ).map(tuple),
+    )
+
+
+def play_script(script: Script) -> Play:
+    """Play a whole script."""
+    play = Play(**script.start)
+    for move in script.moves:
+        play.take(event_of(play, script, move))
+    return play
+
+
+def event_of(play: Play, script: Script, move: Move) -> Event:
+    """Return what a move comes to, as the run stands."""
+    kind, a, b = move
+    at_ms = play.now_ms
+    out = list(play.outstanding.values())
+    ends_most_runs = kind in {"after_turn", "immediate"} or play.state.phase == "preparing"
+    if ends_most_runs and a % 4:
+        kind = "answer"
+    match kind:
+        case "answer" | "fail" | "wrong" if out:
+            effect = out[a % len(out)]
+            if kind == "answer":
+                return answer_to(effect, script.replies, b, at_ms)
+            if kind == "wrong":
+                return wrong_answer_to(effect, b, at_ms)
+            code = ("tool_timeout", "tool_failed", "model_call_failed")[b % 3]
+            failure = Failure(code=code, message="It broke.")
+            return EffectFailed(at_ms=at_ms, effect=effect.effect, failure=failure)
+        case "stray":
+            number = (0, -1, 999, *(one.effect for one in play.issued))[a % (len(play.issued) + 3)]
+            if number in play.outstanding:
+                number = 999
+            return _answer(("prepared", "model", "tool", "handoff", "failed")[b % 5], number, at_ms)
+        case "repeat":
+            return play.events[a % len(play.events)]
+        case "decide":
+            return DecisionReceived(at_ms=at_ms, decision=_decision(play, a, b))
+        case "after_turn":
+            return CancelRequested(at_ms=at_ms, mode="after_turn")
+        case "immediate":
+            return CancelRequested(at_ms=at_ms)
+        case "noise":
+            problem = "No such signal. Known: decide, cancel."
+            return SignalUnreadable(at_ms=at_ms, name=f"signal {a}", problem=problem)
+        case _:
+            name = "start" if a % 8 == 0 else f"m{a % 8}"
+            return MessageReceived(at_ms=at_ms, message=message(name, f"text {b}", at_ms))
+
+
+def answer_to(effect: Effect, script: Sequence[ModelReply], b: int, at_ms: int) -> Event:
+    """Return an answer of the right type."""
+    number, changes = effect.effect, CHANGES[b % len(CHANGES)]
+    match effect:
+        case PrepareRun():
+            return RunPrepared(at_ms=at_ms, effect=number, briefing=Briefing(model="m"))
+        case CallModel():
+            reply = script[(effect.effect + b) % len(script)]
+            return ModelReplied(at_ms=at_ms, effect=number, reply=reply)
+        case RunTool():
+            result = ToolResult(output=f"output {b}", changes=changes)
+            return ToolFinished(at_ms=at_ms, effect=number, result=result)
+        case RunHandoff():
+            result = HandoffResult(changes=changes)
+            return HandoffFinished(at_ms=at_ms, effect=number, result=result)
+
+
+def wrong_answer_to(effect: Effect, b: int, at_ms: int) -> Event:
+    """Return an answer that belongs to an effect of another type."""
+    kinds = {"prepare_run": "prepared", "call_model": "model", "run_tool": "tool"}
+    own = kinds.get(effect.kind, "handoff")
+    others = [name for name in (*kinds.values(), "handoff") if name != own]
+    return _answer(others[b % len(others)], effect.effect, at_ms)
+
+
+def _answer(kind: str, number: int, at_ms: int) -> Event:
+    match kind:
+        case "prepared":
+            return RunPrepared(at_ms=at_ms, effect=number, briefing=Briefing(model="stray"))
+        case "model":
+            return ModelReplied(at_ms=at_ms, effect=number, reply=reply_of(said("stray")))
+        case "tool":
+            return ToolFinished(at_ms=at_ms, effect=number, result=ToolResult(output="stray"))
+        case "handoff":
+            result = HandoffResult(changes=(Change("set", ("stray",), 1),))
+            return HandoffFinished(at_ms=at_ms, effect=number, result=result)
+        case _:
+            failure = Failure(code="stray", message="stray")
+            return EffectFailed(at_ms=at_ms, effect=number, failure=failure)
+
+
+def _decision(play: Play, a: int, b: int) -> Decision:
+    """Mostly about what waits; sometimes late, unknown or forged."""
+    waiting = [one.id for one in play.state.pending_approvals]
+    known = [one.id for one in play.state.approvals]
+    ids = [*waiting, *waiting, *known, "a99"] if b % 5 else [*known, "", "a99"]
+    digests = {one.id: one.args_digest for one in play.state.approvals}
+    name = ids[a % len(ids)]
+    return Decision(
+        request_id=name,
+        type="approve" if b % 2 else "reject",
+        message="No, thank you." if b % 4 == 0 else None,
+        by="ann" if a % 2 else None,
+        args_digest="forged" if b % 7 == 6 else digests.get(name),
+    )

@@ -1,0 +1,64 @@
+"""Requests by claim: handed over in the process, and never kept alive by the table."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from outlast.contract import claims
+from outlast.contract.records import ModelRequestRecord, request_of
+from outlast.loop.commands import CallModel
+from tests.loop_driver import BUSY, Play, play_in
+
+
+@pytest.fixture(autouse=True)
+def empty_table() -> Iterator[None]:
+    claims.forget_all()
+    yield
+    claims.forget_all()
+
+
+@pytest.mark.parametrize("situation", [name for name in BUSY if name != "waiting"])
+def test_every_request_can_be_offered_and_is_the_very_same_object(situation: str) -> None:
+    play = play_in(situation)
+    for effect in play.state.pending:
+        request = request_of(play.state, effect)
+        claims.offer("run", effect.effect, request)
+        assert claims.take("run", effect.effect) is request
+        assert claims.take("run", effect.effect) is request, "a retry takes it again"
+
+
+def test_a_claim_does_not_keep_a_request_alive() -> None:
+    play = Play.ready()
+    request: Any = request_of(play.state, play.only(CallModel))
+    assert isinstance(request, ModelRequestRecord)
+    claims.offer("run", 2, request)
+    del request
+    assert claims.take("run", 2) is None
+
+
+def test_claims_of_other_runs_and_effects_are_others() -> None:
+    play = Play.ready()
+    first, second = play.issued
+    claims.offer("run", 1, first)
+    claims.offer("other run", 1, second)
+    assert claims.take("run", 1) is first
+    assert claims.take("other run", 1) is second
+    assert claims.take("run", 2) is None
+    assert claims.take("third run", 1) is None
+
+
+def test_a_second_offer_replaces_the_first() -> None:
+    play = Play.ready()
+    first, second = play.issued
+    claims.offer("run", 1, first)
+    claims.offer("run", 1, second)
+    assert claims.take("run", 1) is second
+
+
+def test_a_miss_can_be_forced() -> None:
+    play = Play()
+    (request,) = play.issued
+    claims.offer("run", 1, request)
+    claims.forget_all()
+    assert claims.take("run", 1) is None

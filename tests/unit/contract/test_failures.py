@@ -1,0 +1,112 @@
+"""What an engine's failure means to a run: a code for programs, words for people."""
+
+import ast
+import inspect
+from typing import Any
+
+import pytest
+
+from outlast.agents import errors
+from outlast.contract import failures
+from outlast.contract.failures import EngineFailure, failure_of
+from outlast.loop import machine
+from outlast.loop.commands import Effect
+from outlast.loop.values import Failure
+from tests.loop_driver import Play, said, tool, transfer
+
+
+def effects() -> dict[str, Effect]:
+    """One effect of each kind, by kind."""
+    play = Play.ready()
+    play.replies(tool("look_up", "c1"), transfer("Billing", "h1", callback=True))
+    play.returns("c1")
+    play.called_back()
+    play.replies(said("Done."))
+    return {one.kind: one for one in reversed(play.issued)}
+
+
+EFFECTS = effects()
+WHAT = {
+    "prepare_run": "The start of Triage",
+    "call_model": "The model call of Triage",
+    "run_tool": "The tool look_up",
+    "run_handoff": "The callback of the handoff transfer_to_billing",
+}
+DEFAULT = {
+    "prepare_run": failures.USER_ERROR,
+    "call_model": failures.MODEL_CALL_FAILED,
+    "run_tool": failures.TOOL_FAILED,
+    "run_handoff": failures.USER_ERROR,
+}
+
+
+@pytest.mark.parametrize("kind", EFFECTS)
+def test_a_typed_error_keeps_its_code_message_and_details(kind: str) -> None:
+    engine = EngineFailure(kind="application", code="quota", message="No money.", details={"a": 1})
+    assert failure_of(EFFECTS[kind], engine) == Failure(
+        code="quota", message="No money.", details={"a": 1}
+    )
+
+
+@pytest.mark.parametrize("kind", EFFECTS)
+def test_an_error_without_a_type_gets_the_code_of_its_effect(kind: str) -> None:
+    failure = failure_of(EFFECTS[kind], EngineFailure(kind="application", message="Oh."))
+    assert failure == Failure(code=DEFAULT[kind], message="Oh.")
+
+
+@pytest.mark.parametrize("engine_kind", ["application", "other"])
+@pytest.mark.parametrize("kind", EFFECTS)
+def test_an_error_without_words_says_what_failed(kind: str, engine_kind: Any) -> None:
+    failure = failure_of(EFFECTS[kind], EngineFailure(kind=engine_kind))
+    assert failure == Failure(code=DEFAULT[kind], message=f"{WHAT[kind]} failed.")
+
+
+@pytest.mark.parametrize("kind", EFFECTS)
+def test_what_is_no_error_of_ours_never_sets_the_code(kind: str) -> None:
+    engine = EngineFailure(kind="other", code="whatever", message="The server said no.")
+    assert failure_of(EFFECTS[kind], engine).code == DEFAULT[kind]
+
+
+@pytest.mark.parametrize("kind", EFFECTS)
+def test_a_time_out_says_what_to_look_at(kind: str) -> None:
+    failure = failure_of(EFFECTS[kind], EngineFailure(kind="timeout", code="x", message="y"))
+    expected = failures.TOOL_TIMEOUT if kind == "run_tool" else DEFAULT[kind]
+    assert failure.code == expected
+    assert failure.message.startswith(f"{WHAT[kind]} did not finish in time")
+    assert "worker" in failure.message
+
+
+@pytest.mark.parametrize("kind", EFFECTS)
+def test_a_cancelled_effect_is_cancelled_whatever_else_it_says(kind: str) -> None:
+    engine = EngineFailure(kind="cancelled", code="x", message="y", details={"a": 1})
+    assert failure_of(EFFECTS[kind], engine) == Failure(
+        code=failures.CANCELLED, message="It was cancelled."
+    )
+
+
+def codes() -> set[str]:
+    """The listed codes."""
+    return {
+        value for name, value in vars(failures).items() if name.isupper() and isinstance(value, str)
+    }
+
+
+def test_every_code_that_the_loop_makes_is_listed() -> None:
+    """Programs match on codes, so there is one place that lists them."""
+    made = {
+        keyword.value.value
+        for node in ast.walk(ast.parse(inspect.getsource(machine)))
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Failure"
+        for keyword in node.keywords
+        if keyword.arg == "code" and isinstance(keyword.value, ast.Constant)
+    }
+    assert made <= codes()
+
+
+def test_every_listed_code_has_an_exception_that_users_see() -> None:
+    known = {
+        one.code
+        for one in vars(errors).values()
+        if isinstance(one, type) and issubclass(one, errors.AgentsException)
+    }
+    assert codes() - {failures.INTERNAL} <= known

@@ -1,0 +1,357 @@
+"""From what happened to a workflow to events of the loop, and in which order."""
+
+import dataclasses
+from itertools import permutations
+from typing import Any
+
+import pytest
+
+from outlast.contract import history
+from outlast.contract.failures import INTERNAL, EngineFailure
+from outlast.contract.history import (
+    CancelAsked,
+    Happening,
+    Resolved,
+    Signalled,
+    Started,
+    Updated,
+    WorkflowTask,
+    fold,
+    opening,
+    rank,
+)
+from outlast.contract.records import RunInput, UnreadableRecordError, write, write_state
+from outlast.loop.approvals import Decision
+from outlast.loop.calls import Briefing, HandoffResult, ToolResult
+from outlast.loop.commands import CallModel, PrepareRun, RunHandoff
+from outlast.loop.events import (
+    CancelRequested,
+    DecisionReceived,
+    EffectFailed,
+    Event,
+    HandoffFinished,
+    MessageReceived,
+    ModelReplied,
+    RunPrepared,
+    RunStarted,
+    SignalUnreadable,
+    ToolFinished,
+)
+from outlast.loop.items import Message
+from outlast.loop.state import RunState
+from outlast.loop.values import Failure
+from tests.loop_driver import Play, play_in, reply_of, said, tool
+
+INPUT = {"agent": "Triage", "input": "Hello"}
+APPROVE = {"request_id": "a1", "type": "approve"}
+
+# --- One event -----------------------------------------------------------------------------------
+
+
+def test_the_input_becomes_the_start() -> None:
+    record = RunInput(
+        agent="Triage",
+        input="Hello",
+        message_id="m0",
+        context={"n": 1},
+        context_type="Desk",
+        max_turns=3,
+        keep_open=True,
+        settings={"a": 1},
+    )
+    assert history.started("support-42", record, 7) == RunStarted(
+        at_ms=7,
+        run_id="support-42",
+        agent="Triage",
+        message=Message("m0", ({"role": "user", "content": "Hello"},), 7),
+        context={"n": 1},
+        context_type="Desk",
+        max_turns=3,
+        keep_open=True,
+        settings={"a": 1},
+    )
+
+
+DECISION = DecisionReceived(at_ms=7, decision=Decision(request_id="a1", type="approve"))
+
+
+SIGNALS: list[tuple[str, list[Any], Event]] = [
+    ("decide", [APPROVE], DECISION),
+    ("decide", [APPROVE, "more"], DECISION),
+    ("decide", [{**APPROVE, "added_later": 1}], DECISION),
+    ("cancel", [{}], CancelRequested(at_ms=7)),
+    ("cancel", [{"mode": "immediate"}], CancelRequested(at_ms=7)),
+    ("cancel", [{"mode": "after_turn"}], CancelRequested(at_ms=7, mode="after_turn")),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "event"), SIGNALS)
+def test_a_signal_becomes_an_event(name: str, arguments: list[Any], event: Event) -> None:
+    assert history.signalled(name, arguments, 7) == event
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "problem"),
+    [
+        ("decide", [], "This is not a Decision"),
+        ("decide", [None], "This is not a Decision"),
+        ("decide", ["approve"], "This is not a Decision"),
+        ("decide", [{"type": "approve"}], "request_id"),
+        ("decide", [{**APPROVE, "schema_version": 99}], "newer version"),
+        ("cancel", [{"mode": "softly"}], "mode"),
+        ("cancel", ["now"], "This is not a CancelRecord"),
+        ("send", [{"input": "x", "message_id": "m"}], "No such signal. Known: decide, cancel."),
+        ("", [], "No such signal"),
+    ],
+)
+def test_a_signal_that_nobody_can_read_is_an_event_too(
+    name: str, arguments: list[Any], problem: str
+) -> None:
+    event = history.signalled(name, arguments, 7)
+    assert isinstance(event, SignalUnreadable)
+    assert (event.at_ms, event.name) == (7, f"signal {name}")
+    assert problem in event.problem
+
+
+def test_an_update_becomes_an_event() -> None:
+    assert history.updated("decide", [APPROVE], 7) == DECISION
+    sent = history.updated("send", [{"input": "And?", "message_id": "m2"}], 7)
+    message = Message("m2", ({"role": "user", "content": "And?"},), 7)
+    assert sent == MessageReceived(at_ms=7, message=message)
+
+
+REFUSED: list[tuple[str, list[Any], str]] = [
+    ("decide", [], "This is not a Decision"),
+    ("send", [], "This is not a SendRecord"),
+    ("send", ["Hello"], "This is not a SendRecord"),
+    ("send", [{"input": "x"}], "message_id"),
+    ("cancel", [{}], "No update 'cancel'. Known: send, decide."),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "problem"), REFUSED)
+def test_an_update_that_nobody_can_read_is_refused(
+    name: str, arguments: list[Any], problem: str
+) -> None:
+    with pytest.raises(UnreadableRecordError, match=problem):
+        history.updated(name, arguments, 7)
+
+
+def test_a_result_becomes_the_event_of_its_effect() -> None:
+    play = Play()
+    effect = play.only(PrepareRun)
+    event = history.answered(effect, {"model": "gpt-5"}, 7)
+    assert event == RunPrepared(at_ms=7, effect=1, briefing=Briefing(model="gpt-5"))
+    play.prepared()
+    reply = reply_of(said("Hi."), tool("f", "c1"))
+    event = history.answered(play.only(CallModel), write(reply), 7)
+    assert event == ModelReplied(at_ms=7, effect=2, reply=reply)
+    play.take(event)
+    event = history.answered(play.running("c1"), {"output": [1]}, 7)
+    assert event == ToolFinished(at_ms=7, effect=3, result=ToolResult(output=[1]))
+    handoff = play_in("transferring").only(RunHandoff)
+    event = history.answered(handoff, {}, 7)
+    assert event == HandoffFinished(at_ms=7, effect=3, result=HandoffResult())
+
+
+@pytest.mark.parametrize("payload", [None, "text", 3, [], {"schema_version": 99, "output": 1}])
+@pytest.mark.parametrize("situation", ["preparing", "thinking", "running", "transferring"])
+def test_a_result_that_nobody_can_read_is_the_effects_failure(situation: str, payload: Any) -> None:
+    effect = play_in(situation).state.pending[0]
+    event = history.answered(effect, payload, 7)
+    assert isinstance(event, EffectFailed)
+    assert (event.at_ms, event.effect, event.failure.code) == (7, effect.effect, INTERNAL)
+
+
+def test_a_plan_that_does_not_fit_its_reply_is_the_calls_failure() -> None:
+    effect = Play.ready().only(CallModel)
+    event = history.answered(effect, {"items": [{"type": "function_call"}]}, 7)
+    assert isinstance(event, EffectFailed)
+    assert "exactly one entry" in event.failure.message
+
+
+def test_a_failed_activity_becomes_a_failed_effect() -> None:
+    effect = Play.ready().only(CallModel)
+    engine = EngineFailure(kind="application", code="quota", message="No money.")
+    assert history.failed(effect, engine, 7) == EffectFailed(
+        at_ms=7, effect=2, failure=Failure(code="quota", message="No money.")
+    )
+
+
+# --- Order and time ------------------------------------------------------------------------------
+
+PREPARED = Resolved(effect=1, payload={}, local_end_ms=105)
+
+
+def ended(effect: int, *parts: Any) -> Resolved:
+    return Resolved(effect=effect, payload=write(reply_of(*parts)))
+
+
+def states(*tasks: WorkflowTask, state: RunState | None = None) -> list[tuple[Event, RunState]]:
+    return list(fold(state or RunState(), "support-42", tasks))
+
+
+def task(at_ms: int, *happenings: Happening) -> WorkflowTask:
+    return WorkflowTask(at_ms=at_ms, happenings=happenings)
+
+
+def test_a_history_folds_to_the_run_it_records() -> None:
+    folded = states(
+        task(100, Started(payload=INPUT), PREPARED),
+        task(200, ended(2, tool("refund", "c1", needs_approval=True))),
+        task(300, Signalled(name="decide", arguments=({"request_id": "a9", "type": "approve"},))),
+        task(400, Updated(name="decide", arguments=(APPROVE,))),
+        task(500, Resolved(effect=3, payload={"output": "refunded"})),
+        task(600, ended(4, said("Done."))),
+    )
+    assert [event.at_ms for event, _ in folded] == [100, 105, 200, 300, 400, 500, 600]
+    final = folded[-1][1]
+    assert (final.outcome, final.final_output) == ("completed", "Done.")
+    assert final.approvals[0].requested_at_ms == 200
+    assert final.approvals[0].decided_at_ms == 400
+    assert [note.at_ms for note in final.ignored] == [300]
+    assert [state.phase for _, state in folded] == [
+        "preparing", "thinking", "acting", "acting", "acting", "thinking", "closed",
+    ]  # fmt: skip
+
+
+def test_within_a_task_what_comes_from_outside_comes_first() -> None:
+    ranked: list[Happening] = [
+        Started(payload=INPUT),
+        Signalled(name="x", arguments=()),
+        Updated(name="x", arguments=()),
+        Resolved(effect=1),
+        CancelAsked(),
+        Resolved(effect=1, local_end_ms=5),
+    ]
+    assert [rank(one) for one in ranked] == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_task_comes_to_the_same_however_its_happenings_are_listed() -> None:
+    play = play_in("running", keep_open=True)
+    happenings: list[Happening] = [
+        Signalled(name="other", arguments=()),
+        Updated(name="send", arguments=({"input": "And?", "message_id": "m2"},)),
+        Resolved(effect=3, payload={"output": "one"}),
+        CancelAsked(),
+        Resolved(effect=4, payload={"output": "two"}, local_end_ms=250),
+    ]
+    expected = states(task(200, *happenings), state=play.state)
+    assert [type(event) for event, _ in expected] == [
+        SignalUnreadable, MessageReceived, ToolFinished, CancelRequested,
+    ]  # fmt: skip
+    for order in permutations(happenings):
+        assert states(task(200, *order), state=play.state) == expected
+
+
+def test_happenings_of_one_rank_stay_in_their_order() -> None:
+    play = play_in("waiting")
+    yes, no = APPROVE, {**APPROVE, "type": "reject"}
+    for first, second, status in ((yes, no, "approved"), (no, yes, "rejected")):
+        two = [Signalled(name="decide", arguments=(one,)) for one in (first, second)]
+        ((_, after), _) = states(task(200, *two), state=play.state)
+        assert after.approvals[0].status == status
+
+
+def test_a_local_result_moves_time_on_for_what_comes_after_it_in_its_task() -> None:
+    play = play_in("running")
+    folded = states(
+        task(
+            200,
+            Resolved(effect=4, payload={"output": "b"}, local_end_ms=260),
+            Resolved(effect=3, payload={"output": "a"}, local_end_ms=230),
+            Signalled(name="x", arguments=()),
+        ),
+        task(300, Signalled(name="y", arguments=())),
+        state=play.state,
+    )
+    assert [event.at_ms for event, _ in folded] == [200, 260, 230, 300]
+
+
+# --- What is dropped -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "happening",
+    [
+        Updated(name="decide", arguments=()),
+        Updated(name="send", arguments=("Hello",)),
+        Updated(name="sing", arguments=()),
+        Resolved(effect=99, payload={"output": 1}),
+        Resolved(effect=1, payload={}),
+        Resolved(effect=99, failure=EngineFailure(kind="timeout")),
+        Started(payload=None),
+        Started(payload={"agent": 3}),
+        Started(payload={"carried": write_state(Play.ready().state)}),
+    ],
+)
+def test_what_cannot_be_decoded_or_answers_nothing_is_dropped(happening: Happening) -> None:
+    assert states(task(200, happening), state=play_in("waiting").state) == []
+
+
+def test_a_result_of_an_effect_that_was_stopped_in_the_same_task_is_dropped() -> None:
+    play = play_in("running")
+    happenings = (
+        Signalled(name="cancel", arguments=({},)),
+        Resolved(effect=3, payload={"output": "late"}),
+    )
+    ((event, state),) = states(task(200, *happenings), state=play.state)
+    assert isinstance(event, CancelRequested)
+    assert state.outcome == "cancelled"
+
+
+def test_an_engines_cancel_is_immediate() -> None:
+    ((event, state),) = states(task(200, CancelAsked()), state=play_in("waiting").state)
+    assert event == CancelRequested(at_ms=200, mode="immediate")
+    assert state.outcome == "cancelled"
+
+
+def test_failures_of_activities_are_folded() -> None:
+    failure = EngineFailure(kind="timeout")
+    ((event, state),) = states(
+        task(200, Resolved(effect=2, failure=failure)), state=Play.ready().state
+    )
+    assert isinstance(event, EffectFailed)
+    assert state.failure is not None
+    assert state.failure.code == "model_call_failed"
+
+
+# --- Across histories ----------------------------------------------------------------------------
+
+
+def test_a_continued_history_starts_from_the_carried_state() -> None:
+    state = play_in("waiting").state
+    payload = write(RunInput(agent="Triage", carried=write_state(state)))
+    assert opening(payload) == state
+    start = task(900, Started(payload=payload), Signalled(name="decide", arguments=(APPROVE,)))
+    ((event, after),) = states(start, state=opening(payload))
+    assert isinstance(event, DecisionReceived)
+    assert after.approvals[0].decided_at_ms == 900
+    assert [one.effect for one in after.pending] == [3]
+
+
+@pytest.mark.parametrize(
+    "payload", [None, "x", INPUT, {"carried": {"phase": "asleep"}}, {"schema_version": 99}]
+)
+def test_any_other_history_starts_from_nothing(payload: Any) -> None:
+    assert opening(payload) == RunState()
+
+
+def test_a_run_is_the_same_cut_in_two_histories() -> None:
+    tasks = [
+        task(100, Started(payload=INPUT), PREPARED),
+        task(200, ended(2, tool("f", "c1"))),
+        task(300, Resolved(effect=3, payload={"output": "x"})),
+        task(400, ended(4, said("Done."))),
+    ]
+    whole = states(*tasks)
+    for cut in range(1, 4):
+        first = states(*tasks[:cut])
+        payload = write(RunInput(carried=write_state(first[-1][1])))
+        second = states(task(1, Started(payload=payload)), *tasks[cut:], state=opening(payload))
+        assert [*first, *second] == whole
+
+
+def test_no_happening_can_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        PREPARED.effect = 2  # type: ignore[misc]  # that is the point

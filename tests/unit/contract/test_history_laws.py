@@ -1,0 +1,118 @@
+"""Folding a history gives the state that the run had, for any run."""
+
+from hypothesis import given
+
+from outlast.contract.failures import EngineFailure
+from outlast.contract.history import (
+    CancelAsked,
+    Happening,
+    Resolved,
+    Signalled,
+    Started,
+    Updated,
+    WorkflowTask,
+    fold,
+    opening,
+)
+from outlast.contract.records import RunInput, write, write_state
+from outlast.loop.events import (
+    CancelRequested,
+    DecisionReceived,
+    EffectFailed,
+    Event,
+    HandoffFinished,
+    MessageReceived,
+    ModelReplied,
+    RunPrepared,
+    RunStarted,
+    SignalUnreadable,
+    ToolFinished,
+)
+from outlast.loop.state import RunState
+from outlast.loop.values import JsonObject
+from tests.loop_driver import Play
+from tests.loop_strategies import MOVES, Script, examples, play_script, scripts
+
+RECORDABLE = tuple(move for move in MOVES if move != "wrong")
+"""An activity cannot answer with the result of another type: it would be unreadable."""
+
+LAW = examples(20)
+
+
+def happening_of(event: Event) -> Happening:
+    """What a history would say of an event."""
+    match event:
+        case RunStarted():
+            return Started(payload=input_of(event))
+        case RunPrepared() | ModelReplied() | ToolFinished() | HandoffFinished() | EffectFailed():
+            return resolved(event)
+        case MessageReceived():
+            (said,) = event.message.content
+            payload = {"input": said["content"], "message_id": event.message.id}
+            return Updated(name="send", arguments=(payload,))
+        case DecisionReceived():
+            kind = Signalled if event.at_ms % 2_000 else Updated
+            return kind(name="decide", arguments=(write(event.decision),))
+        case CancelRequested():
+            if event.mode == "immediate" and event.at_ms % 2_000:
+                return CancelAsked()
+            return Signalled(name="cancel", arguments=({"mode": event.mode},))
+        case SignalUnreadable():
+            return Signalled(name=event.name.removeprefix("signal "), arguments=())
+
+
+def resolved(
+    event: RunPrepared | ModelReplied | ToolFinished | HandoffFinished | EffectFailed,
+) -> Resolved:
+    match event:
+        case RunPrepared():
+            return Resolved(effect=event.effect, payload=write(event.briefing))
+        case ModelReplied():
+            return Resolved(effect=event.effect, payload=write(event.reply))
+        case ToolFinished() | HandoffFinished():
+            return Resolved(effect=event.effect, payload=write(event.result))
+        case EffectFailed():
+            code, message = event.failure.code, event.failure.message
+            failure = EngineFailure(kind="application", code=code, message=message)
+            return Resolved(effect=event.effect, failure=failure)
+
+
+def input_of(event: RunStarted) -> JsonObject:
+    (said,) = event.message.content
+    record = RunInput(
+        agent=event.agent,
+        input=said["content"],
+        message_id=event.message.id,
+        context=event.context,
+        max_turns=event.max_turns,
+        keep_open=event.keep_open,
+    )
+    return write(record)
+
+
+def tasks_of(play: Play) -> list[WorkflowTask]:
+    return [
+        WorkflowTask(at_ms=event.at_ms, happenings=(happening_of(event),)) for event in play.events
+    ]
+
+
+@LAW
+@given(scripts(moves=RECORDABLE))
+def test_the_fold_of_a_history_is_the_runs_own_state(script: Script) -> None:
+    play = play_script(script)
+    folded = list(fold(RunState(), play.run_id, tasks_of(play)))
+    assert folded[-1][1] == play.state
+
+
+@LAW
+@given(scripts(max_moves=16, moves=RECORDABLE))
+def test_the_fold_goes_on_across_histories(script: Script) -> None:
+    play = play_script(script)
+    tasks = tasks_of(play)
+    whole = list(fold(RunState(), play.run_id, tasks))
+    cut = len(tasks) // 2
+    first = list(fold(RunState(), play.run_id, tasks[: cut + 1]))
+    payload = write(RunInput(carried=write_state(first[-1][1])))
+    begun = WorkflowTask(at_ms=1, happenings=(Started(payload=payload),))
+    second = list(fold(opening(payload), play.run_id, [begun, *tasks[cut + 1 :]]))
+    assert [*first, *second] == whole

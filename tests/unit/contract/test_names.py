@@ -1,0 +1,62 @@
+"""Names that operators see and recorded histories hold: a change here is a change of meaning."""
+
+from typing import Any
+
+import pytest
+
+from outlast.contract import names
+from outlast.loop.commands import CallModel
+from tests.loop_driver import Play, said, tool, transfer
+
+
+def effects() -> dict[str, Any]:
+    """One effect of each kind, by kind."""
+    play = Play.ready()
+    play.replies(tool("look_up", "c1"), transfer("Billing", "h1", callback=True))
+    play.returns("c1")
+    play.called_back()
+    play.replies(said("Done."))
+    return {one.kind: one for one in play.issued}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        ("prepare_run", "prepare_run"),
+        ("call_model", "call_model"),
+        ("run_tool", "tool:look_up"),
+        ("run_handoff", "handoff:transfer_to_billing"),
+    ],
+)
+def test_an_activity_is_named_after_what_it_does(kind: str, name: str) -> None:
+    assert names.activity_type(effects()[kind]) == name
+
+
+def test_a_tool_can_never_be_taken_for_an_activity_of_ours() -> None:
+    play = Play.ready()
+    play.replies(tool(names.ACTIVITY_MODEL, "c1"))
+    assert names.activity_type(play.running("c1")) == "tool:call_model"
+    play.returns("c1")
+    assert names.activity_type(play.only(CallModel)) == "call_model"
+
+
+def test_recorded_names_stay_what_they_are() -> None:
+    """Running workflows and recorded histories use them."""
+    recorded = {
+        names.WORKFLOW: "AgentRun",
+        names.SIGNAL_DECIDE: "decide",
+        names.SIGNAL_CANCEL: "cancel",
+        names.UPDATE_DECIDE: "decide",
+        names.UPDATE_SEND: "send",
+        names.QUERY_STATE: "state",
+        names.QUERY_TRANSCRIPT: "transcript",
+        names.QUERY_APPROVALS: "approvals",
+        names.QUERY_REQUEST: "request",
+        names.TASK_QUEUE: "outlast",
+    }
+    assert all(name == value for name, value in recorded.items())
+    assert names.SEARCH_ATTRIBUTES == {
+        "OutlastAgent": "Keyword",
+        "OutlastStatus": "Keyword",
+        "OutlastPendingApprovals": "Int",
+    }

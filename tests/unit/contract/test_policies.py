@@ -1,0 +1,105 @@
+"""Bounds and retries: every effect has them, and a bad setting cannot break a run."""
+
+from typing import Any
+
+import pytest
+
+from outlast.contract import policies
+from outlast.loop.calls import Policy
+from outlast.loop.commands import CallModel, PrepareRun, RunHandoff
+from outlast.loop.state import RunState
+from tests.loop_driver import BUSY, Play, play_in, tool, transfer
+
+OWN = Policy(timeout_ms=7, attempts=1, queue="gpu")
+
+
+def test_an_agent_is_looked_up_quickly_and_locally() -> None:
+    policy = policies.policy_of(Play().only(PrepareRun))
+    assert policy is policies.PREPARE
+    assert policy.fast
+
+
+def test_a_model_call_outlasts_most_incidents_and_is_never_local() -> None:
+    policy = policies.policy_of(Play.ready().only(CallModel))
+    assert policy is policies.MODEL
+    assert not policy.fast
+    waits = [
+        min(policy.initial_interval_ms * policy.backoff**at, policy.maximum_interval_ms)
+        for at in range(policy.attempts - 1)
+    ]
+    assert sum(waits) >= 4 * 60_000
+
+
+def test_tools_and_callbacks_run_by_their_plan() -> None:
+    play = Play.ready()
+    play.replies(tool("f", "c1", policy=OWN), transfer("Billing", "h1", callback=True, policy=OWN))
+    assert policies.policy_of(play.running("c1")) is OWN
+    play.returns("c1")
+    assert policies.policy_of(play.only(RunHandoff)) is OWN
+
+
+@pytest.mark.parametrize("situation", [name for name in BUSY if name != "waiting"])
+def test_every_effect_is_bounded(situation: str) -> None:
+    for effect in play_in(situation).state.pending:
+        policy = policies.policy_of(effect)
+        assert 0 < policy.timeout_ms <= policies.LONGEST_MS
+        assert policy.attempts > 0, "zero would mean without end"
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (None, policies.HEARTBEAT_MS),
+        ({}, policies.HEARTBEAT_MS),
+        ({"other": 1}, policies.HEARTBEAT_MS),
+        ({"heartbeat_ms": 2_500}, 2_500),
+    ],
+)
+def test_a_run_may_set_how_long_a_worker_may_be_silent(
+    settings: dict[str, Any] | None, expected: int
+) -> None:
+    assert policies.heartbeat_ms(settings) == expected
+
+
+@pytest.mark.parametrize(
+    ("events", "size_bytes", "rolls"),
+    [
+        (0, 0, False),
+        (policies.ROLL_OVER_EVENTS - 1, policies.ROLL_OVER_BYTES - 1, False),
+        (policies.ROLL_OVER_EVENTS, 0, True),
+        (0, policies.ROLL_OVER_BYTES, True),
+        (99_999, 99_999_999, True),
+    ],
+)
+def test_a_history_is_continued_when_it_is_long_or_large(
+    events: int, size_bytes: int, *, rolls: bool
+) -> None:
+    assert policies.rolls_over(RunState(), events=events, size_bytes=size_bytes) is rolls
+
+
+def test_a_run_may_set_when_its_history_is_continued() -> None:
+    state = RunState(settings={"roll_over_events": 40})
+    assert not policies.rolls_over(state, events=39, size_bytes=0)
+    assert policies.rolls_over(state, events=40, size_bytes=0)
+
+
+@pytest.mark.parametrize("bad", ["many", None, [], {}, "", float("nan")])
+def test_a_bad_setting_is_as_good_as_none(bad: Any) -> None:
+    """Settings can be typed by hand, and the workflow asks these questions outside of any net."""
+    state = RunState(settings={"roll_over_events": bad})
+    assert not policies.rolls_over(state, events=5, size_bytes=0)
+    assert policies.rolls_over(state, events=policies.ROLL_OVER_EVENTS, size_bytes=0)
+    assert policies.heartbeat_ms({"heartbeat_ms": bad}) == policies.HEARTBEAT_MS
+
+
+@pytest.mark.parametrize("bad", [0, -1, 1, 3])
+def test_no_setting_makes_a_run_continue_for_ever_without_a_step(bad: int) -> None:
+    """A history begins with three events, before the run has done anything."""
+    state = RunState(settings={"roll_over_events": bad})
+    assert not policies.rolls_over(state, events=3, size_bytes=0)
+
+
+@pytest.mark.parametrize("bad", [0, -1])
+def test_a_heartbeat_is_never_zero(bad: int) -> None:
+    """The engine would take zero as none, and a dead worker would be noticed after a day."""
+    assert policies.heartbeat_ms({"heartbeat_ms": bad}) > 0

@@ -1,0 +1,75 @@
+"""A reply and its plan have to fit each other, or a call would go unanswered."""
+
+from typing import Any
+
+import pytest
+
+from outlast.loop.calls import ModelReply, PlannedCall, Policy
+from outlast.loop.values import JsonObject
+
+CALL: JsonObject = {"type": "function_call", "name": "f", "call_id": "c", "arguments": "{}"}
+TEXT: JsonObject = {"type": "message", "content": "hi"}
+
+
+def plan(item: int, **fields: Any) -> PlannedCall:
+    chosen: dict[str, Any] = {"kind": "tool", **fields}
+    return PlannedCall(item=item, **chosen)
+
+
+@pytest.mark.parametrize(
+    ("items", "calls"),
+    [
+        ((), ()),
+        ((TEXT,), ()),
+        ((CALL,), (plan(0),)),
+        ((TEXT, CALL, TEXT, CALL), (plan(1), plan(3))),
+        ((CALL, CALL), (plan(0), plan(1))),
+        ((CALL,), (plan(0, kind="unknown", problem="No such tool."),)),
+        ((CALL,), (plan(0, kind="handoff", target="B"),)),
+        ((CALL,), (plan(0, problem="Bad arguments."),)),
+    ],
+)
+def test_a_plan_that_fits_its_reply_is_taken(
+    items: tuple[JsonObject, ...], calls: tuple[PlannedCall, ...]
+) -> None:
+    assert ModelReply(items=items, calls=calls).calls == calls
+
+
+@pytest.mark.parametrize(
+    ("items", "calls"),
+    [
+        ((CALL,), ()),
+        ((CALL, CALL), (plan(0),)),
+        ((CALL,), (plan(0), plan(0))),
+        ((CALL, CALL), (plan(0), plan(0))),
+        ((CALL,), (plan(1),)),
+        ((CALL,), (plan(-1),)),
+        ((TEXT,), (plan(0),)),
+        ((), (plan(0),)),
+        (({"type": "custom_tool_call"},), (plan(0),)),
+    ],
+)
+def test_a_plan_that_does_not_fit_its_reply_is_refused(
+    items: tuple[JsonObject, ...], calls: tuple[PlannedCall, ...]
+) -> None:
+    with pytest.raises(ValueError, match="exactly one entry for each call"):
+        ModelReply(items=items, calls=calls)
+
+
+def test_an_unknown_call_needs_words_for_the_model() -> None:
+    with pytest.raises(ValueError, match="needs a problem"):
+        ModelReply(items=(CALL,), calls=(plan(0, kind="unknown"),))
+
+
+def test_a_handoff_that_needs_a_person_is_not_taken_as_one_that_does_not() -> None:
+    """The loop asks people about tools only; a plan that asks for more has to fail closed."""
+    with pytest.raises(ValueError, match="approval"):
+        ModelReply(items=(CALL,), calls=(plan(0, kind="handoff", needs_approval=True),))
+
+
+def test_an_effect_is_bounded_unless_its_plan_says_otherwise() -> None:
+    policy = Policy()
+    assert 0 < policy.timeout_ms < 3_600_000
+    assert 1 <= policy.attempts < 100
+    assert 0 < policy.initial_interval_ms <= policy.maximum_interval_ms
+    assert policy.backoff >= 1

@@ -1,0 +1,165 @@
+"""Context changes: found by comparison, applied later, none of them lost."""
+
+import copy
+from typing import Any
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from outlast.loop.changes import Change, apply, diff
+from outlast.loop.values import Json
+from tests.loop_strategies import examples, json_values, same_json
+
+CASES: list[tuple[Json, Json, tuple[Change, ...]]] = [
+    (None, None, ()),
+    ({}, {}, ()),
+    (1, 1, ()),
+    (None, {"a": 1}, (Change("set", (), {"a": 1}),)),
+    ({"a": 1}, None, (Change("set", (), None),)),
+    ({"a": 1}, {"a": 2}, (Change("set", ("a",), 2),)),
+    ({"a": 1}, {"a": None}, (Change("set", ("a",), None),)),
+    ({"a": 1}, {}, (Change("remove", ("a",)),)),
+    ({"a": None}, {}, (Change("remove", ("a",)),)),
+    ({}, {"a": None}, (Change("set", ("a",), None),)),
+    ({"a": {"b": 1}}, {"a": {"b": 2}}, (Change("set", ("a", "b"), 2),)),
+    ({"a": {"b": 1}}, {"a": {}}, (Change("remove", ("a", "b")),)),
+    ({"a": {"b": 1}}, {"a": [1]}, (Change("set", ("a",), [1]),)),
+    ({"a.b": 1, "a": {"b": 2}}, {"a.b": 3, "a": {"b": 2}}, (Change("set", ("a.b",), 3),)),
+    ({"a/b": {"~1": 1}}, {"a/b": {"~1": 2}}, (Change("set", ("a/b", "~1"), 2),)),
+    ({"": {"": 1}}, {"": {"": 2}}, (Change("set", ("", ""), 2),)),
+    ({"l": [1]}, {"l": [1, 2]}, (Change("append", ("l",), [2]),)),
+    ({"l": [1]}, {"l": [1, 2, 3]}, (Change("append", ("l",), [2, 3]),)),
+    ([1], [1, 2], (Change("append", (), [2]),)),
+    ({"l": [1, 2]}, {"l": [1]}, (Change("set", ("l",), [1]),)),
+    ({"l": [1, 2]}, {"l": [2, 1]}, (Change("set", ("l",), [2, 1]),)),
+    ({"l": [1]}, {"l": [0, 1]}, (Change("set", ("l",), [0, 1]),)),
+    ({"l": [{"a": 1}]}, {"l": [{"a": 2}]}, (Change("set", ("l",), [{"a": 2}]),)),
+    (0, False, (Change("set", (), False),)),
+    ({"a": 1}, {"a": True}, (Change("set", ("a",), True),)),
+    ({"a": 1}, {"a": 1.0}, (Change("set", ("a",), 1.0),)),
+    ({"a": 1, "b": 1}, {"a": 1.0, "b": 2}, (Change("set", ("a",), 1.0), Change("set", ("b",), 2))),
+    ({"a": {"paid": 0}}, {"a": {"paid": False}}, (Change("set", ("a", "paid"), False),)),
+    ({"l": [1]}, {"l": [True]}, (Change("set", ("l",), [True]),)),
+    ({"l": [0]}, {"l": [False, 2]}, (Change("set", ("l",), [False, 2]),)),
+    ({"l": [{"a": 1}]}, {"l": [{"a": True}, 2]}, (Change("set", ("l",), [{"a": True}, 2]),)),
+]
+
+
+@pytest.mark.parametrize(("before", "after", "changes"), CASES)
+def test_a_difference_is_the_smallest_change_that_makes_it(
+    before: Json, after: Json, changes: tuple[Change, ...]
+) -> None:
+    found = diff(before, after)
+    assert found == changes
+    assert all(same_json(one.value, two.value) for one, two in zip(found, changes, strict=True))
+
+
+@pytest.mark.parametrize(("before", "after", "changes"), CASES)
+def test_applying_a_difference_gives_what_was_compared(
+    before: Json, after: Json, changes: tuple[Change, ...]
+) -> None:
+    assert same_json(apply(before, changes), after)
+
+
+@pytest.mark.parametrize(
+    ("context", "change", "result"),
+    [
+        # What a sibling call did in between is not undone, and nothing of this one is lost.
+        ({}, Change("set", ("a", "b"), 1), {"a": {"b": 1}}),
+        ({"a": 5}, Change("set", ("a", "b"), 1), {"a": {"b": 1}}),
+        (None, Change("set", ("a",), 1), {"a": 1}),
+        ({}, Change("append", ("l",), [1]), {"l": [1]}),
+        ({"l": None}, Change("append", ("l",), [1]), {"l": [1]}),
+        ({"l": []}, Change("append", ("l",), [1]), {"l": [1]}),
+        ({"l": [0]}, Change("append", ("l",), [1]), {"l": [0, 1]}),
+        ([0], Change("append", (), [1, 2]), [0, 1, 2]),
+        (None, Change("append", (), [1]), [1]),
+        ({"a": 1}, Change("remove", ("a",)), {}),
+        ({"b": 1}, Change("remove", ("a",)), {"b": 1}),
+        ({"a": {"b": 1, "c": 2}}, Change("remove", ("a", "b")), {"a": {"c": 2}}),
+        ({"a": 1}, Change("remove", ()), None),
+        ({"a": 1}, Change("set", (), {"b": 2}), {"b": 2}),
+    ],
+)
+def test_a_change_fits_a_context_that_siblings_have_changed(
+    context: Json, change: Change, result: Json
+) -> None:
+    assert apply(context, (change,)) == result
+
+
+@pytest.mark.parametrize(
+    "context",
+    [
+        pytest.param({}, id="a sibling removed the whole"),
+        pytest.param({"a": 5}, id="a sibling put a number there"),
+        pytest.param({"a": None}, id="a sibling put null there"),
+        pytest.param({"a": [1]}, id="a sibling put a list there"),
+        pytest.param({"a": {}}, id="a sibling removed the same key"),
+    ],
+)
+def test_removing_what_has_gone_changes_nothing(context: Json) -> None:
+    assert apply(context, (Change("remove", ("a", "b")),)) == context
+    assert apply(context, (Change("remove", ("a", "b", "c")),)) == context
+
+
+def test_two_calls_that_each_append_are_both_heard() -> None:
+    before = {"log": ["old"]}
+    one, two = diff(before, {"log": ["old", "one"]}), diff(before, {"log": ["old", "two"]})
+    assert apply(apply(before, one), two) == {"log": ["old", "one", "two"]}
+    assert apply(apply(before, two), one) == {"log": ["old", "two", "one"]}
+
+
+def test_two_calls_that_each_append_to_an_empty_list_are_both_heard() -> None:
+    before: Json = {"log": []}
+    one, two = diff(before, {"log": ["one"]}), diff(before, {"log": ["two"]})
+    assert apply(apply(before, one), two) == {"log": ["one", "two"]}
+
+
+def test_of_two_calls_that_set_one_field_the_later_counts() -> None:
+    before = {"a": 0}
+    assert apply(apply(before, diff(before, {"a": 1})), diff(before, {"a": 2})) == {"a": 2}
+
+
+def test_one_call_removes_a_whole_and_another_a_part_of_it() -> None:
+    before = {"order": {"id": 1, "note": "x"}, "n": 0}
+    whole = diff(before, {"n": 0})
+    part = diff(before, {"order": {"id": 1}, "n": 0})
+    assert apply(apply(before, whole), part) == {"n": 0}
+    assert apply(apply(before, part), whole) == {"n": 0}
+
+
+@given(before=json_values, after=json_values)
+@example(before={"a": [{"b": 1}]}, after={"a": [{"b": True}]})
+@example(before={"a": {"b": 0}}, after={"a": {"b": False}})
+@example(before=[0], after=[False, 1])
+@examples(60)
+def test_a_difference_applied_to_the_old_gives_the_new(before: Json, after: Json) -> None:
+    kept_before, kept_after = copy.deepcopy(before), copy.deepcopy(after)
+    changes = diff(before, after)
+    assert same_json(apply(before, changes), after)
+    assert same_json(before, kept_before), "the old value was touched"
+    assert same_json(after, kept_after), "the new value was touched"
+    assert bool(changes) is not same_json(before, after)
+
+
+@given(value=json_values)
+@examples(30)
+def test_a_value_does_not_differ_from_itself(value: Json) -> None:
+    assert diff(value, copy.deepcopy(value)) == ()
+
+
+Fields = st.dictionaries(st.sampled_from("abc"), json_values, max_size=3)
+
+
+@given(base=Fields, mine=Fields, theirs=Fields)
+@examples(40)
+def test_changes_to_different_fields_do_not_touch_each_other(
+    base: dict[str, Any], mine: dict[str, Any], theirs: dict[str, Any]
+) -> None:
+    before = {"mine": base, "theirs": base}
+    one = diff(before, {"mine": mine, "theirs": base})
+    two = diff(before, {"mine": base, "theirs": theirs})
+    both = {"mine": mine, "theirs": theirs}
+    assert same_json(apply(apply(before, one), two), both)
+    assert same_json(apply(apply(before, two), one), both)

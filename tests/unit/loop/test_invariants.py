@@ -1,0 +1,108 @@
+"""Each invariant is reported when it is broken, and only then."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from outlast.loop.invariants import violations
+from outlast.loop.items import Item, output_item
+from outlast.loop.state import Answer, RunState
+from tests.loop_driver import SITUATIONS, Play, message, play_in, said, tool, transfer
+
+
+def in_(situation: str) -> RunState:
+    return play_in(situation, keep_open=True).state
+
+
+def approval_twice(state: RunState) -> RunState:
+    return replace(state, approvals=state.approvals * 2)
+
+
+BROKEN: list[tuple[str, str, Callable[[RunState], RunState]]] = [
+    ("I1", "thinking", lambda s: replace(s, next_effect=2)),
+    ("I1", "running", lambda s: replace(s, pending=(s.pending[0], s.pending[0]))),
+    ("I1", "thinking", lambda s: replace(s, pending=(replace(s.pending[0], effect=0),))),
+    ("I2", "preparing", lambda s: replace(s, pending=())),
+    ("I2", "thinking", lambda s: replace(s, pending=())),
+    ("I2", "transferring", lambda s: replace(s, pending=())),
+    ("I2", "thinking", lambda s: replace(s, phase="preparing")),
+    ("I2", "idle", lambda s: replace(s, pending=in_("thinking").pending)),
+    ("I2", "running", lambda s: replace(s, pending=s.pending[:1])),
+    ("I3", "running", lambda s: replace(s, pending=(replace(s.pending[0], effect=1), s.pending[1]))),
+    ("I4", "thinking", lambda s: replace(s, calls=in_("running").calls)),
+    ("I4", "transferring", lambda s: replace(s, calls=())),
+    ("I5", "waiting", lambda s: replace(s, approvals=())),
+    ("I5", "thinking", lambda s: replace(s, approvals=in_("waiting").approvals)),
+    ("I6", "running", lambda s: replace(s, items=(*s.items, Item("tool_output", output_item("c1", "x"))))),
+    ("I6", "idle", lambda s: replace(s, items=(*s.items, Item("tool_call", tool("f", "c9")[0])))),
+    ("I6", "idle", lambda s: replace(s, items=(*s.items, Item("handoff_call", transfer("B", "h")[0])))),
+    ("I7", "thinking", lambda s: replace(s, turn=11)),
+    ("I8", "waiting", approval_twice),
+    ("I9", "thinking", lambda s: replace(s, inbox=(message("start"),))),
+    ("I9", "idle", lambda s: replace(s, answers=(*s.answers, Answer(("start",), None, "A")))),
+    ("I9", "idle", lambda s: replace(s, answers=(Answer(("a", "a"), None, "A"),))),
+    ("I10", "thinking", lambda s: replace(s, outcome="failed")),
+    ("I10", "idle", lambda s: replace(s, phase="closed")),
+    ("I11", "idle", lambda s: replace(s, keep_open=False)),
+    ("I11", "idle", lambda s: replace(s, inbox=(message("m2"),))),
+    ("I11", "idle", lambda s: replace(s, answering=("m2",))),
+    ("I12", "running", lambda s: replace(s, pending=(), calls=tuple(replace(c, status="settled") for c in s.calls))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("law", "situation", "broken"),
+    BROKEN,
+    ids=[f"{law}-{situation}-{at}" for at, (law, situation, _) in enumerate(BROKEN)],
+)
+def test_a_broken_invariant_is_named(
+    law: str, situation: str, broken: Callable[[RunState], RunState]
+) -> None:
+    found = violations(broken(in_(situation)))
+    assert law in [sentence.split(":")[0] for sentence in found]
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_a_sound_state_breaks_no_invariant(situation: str) -> None:
+    assert violations(in_(situation)) == []
+
+
+def test_a_run_that_has_not_begun_breaks_no_invariant() -> None:
+    assert violations(RunState()) == []
+
+
+def test_every_invariant_is_numbered_and_covered_here() -> None:
+    named = {law for law, _, _ in BROKEN}
+    assert named == {f"I{number}" for number in range(1, 13)}
+    worst = replace(in_("idle"), next_effect=0, pending=in_("running").pending * 2, phase="closed")
+    assert len(violations(worst)) >= 3
+
+
+def test_a_call_id_that_a_model_uses_again_is_two_calls() -> None:
+    play = play_in("running", keep_open=True)
+    play.returns("c1")
+    play.returns("c2")
+    play.replies(tool("look_up", "c1"))
+    play.returns("c1")
+    play.replies(said("Done."))
+    assert play.kinds.count("tool_call") == play.kinds.count("tool_output") == 3
+
+
+def test_a_tool_and_a_handoff_that_share_an_id_are_two_calls() -> None:
+    """The tool has its output, and the handoff, whose callback runs, has none yet."""
+    play = Play.ready()
+    play.replies(tool("look_up", "same"), transfer("Billing", "same", callback=True))
+    play.returns("same")
+    assert play.state.phase == "transferring"
+    play.called_back()
+    assert play.kinds[-2:] == ["tool_output", "handoff_output"]
+
+
+def test_a_call_with_two_outputs_breaks_an_invariant() -> None:
+    """Each call has one output: a second one is as wrong as none."""
+    state = in_("idle")
+    call = Item("tool_call", tool("f", "c9")[0])
+    output = Item("tool_output", output_item("c9", "x"))
+    assert violations(replace(state, items=(*state.items, call, output))) == []
+    assert violations(replace(state, items=(*state.items, call, output, output)))

@@ -1,0 +1,82 @@
+"""Reading text, refusals and call ids out of raw items."""
+
+from typing import Any
+
+import pytest
+
+from outlast.loop.items import call_id_of, output_item, refusal_of, text_of
+from outlast.loop.values import JsonObject
+
+
+@pytest.mark.parametrize(
+    ("raw", "text"),
+    [
+        ({}, ""),
+        ({"content": None}, ""),
+        ({"content": "plain"}, "plain"),
+        ({"content": ""}, ""),
+        ({"content": 7}, ""),
+        ({"content": {"text": "not a list"}}, ""),
+        ({"content": []}, ""),
+        ({"content": [{"type": "output_text", "text": "a"}]}, "a"),
+        ({"content": [{"type": "input_text", "text": "a"}]}, "a"),
+        ({"content": [{"type": "text", "text": "a"}]}, "a"),
+        ({"content": [{"type": "output_text"}]}, ""),
+        ({"content": [{"text": "of no type"}]}, ""),
+        ({"content": [{"type": "input_image", "image_url": "x", "text": "no"}]}, ""),
+        ({"content": [{"type": "refusal", "refusal": "no"}]}, ""),
+        ({"content": ["loose", 3, None, {"type": "text", "text": "a"}]}, "a"),
+        (
+            {
+                "content": [
+                    {"type": "output_text", "text": "a "},
+                    {"type": "refusal", "refusal": "no"},
+                    {"type": "output_text", "text": "b"},
+                ]
+            },
+            "a b",
+        ),
+    ],
+)
+def test_text_is_what_a_person_would_read(raw: JsonObject, text: str) -> None:
+    assert text_of(raw) == text
+
+
+@pytest.mark.parametrize(
+    ("raw", "refusal"),
+    [
+        ({}, None),
+        ({"content": "I refuse."}, None),
+        ({"content": [{"type": "output_text", "text": "yes"}]}, None),
+        ({"content": [{"type": "refusal", "refusal": "no"}]}, "no"),
+        ({"content": [{"type": "refusal"}]}, ""),
+        (
+            {
+                "content": [
+                    {"type": "output_text", "text": "well"},
+                    {"type": "refusal", "refusal": "first"},
+                    {"type": "refusal", "refusal": "second"},
+                ]
+            },
+            "first",
+        ),
+    ],
+)
+def test_a_refusal_is_found_next_to_text(raw: JsonObject, refusal: str | None) -> None:
+    assert refusal_of(raw) == refusal
+
+
+def test_a_text_part_without_a_text_reads_as_nothing() -> None:
+    """Some servers send null where there is no text."""
+    assert text_of({"content": [{"type": "output_text", "text": None}]}) == ""
+
+
+@pytest.mark.parametrize("output", ["text", "", None, 3, {"a": [1]}, [{"type": "input_text"}]])
+def test_an_output_item_carries_the_output_as_it_is(output: Any) -> None:
+    raw = output_item("c1", output)
+    assert raw == {"type": "function_call_output", "call_id": "c1", "output": output}
+    assert call_id_of(raw) == "c1"
+
+
+def test_an_item_without_a_call_id_has_an_empty_one() -> None:
+    assert call_id_of({"type": "function_call"}) == ""

@@ -1,0 +1,279 @@
+"""What holds of every run, whatever happens in whatever order.
+
+`Play.take` checks the laws of a single step after every event: invariants, items that only grow,
+one output per call, messages that are kept, effects that are numbered and issued once, stray
+events that change nothing, one end after which nothing is asked for. The laws here hold of whole
+runs, and all of them are tried on realistic and on hostile ones.
+"""
+
+import copy
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outlast.contract import records
+from outlast.loop.approvals import Decision
+from outlast.loop.calls import ModelReply
+from outlast.loop.changes import Change, diff
+from outlast.loop.commands import CallModel, Command, RunTool
+from outlast.loop.events import DecisionReceived
+from outlast.loop.invariants import violations
+from outlast.loop.machine import advance
+from outlast.loop.state import RunState, waits_for_people
+from outlast.loop.values import Json
+from tests.loop_driver import Part, Play, gated, reply_of, tool, transfer, unknown
+from tests.loop_strategies import (
+    CHANGES,
+    MOVES,
+    Script,
+    answer_to,
+    event_of,
+    examples,
+    play_script,
+    replies,
+    scripts,
+)
+
+MANY, SOME = examples(30), examples(12)
+
+PRODUCTIVE = tuple(move for move in MOVES if move not in {"immediate", "after_turn", "fail"})
+
+
+# --- Any sequence --------------------------------------------------------------------------------
+
+
+@MANY
+@given(scripts())
+def test_every_step_of_any_run_keeps_the_laws(script: Script) -> None:
+    """L1 to L4, L6 and L7: `Play` checks them at every step, and here at the end."""
+    play = play_script(script)
+    stopped = play.stopped
+    assert len(set(stopped)) == len(stopped), "an effect is stopped once"
+    assert set(stopped) <= {one.effect for one in play.issued}
+    turns = [one.turn for one in play.issued if isinstance(one, CallModel)]
+    assert all(later in {earlier + 1, 1} for earlier, later in pairwise(turns))
+
+
+@MANY
+@given(scripts(moves=PRODUCTIVE))
+def test_every_step_of_a_run_that_gets_far_keeps_the_laws(script: Script) -> None:
+    play = play_script(script)
+    budget = play.state.max_turns
+    assert budget is None or play.state.turn <= budget
+
+
+@SOME
+@given(scripts())
+def test_the_same_events_make_the_same_run_and_are_left_alone(script: Script) -> None:
+    """L5: the state after each event is a function of the events, and nothing given is touched."""
+    play = play_script(script)
+    events = copy.deepcopy(play.events)
+    state, commands = RunState(), list[Command]()
+    for event in events:
+        before = copy.deepcopy(state)
+        after, further = advance(state, event)
+        assert state == before
+        state = after
+        commands.extend(further)
+    assert events == play.events
+    assert state == play.state
+    assert commands == play.commands
+
+
+@SOME
+@given(scripts())
+def test_what_happens_twice_counts_once(script: Script) -> None:
+    """L6: the second time changes nothing, but that a decision or a signal is noted."""
+    play = Play(**script.start)
+    for move in script.moves:
+        event = event_of(play, script, move)
+        play.take(event)
+        settled = play.state
+        assert play.take(event) == ()
+        assert replace(play.state, ignored=()) == replace(settled, ignored=())
+
+
+# --- Continue as new -----------------------------------------------------------------------------
+
+
+def carried(state: RunState) -> RunState:
+    """What a new history would start from."""
+    return records.read_state(json.loads(json.dumps(records.write_state(state))))
+
+
+@SOME
+@given(scripts(max_moves=20))
+def test_a_run_goes_on_the_same_in_a_new_history(script: Script) -> None:
+    """L8: at any point, with the pending effects as what is asked for again."""
+    play = Play(**script.start)
+    for move in script.moves:
+        read = carried(play.state)
+        assert read == play.state
+        assert read.pending == tuple(play.outstanding.values())
+        play.state = read
+        play.take(event_of(play, script, move))
+    straight, commands = RunState(), list[Command]()
+    for event in play.events:
+        straight, further = advance(straight, event)
+        commands.extend(further)
+    assert straight == play.state
+    assert commands == play.commands
+
+
+# --- Any order -----------------------------------------------------------------------------------
+
+CALLS = st.lists(
+    st.sampled_from(["tool", "tool", "gated", "unknown", "handoff"]), min_size=1, max_size=6
+)
+
+
+def _parts(kinds: list[str]) -> list[Part]:
+    make: dict[str, Callable[[int], Part]] = {
+        "tool": lambda at: tool("f", f"c{at}"),
+        "gated": lambda at: gated("g", f"c{at}"),
+        "unknown": lambda at: unknown("nobody", f"c{at}"),
+        "handoff": lambda at: transfer("Billing", f"c{at}"),
+    }  # fmt: skip
+    return [make[kind](at) for at, kind in enumerate(kinds)]
+
+
+def _drive(play: Play, choices: list[int], changes: list[tuple[Change, ...]]) -> None:
+    """Answer and decide, whatever is next by choice, until the model is asked again."""
+    rejected: set[str] = {one.id for one in play.state.approvals if int(one.call_id[1:]) % 3 == 2}
+    for choice in [*choices, *[0] * 50]:
+        open_ = [
+            *play.state.pending_approvals,
+            *(one for one in play.outstanding.values() if isinstance(one, RunTool)),
+        ]
+        if not open_:
+            return
+        chosen = open_[choice % len(open_)]
+        if isinstance(chosen, RunTool):
+            number = int(chosen.call_id[1:])
+            play.returns(chosen.call_id, f"output {number}", *changes[number % len(changes)])
+        else:
+            play.decided(chosen.id, "reject" if chosen.id in rejected else "approve")
+    raise AssertionError("the turn does not end")
+
+
+@SOME
+@given(
+    kinds=CALLS,
+    choices=st.lists(st.integers(0, 9), max_size=12),
+    changes=st.lists(st.sampled_from(CHANGES), min_size=1, max_size=6),
+)
+def test_results_and_decisions_in_any_order_come_to_the_same(
+    kinds: list[str], choices: list[int], changes: list[tuple[Change, ...]]
+) -> None:
+    """L9: also where changes conflict; the order of the calls decides."""
+    runs = [Play.ready(context={"n": 0, "log": ["0"], "deep": {}}) for _ in range(2)]
+    for play, order in zip(runs, (choices, []), strict=True):
+        play.replies(*_parts(kinds))
+        _drive(play, order, changes)
+    one, other = (play.state for play in runs)
+    assert one.items == other.items
+    assert one.context == other.context
+    assert (one.phase, one.agent, one.turn) == (other.phase, other.agent, other.turn)
+
+
+@SOME
+@given(
+    log=st.sampled_from([[], ["0"]]),
+    count=st.integers(1, 5),
+    choices=st.lists(st.integers(0, 9), max_size=6),
+)
+def test_no_append_is_lost_whatever_tools_saw(
+    log: list[str], count: int, choices: list[int]
+) -> None:
+    """L9, for tools that really read the context they are given."""
+    play = Play.ready(context={"log": log})
+    play.replies(
+        *(tool("note", f"c{at}") if at % 2 else gated("note", f"c{at}") for at in range(count))
+    )
+    for choice in [*choices, *[0] * 20]:
+        waiting = [one.id for one in play.state.pending_approvals]
+        at = choice % (len(waiting) + len(play.running_ids) or 1)
+        if at < len(waiting):
+            play.decided(waiting[at])
+        elif play.running_ids:
+            run = play.running(play.running_ids[at - len(waiting)])
+            left: Json = {"log": [*run.context["log"], run.call_id]}
+            play.returns(run.call_id, "ok", *diff(run.context, left))
+    assert play.state.phase == "thinking"
+    assert sorted(play.state.context["log"]) == sorted([*log, *(f"c{at}" for at in range(count))])
+
+
+# --- Liveness ------------------------------------------------------------------------------------
+
+
+@SOME
+@given(
+    script=scripts(max_moves=12),
+    answers=st.lists(replies(), min_size=1, max_size=4).map(tuple),
+    choices=st.lists(st.integers(0, 99), min_size=1, max_size=30),
+)
+def test_a_run_ends_when_everything_it_asks_for_is_answered(
+    script: Script, answers: tuple[ModelReply, ...], choices: list[int]
+) -> None:
+    """L10: whatever happened before, and whatever the answers are, for a bounded run."""
+    start: dict[str, Any] = {**script.start}
+    start |= {"max_turns": script.start["max_turns"] or 4, "keep_open": False}
+    play = Play(**start)
+    for move in script.moves:
+        play.take(event_of(play, script, move))
+    for step in range(400):
+        if play.state.phase == "closed":
+            break
+        choice = choices[step % len(choices)]
+        if waits_for_people(play.state) or (play.state.pending_approvals and choice % 3 == 0):
+            request = play.state.pending_approvals[0]
+            kind = "approve" if choice % 2 else "reject"
+            decision = Decision(request_id=request.id, type=kind)
+            play.take(DecisionReceived(at_ms=play.now_ms, decision=decision))
+            continue
+        out = list(play.outstanding.values())
+        assert out, "an open run waits for something"
+        play.take(answer_to(out[choice % len(out)], answers, choice, play.now_ms))
+    assert play.state.phase == "closed"
+    assert play.finish.status in {"completed", "failed", "cancelled"}
+
+
+@SOME
+@given(scripts(max_moves=12))
+def test_a_run_can_always_be_cancelled(script: Script) -> None:
+    play = play_script(script)
+    play.cancelled()
+    assert play.state.phase == "closed"
+    assert not play.outstanding
+
+
+@SOME
+@given(scripts(max_moves=20))
+def test_a_gentle_cancel_ends_a_run_without_a_further_model_call(script: Script) -> None:
+    """An answer comes with `completed`, a failure with `failed`, nothing with `cancelled`."""
+    play = play_script(script)
+    play.cancelled("after_turn")
+    issued = len(play.issued)
+    while play.outstanding:
+        play.take(answer_to(next(iter(play.outstanding.values())), (reply_of(),), 0, 1))
+    assert play.state.phase == "closed", "nobody has to be waited for"
+    assert not [one for one in play.issued[issued:] if isinstance(one, CallModel)]
+    finish = play.finish
+    assert (finish.failure is not None) == (finish.status == "failed")
+    assert finish.final_output is None or finish.status == "completed"
+
+
+def test_a_run_of_many_turns_keeps_everything() -> None:
+    play = Play.ready(max_turns=None)
+    state = play.state
+    for turn in range(300):
+        reply = reply_of(tool("f", f"c{turn}"))
+        state, _ = advance(state, answer_to(state.pending[0], (reply,), 0, 1))
+        state, _ = advance(state, answer_to(state.pending[0], (reply,), 0, 1))
+    assert (state.turns, len(state.items)) == (301, 601)
+    assert violations(state) == []

@@ -1,0 +1,200 @@
+"""Approvals in a run: what waits, what each decision does, and what does not count."""
+
+from itertools import permutations
+
+import pytest
+
+from outlast.loop import phrases
+from outlast.loop.commands import CallModel
+from tests.loop_driver import SITUATIONS, Play, gated, play_in, said, tool
+
+
+def test_a_gated_call_waits_and_starts_nothing() -> None:
+    play = Play.ready()
+    assert play.replies(gated("refund", "c1")) == ()
+    assert (play.state.phase, play.state.status) == ("acting", "waiting")
+    assert [one.id for one in play.state.pending_approvals] == ["a1"]
+    assert play.outputs == {}
+
+
+def test_an_approved_call_runs() -> None:
+    play = Play.ready()
+    play.replies(gated("refund", "c1", '{"cents": 9900}'))
+    (command,) = play.decided("a1", by="ann", channel="cli")
+    assert command == play.running("c1")
+    assert (play.running("c1").name, play.running("c1").arguments) == ("refund", '{"cents": 9900}')
+    (request,) = play.state.approvals
+    assert (request.status, request.decided_at_ms) == ("approved", play.events[-1].at_ms)
+    assert request.decision is not None
+    assert (request.decision.by, request.decision.channel) == ("ann", "cli")
+    play.returns("c1", "refunded")
+    assert play.outputs == {"c1": "refunded"}
+
+
+@pytest.mark.parametrize(
+    ("message", "output"),
+    [
+        (None, phrases.REJECTED),
+        ("", phrases.REJECTED),
+        ("Ask for the receipt.", "Ask for the receipt."),
+    ],
+)
+def test_a_rejected_call_does_not_run_and_the_model_reads_why(
+    message: str | None, output: str
+) -> None:
+    play = Play.ready()
+    play.replies(gated("refund", "c1"))
+    (command,) = play.decided("a1", "reject", message=message, by="ann")
+    assert command == play.only(CallModel)
+    assert play.outputs == {"c1": output}
+    (request,) = play.state.approvals
+    assert (request.status, request.decided_at_ms) == ("rejected", play.events[-1].at_ms)
+    assert [one.kind for one in play.issued].count("run_tool") == 0
+
+
+def test_a_message_with_an_approval_changes_nothing_about_the_call() -> None:
+    play = Play.ready()
+    play.replies(gated("refund", "c1"))
+    play.decided("a1", message="Go ahead.")
+    play.returns("c1", "refunded")
+    assert play.outputs == {"c1": "refunded"}
+
+
+def test_calls_that_need_nobody_start_at_once_and_come_before_nothing() -> None:
+    play = Play.ready()
+    play.replies(gated("refund", "c1"), tool("look_up", "c2"))
+    assert play.running_ids == ["c2"]
+    play.returns("c2", "found")
+    assert play.outputs == {}, "the model sees all outputs together"
+    play.decided("a1")
+    play.returns("c1", "refunded")
+    assert list(play.outputs) == ["c1", "c2"]
+
+
+@pytest.mark.parametrize("order", list(permutations(["a1", "a2", "a3"])))
+@pytest.mark.parametrize(
+    "kinds", [("approve",) * 3, ("reject",) * 3, ("approve", "reject", "approve")]
+)
+def test_decisions_in_any_order_come_to_the_same(
+    order: tuple[str, ...], kinds: tuple[str, ...]
+) -> None:
+    play = Play.ready()
+    play.replies(*(gated("refund", f"c{number}") for number in (1, 2, 3)))
+    kind_of = {f"a{at}": kind for at, kind in enumerate(kinds, start=1)}
+    for request_id in order:
+        play.decided(request_id, kind_of[request_id])
+        if kind_of[request_id] == "approve":
+            play.returns(request_id.replace("a", "c"), "refunded")
+    assert list(play.outputs.items()) == [
+        (f"c{at}", "refunded" if kind == "approve" else phrases.REJECTED)
+        for at, kind in enumerate(kinds, start=1)
+    ]
+    assert play.state.phase == "thinking"
+
+
+def test_a_decided_call_does_not_wait_for_the_undecided_ones() -> None:
+    play = Play.ready()
+    play.replies(gated("f", "c1"), gated("g", "c2"))
+    play.decided("a2")
+    assert play.running_ids == ["c2"]
+    play.returns("c2")
+    assert play.state.status == "waiting"
+    play.decided("a1", "reject")
+    assert play.state.phase == "thinking"
+
+
+@pytest.mark.parametrize("second", ["approve", "reject"])
+@pytest.mark.parametrize("first", ["approve", "reject"])
+def test_a_second_decision_is_noted_and_does_not_count(first: str, second: str) -> None:
+    play = Play.ready()
+    play.replies(gated("f", "c1"), gated("g", "c2"))
+    play.decided("a1", first, by="ann")
+    settled = play.state.approvals[0]
+    at_ms = play.now_ms
+    play.decided("a1", second, by="bob")
+    assert play.state.approvals[0] == settled
+    (note,) = play.state.ignored
+    assert (note.at_ms, note.what) == (at_ms, f"decision {second} for a1")
+    assert "by ann" in note.why
+
+
+@pytest.mark.parametrize("kind", ["approve", "reject"])
+def test_a_forged_decision_is_noted_and_does_not_count(kind: str) -> None:
+    play = Play.ready()
+    play.replies(gated("refund", "c1", '{"cents": 100}'))
+    play.decided("a1", kind, args_digest="0" * 64)
+    assert play.state.approvals[0].status == "pending"
+    assert "other arguments" in play.state.ignored[0].why
+    play.decided("a1", args_digest=play.state.approvals[0].args_digest)
+    assert play.state.approvals[0].status == "approved"
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+@pytest.mark.parametrize("request_id", ["", "a0", "a9", "c1"])
+def test_a_decision_about_nothing_is_noted_wherever_the_run_is(
+    situation: str, request_id: str
+) -> None:
+    play = play_in(situation, keep_open=True)
+    play.decided(request_id)
+    (note,) = play.state.ignored
+    assert note.what == f"decision approve for {request_id}"
+    assert "waits here" in note.why
+
+
+def test_a_decision_after_the_turn_is_late() -> None:
+    play = Play.ready()
+    play.replies(gated("f", "c1"))
+    play.decided("a1", "reject")
+    assert play.state.phase == "thinking"
+    play.decided("a1")
+    assert len(play.state.ignored) == 1
+    play.replies(said("Done."))
+    assert play.finish.status == "completed"
+
+
+@pytest.mark.parametrize("situation", ["waiting", "mixed"])
+def test_a_decision_after_a_cancel_has_no_effect(situation: str) -> None:
+    play = play_in(situation)
+    play.cancelled()
+    assert [one.status for one in play.state.approvals] == ["cancelled"]
+    play.decided("a1")
+    assert [one.status for one in play.state.approvals] == ["cancelled"]
+
+
+def test_an_approved_call_that_fails_is_told_to_the_model() -> None:
+    play = Play.ready()
+    play.replies(gated("refund", "c1"))
+    play.decided("a1")
+    play.fails(play.running("c1"))
+    assert play.outputs == {"c1": phrases.tool_failed("refund", "broken")}
+    assert play.state.approvals[0].status == "approved"
+
+
+def test_a_call_made_again_is_asked_about_again() -> None:
+    play = Play.ready()
+    for number in (1, 2):
+        play.replies(gated("refund", f"c{number}", '{"cents": 9900}'))
+        play.decided(f"a{number}", "reject" if number == 1 else "approve")
+    first, second = play.state.approvals
+    assert (first.status, second.status) == ("rejected", "approved")
+    assert first.args_digest == second.args_digest
+
+
+def test_arguments_that_nobody_can_read_can_still_be_decided() -> None:
+    play = Play.ready()
+    play.replies(gated("refund", "c1", '{"cents": '))
+    play.decided("a1", "reject")
+    assert play.outputs == {"c1": phrases.REJECTED}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param('{"note": "\ud83d"', id="half a character"),
+        pytest.param("[" * 200_000, id="nested too deep to read"),
+    ],
+)
+def test_a_model_that_writes_junk_cannot_break_the_run(arguments: str) -> None:
+    play = Play.ready()
+    play.replies(gated("refund", "c1", arguments))
+    assert play.state.status == "waiting"

@@ -1,0 +1,204 @@
+"""Failures: whom they reach, what else stops, and what a conversation can still do."""
+
+import pytest
+
+from outlast.loop import phrases
+from outlast.loop.changes import Change
+from outlast.loop.commands import CallModel, CancelEffect, Finish, RunHandoff
+from outlast.loop.state import Answer
+from outlast.loop.values import Failure, Usage
+from tests.loop_driver import Part, Play, gated, said, tool, transfer, unknown
+
+BROKEN = Failure(code="model_behavior", message="Nonsense.", details={"at": 1})
+
+
+@pytest.mark.parametrize("keep_open", [False, True])
+def test_a_model_call_that_fails_fails_the_question(*, keep_open: bool) -> None:
+    play = Play.ready(keep_open=keep_open)
+    failure = play.fails(play.only(CallModel), "model_call_failed")
+    assert play.state.failure == failure
+    assert play.state.answers == (Answer(("start",), None, "Triage", failure),)
+    assert (play.state.answering, play.state.turn, play.state.turns) == ((), 0, 1)
+    if keep_open:
+        assert (play.state.phase, play.state.outcome) == ("idle", None)
+    else:
+        assert play.finish == Finish(status="failed", failure=failure)
+
+
+def test_a_failed_question_leaves_no_output_of_the_one_before() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(said("First."))
+    play.hears("m2")
+    play.fails(play.only(CallModel))
+    assert play.state.final_output is None
+
+
+def test_a_conversation_answers_the_next_question_after_a_failure() -> None:
+    play = Play.ready(keep_open=True)
+    play.fails(play.only(CallModel))
+    play.hears("m2")
+    assert play.only(CallModel).input_length == 2, "what was said before is still there"
+    play.replies(said("Now."))
+    assert (play.state.failure, play.state.final_output) == (None, "Now.")
+    assert play.answers() == [(("start",), "broken"), (("m2",), None)]
+
+
+REPLIES: list[tuple[list[Part], dict[str, str]]] = [
+    ([said("text")], {}),
+    ([tool("f", "c1"), tool("g", "c2")], dict.fromkeys(["c1", "c2"], phrases.NOT_RUN)),
+    (
+        [gated("f", "c1"), transfer("Billing", "h1", callback=True)],
+        dict.fromkeys(["c1", "h1"], phrases.NOT_RUN),
+    ),
+    (
+        [unknown("f", "c1", "No such tool."), tool("g", "c2")],
+        {"c1": "No such tool.", "c2": phrases.NOT_RUN},
+    ),
+]
+
+
+@pytest.mark.parametrize("keep_open", [False, True])
+@pytest.mark.parametrize(("parts", "outputs"), REPLIES)
+def test_a_reply_that_makes_no_sense_is_kept_and_none_of_its_calls_run(
+    parts: list[Part], outputs: dict[str, str], *, keep_open: bool
+) -> None:
+    play = Play.ready(keep_open=keep_open, context={})
+    play.replies(
+        *parts,
+        failure=BROKEN,
+        usage=Usage(requests=1, total_tokens=9),
+        changes=(Change("set", ("n",), 1),),
+    )
+    assert play.state.failure == BROKEN
+    assert [one.kind for one in play.issued] == ["prepare_run", "call_model"]
+    assert play.state.approvals == ()
+    assert play.state.usage.total_tokens == 9, "it was paid for"
+    assert play.state.context == {"n": 1}
+    assert list(play.outputs.items()) == list(outputs.items())
+    assert play.state.phase == ("idle" if keep_open else "closed")
+
+
+@pytest.mark.parametrize("keep_open", [False, True])
+def test_a_fatal_tool_stops_its_siblings_and_fails_the_question(*, keep_open: bool) -> None:
+    play = Play.ready(keep_open=keep_open, context={"n": 0})
+    play.replies(
+        tool("f", "c1"),
+        tool("careful", "c2", fatal=True),
+        tool("g", "c3"),
+        gated("h", "c4"),
+        transfer("Billing", "h1"),
+    )
+    play.returns("c1", "one", Change("set", ("n",), 1))
+    sibling = play.running("c3").effect
+    failure = play.fails(play.running("c2"), "tool_failed")
+    assert play.stopped == [sibling]
+    assert play.state.failure == failure
+    assert list(play.outputs) == ["c1", "c2", "c3", "c4", "h1"]
+    assert play.outputs["c1"] == "one"
+    assert play.outputs["c4"] == play.outputs["h1"] == phrases.NOT_RUN
+    assert play.state.context == {"n": 1}, "what has finished counts"
+    assert [one.status for one in play.state.approvals] == ["cancelled"]
+    assert play.state.agent == "Triage"
+    assert play.state.phase == ("idle" if keep_open else "closed")
+
+
+def test_the_model_is_not_told_that_a_call_did_not_run_when_it_may_have() -> None:
+    """In a conversation the model reads on, and would make the refund a second time."""
+    play = Play.ready(keep_open=True)
+    play.replies(tool("refund", "c1", fatal=True), tool("mail", "c2"), gated("h", "c3"))
+    play.fails(play.running("c1"), "tool_timeout")
+    assert play.outputs["c1"] == phrases.tool_failed("refund", "tool_timeout")
+    assert play.outputs["c2"] == phrases.CANCELLED
+    assert play.outputs["c3"] == phrases.NOT_RUN
+
+
+def test_a_late_sibling_of_a_fatal_tool_is_ignored_in_the_next_turn() -> None:
+    play = Play.ready(keep_open=True, context={})
+    play.replies(tool("careful", "c1", fatal=True), tool("g", "c2"))
+    late = play.running("c2")
+    play.hears("m2")
+    play.fails(play.running("c1"))
+    assert play.state.phase == "thinking"
+    before = play.state
+    play.fails(late)
+    assert play.state is before
+    play.replies(tool("g", "c2"))
+    again = play.running("c2")
+    assert again.effect > late.effect
+    play.returns("c2", "now")
+    assert play.outputs["c2"] == "now"
+
+
+def test_stops_come_before_what_is_next() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(tool("careful", "c1", fatal=True), tool("g", "c2"))
+    play.hears("m2")
+    known = len(play.commands)
+    play.fails(play.running("c1"))
+    assert [type(one) for one in play.commands[known:]] == [CancelEffect, CallModel]
+
+
+@pytest.mark.parametrize("code", ["tool_failed", "tool_timeout", "user_error"])
+def test_a_fatal_tool_passes_its_failure_on_unchanged(code: str) -> None:
+    play = Play.ready()
+    play.replies(tool("careful", "c1", fatal=True))
+    failure = play.fails(play.running("c1"), code, "The bank said no.")
+    assert play.finish == Finish(status="failed", failure=failure)
+
+
+def test_a_fatal_tool_that_works_is_like_any_other() -> None:
+    play = Play.ready()
+    play.replies(tool("careful", "c1", fatal=True))
+    play.returns("c1", "fine")
+    assert play.outputs == {"c1": "fine"}
+
+
+def test_of_two_fatal_tools_the_first_to_fail_counts() -> None:
+    play = Play.ready()
+    play.replies(tool("f", "c1", fatal=True), tool("g", "c2", fatal=True))
+    first, second = play.running("c1"), play.running("c2")
+    failure = play.fails(second, "second")
+    play.fails(first, "first")
+    assert play.finish.failure == failure
+
+
+@pytest.mark.parametrize("keep_open", [False, True])
+def test_a_fatal_tool_of_an_approved_call_ends_the_question(*, keep_open: bool) -> None:
+    play = Play.ready(keep_open=keep_open)
+    play.replies(gated("careful", "c1", fatal=True), gated("g", "c2"))
+    play.decided("a1")
+    play.fails(play.running("c1"))
+    assert [one.status for one in play.state.approvals] == ["approved", "cancelled"]
+    play.decided("a2")
+    assert [one.status for one in play.state.approvals] == ["approved", "cancelled"]
+    notes = [note.why for note in play.state.ignored]
+    assert notes == (["Approval a2 is already cancelled."] if keep_open else [])
+
+
+def test_used_up_turns_fail_the_question_and_a_conversation_stays_open() -> None:
+    play = Play.ready(max_turns=1, keep_open=True)
+    play.replies(tool("f", "c1"))
+    play.returns("c1")
+    assert play.state.phase == "idle"
+    assert play.answers() == [(("start",), "max_turns_exceeded")]
+    play.hears("m2")
+    assert play.only(CallModel).turn == 1, "the next question has its own budget"
+
+
+def test_a_conversation_that_may_not_ask_the_model_fails_each_question() -> None:
+    play = Play.ready(max_turns=0, keep_open=True)
+    play.hears("m2")
+    assert play.answers() == [
+        (("start",), "max_turns_exceeded"),
+        (("m2",), "max_turns_exceeded"),
+    ]
+    assert play.state.phase == "idle"
+
+
+def test_a_callback_that_fails_is_told_as_the_handoffs_output() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(transfer("Billing", "h1", callback=True), transfer("Orders", "h2"))
+    play.fails(play.only(RunHandoff))
+    assert play.kinds[-2:] == ["handoff_output", "handoff_output"]
+    assert play.outputs["h2"] == phrases.HANDOFF_IGNORED
+    assert "assistant" not in play.outputs["h1"]

@@ -1,0 +1,180 @@
+"""Further messages: none is lost or doubled, wherever the run is when they come."""
+
+import pytest
+
+from outlast.loop.commands import CallModel, PrepareRun, RunHandoff
+from outlast.loop.items import Message
+from tests.loop_driver import BUSY, SITUATIONS, Play, gated, message, play_in, refused, said, tool
+
+
+def finish_turn(play: Play) -> None:
+    """Answer whatever the run waits for, until the model is asked again."""
+    while play.state.phase != "thinking":
+        if play.state.pending_approvals:
+            play.decided(play.state.pending_approvals[0].id, "reject")
+            continue
+        effect = next(iter(play.outstanding.values()))
+        if isinstance(effect, PrepareRun):
+            play.prepared()
+        elif isinstance(effect, RunHandoff):
+            play.called_back()
+        else:
+            play.returns(play.running_ids[0])
+
+
+@pytest.mark.parametrize("situation", BUSY)
+def test_a_message_to_a_busy_run_waits_for_the_next_model_call(situation: str) -> None:
+    play = play_in(situation)
+    phase = play.state.phase
+    assert play.hears("m2", "And my invoice?") == ()
+    assert play.state.phase == phase
+    assert [one.id for one in play.state.inbox if one.id != "start"] == ["m2"]
+    if situation == "thinking":
+        play.replies(tool("f", "c1"))
+    finish_turn(play)
+    assert play.state.inbox == ()
+    assert play.state.answering == ("start", "m2")
+    assert play.state.items[-1].raw == {"role": "user", "content": "And my invoice?"}
+    play.replies(said("Here."))
+    assert play.answers() == [(("start", "m2"), None)]
+
+
+@pytest.mark.parametrize("keep_open", [False, True])
+def test_a_message_that_came_while_the_model_answered_is_the_next_question(
+    *, keep_open: bool
+) -> None:
+    play = Play.ready(keep_open=keep_open)
+    play.hears("m2")
+    (command,) = play.replies(said("First answer."))
+    assert command == play.only(CallModel)
+    assert (play.state.answering, play.state.turn, play.state.turns) == (("m2",), 1, 2)
+    play.replies(said("Second answer."))
+    assert play.answers() == [(("start",), None), (("m2",), None)]
+    assert play.state.phase == ("idle" if keep_open else "closed")
+    assert play.state.final_output == "Second answer."
+
+
+def test_a_message_to_an_idle_conversation_is_asked_at_once() -> None:
+    play = play_in("idle", keep_open=True)
+    (command,) = play.hears("m2", "And now?")
+    assert command == play.only(CallModel)
+    assert play.only(CallModel).input_length == 3
+    assert play.state.answering == ("m2",)
+
+
+def test_a_conversation_stays_open_after_its_answer() -> None:
+    play = play_in("idle", keep_open=True)
+    assert (play.state.phase, play.state.outcome) == ("idle", None)
+    assert (play.state.final_output, play.state.turn) == ("Hello to you.", 0)
+
+
+def test_messages_are_shown_in_the_order_in_which_they_came() -> None:
+    play = Play()
+    for name in ("m1", "m2", "m3"):
+        play.hears(name)
+    play.prepared()
+    shown = [item.raw["content"] for item in play.state.items]
+    assert shown == ["Hello", "text of m1", "text of m2", "text of m3"]
+    play.replies(said("To all."))
+    assert play.answers() == [(("start", "m1", "m2", "m3"), None)]
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_a_message_sent_twice_is_one_message(situation: str) -> None:
+    play = play_in(situation, keep_open=True)
+    play.hears("m2", "once")
+    before = play.state
+    play.hears("m2", "once")
+    play.hears("m2", "with other words")
+    play.hears("start")
+    assert play.state is before
+
+
+def test_a_message_answered_long_ago_is_still_known() -> None:
+    play = Play.ready(keep_open=True)
+    for number in range(4):
+        play.replies(said("Done."))
+        play.hears(f"m{number}")
+    play.replies(said("Done."))
+    before = play.state
+    for number in range(4):
+        play.hears(f"m{number}")
+    assert play.state is before
+
+
+def test_a_message_whose_question_failed_is_known_too() -> None:
+    play = Play.ready(keep_open=True)
+    play.fails(play.only(CallModel))
+    before = play.state
+    play.hears("start")
+    assert play.state is before
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        (),
+        ({"role": "user", "content": "a"}, {"role": "user", "content": "b"}),
+        ({"role": "developer", "content": [{"type": "input_text", "text": "x"}]},),
+    ],
+)
+def test_a_message_may_hold_any_number_of_items(content: tuple[dict[str, object], ...]) -> None:
+    play = Play.ready(said=Message("start", content))
+    assert tuple(item.raw for item in play.state.items) == content
+    assert play.state.answering == ("start",)
+
+
+def test_a_message_during_an_approval_leaves_the_approval() -> None:
+    play = play_in("waiting", keep_open=True)
+    play.hears("m2", "Please hurry.")
+    assert play.state.status == "waiting"
+    play.decided("a1")
+    play.returns("c1")
+    assert play.state.items[-1].raw["content"] == "Please hurry."
+    assert play.state.items[-2].kind == "tool_output"
+
+
+def test_a_message_does_not_give_a_question_further_turns() -> None:
+    play = Play.ready(max_turns=2, keep_open=True)
+    play.replies(tool("f", "c1"))
+    play.hears("m2")
+    play.returns("c1")
+    assert play.only(CallModel).turn == 2
+
+
+@pytest.mark.parametrize("ending", ["model", "refusal", "fatal"])
+def test_a_message_that_came_during_a_failure_is_the_next_question(ending: str) -> None:
+    play = Play.ready(keep_open=True)
+    if ending == "fatal":
+        play.replies(tool("f", "c1", fatal=True), gated("g", "c2"))
+    play.hears("m2")
+    match ending:
+        case "model":
+            play.fails(play.only(CallModel))
+        case "refusal":
+            play.replies(refused("No."))
+        case _:
+            play.fails(play.running("c1"))
+    assert play.state.phase == "thinking"
+    assert (play.state.answering, play.state.turn) == (("m2",), 1)
+    assert [to for to, code in play.answers() if code] == [("start",)]
+    play.replies(said("This one works."))
+    assert (play.state.final_output, play.state.failure) == ("This one works.", None)
+
+
+def test_a_failure_of_the_question_before_is_no_failure_of_the_one_being_worked_on() -> None:
+    """`failure` says why the newest message has no answer; this one is still being answered."""
+    play = Play.ready(keep_open=True)
+    play.fails(play.only(CallModel))
+    assert play.state.failure is not None
+    play.hears("m2")
+    assert play.state.failure is None
+    play.cancelled()
+    assert (play.finish.status, play.finish.failure) == ("cancelled", None)
+
+
+def test_arrival_times_are_kept_until_a_message_is_shown() -> None:
+    play = Play.ready()
+    at_ms = play.now_ms
+    play.hears("m2")
+    assert play.state.inbox == (message("m2", "", at_ms),)

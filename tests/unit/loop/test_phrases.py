@@ -1,0 +1,38 @@
+"""What the model is told, in words that say nothing of internals."""
+
+import json
+
+import pytest
+
+from outlast.loop import phrases
+
+
+@pytest.mark.parametrize("target", ["Billing", 'The "best" agent', "Käse", "日本", "a\nb"])
+def test_a_handover_names_the_agent_in_readable_json(target: str) -> None:
+    text = phrases.handed_over(target)
+    assert json.loads(text) == {"assistant": target}
+    assert "\\u" not in text
+
+
+def test_a_tool_that_took_too_long_is_said_to_have() -> None:
+    assert phrases.tool_failed("refund", "tool_timeout") == (
+        "The tool refund did not finish in time."
+    )
+
+
+@pytest.mark.parametrize("code", ["tool_failed", "ValueError", "internal_error", "cancelled", ""])
+def test_any_other_failure_of_a_tool_is_told_without_its_cause(code: str) -> None:
+    text = phrases.tool_failed("refund", code)
+    assert text == "The tool refund failed and cannot be used right now."
+
+
+def test_used_up_turns_name_the_number_and_the_way_out() -> None:
+    text = phrases.turns_used_up(7)
+    assert "7 model calls" in text
+    assert "max_turns" in text
+
+
+def test_the_fixed_sentences_differ_from_each_other() -> None:
+    fixed = {phrases.CANCELLED, phrases.NOT_RUN, phrases.REJECTED, phrases.HANDOFF_IGNORED}
+    assert len(fixed) == 4
+    assert all(sentence.endswith(".") for sentence in fixed)

@@ -1,0 +1,138 @@
+"""What effects, approval requests and the end of a run carry."""
+
+import pytest
+
+from outlast.loop.approvals import digest
+from outlast.loop.calls import Policy
+from outlast.loop.changes import Change
+from outlast.loop.commands import CallModel, Finish, PrepareRun, RunHandoff
+from outlast.loop.requests import finish, issue, preparation
+from outlast.loop.state import Outcome, RunState
+from outlast.loop.values import Failure, Usage
+from tests.loop_driver import Play, gated, said, tool, transfer
+
+SETTINGS = {"model": "gpt-5"}
+
+
+def started() -> Play:
+    return Play.ready(context={"n": 0}, context_type="Desk", settings=SETTINGS)
+
+
+def test_issuing_numbers_an_effect_and_remembers_it() -> None:
+    state = RunState(next_effect=7)
+    state, commands = issue(state, preparation(state))
+    assert [one.effect for one in state.pending] == [7]
+    assert state.next_effect == 8
+    assert commands == state.pending
+
+
+def test_preparation_asks_for_the_agent_with_everything_its_worker_may_need() -> None:
+    play = Play(agent="Orders", context={"n": 0}, context_type="Desk", settings=SETTINGS)
+    assert play.only(PrepareRun) == PrepareRun(
+        effect=1, agent="Orders", context={"n": 0}, context_type="Desk", settings=SETTINGS
+    )
+
+
+def test_a_model_call_is_about_the_items_so_far() -> None:
+    assert started().only(CallModel) == CallModel(
+        effect=2,
+        agent="Triage",
+        turn=1,
+        input_length=1,
+        context={"n": 0},
+        context_type="Desk",
+        settings=SETTINGS,
+        usage=Usage(),
+        run_id="support-42",
+    )
+
+
+def test_a_model_call_knows_the_usage_and_context_of_the_turns_before() -> None:
+    play = started()
+    play.replies(tool("look_up", "c1"), usage=Usage(requests=1, total_tokens=9))
+    play.returns("c1", "found", Change("set", ("n",), 1))
+    call = play.only(CallModel)
+    assert (call.turn, call.input_length, call.context) == (2, 3, {"n": 1})
+    assert call.usage == Usage(requests=1, total_tokens=9)
+
+
+def test_a_tool_run_carries_the_call_and_its_policy() -> None:
+    policy = Policy(timeout_ms=5, attempts=1, fast=True, queue="gpu")
+    play = started()
+    play.replies(tool("look_up", "c1", '{"id": 1}', policy=policy), usage=Usage(requests=1))
+    run = play.running("c1")
+    assert (run.effect, run.agent, run.name, run.call_id) == (3, "Triage", "look_up", "c1")
+    assert (run.arguments, run.policy, run.turn, run.run_id) == (
+        '{"id": 1}',
+        policy,
+        1,
+        play.run_id,
+    )
+    assert (run.context, run.context_type, run.settings) == ({"n": 0}, "Desk", SETTINGS)
+    assert run.usage == Usage(requests=1)
+
+
+def test_a_handoff_run_carries_where_it_leads_and_the_context_after_the_tools() -> None:
+    policy = Policy(timeout_ms=9)
+    play = started()
+    play.replies(tool("f", "c1"), transfer("Billing", "h1", callback=True, policy=policy))
+    play.returns("c1", "ok", Change("set", ("n",), 5))
+    run = play.only(RunHandoff)
+    assert (run.agent, run.target, run.name, run.call_id) == (
+        "Triage",
+        "Billing",
+        "transfer_to_billing",
+        "h1",
+    )
+    assert (run.arguments, run.policy, run.turn, run.run_id) == ("{}", policy, 1, play.run_id)
+    assert (run.context, run.context_type, run.settings) == ({"n": 5}, "Desk", SETTINGS)
+    assert run.usage == Usage()
+
+
+def test_an_approval_request_says_who_asks_for_what_and_why() -> None:
+    arguments = '{"order": "A-17", "cents": 9900}'
+    play = started()
+    play.replies(transfer("Billing", "h1"))
+    play.replies(tool("refund", "c1", arguments, needs_approval=True, reason="Above 50 EUR."))
+    (request,) = play.state.approvals
+    assert (request.id, request.kind, request.status) == ("a1", "tool", "pending")
+    assert (request.call_id, request.name, request.agent) == ("c1", "refund", "Billing")
+    assert request.handoff_path == ("Triage", "Billing")
+    assert (request.arguments, request.args_digest) == (arguments, digest(arguments))
+    assert request.reason == "Above 50 EUR."
+    assert request.requested_at_ms == play.events[-1].at_ms
+    assert (request.decision, request.decided_at_ms) == (None, None)
+
+
+def test_approval_ids_count_on_through_a_conversation() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(gated("f", "c1"), gated("g", "c2"))
+    play.decided("a2")
+    play.decided("a1", "reject")
+    play.returns("c2")
+    play.replies(said("Done."))
+    play.hears("m2")
+    play.replies(gated("f", "c1"))
+    assert [one.id for one in play.state.approvals] == ["a1", "a2", "a3"]
+
+
+FAILURE = Failure(code="x", message="y")
+
+
+@pytest.mark.parametrize(
+    ("outcome", "state", "expected"),
+    [
+        ("completed", RunState(final_output="hi"), Finish(status="completed", final_output="hi")),
+        (
+            "completed",
+            RunState(final_output={"a": 1}),
+            Finish(status="completed", final_output={"a": 1}),
+        ),
+        ("failed", RunState(failure=FAILURE), Finish(status="failed", failure=FAILURE)),
+        ("cancelled", RunState(), Finish(status="cancelled")),
+    ],
+)
+def test_the_end_says_how_and_with_what(
+    outcome: Outcome, state: RunState, expected: Finish
+) -> None:
+    assert finish(state, outcome) == expected

@@ -1,0 +1,87 @@
+"""What can be read off a state."""
+
+from dataclasses import replace
+
+import pytest
+
+from outlast.loop.commands import CallModel
+from outlast.loop.items import Message
+from outlast.loop.state import Answer, RunState, has_message, model_input, waits_for_people
+from tests.loop_driver import SITUATIONS, Play, gated, play_in, said
+
+STATUS_OF = dict.fromkeys(SITUATIONS, "running") | {"waiting": "waiting", "idle": "idle"}
+
+
+def test_a_run_that_has_not_begun_is_empty_and_running() -> None:
+    state = RunState()
+    assert (state.phase, state.status, state.next_effect) == ("new", "running", 1)
+    assert state.pending_approvals == ()
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_the_status_says_whom_the_run_waits_for(situation: str) -> None:
+    play = play_in(situation, keep_open=True)
+    assert play.state.status == STATUS_OF[situation]
+    assert waits_for_people(play.state) is (situation == "waiting")
+
+
+def test_a_run_that_also_runs_a_tool_does_not_wait_for_people_only() -> None:
+    play = play_in("mixed")
+    play.returns("c1")
+    assert play.state.status == "waiting"
+    play.decided("a1")
+    assert play.state.status == "running"
+
+
+@pytest.mark.parametrize("outcome", ["completed", "failed", "cancelled"])
+def test_the_status_of_a_closed_run_is_its_outcome(outcome: str) -> None:
+    play = Play.ready()
+    match outcome:
+        case "completed":
+            play.replies(said("Done."))
+        case "failed":
+            play.fails(play.only(CallModel))
+        case _:
+            play.cancelled()
+    assert play.state.status == outcome
+    assert play.finish.status == outcome
+
+
+def test_pending_approvals_are_those_that_nobody_decided() -> None:
+    play = Play.ready()
+    play.replies(*(gated("f", f"c{at}") for at in range(4)))
+    play.decided("a1")
+    play.decided("a3", "reject")
+    assert [one.id for one in play.state.pending_approvals] == ["a2", "a4"]
+
+
+@pytest.mark.parametrize(
+    ("message_id", "known"),
+    [("inbox", True), ("answering", True), ("old", True), ("older", True), ("new", False)],
+)
+def test_a_message_is_known_wherever_it_has_got_to(message_id: str, *, known: bool) -> None:
+    state = RunState(
+        inbox=(Message("inbox", ()),),
+        answering=("answering",),
+        answers=(Answer(("older",), None, "A"), Answer(("x", "old"), None, "A")),
+    )
+    assert has_message(state, message_id) is known
+
+
+def test_an_empty_state_knows_no_message() -> None:
+    assert not has_message(RunState(), "start")
+
+
+def test_the_input_of_a_model_call_stays_the_same_when_the_transcript_grows() -> None:
+    play = Play.ready(keep_open=True)
+    call = play.only(CallModel)
+    before = model_input(play.state, call)
+    play.replies(said("Hi."))
+    play.hears("m2")
+    assert model_input(play.state, call) == before == play.state.items[:1]
+    assert model_input(play.state, play.only(CallModel)) == play.state.items
+
+
+def test_states_compare_by_value() -> None:
+    assert RunState(run_id="a") == replace(RunState(), run_id="a")
+    assert RunState(run_id="a") != RunState(run_id="b")

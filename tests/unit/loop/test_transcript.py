@@ -1,0 +1,191 @@
+"""How replies and calls become transcript and context."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from outlast.loop.calls import Call, PlannedCall
+from outlast.loop.changes import Change
+from outlast.loop.state import RunState
+from outlast.loop.transcript import (
+    KEPT_IGNORED,
+    call_of,
+    context_before,
+    last_message,
+    take_in,
+    take_over,
+    with_call,
+    with_ignored,
+)
+from outlast.loop.values import Json, JsonObject, Usage
+from tests.loop_driver import (
+    Part,
+    play_in,
+    refused,
+    reply_of,
+    said,
+    searched,
+    thought,
+    tool,
+    transfer,
+    unknown,
+)
+
+BEFORE = RunState(agent="Triage", model="small", turn=1, turns=7, context={"n": 0})
+
+
+KIND_OF: list[tuple[Part, str]] = [
+    (said("hi"), "message"),
+    (refused("no"), "message"),
+    (thought(), "reasoning"),
+    (searched(), "other"),
+    (({"type": "something_new"}, None), "other"),
+    (({}, None), "other"),
+    (({"type": "function_call_output", "call_id": "x", "output": "y"}, None), "other"),
+    (tool("f", "c"), "tool_call"),
+    (tool("f", "c", problem="Bad."), "tool_call"),
+    (tool("f", "c", needs_approval=True), "tool_call"),
+    (unknown("f", "c"), "tool_call"),
+    (transfer("Billing", "c"), "handoff_call"),
+    (transfer("Billing", "c", problem="Bad."), "handoff_call"),
+]
+
+
+@pytest.mark.parametrize(("part", "kind"), KIND_OF)
+def test_an_item_is_kept_raw_and_told_what_it_is(part: Part, kind: str) -> None:
+    state = take_in(BEFORE, reply_of(part))
+    (item,) = state.items
+    assert (item.kind, item.raw, item.agent, item.turn) == (kind, part[0], "Triage", 7)
+
+
+@pytest.mark.parametrize(
+    ("part", "status", "output"),
+    [
+        (tool("f", "c"), "planned", None),
+        (tool("f", "c", needs_approval=True), "planned", None),
+        (tool("f", "c", problem="Bad."), "settled", "Bad."),
+        (tool("f", "c", problem=""), "settled", ""),
+        (tool("f", "c", problem="Bad.", needs_approval=True), "settled", "Bad."),
+        (unknown("f", "c", "None."), "settled", "None."),
+        (transfer("Billing", "c"), "held", None),
+        (transfer("Billing", "c", callback=True), "held", None),
+        (transfer("Billing", "c", problem="Bad."), "settled", "Bad."),
+    ],
+)
+def test_a_call_starts_where_its_plan_puts_it(part: Part, status: str, output: str | None) -> None:
+    (call,) = take_in(BEFORE, reply_of(part)).calls
+    assert (call.status, call.output, call.effect, call.approval) == (status, output, None, None)
+    assert (call.call_id, call.name, call.arguments) == ("c", part[0]["name"], "{}")
+
+
+@pytest.mark.parametrize("field", ["call_id", "name", "arguments"])
+def test_a_call_without_a_field_has_an_empty_one(field: str) -> None:
+    raw, plan = tool("f", "c")
+    broken: JsonObject = {key: value for key, value in raw.items() if key != field}
+    (call,) = take_in(BEFORE, reply_of((broken, plan))).calls
+    assert getattr(call, field) == ""
+
+
+def test_a_reply_adds_items_usage_and_changes_and_replaces_the_calls() -> None:
+    first = take_in(BEFORE, reply_of(tool("f", "c1"), usage=Usage(requests=1, total_tokens=5)))
+    reply = reply_of(
+        thought(),
+        tool("g", "c2"),
+        said("hi"),
+        usage=Usage(requests=1, total_tokens=6),
+        changes=(Change("set", ("n",), 1),),
+        model="large",
+    )
+    state = take_in(first, reply)
+    assert [item.kind for item in state.items] == ["tool_call", "reasoning", "tool_call", "message"]
+    assert [call.name for call in state.calls] == ["g"]
+    assert state.usage == Usage(requests=2, total_tokens=11)
+    assert state.context == {"n": 1}
+    assert state.model == "large"
+    assert BEFORE.context == {"n": 0}
+
+
+def test_a_reply_that_names_no_model_leaves_the_known_one() -> None:
+    assert take_in(BEFORE, reply_of(said("hi"))).model == "small"
+
+
+def test_calls_stand_in_the_order_of_the_reply_however_the_plan_lists_them() -> None:
+    """The first handoff of the *reply* wins, and outputs follow the order of the calls."""
+    reply = reply_of(tool("f", "c1"), said("and"), tool("g", "c2"), transfer("Billing", "h1"))
+    shuffled = replace(reply, calls=tuple(reversed(reply.calls)))
+    calls = take_in(BEFORE, shuffled).calls
+    assert [call.call_id for call in calls] == ["c1", "c2", "h1"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "index"),
+    [
+        ([], None),
+        ([thought()], None),
+        ([said("a")], 1),
+        ([said("a"), said("b")], 2),
+        ([said("a"), thought()], 1),
+        ([said("a"), said("b"), searched(), thought()], 2),
+        ([thought(), refused("no")], 2),
+    ],
+)
+def test_the_last_message_is_looked_for_in_the_newest_items_only(
+    parts: list[Part], index: int | None
+) -> None:
+    before = take_in(BEFORE, reply_of(said("from an earlier turn")))
+    assert last_message(take_in(before, reply_of(*parts)), len(parts)) == index
+
+
+def call(kind: str = "tool", **fields: Any) -> Call:
+    plan = PlannedCall(item=0, kind="handoff" if kind == "handoff" else "tool")
+    return Call(plan=plan, call_id="c", name="f", arguments="{}", status="settled", **fields)
+
+
+@pytest.mark.parametrize(("kind", "item"), [("tool", "tool_output"), ("handoff", "handoff_output")])
+def test_an_output_is_an_item_of_the_active_agent(kind: str, item: str) -> None:
+    (written,) = take_over(BEFORE, [call(kind, output={"a": 1})]).items
+    assert (written.kind, written.agent, written.turn) == (item, "Triage", 7)
+    assert written.raw == {"type": "function_call_output", "call_id": "c", "output": {"a": 1}}
+
+
+def test_changes_are_taken_over_in_the_order_of_the_calls() -> None:
+    one = call(changes=(Change("set", ("n",), 1), Change("set", ("m",), 1)))
+    two = call(changes=(Change("set", ("n",), 2),))
+    assert take_over(BEFORE, [one, two]).context == {"n": 2, "m": 1}
+    assert take_over(BEFORE, [two, one]).context == {"n": 1, "m": 1}
+    assert take_over(BEFORE, []) == BEFORE
+
+
+@pytest.mark.parametrize(
+    ("index", "context"), [(0, {"n": 0}), (1, {"n": 0, "a": 1}), (2, {"n": 0, "a": 1}), (3, {})]
+)
+def test_a_call_sees_what_the_calls_before_it_have_done_so_far(index: int, context: Json) -> None:
+    calls = (
+        call(changes=(Change("set", ("a",), 1),)),
+        replace(call(), status="running"),
+        call(changes=(Change("set", (), {}),)),
+        replace(call(), status="planned"),
+    )
+    assert context_before(replace(BEFORE, calls=calls), index) == context
+
+
+def test_a_call_is_found_by_the_effect_that_runs_it() -> None:
+    play = play_in("running")
+    assert [call_of(play.state, play.running(name)) for name in ("c1", "c2")] == [0, 1]
+
+
+def test_notes_are_kept_newest_last_and_not_for_ever() -> None:
+    state = BEFORE
+    for at_ms in range(KEPT_IGNORED + 2):
+        state = with_ignored(state, at_ms, "what", "why")
+    assert [note.at_ms for note in state.ignored] == list(range(2, KEPT_IGNORED + 2))
+    assert (state.ignored[0].what, state.ignored[0].why) == ("what", "why")
+
+
+def test_replacing_one_call_leaves_the_others() -> None:
+    calls = tuple(replace(call(), call_id=name) for name in "abc")
+    state = with_call(replace(BEFORE, calls=calls), 1, replace(calls[1], output="new"))
+    assert [one.output for one in state.calls] == [None, "new", None]
+    assert state.calls[0] is calls[0]
+    assert state.calls[2] is calls[2]
