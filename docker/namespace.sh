@@ -11,7 +11,12 @@ if ! temporal operator namespace describe --namespace "$NAMESPACE" >/dev/null 2>
     temporal operator namespace create --namespace "$NAMESPACE" --retention "$RETENTION"
 fi
 
-known=$(temporal operator search-attribute list --namespace "$NAMESPACE")
+# The server's parts hear of a new namespace one after the other.
+until known=$(temporal operator search-attribute list --namespace "$NAMESPACE" 2>/dev/null); do
+    echo "waiting for the namespace $NAMESPACE"
+    sleep 1
+done
+
 for attribute in OutlastAgent:Keyword OutlastStatus:Keyword OutlastPendingApprovals:Int; do
     name=${attribute%%:*}
     case "$known" in
