@@ -1,0 +1,73 @@
+"""Records the histories of this version's features: run it once, when a version is made.
+
+    python -m tests.replay.record
+
+What is recorded already is left alone: a released history is never recorded again, because it
+stands for the runs that are out there. A change that breaks one of them breaks somebody's run.
+"""
+
+import asyncio
+import contextlib
+import gzip
+import json
+import sys
+from pathlib import Path
+
+from temporalio.client import Client
+
+from outlast import AgentsException
+from outlast.client.handle import RunHandle
+from outlast.client.history import RunReader
+from outlast.contract import names, records
+from outlast.dev import EmbeddedServer
+from outlast.loop.values import JsonObject
+from outlast.testing import ScriptedModel
+from outlast.worker import AgentWorker
+from tests.replay.scenarios import SCENARIOS, Scenario
+
+FOLDER = Path(__file__).parent / "histories" / "0.1"
+
+
+async def main() -> None:
+    """Record every scenario that has no recording yet."""
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    async with EmbeddedServer(search_attributes=names.SEARCH_ATTRIBUTES) as server:
+        client = await Client.connect(server.address)
+        for name, scenario in SCENARIOS.items():
+            path = FOLDER / f"{name}.json.gz"
+            if not path.exists():
+                recording = await _record(client, name, scenario)
+                data = json.dumps(recording, separators=(",", ":")).encode()
+                await asyncio.to_thread(path.write_bytes, gzip.compress(data, mtime=0))
+                sys.stdout.write(f"recorded {path.name}\n")
+
+
+async def _record(client: Client, name: str, scenario: Scenario) -> JsonObject:
+    record = records.RunInput(
+        agent=scenario.agent.name,
+        input=scenario.question,
+        context={},
+        max_turns=scenario.max_turns,
+        keep_open=scenario.keep_open,
+        settings=scenario.settings or None,
+        visibility=True,
+    )
+    model = ScriptedModel(*scenario.steps)
+    async with AgentWorker(client, agents=[scenario.agent], task_queue=name, model_provider=model):
+        await client.start_workflow(names.WORKFLOW, records.write(record), id=name, task_queue=name)
+        handle = RunHandle(client, name)
+        with contextlib.suppress(AgentsException):
+            await scenario.play(handle)
+        with contextlib.suppress(AgentsException):
+            await handle.result()
+    history = await client.get_workflow_handle(name).fetch_history()
+    state = await RunReader(client, name).catch_up()
+    return {
+        "run_id": name,
+        "state": json.loads(records.dump(state)),
+        "history": json.loads(history.to_json()),
+    }
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,43 @@
+"""Histories of every version since 0.1: they replay, and they fold to the state they had."""
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowHistory
+from temporalio.converter import DataConverter
+from temporalio.worker import Replayer
+
+from outlast.client.history import HistoryReader
+from outlast.contract import history, records
+from outlast.loop.invariants import violations
+from outlast.loop.state import RunState
+from outlast.workflows.agent_run import AgentRun
+from tests.replay.scenarios import SCENARIOS
+
+RECORDINGS = sorted((Path(__file__).parent / "histories").glob("*/*.json.gz"))
+
+
+def read(path: Path) -> dict[str, Any]:
+    return json.loads(gzip.decompress(path.read_bytes()))
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: f"{path.parent.name}-{path.name}")
+async def test_a_recorded_run_replays_and_folds_to_the_state_it_had(path: Path) -> None:
+    recording = read(path)
+    recorded = WorkflowHistory.from_json(recording["run_id"], recording["history"])
+    await Replayer(workflows=[AgentRun], build_id="test").replay_workflow(recorded)
+    reader = HistoryReader(DataConverter.default)
+    tasks = await reader.feed(recorded.events)
+    state = history.opening(reader.start_payload)
+    for event, after in history.fold(state, recording["run_id"], tasks):
+        assert violations(after) == [], f"after {event}"
+        state = after
+    assert state == records.load(RunState, [json.dumps(recording["state"])])
+
+
+def test_every_scenario_of_this_version_is_recorded() -> None:
+    recorded = {path.name.removesuffix(".json.gz") for path in RECORDINGS}
+    assert set(SCENARIOS) <= recorded
