@@ -14,7 +14,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from outlast.activities.errors import EffectError
+from outlast.activities.errors import EffectError, is_retryable
 from outlast.activities.model import call_model, prepare_run
 from outlast.activities.tool import run_handoff, run_tool
 from outlast.activities.worker_knowledge import WorkerKnowledge
@@ -156,3 +156,7 @@ def _typed_errors() -> Generator[None]:
         ) from error
     except records.UnreadableRecordError as error:
         raise ApplicationError(str(error), type=failures.INTERNAL, non_retryable=True) from error
+    except Exception as error:
+        message = f"The worker could not answer: {type(error).__name__}: {error}"
+        again = is_retryable(error)
+        raise ApplicationError(message, type=failures.INTERNAL, non_retryable=not again) from error

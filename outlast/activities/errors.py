@@ -23,6 +23,10 @@ PROGRAMMING_ERRORS = (
 """What user code raises when it is wrong, so that another try would fail the same way."""
 
 
+LONGEST_MESSAGE = 4_000
+"""Characters of a failure's message. Messages go into history and before people."""
+
+
 class EffectError(Exception):
     """An effect failed.
 
@@ -43,6 +47,8 @@ class EffectError(Exception):
         retry_after: timedelta | None = None,
         details: JsonObject | None = None,
     ) -> None:
+        # Whatever an exception says: half a character cannot travel, and ten megabytes should not.
+        message = message[:LONGEST_MESSAGE].encode(errors="replace").decode()
         super().__init__(message)
         self.code = code
         self.message = message

@@ -18,7 +18,7 @@ from outlast.agents.context import RunContextWrapper
 from outlast.agents.context_codec import context_type_of
 from outlast.agents.errors import UserError
 from outlast.agents.handoff import NO_INPUT, Handoff
-from outlast.agents.registry import handoffs_of
+from outlast.agents.registry import handoffs_of, target_of
 from outlast.agents.settings import read_model_settings
 from outlast.agents.tool import FunctionTool
 from outlast.contract import failures
@@ -59,6 +59,8 @@ async def call_model(worker: WorkerKnowledge, request: ModelRequestRecord) -> Mo
     settings = asked.settings or {}
     try:
         agent = worker.registry.agent(asked.agent)
+        for entry in handoffs_of(agent):
+            target_of(entry)  # found out now, and not when the model is paid
         borrowed = worker.borrow(asked.context, asked.context_type, _annotated_type(agent))
     except UserError as error:
         raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error

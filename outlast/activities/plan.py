@@ -7,10 +7,11 @@ model has been paid. Must not know: what happens next; that is the loop's.
 """
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from outlast.agents.callables import call
 from outlast.agents.context import RunContextWrapper
@@ -22,7 +23,13 @@ from outlast.loop.calls import FinalKind, PlannedCall, Policy
 from outlast.loop.items import Item, call_id_of
 from outlast.loop.values import Failure, Json, JsonObject
 
+logger = logging.getLogger(__name__)
+
 LONGEST_FAST = timedelta(seconds=5)
+
+
+LARGEST_REPLY_BYTES = 1_000_000
+"""As JSON. Far beyond what any model says, and below what a record in history can hold."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +65,9 @@ async def plan_reply(
         history: the items before the reply, to find call ids that are used again.
         wrapper: the context for approval predicates.
     """
+    junk = _junk(output)
+    if junk is not None:
+        return Plan(items=(), failure=Failure(code=failures.MODEL_BEHAVIOR, message=junk))
     items, problem = _without_repeats(output, history)
     if problem is None and offer.unknown_is_fatal:
         problem = _unknown_name(items, offer)
@@ -140,12 +150,27 @@ def model_label(model: object) -> str:
     return model if isinstance(model, str) else type(model).__name__
 
 
-def _argument_problem(tool: FunctionTool, arguments: str) -> str | None:
-    if tool.validate is not None:
-        return tool.validate(arguments)
+def _junk(output: object) -> str | None:
+    """Return why a reply cannot be recorded. It is paid for, so it is not asked for again."""
+    entries = cast("list[object]", output) if isinstance(output, list | tuple) else [None]
+    if not all(isinstance(entry, dict) for entry in entries):
+        return f"The model's reply is no list of items: {output!r:.80}."
     try:
+        size = len(json.dumps(output))
+    except (TypeError, ValueError, RecursionError) as error:
+        return f"The model's reply cannot be written as JSON: {error}."
+    if size > LARGEST_REPLY_BYTES:
+        return f"The model's reply has {size:,} bytes, of at most {LARGEST_REPLY_BYTES:,}."
+    return None
+
+
+def _argument_problem(tool: FunctionTool, arguments: str) -> str | None:
+    try:
+        if tool.validate is not None:
+            return tool.validate(arguments)
         fits = isinstance(json.loads(arguments or "{}"), dict)
-    except ValueError:
+    except Exception as error:  # noqa: BLE001  the model is paid: a user's check must not repeat it
+        logger.warning("the arguments of %s could not be checked: %r", tool.name, error)
         fits = False
     return None if fits else f"The arguments of {tool.name} have to be a JSON object."
 

@@ -5,6 +5,7 @@ Knows no Temporal.
 """
 
 import asyncio
+import json
 import logging
 from typing import Any
 
@@ -80,11 +81,16 @@ async def run_handoff(worker: WorkerKnowledge, request: RunHandoff) -> HandoffRe
     wrapper = RunContextWrapper[Any](
         context=borrowed.context, usage=request.usage, run_id=request.run_id, turn=request.turn
     )
+    bound_seconds = request.policy.timeout_ms / 1000
+    bound = asyncio.timeout(bound_seconds)
     try:
-        async with asyncio.timeout(request.policy.timeout_ms / 1000):
+        async with bound:
             await call(entry.on_handoff, wrapper)
         return HandoffResult(changes=borrowed.changes(wrapper))
     except Exception as error:
+        if bound.expired():
+            message = f"{what} took longer than {bound_seconds:g} s."
+            raise EffectError(failures.USER_ERROR, message, retryable=True) from error
         raise of_user_code(what, error) from error
 
 
@@ -125,11 +131,16 @@ async def _failed(
         text: object = await call(tool.failure_error_function, context, error)
     except Exception as second:
         raise of_user_code(f"failure_error_function of {tool.name!r}", second) from second
-    return ToolResult(output=str(text), failed=True)
+    return ToolResult(output=_shortened(str(text)), failed=True)
+
+
+def _shortened(text: str) -> str:
+    data = text.encode(errors="replace")
+    return data[:LARGEST_OUTPUT_BYTES].decode(errors="ignore")
 
 
 def _bounded(name: str, output: Json) -> Json:
-    size = len(output.encode() if isinstance(output, str) else repr(output))
+    size = len(json.dumps(output))  # as it is written into history
     if size <= LARGEST_OUTPUT_BYTES:
         return output
     return (

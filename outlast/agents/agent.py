@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeAlias, cast
 
+from outlast.agents.callables import check_callable
 from outlast.agents.context import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.agents.handoff import Handoff
@@ -54,6 +55,14 @@ class Agent(Generic[TContext]):
                 f"Agent {self.name!r}: instructions must be a string, a callable or None, "
                 f"not {type(instructions).__name__}."
             )
+        if callable(instructions):
+            what = f"Agent {self.name!r}: instructions"
+            check_callable(instructions, ("context", "agent"), what=what)
+        settings = cast("object", self.model_settings)
+        if not isinstance(settings, ModelSettings):
+            raise UserError(
+                f"Agent {self.name!r}: model_settings is {settings!r}: use ModelSettings(...)."
+            )
         _check_entries(
             self.name, "tools", self.tools, FunctionTool, "decorate it with @function_tool"
         )
@@ -73,6 +82,9 @@ def _check_entries(
     kinds: type | tuple[type, ...],
     fix: str,
 ) -> None:
+    given = cast("object", entries)
+    if not isinstance(given, list | tuple):
+        raise UserError(f"Agent {agent!r}: {name}= must be a list, not {type(given).__name__}.")
     for entry in entries:
         if not isinstance(entry, kinds):
             shown = getattr(entry, "__name__", repr(entry))

@@ -26,10 +26,11 @@ def read_context(value: Json, context_type: Any) -> Any:
     Raises:
         UserError: the value does not fit the type.
     """
-    from pydantic import ValidationError
+    from pydantic import PydanticUserError, ValidationError
 
-    if value is None and isinstance(context_type, type):
-        return _empty(context_type)
+    plain_type = typing.get_origin(context_type) or context_type  # dict of dict[str, Any]
+    if value is None and isinstance(plain_type, type):
+        return _empty(plain_type)
     try:
         return _adapter(context_type if context_type is not None else Any).validate_python(
             _copy(value)
@@ -39,6 +40,11 @@ def read_context(value: Json, context_type: Any) -> Any:
             f"The run's context does not fit {_name(context_type)}: {error.errors()[0]['msg']} "
             f"at {'.'.join(map(str, error.errors()[0]['loc'])) or 'its root'}. Start the run with "
             "a context of that type, or annotate the callable with the type it gets."
+        ) from None
+    except PydanticUserError as error:
+        raise UserError(
+            f"The type {_name(context_type)} cannot be a run's context: {error.message} Use a "
+            "pydantic model, a dataclass or plain JSON values."
         ) from None
 
 
@@ -71,7 +77,8 @@ class BorrowedContext:
 
     def __init__(self, value: Json, context_type: Any) -> None:
         self.context = read_context(value, context_type)
-        self._before = write_context(self.context) if value is not None else None
+        self._is_new = value is None
+        self._before = write_context(self.context)
 
     def changes(self, wrapper: RunContextWrapper[Any]) -> tuple[Change, ...]:
         """Return what the callables have changed in the context, or put in its place.
@@ -79,7 +86,10 @@ class BorrowedContext:
         Raises:
             UserError: what they left cannot be written as JSON.
         """
-        return diff(self._before, write_context(wrapper.context))
+        after = write_context(wrapper.context)
+        changes = diff(self._before, after)
+        # The run has no context yet, so a change of the empty one has no place there: send it all.
+        return diff(None, after) if changes and self._is_new else changes
 
 
 def context_type_of(function: Callable[..., Any]) -> Any:

@@ -9,11 +9,15 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from outlast.agents.callables import check_callable
 from outlast.agents.context import NamedAgent, RunContextWrapper
+from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
 
 OnHandoff: TypeAlias = Callable[[RunContextWrapper[Any]], Awaitable[None] | None]
 """Called with (context), or with (context, input) where there is an `input_type`."""
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 NO_INPUT: JsonObject = {
     "type": "object",
@@ -42,6 +46,23 @@ class Handoff:
     on_handoff: OnHandoff | None = None
     is_enabled: bool | Callable[[RunContextWrapper[Any], Any], bool | Awaitable[bool]] = True
     input_json_schema: JsonObject | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields, so that a mistake is found where it is made.
+
+        Raises:
+            UserError: a field does not fit. The message names the handoff and the field.
+        """
+        if not _NAME.fullmatch(self.tool_name):
+            raise UserError(
+                "A handoff's tool name must be 1 to 64 letters, digits, '_' or '-', not "
+                f"{self.tool_name!r}. Choose one with handoff(agent, tool_name_override=...)."
+            )
+        owner = f"Handoff {self.tool_name!r}"
+        if self.on_handoff is not None:
+            check_callable(self.on_handoff, ("context",), what=f"{owner}: on_handoff")
+        if not isinstance(self.is_enabled, bool):
+            check_callable(self.is_enabled, ("context", "agent"), what=f"{owner}: is_enabled")
 
     @property
     def agent_name(self) -> str:
@@ -77,7 +98,12 @@ def handoff(
         on_handoff: called with (context) when the handoff happens; sync or async. It runs in an
             activity, at least once, and its context changes are kept.
         is_enabled: whether the handoff is offered, asked before every model call.
+
+    Raises:
+        UserError: an argument does not fit.
     """
+    if not isinstance(getattr(agent, "name", None), str):
+        raise UserError(f"handoff() needs an Agent, not {agent!r}.")
     return Handoff(
         tool_name=tool_name_override or Handoff.default_tool_name(agent.name),
         tool_description=tool_description_override or Handoff.default_tool_description(agent),

@@ -31,8 +31,11 @@ class Registry:
         """Register an agent and everything it can hand over to.
 
         Raises:
-            UserError: another agent has the same name, or two tools of one agent do.
+            UserError: it is no agent; another agent has the same name, or two tools of one agent do.
         """
+        given = cast("object", agent)
+        if not isinstance(given, Agent):
+            raise UserError(f"{given!r} is not an Agent. Register agents: agents=[my_agent].")
         waiting = [agent]
         while waiting:
             one = waiting.pop()
@@ -99,7 +102,7 @@ class Registry:
         Raises:
             UserError: the agent, or the handoff, is unknown.
         """
-        for entry in handoffs_of(self.agent(agent)):
+        for entry in reversed(handoffs_of(self.agent(agent))):  # the one that is offered
             if entry.tool_name == name:
                 return entry
         raise UserError(f"Agent {agent!r} has no handoff {name!r} on this worker.")

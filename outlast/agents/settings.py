@@ -4,6 +4,7 @@ Owns: `ModelSettings` and `RunConfig`, and their JSON. Everything in them is pla
 can travel in a run's input.
 """
 
+import json
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from typing import Any, Literal
@@ -96,11 +97,14 @@ def write_run_config(config: RunConfig) -> JsonObject:
     if config.tool_not_found_behavior != "return_error_to_model":
         settings["tool_not_found_behavior"] = config.tool_not_found_behavior
     if config.heartbeat_timeout is not None:
-        settings["heartbeat_ms"] = int(config.heartbeat_timeout.total_seconds() * 1000)
+        silence = _duration("RunConfig(heartbeat_timeout=...)", config.heartbeat_timeout)
+        settings["heartbeat_ms"] = int(silence.total_seconds() * 1000)
     return settings
 
 
 def _write_model_settings(settings: ModelSettings) -> JsonObject:
+    if not isinstance(settings, ModelSettings):  # pyright: ignore[reportUnnecessaryIsInstance]  users
+        raise UserError(f"RunConfig(model_settings=...) must be ModelSettings, not {settings!r}.")
     written: JsonObject = {
         field.name: value
         for field in fields(settings)
@@ -108,16 +112,33 @@ def _write_model_settings(settings: ModelSettings) -> JsonObject:
     }
     timeout = written.pop("timeout", None)
     if timeout is not None:
-        written["timeout_seconds"] = timeout.total_seconds()
+        written["timeout_seconds"] = _duration(
+            "ModelSettings(timeout=...)", timeout
+        ).total_seconds()
+    try:
+        json.dumps(written)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(f"ModelSettings of a run must be plain data, to travel: {error}") from None
     return written
 
 
+def _duration(what: str, value: object) -> timedelta:
+    if not isinstance(value, timedelta):
+        raise UserError(f"{what} must be a timedelta, not {value!r}.")
+    return value
+
+
 def read_model_settings(written: JsonObject | None) -> ModelSettings | None:
-    """Return the model settings that a run carries as JSON."""
-    if not written:
+    """Return the model settings that a run carries as JSON.
+
+    They may have been typed by hand, so what is no setting, and a time-out that is none, count as
+    not given.
+    """
+    if not written or not isinstance(written, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  typed by hand
         return None
     known = {field.name for field in fields(ModelSettings)}
-    values = {name: value for name, value in written.items() if name in known}
-    if "timeout_seconds" in written:
-        values["timeout"] = timedelta(seconds=written["timeout_seconds"])
+    values = {name: value for name, value in written.items() if name in known - {"timeout"}}
+    seconds = written.get("timeout_seconds")
+    if isinstance(seconds, int | float) and 0 < seconds < 10**6:
+        values["timeout"] = timedelta(seconds=seconds)
     return ModelSettings(**values)

@@ -4,6 +4,7 @@ Owns: `RunHandle`. Everything it reads comes from the run's history, so reading 
 worker runs. Must not know: how a run is started.
 """
 
+import asyncio
 import secrets
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -11,9 +12,11 @@ from typing import Any, Literal
 
 from temporalio.client import (
     Client,
+    WorkflowExecutionDescription,
     WorkflowFailureError,
     WorkflowHandle,
     WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
 )
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError
 from temporalio.service import RPCError, RPCStatusCode
@@ -27,12 +30,16 @@ from outlast.agents.errors import (
     ServerUnavailable,
 )
 from outlast.client.history import Progress, RunReader
-from outlast.client.results import RunResult, error_of, result_of
+from outlast.client.messages import check_input
+from outlast.client.results import RunResult, error_of, result_of, result_of_answer
 from outlast.client.stream import StreamEvent, changes
 from outlast.contract import failures, names, records
 from outlast.loop.approvals import ApprovalRequest, Decision, DecisionType
 from outlast.loop.state import RunState
 from outlast.loop.values import Failure, JsonObject
+
+UPDATE_WAITS_SECONDS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 2.0, 2.0, 2.0)
+"""Between the attempts of an update that meets a workflow task that is being repeated."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +118,7 @@ class RunHandle:
 
         Raises:
             RunCancelled: the run was cancelled before there was an answer.
+            RunClosed: the run ended otherwise and did not answer this message.
             AgentsException: the question could not be answered; the subclass says why.
         """
         state = await self._until(
@@ -120,8 +128,12 @@ class RunHandle:
             if message_id in answer.to:
                 if answer.failure is not None:
                     raise error_of(answer.failure, state)
-                return result_of(state)
-        return await self.result()  # it ended without an answer, and says how
+                return result_of_answer(state, answer)
+        result = await self.result()  # it ended without an answer, and says how
+        raise RunClosed(
+            f"The run {self.id} has ended and did not answer the message {message_id!r}.",
+            run_data=result,
+        )
 
     async def wait_for_people(self) -> RunResult:
         """Wait until the run is closed, or can go no further without a person or a message.
@@ -130,7 +142,12 @@ class RunHandle:
             RunCancelled: it was cancelled.
             AgentsException: what was asked could not be answered; the subclass says why.
         """
-        state = await self._until(lambda state: state.status in {"waiting", "idle"})
+        now = state = await self.state()
+        if now.status == "running":
+            # The history also tells of every time the run waited before; those are over.
+            state = await self._until(
+                lambda one: one.status in {"waiting", "idle"} and _moves(one) >= _moves(now)
+            )
         if state.status not in {"waiting", "idle"}:
             return await self.result()
         if state.failure is not None:
@@ -198,7 +215,9 @@ class RunHandle:
         Raises:
             RunClosed: the run has ended; nothing was said.
             RunNotFound: there is no such run.
+            UserError: the input is neither.
         """
+        check_input(input)
         message_id = message_id or f"m-{secrets.token_hex(8)}"
         record = records.SendRecord(input=input, message_id=message_id)
         await self._update(names.UPDATE_SEND, records.write(record), message_id)
@@ -250,6 +269,10 @@ class RunHandle:
         """
         try:
             if mode == "immediate":
+                # The server takes a cancel of an ended workflow without a word.
+                description = await self._workflow.describe()
+                if description.close_time is not None:
+                    raise _closed(self.id, description)
                 await self._workflow.cancel()
             else:
                 await self._workflow.signal(names.SIGNAL_CANCEL, {"mode": mode})
@@ -280,6 +303,34 @@ class RunHandle:
             raise DecisionRefused(f"Approval {approval_id} is already {taken['status']}{who}.")
 
     async def _update(self, name: str, payload: JsonObject, update_id: str) -> JsonObject:
+        for wait_seconds in UPDATE_WAITS_SECONDS:
+            try:
+                return await self._update_once(name, payload, update_id)
+            except RPCError as error:
+                if not await self._is_passing(error):
+                    raise await self._translated(error) from error
+            await asyncio.sleep(wait_seconds)
+        raise ServerUnavailable(
+            f"The run {self.id} did not take it, many times over. Try again with the same id, and "
+            "see in the Temporal UI whether its workflow tasks fail."
+        )
+
+    async def _is_passing(self, error: RPCError) -> bool:
+        """Whether an update met a moment in which the run takes none; its id makes it one update.
+
+        That is so while a workflow task is repeated, because something arrived at its end, and
+        while the run goes on in a new history.
+        """
+        if error.status == RPCStatusCode.FAILED_PRECONDITION:
+            return True
+        if error.status != RPCStatusCode.NOT_FOUND:
+            return False
+        try:
+            return (await self._workflow.describe()).close_time is None
+        except RPCError:
+            return False
+
+    async def _update_once(self, name: str, payload: JsonObject, update_id: str) -> JsonObject:
         try:
             return await self._workflow.execute_update(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
                 name, payload, id=update_id
@@ -290,8 +341,13 @@ class RunHandle:
                 failure = Failure(code=cause.type or "", message=cause.message)
                 raise error_of(failure) from error
             raise
-        except RPCError as error:
-            raise await self._translated(error) from error
+        except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+            if isinstance(error.__cause__, asyncio.CancelledError):
+                raise error.__cause__ from None  # the caller was cancelled, and has to notice
+            raise ServerUnavailable(
+                f"The run {self.id} did not take it in time. Is a worker running? It may still be "
+                "taken later: try again with the same id."
+            ) from error
 
     async def _translated(self, error: RPCError) -> AgentsException:
         """Say what a refusal of the server means; it calls ended runs not found, too."""
@@ -303,14 +359,23 @@ class RunHandle:
                     f"There is no run {self.id!r} in the namespace {self._client.namespace!r}. Is "
                     "the id right, and its history still retained?"
                 )
-            status = description.status.name.lower() if description.status else "closed"
-            return RunClosed(
-                f"The run {self.id} has ended ({status}). Start a new one; what was said in this "
-                "one can still be read."
-            )
+            return _closed(self.id, description)
         if error.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED}:
             return ServerUnavailable(f"The Temporal server does not answer: {error.message}")
         return AgentsException(f"The Temporal server refused: {error.message}")
+
+
+def _moves(state: RunState) -> tuple[int, int]:
+    """How often the run went on, by a model call or by a decision. Both only ever grow."""
+    return state.turns, sum(one.status != "pending" for one in state.approvals)
+
+
+def _closed(run_id: str, description: WorkflowExecutionDescription) -> RunClosed:
+    status = description.status.name.lower() if description.status else "closed"
+    return RunClosed(
+        f"The run {run_id} has ended ({status}). Start a new one; what was said in this one can "
+        "still be read."
+    )
 
 
 def _error_of_closing(error: WorkflowFailureError, state: RunState) -> AgentsException:

@@ -70,8 +70,11 @@ class HistoryReader:
     async def _take(self, event: HistoryEvent) -> None:
         match event.event_type:
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
-                values = await self._decode(event.workflow_execution_started_event_attributes.input)
-                self.start_payload = values[0] if values else None
+                started = event.workflow_execution_started_event_attributes
+                try:
+                    self.start_payload = await self._first(started.input)
+                except Exception:  # noqa: BLE001  the workflow cannot decode it either, and fails
+                    self.start_payload = None
                 self._note(event, history.Started(payload=self.start_payload))
             case EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED:
                 self._started_ms[event.event_id] = _milliseconds(event.event_time)
@@ -227,20 +230,17 @@ class RunReader:
         Raises:
             RPCError: no such run.
         """
-        run: str | None = None
-        if from_start:
-            description = await self._handle(None).describe()
-            run = description.raw_info.first_run_id or None
-            if run is not None and not await self._is_retained(run):
-                run = None
-        more = True
-        while more:
+        description = await self._handle(None).describe()
+        run: str | None = description.run_id
+        first = description.raw_info.first_run_id
+        if from_start and first and await self._is_retained(first):
+            run = first
+        while run is not None:
             reader = HistoryReader(self.client.data_converter)
             async for page in self._pages(run):
                 async for progress in self._fold(reader, [page]):
                     yield progress
             run = _successor(reader.closed_by)
-            more = run is not None
 
     async def _is_retained(self, run: str) -> bool:
         try:
@@ -251,17 +251,25 @@ class RunReader:
             raise
         return True
 
-    async def _pages(self, run: str | None) -> AsyncIterator[Sequence[HistoryEvent]]:
-        events = self._handle(run).fetch_history_events(wait_new_event=True)
+    async def _pages(self, run: str) -> AsyncIterator[Sequence[HistoryEvent]]:
+        events, seen = self._handle(run).fetch_history_events(wait_new_event=True), 0
         while True:
             try:
                 await events.fetch_next_page()
             except RPCError as error:
-                if error.status not in {RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.CANCELLED}:
+                if error.status == RPCStatusCode.INVALID_ARGUMENT and events.next_page_token:
+                    # The server holds the history otherwise than it did when it made the token.
+                    events = self._handle(run).fetch_history_events(wait_new_event=True)
+                elif error.status not in {
+                    RPCStatusCode.DEADLINE_EXCEEDED,
+                    RPCStatusCode.CANCELLED,
+                }:
                     raise
                 continue
-            if events.current_page:
-                yield events.current_page
+            page = [event for event in events.current_page or () if event.event_id > seen]
+            if page:
+                seen = page[-1].event_id
+                yield page
             if not events.next_page_token:
                 return
 

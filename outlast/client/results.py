@@ -3,14 +3,14 @@
 Owns: `RunResult` and the errors of failed runs. Must not know: how the state was read.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from outlast.agents import errors
 from outlast.agents.context_codec import read_context
 from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.items import Item
-from outlast.loop.state import RunState, Status
+from outlast.loop.items import Item, text_of
+from outlast.loop.state import Answer, RunState, Status
 from outlast.loop.values import Failure, Json, JsonObject, Usage
 
 _ERRORS: dict[str, type[errors.AgentsException]] = {
@@ -84,6 +84,15 @@ def result_of(state: RunState) -> RunResult:
         context=state.context,
         turns=state.turns,
     )
+
+
+def result_of_answer(state: RunState, answer: Answer) -> RunResult:
+    """Return the result with one of a conversation's answers, which need not be its newest."""
+    result = result_of(state)
+    if answer is state.answers[-1] or answer.item is None:
+        return result
+    text = text_of(state.items[answer.item].raw)
+    return replace(result, final_output=text, last_agent=answer.agent)
 
 
 def error_of(failure: Failure, state: RunState | None = None) -> errors.AgentsException:

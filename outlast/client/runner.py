@@ -27,6 +27,7 @@ from outlast.agents.registry import type_name
 from outlast.agents.settings import RunConfig, write_run_config
 from outlast.client.connection import add_search_attributes
 from outlast.client.handle import RunHandle
+from outlast.client.messages import check_input
 from outlast.client.results import RunResult
 from outlast.contract import names, records
 from outlast.loop.values import JsonObject
@@ -149,6 +150,9 @@ class Runner:
             raise UserError(
                 f"max_turns={max_turns} makes no sense: give a positive number or None."
             )
+        if not isinstance(agent, Agent | str):  # pyright: ignore[reportUnnecessaryIsInstance]  users
+            raise UserError(f"A run starts with an Agent or an agent's name, not {agent!r}.")
+        check_input(input)
         settings = write_run_config(run_config or RunConfig())
         record = records.RunInput(
             agent=agent if isinstance(agent, str) else agent.name,

@@ -58,7 +58,11 @@ class LocalEngine:
             data_dir=default_data_dir(), search_attributes=names.SEARCH_ATTRIBUTES
         )
         await server.start()
-        return cls(await connect(server.address, server.info.namespace), server)
+        try:
+            return cls(await connect(server.address, server.info.namespace), server)
+        except BaseException:
+            await server.stop()
+            raise
 
     async def serve(self, agent: Agent[Any]) -> str:
         """Carry runs of an agent in this process, and return the task queue to start them on.
@@ -83,7 +87,9 @@ class LocalEngine:
 
     async def close(self) -> None:
         """Stop the workers, and the server if this process started it."""
-        for worker in self._workers.values():
-            await worker.__aexit__(None, None, None)
-        if self._server is not None:
-            await self._server.stop()
+        try:
+            for worker in self._workers.values():
+                await worker.__aexit__(None, None, None)
+        finally:
+            if self._server is not None:
+                await self._server.stop()

@@ -3,9 +3,10 @@
 Owns: the putting together. Must not know: clients' options, task queues.
 """
 
+import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Iterable
-from typing import Any
+from typing import Any, cast
 
 from temporalio.plugin import SimplePlugin
 
@@ -19,6 +20,9 @@ from outlast.loop.state import RunState
 from outlast.models.provider import OpenAIProvider
 from outlast.ports.model import ModelProvider
 from outlast.workflows.agent_run import AgentRun
+
+ENDING_SECONDS = 2.0
+"""How long a worker may take to end when the program ends around it."""
 
 
 class OutlastPlugin(SimplePlugin):
@@ -47,6 +51,9 @@ class OutlastPlugin(SimplePlugin):
         Raises:
             UserError: no agents, or two with one name.
         """
+        given = cast("object", agents)
+        if isinstance(given, Agent | str) or not isinstance(given, Iterable):
+            raise UserError(f"agents= is a list of agents, not {given!r}: agents=[my_agent].")
         self.registry = Registry(agents)
         if not self.registry.names:
             raise UserError("A worker needs at least one agent: agents=[my_agent].")
@@ -58,9 +65,11 @@ class OutlastPlugin(SimplePlugin):
         @contextlib.asynccontextmanager
         async def run_context() -> AsyncGenerator[None]:
             records.adapter(RunState)  # built now: in a workflow task it would cost its time
+            ending = asyncio.create_task(_end_surely(asyncio.current_task()))
             try:
                 yield
             finally:
+                ending.cancel()
                 if model_provider is None:
                     await provider.aclose()
 
@@ -70,3 +79,18 @@ class OutlastPlugin(SimplePlugin):
             activities=EffectActivities(knowledge).all,
             run_context=run_context,
         )
+
+
+async def _end_surely(run: asyncio.Task[Any] | None) -> None:
+    """Cancel a worker's task a second time, should it not end when everything is cancelled.
+
+    A program may end without stopping its worker. `asyncio.run` then cancels all tasks at once,
+    the worker's own helpers with it, and the worker may wait for one of them for ever.
+    """
+    try:
+        await asyncio.Event().wait()
+    except asyncio.CancelledError:
+        if run is not None and run.cancelling():
+            await asyncio.wait([run], timeout=ENDING_SECONDS)
+            run.cancel()
+        raise

@@ -36,7 +36,6 @@ from outlast.loop.state import RunState
 from outlast.loop.values import JsonObject
 from outlast.workflows import presentation
 
-
 DEFECTS = (
     ArithmeticError,
     AssertionError,
@@ -101,7 +100,7 @@ class AgentRun:
             while self._commands:
                 command = self._commands.pop(0)
                 if isinstance(command, Finish):
-                    self._show()
+                    workflow.set_current_details(presentation.details(self._state))
                     return self._finish(command)
                 self._carry_out(command)
             self._show()

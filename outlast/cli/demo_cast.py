@@ -1,0 +1,189 @@
+"""The processes of the demo: the offline model and the workers, each in its own.
+
+Owns: how they are started, found ready, killed and cleared away. They end by themselves when the
+demo does, however it ends: their standard input ends then. Must not know: the story.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from importlib.util import find_spec
+from pathlib import Path
+
+import outlast
+from outlast.agents.errors import AgentsException
+
+EXAMPLE = Path("support_desk", "app.py")
+MODULE = "support_desk.app"
+
+_READY_SECONDS = 30.0
+_STOP_SECONDS = 5.0
+_LOG_LINES = 12
+
+
+class DemoFailed(AgentsException):
+    """The demo did not come to the end it has to come to; the message says what was wrong."""
+
+    code = "demo_failed"
+
+
+def examples_dir() -> Path:
+    """Return the directory that holds the support desk: of a checkout, or in the package.
+
+    Raises:
+        DemoFailed: it is not there.
+    """
+    package = Path(outlast.__file__).parent
+    for directory in (package.parent / "examples", package / "examples"):
+        if (directory / EXAMPLE).is_file():
+            return directory
+    raise DemoFailed(f"The example {EXAMPLE} is not installed, neither in nor beside {package}.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerSettings:
+    """What all workers of a demo have in common.
+
+    Attributes:
+        address: of the Temporal server.
+        namespace: on it.
+        home: where logs are written.
+        environment: variables that are added to the demo's own.
+    """
+
+    address: str
+    namespace: str
+    home: Path
+    environment: dict[str, str]
+
+
+class Child:
+    """One process, in a session of its own, so that Ctrl-C reaches the demo only."""
+
+    def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
+        self.name = name
+        self._process = process
+        self._log = log
+
+    @classmethod
+    async def start(
+        cls, name: str, arguments: list[str], *, home: Path, environment: dict[str, str]
+    ) -> "Child":
+        """Start a Python module as a process."""
+        log = home / f"{name.replace(' ', '-')}.log"
+        with log.open("ab") as stderr:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                *arguments,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=stderr,
+                cwd=home,
+                env=_inherited() | environment,
+                start_new_session=True,
+            )
+        return cls(name, process, log)
+
+    @property
+    def pid(self) -> int:
+        """The operating system's number of the process."""
+        return self._process.pid
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not ended."""
+        return self._process.returncode is None
+
+    async def first_line(self) -> str:
+        """Return the line by which the process says that it is ready.
+
+        Raises:
+            DemoFailed: it ended, or said nothing in time.
+        """
+        line = b""
+        if self._process.stdout is not None:
+            with suppress(TimeoutError):
+                line = await asyncio.wait_for(self._process.stdout.readline(), _READY_SECONDS)
+        if not line:
+            raise DemoFailed(f"The {self.name} did not start. {self.last_words()}")
+        return line.decode().strip()
+
+    async def kill(self) -> None:
+        """End the process with SIGKILL: it cannot notice, and can do nothing more."""
+        with suppress(ProcessLookupError):
+            self._process.send_signal(signal.SIGKILL)
+        await self._process.wait()
+
+    async def stop(self) -> None:
+        """End the process in order, or after a while by force."""
+        if self.is_running:
+            with suppress(ProcessLookupError):
+                self._process.terminate()
+            try:
+                await asyncio.wait_for(self._process.wait(), _STOP_SECONDS)
+            except TimeoutError:
+                await self.kill()
+
+    def last_words(self) -> str:
+        """Return the end of its log, as a part of a message."""
+        lines = self._log.read_text(errors="replace").strip().splitlines()[-_LOG_LINES:]
+        return "\n".join(["Its log ends with", *lines]) if lines else "Its log is empty."
+
+
+async def start_offline_model(home: Path, children: list[Child]) -> str:
+    """Start the offline model, and return its base URL.
+
+    Raises:
+        DemoFailed: it did not start, or its packages are missing.
+    """
+    if find_spec("uvicorn") is None or find_spec("starlette") is None:
+        raise DemoFailed(
+            'The offline model needs the extra `dev`: pip install "outlast[cli,dev]". With '
+            "OPENAI_API_KEY the demo needs no offline model."
+        )
+    arguments = ["outlast.dev.offline_model", "--until-eof"]
+    child = await Child.start("offline model", arguments, home=home, environment={})
+    children.append(child)
+    return await child.first_line()
+
+
+async def start_worker(
+    number: int, settings: WorkerSettings, children: list[Child], *, delay: timedelta
+) -> Child:
+    """Start a worker, and return it when it waits for work.
+
+    Args:
+        number: counts the workers of the demo.
+        settings: what all of them have in common.
+        children: what has to be cleared away; the worker is added.
+        delay: how long its refunds and address changes take.
+
+    Raises:
+        DemoFailed: it did not start.
+    """
+    arguments = ["outlast.cli.entry", "worker", MODULE, "--app-dir", str(examples_dir())]
+    arguments += ["--address", settings.address, "--namespace", settings.namespace]
+    arguments += ["--json", "--until-eof"]
+    environment = settings.environment | {
+        "SUPPORT_DESK_TOOL_DELAY_SECONDS": f"{delay.total_seconds():g}"
+    }
+    child = await Child.start(
+        f"worker {number}", arguments, home=settings.home, environment=environment
+    )
+    children.append(child)
+    line = await child.first_line()
+    if json.loads(line)["status"] != "ready":
+        raise DemoFailed(f"The {child.name} is not ready: {line}")
+    return child
+
+
+def _inherited() -> dict[str, str]:
+    """Return the demo's environment without another server's address and credentials."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("TEMPORAL_")}
+    return kept | {"TEMPORAL_CONFIG_FILE": os.devnull}

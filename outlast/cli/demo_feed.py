@@ -1,0 +1,168 @@
+"""The run of the demo as it is read from Temporal while it happens.
+
+Owns: following the history, telling it, and waiting for what has to happen. Must not know: the
+story.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import timedelta
+from types import TracebackType
+from typing import Self
+
+from temporalio.api.enums.v1 import PendingActivityState
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.client import Client
+
+from outlast.cli.demo_cast import DemoFailed
+from outlast.cli.demo_narration import Narrator
+from outlast.cli.run_events import run_events
+from outlast.client.handle import RunHandle
+from outlast.loop.commands import RunTool
+from outlast.loop.state import RunState
+
+_POLL_SECONDS = 0.01
+_STARTED = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
+
+
+class Feed:
+    """Follows one run in the background, and tells what happens.
+
+    Attributes:
+        state: the run as read so far.
+    """
+
+    def __init__(
+        self, client: Client, run_id: str, narrator: Narrator, *, patience: timedelta
+    ) -> None:
+        """Take in what to follow; entering begins to.
+
+        Args:
+            client: connected to the server.
+            run_id: which run.
+            narrator: is told every event.
+            patience: how long anything may take before the demo has failed.
+        """
+        self.state = RunState()
+        self._client = client
+        self._run_id = run_id
+        self._narrator = narrator
+        self._patience_seconds = patience.total_seconds()
+        self._changed = asyncio.Event()
+        self._following: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> Self:
+        """Begin to follow."""
+        self._following = asyncio.create_task(self._follow())
+        self._following.add_done_callback(lambda _: self._announce())
+        return self
+
+    async def __aexit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        """Stop following."""
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait({self._following})  # what ended it is raised where it is awaited
+            if not self._following.cancelled():
+                self._following.exception()
+
+    async def reach(self, what: str, condition: Callable[[RunState], bool]) -> RunState:
+        """Wait until the state satisfies a condition, and return it.
+
+        Raises:
+            DemoFailed: it does not in time, or the run ended before; the message names `what`.
+        """
+        try:
+            async with (
+                self._narrator.waiting(f"waiting for the {what}"),
+                asyncio.timeout(self._patience_seconds),
+            ):
+                while not condition(self.state) and not self._has_ended():
+                    await self._changed.wait()
+        except TimeoutError as error:
+            raise DemoFailed(
+                f"In {self._patience_seconds:g} s there was no {what}. The run {self._run_id} is "
+                f"{self.state.status}."
+            ) from error
+        if not condition(self.state):
+            if self._following is not None:
+                await self._following  # raises what ended it
+            raise DemoFailed(f"The run ended ({self.state.status}) before there was any {what}.")
+        return self.state
+
+    async def catch_in_the_act(self, what: str, is_half_done: Callable[[RunTool], bool]) -> RunTool:
+        """Wait for a tool call that has had its effect and is not reported yet, and return it.
+
+        Args:
+            what: the name of what is waited for, for messages.
+            is_half_done: whether a call that runs has had its effect.
+
+        Raises:
+            DemoFailed: there is no such call in time, or the answer came before one.
+        """
+        answers = len(self.state.answers)
+        with suppress(TimeoutError):
+            async with (
+                self._narrator.waiting(f"waiting for the {what}"),
+                asyncio.timeout(self._patience_seconds),
+            ):
+                while len(self.state.answers) == answers and not self._has_ended():
+                    for effect in self.state.pending:
+                        if not isinstance(effect, RunTool) or not is_half_done(effect):
+                            continue
+                        info = await self.pending(effect)
+                        if info is not None and info.state == _STARTED:
+                            return effect
+                    await asyncio.sleep(_POLL_SECONDS)
+        if self._following is not None and self._following.done():
+            await self._following  # raises what ended it
+        raise DemoFailed(
+            f"The model gave its answer without a {what}, so there was nothing to kill."
+        )
+
+    async def pending(self, effect: RunTool) -> PendingActivityInfo | None:
+        """Return what Temporal says of a call that it has no result of; None where it has one."""
+        description = await self._client.get_workflow_handle(self._run_id).describe()
+        for info in description.raw_description.pending_activities:
+            if info.activity_id == str(effect.effect):
+                return info
+        return None
+
+    async def lost(self, effect: RunTool) -> str:
+        """Wait until Temporal has given up an attempt of a call, and return why.
+
+        Raises:
+            DemoFailed: it does not in time.
+        """
+        with suppress(TimeoutError):
+            async with (
+                self._narrator.waiting("waiting for a heartbeat"),
+                asyncio.timeout(self._patience_seconds),
+            ):
+                while info := await self.pending(effect):
+                    if info.attempt > 1:
+                        return info.last_failure.message
+                    await asyncio.sleep(_POLL_SECONDS)
+                return "it was tried again"
+        raise DemoFailed(f"Temporal has not noticed that the worker of {effect.name} is gone.")
+
+    async def _follow(self) -> None:
+        before = self.state
+        async for progress in RunHandle(self._client, self._run_id).follow():
+            if progress.event is not None:
+                for event in run_events(progress.event.at_ms, before, progress.state):
+                    self._narrator.event(event)
+            self.state = before = progress.state
+            self._announce()
+
+    def _announce(self) -> None:
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    def _has_ended(self) -> bool:
+        return self._following is None or self._following.done()

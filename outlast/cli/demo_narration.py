@@ -1,0 +1,102 @@
+"""How the demo is told: to a person line by line as it happens, or as JSON lines.
+
+Owns: the words' place on the screen, and the time before them. Must not know: the story.
+"""
+
+import time
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict
+from datetime import datetime
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from outlast.cli import run_view, terminal
+from outlast.cli.demo_proof import Deed
+from outlast.cli.run_events import RunEvent, iso_time
+
+CUSTOMER = "Mara"
+
+
+class Narrator:
+    """Prints each line with the time at which it happened."""
+
+    def __init__(self, console: Console, *, as_json: bool) -> None:
+        self._console = console
+        self._as_json = as_json
+
+    def scene(self, title: str) -> None:
+        """Begin a new part of the story."""
+        if self._as_json:
+            self._record("scene", title)
+        else:
+            terminal.say(self._console, "")
+            terminal.say(self._console, Text(title, style="bold underline"))
+
+    def note(self, text: str, style: str = "italic") -> None:
+        """Say what the demo does, or what there is to see."""
+        if self._as_json:
+            self._record("note", text)
+        else:
+            self._line(_now_ms(), Text("·", style="dim"), Text(text, style=style))
+
+    def event(self, event: RunEvent) -> None:
+        """Tell what happened in the run."""
+        if self._as_json:
+            terminal.print_json_line(event.record())
+        elif event.text and event.type != "status":
+            self._line(event.at_ms, *run_view.event_cells(event, user=CUSTOMER))
+
+    def facts(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Print names with values, such as links."""
+        if self._as_json:
+            terminal.print_json_line({"type": "facts", **dict(rows)})
+            return
+        for name, value in rows:
+            self._line(None, Text(name, style="dim"), Text(value))
+
+    def deeds(self, deeds: Sequence[Deed]) -> None:
+        """Show what was done, and how often."""
+        if self._as_json:
+            for deed in deeds:
+                terminal.print_json_line({"type": "side_effect", **asdict(deed)})
+            return
+        table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
+        table.add_column("begun", justify="right")
+        table.add_column("applied", justify="right")
+        table.add_column("side effect, and its idempotency key", overflow="fold")
+        for deed in deeds:
+            what = Text.assemble(deed.what, "\n", (deed.key, "dim"))
+            applied = "refused" if deed.wanted == 0 == deed.applied else f"{deed.applied}x"
+            table.add_row(f"{deed.attempts}x", applied, what)
+        self._console.print(table)
+
+    def waiting(self, text: str) -> AbstractAsyncContextManager[object]:
+        """Show a sign of life while a block waits, on a terminal."""
+        return terminal.waiting(self._console, text)
+
+    def verdict(self, text: str, *, good: bool) -> None:
+        """Print one finding of the proof."""
+        if self._as_json:
+            terminal.print_json_line({"type": "verdict", "ok": good, "text": text})
+        else:
+            mark = ("  ✓ ", "bold green") if good else ("  ✗ ", "bold red")
+            terminal.say(self._console, mark, text)
+
+    def _line(self, at_ms: int | None, who: Text, text: Text) -> None:
+        when = "" if at_ms is None else _clock(at_ms)
+        cells = (Text(when, style="dim"), who, text)
+        terminal.say_columns(self._console, *cells, widths=[len("00:00:00"), run_view.WHO_WIDTH])
+
+    def _record(self, kind: str, text: str) -> None:
+        terminal.print_json_line({"type": kind, "at": iso_time(_now_ms()), "text": text})
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _clock(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%H:%M:%S")

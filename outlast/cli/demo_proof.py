@@ -1,0 +1,267 @@
+"""The proof at the end of the demo, read from the shop's ledger and from Temporal's history.
+
+Owns: what is counted, and what counts as a deviation. Nothing here is remembered from the story:
+it is read anew, so that the story cannot flatter itself. Must not know: how the proof is shown.
+"""
+
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
+
+from outlast.client.handle import RunHandle
+from outlast.contract import names
+from outlast.loop.commands import RunTool
+from outlast.loop.items import call_id_of
+from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, RunState
+from outlast.loop.values import Json
+from outlast.workflows.presentation import call_line
+
+EFFECT_OF = {"change_address": "address_change", "refund_order": "refund", "ask_human": "ticket"}
+"""Which tool of the support desk has which entry in the ledger; the others only read."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerEntry:
+    """One side effect, as the shop has written it down."""
+
+    key: str
+    effect: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deed:
+    """A tool call with a side effect, and what the two records say of it.
+
+    Attributes:
+        key: its idempotency key.
+        what: the call, as a line.
+        attempts: how many times a worker began it, says the history.
+        applied: how many times it has happened, says the shop.
+        wanted: how many times it should have; None where its output does not tell.
+    """
+
+    key: str
+    what: str
+    attempts: int
+    applied: int
+    wanted: int | None
+
+    @property
+    def expected(self) -> str:
+        """How often it should have happened, in words."""
+        return "at most 1" if self.wanted is None else str(self.wanted)
+
+    @property
+    def is_as_expected(self) -> bool:
+        """Whether it has happened as often as it should have."""
+        return self.applied <= 1 if self.wanted is None else self.applied == self.wanted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Proof:
+    """What the records say.
+
+    Attributes:
+        deeds: the calls with side effects.
+        strangers: keys in the ledger that belong to no call of this run.
+        said: the ids of the messages that were sent.
+        answered: how many answers each message has.
+        calls: how many outputs each call in the transcript has.
+        events: how many entries the history has.
+        size_bytes: how large it is.
+        workers: the identities of the workers that carried the run.
+        status: how the run ended.
+    """
+
+    deeds: tuple[Deed, ...]
+    strangers: tuple[str, ...]
+    said: tuple[str, ...]
+    answered: Counter[str]
+    calls: Counter[str]
+    events: int
+    size_bytes: int
+    workers: tuple[str, ...]
+    status: str
+
+    def deviations(self, *, interrupted: str) -> list[str]:
+        """Return everything that is not as it has to be; nothing is the proof.
+
+        Args:
+            interrupted: the key of the call in whose midst the worker was killed.
+        """
+        found = [
+            f"{deed.what} was applied {deed.applied} times instead of {deed.expected} ({deed.key})"
+            for deed in self.deeds
+            if not deed.is_as_expected
+        ]
+        found += [f"the ledger has the key {key}, which no call has" for key in self.strangers]
+        found += [
+            f"the message {one} has {self.answered[one]} answers"
+            for one in self.said
+            if self.answered[one] != 1
+        ]
+        found += [
+            f"the call {one} has {count} outputs" for one, count in self.calls.items() if count != 1
+        ]
+        victim = next((deed for deed in self.deeds if deed.key == interrupted), None)
+        if victim is None or victim.attempts < 2:
+            found.append(f"the call {interrupted} was not in progress when its worker was killed")
+        if self.status != "completed":
+            found.append(f"the run is {self.status}")
+        return found
+
+
+def ledger(database: Path) -> list[LedgerEntry]:
+    """Return the side effects of the shop, oldest first; none while it has no database."""
+    if not database.exists():
+        return []
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as db:
+        rows = db.execute("SELECT key, effect, arguments FROM ledger ORDER BY number").fetchall()
+    return [LedgerEntry(key=key, effect=effect, arguments=args) for key, effect, args in rows]
+
+
+def key_of(call: RunTool) -> str:
+    """Return the idempotency key that a call has given to the shop."""
+    return f"{call.run_id}:{call.call_id}"
+
+
+async def prove(client: Client, run_id: str, database: Path, said: Sequence[str]) -> Proof:
+    """Read the records of a run that has ended.
+
+    Args:
+        client: connected to the server.
+        run_id: which run.
+        database: the shop's.
+        said: the ids of the messages that were sent.
+    """
+    calls, state = await _read_run(client, run_id)
+    histories = await _histories(client, run_id)
+    attempts = Counter[int]()
+    for events in histories:
+        attempts.update(_attempts(events))
+    entries = ledger(database)
+    applied = _applied(database, entries)
+    deeds = [
+        Deed(
+            key=key_of(call),
+            what=call_line(call.name, call.arguments),
+            attempts=attempts[effect],
+            applied=applied[key_of(call)],
+            wanted=_wanted(_output_of(state, call.call_id)),
+        )
+        for effect, call in calls.items()
+        if call.name in EFFECT_OF
+    ]
+    known = {deed.key for deed in deeds}
+    described = await client.get_workflow_handle(run_id).describe()
+    return Proof(
+        deeds=tuple(deeds),
+        strangers=tuple(entry.key for entry in entries if entry.key not in known),
+        said=tuple(said),
+        answered=Counter(
+            one for answer in state.answers if answer.failure is None for one in answer.to
+        ),
+        calls=_outputs_of_calls(state),
+        events=sum(len(events) for events in histories),
+        size_bytes=described.raw_info.history_size_bytes,
+        workers=tuple(dict.fromkeys(_workers(histories))),
+        status=state.status,
+    )
+
+
+async def _read_run(client: Client, run_id: str) -> tuple[dict[int, RunTool], RunState]:
+    """Fold the history once more, and return the tool calls that ran and the last state."""
+    calls: dict[int, RunTool] = {}
+    state = RunState()
+    async for progress in RunHandle(client, run_id).follow():
+        state = progress.state
+        calls |= {one.effect: one for one in state.pending if isinstance(one, RunTool)}
+    return calls, state
+
+
+async def _histories(client: Client, run_id: str) -> list[list[HistoryEvent]]:
+    """Return the histories of a run, oldest first; there are several only after a long one."""
+    described = await client.get_workflow_handle(run_id).describe()
+    histories: list[list[HistoryEvent]] = []
+    execution = described.raw_info.first_run_id
+    while execution:
+        fetched = await client.get_workflow_handle(run_id, run_id=execution).fetch_history()
+        events = list(fetched.events)
+        histories.append(events)
+        last = events[-1].workflow_execution_continued_as_new_event_attributes
+        execution = last.new_execution_run_id
+    return histories
+
+
+def _attempts(events: Iterable[HistoryEvent]) -> Counter[int]:
+    """Return how many times each effect was begun; Temporal notes it with the last attempt."""
+    effects: dict[int, int] = {}
+    attempts = Counter[int]()
+    for event in events:
+        if event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
+            scheduled = event.activity_task_scheduled_event_attributes
+            if scheduled.activity_type.name.startswith(names.TOOL_PREFIX):
+                effects[event.event_id] = int(scheduled.activity_id)
+        elif event.event_type == EventType.EVENT_TYPE_ACTIVITY_TASK_STARTED:
+            started = event.activity_task_started_event_attributes
+            if started.scheduled_event_id in effects:
+                attempts[effects[started.scheduled_event_id]] += started.attempt
+    return attempts
+
+
+def _workers(histories: Iterable[Iterable[HistoryEvent]]) -> Iterable[str]:
+    for events in histories:
+        for event in events:
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:
+                yield event.workflow_task_completed_event_attributes.identity
+
+
+def _applied(database: Path, entries: Iterable[LedgerEntry]) -> Counter[str]:
+    """Return how often each key has had its effect.
+
+    The ledger has a key once at most, so refunds and tickets are counted in their own tables. An
+    address change leaves nothing but its entry.
+    """
+    applied = Counter[str]()
+    counts = {
+        "refund": "SELECT count(*) FROM refunds WHERE ledger_key = :key",
+        "ticket": "SELECT count(*) FROM tickets WHERE ledger_key = :key",
+        "address_change": "SELECT count(*) FROM ledger WHERE key = :key",
+    }
+    for entry in entries:
+        with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as db:
+            (count,) = db.execute(counts[entry.effect], {"key": entry.key}).fetchone()
+        applied[entry.key] += count
+    return applied
+
+
+def _outputs_of_calls(state: RunState) -> Counter[str]:
+    counts = Counter({call_id_of(i.raw): 0 for i in state.items if i.kind in CALL_KINDS})
+    counts.update(call_id_of(item.raw) for item in state.items if item.kind in OUTPUT_KINDS)
+    return counts
+
+
+def _output_of(state: RunState, call_id: str) -> Json:
+    for item in state.items:
+        if item.kind in OUTPUT_KINDS and call_id_of(item.raw) == call_id:
+            return item.raw.get("output")
+    return None
+
+
+def _wanted(output: Json) -> int | None:
+    """Return how often a call should have had its effect, by what it answered."""
+    try:
+        answer: Any = json.loads(output) if isinstance(output, str) else output
+    except ValueError:
+        return None  # words of ours about a failure: it may have happened before it failed
+    return (0 if "error" in answer else 1) if isinstance(answer, dict) else None

@@ -1,0 +1,47 @@
+"""Where the `outlast` command begins.
+
+Owns: what to say when the packages of the command line are not installed. Must not import
+anything else of this package before that is known.
+"""
+
+import os
+import sys
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import NoReturn
+
+from outlast.cli.exit_codes import ExitCode
+
+
+def main() -> int:
+    """Run the command line; ends the process with its exit code."""
+    absent = [package for package in ("rich", "typer") if find_spec(package) is None]
+    if absent:
+        sys.stderr.write(
+            f"The outlast command needs {' and '.join(absent)}, which this Python does not have: "
+            'pip install "outlast[cli,dev]"\n'
+        )
+        return ExitCode.FAILED
+    from outlast.cli.app import app
+
+    try:
+        app()
+    except SystemExit as ending:
+        _end(ending.code if isinstance(ending.code, int) else ExitCode.FAILED)
+    return ExitCode.OK
+
+
+def _end(code: int) -> NoReturn:
+    """End the process without taking the interpreter down first.
+
+    The Temporal SDK's threads may still be letting go of the interpreter's lock at that moment;
+    Python then aborts, and the exit code is lost.
+    """
+    with suppress(BrokenPipeError):
+        sys.stdout.flush()
+        sys.stderr.flush()
+    os._exit(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,61 @@
+"""What the exit codes of `outlast` mean: the one table.
+
+Owns: the codes, their meaning in words, and which error has which. Must not know: commands.
+"""
+
+from enum import IntEnum
+from typing import Final
+
+from outlast.agents import errors
+
+
+class ExitCode(IntEnum):
+    """The exit codes. Scripts rely on them: never give one another meaning."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    WAITING = 3
+    NOT_FOUND = 4
+    REFUSED = 5
+    NO_SERVER = 6
+    CANCELLED = 7
+    INTERRUPTED = 130
+
+
+MEANINGS: Final = {
+    ExitCode.OK: "done",
+    ExitCode.FAILED: "the run failed, or something that is needed is missing",
+    ExitCode.USAGE: "wrong arguments, or a mistake in the program",
+    ExitCode.WAITING: "the run waits for a person to approve something",
+    ExitCode.NOT_FOUND: "there is no such run, or it has ended",
+    ExitCode.REFUSED: "the decision does not count: late, unknown, or for other arguments",
+    ExitCode.NO_SERVER: "no Temporal server answers",
+    ExitCode.CANCELLED: "the run was cancelled",
+    ExitCode.INTERRUPTED: "interrupted with Ctrl-C; what was started goes on",
+}
+
+_CODES: Final[dict[type[errors.AgentsException], ExitCode]] = {
+    errors.AgentsException: ExitCode.FAILED,
+    errors.UserError: ExitCode.USAGE,
+    errors.RunNotFound: ExitCode.NOT_FOUND,
+    errors.RunClosed: ExitCode.NOT_FOUND,
+    errors.RunCancelled: ExitCode.CANCELLED,
+    errors.DecisionRefused: ExitCode.REFUSED,
+    errors.ServerUnavailable: ExitCode.NO_SERVER,
+}
+
+
+def exit_code_of(error: errors.AgentsException) -> ExitCode:
+    """Return the exit code for an error: that of its class, or of the nearest one above.
+
+    A mistake that a run has failed with is a failed run; without a run, the command was wrong.
+    """
+    code = next(_CODES[kind] for kind in type(error).__mro__ if kind in _CODES)
+    return ExitCode.FAILED if code is ExitCode.USAGE and error.run_data is not None else code
+
+
+def epilog() -> str:
+    """Return the table as the last words of `outlast --help`."""
+    rows = [f"{code:>3}  {meaning}" for code, meaning in MEANINGS.items()]
+    return "\n".join(["Exit codes:", *rows])

@@ -1,0 +1,172 @@
+"""What happened in a run, as lines for people and records for programs.
+
+The events are those of `RunHandle.stream_events`, under the same names, with their time, and with
+what else people want to know: why there is no answer, and what was ignored. Owns: their words and
+records. Must not know: where the states come from, and who is shown the events.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, assert_never
+
+from outlast.client.stream import (
+    AgentUpdatedStreamEvent,
+    ApprovalStreamEvent,
+    RunItemStreamEvent,
+    StatusStreamEvent,
+    StreamEvent,
+    changes,
+)
+from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.items import Item, call_id_of, text_of
+from outlast.loop.state import RunState
+from outlast.loop.values import Failure, JsonObject
+from outlast.workflows.presentation import call_line
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEvent:
+    """One thing that happened.
+
+    Attributes:
+        at_ms: when, in milliseconds since the epoch.
+        type: what kind of thing it is: the name of the stream event.
+        who: the agent, or who else did it.
+        text: what it is, in one line for people; empty where it tells them nothing.
+        data: the same for programs.
+        answers: whether it is an answer.
+    """
+
+    at_ms: int
+    type: str
+    who: str
+    text: str = ""
+    data: JsonObject = field(default_factory=dict[str, Any])
+    answers: bool = False
+
+    def record(self) -> JsonObject:
+        """Return the event as a line of JSON lines."""
+        return {"type": self.type, "at": iso_time(self.at_ms), "who": self.who, **self.data}
+
+
+def iso_time(at_ms: int) -> str:
+    """Return a time as ISO 8601 in UTC, with milliseconds."""
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+
+
+def run_events(at_ms: int, before: RunState, after: RunState) -> Iterator[RunEvent]:
+    """Yield what happened between two consecutive states, in the order in which it did.
+
+    Args:
+        at_ms: when, in milliseconds since the epoch.
+        before: the state before an event of the loop.
+        after: the state after it.
+    """
+    answers = [answer for answer in after.answers[len(before.answers) :] if answer.item is not None]
+    answered = {id(after.items[answer.item]) for answer in answers if answer.item is not None}
+    # What a decision brought about comes after it.
+    for change in sorted(changes(before, after, 0), key=lambda one: not _is_decision(one)):
+        match change:
+            case RunItemStreamEvent():
+                final = id(change.item) in answered
+                yield _item(at_ms, change.name, change.item, answers=final)
+            case AgentUpdatedStreamEvent():
+                yield _agent_updated(at_ms, before.agent, change.new_agent)
+            case ApprovalStreamEvent():
+                yield _approval(at_ms, change.request)
+            case StatusStreamEvent():
+                yield from _failures(at_ms, before, after)
+                closed = after.outcome is not None
+                yield RunEvent(
+                    at_ms=at_ms,
+                    type="status",
+                    who="outlast",
+                    text=change.status if closed else "",
+                    data={"status": change.status},
+                )
+            case _:
+                assert_never(change)
+    if after.status == before.status:
+        yield from _failures(at_ms, before, after)
+    if after.ignored != before.ignored:  # only the newest are kept, so the length tells nothing
+        one = after.ignored[-1]
+        data = {"what": one.what, "why": one.why}
+        text = f"{one.what}: {one.why}"
+        yield RunEvent(at_ms=at_ms, type="ignored", who="outlast", text=text, data=data)
+
+
+def _is_decision(change: StreamEvent) -> bool:
+    return isinstance(change, ApprovalStreamEvent) and change.request.decision is not None
+
+
+def _item(at_ms: int, name: str, item: Item, *, answers: bool) -> RunEvent:
+    raw = item.raw
+    text, who = "", item.agent
+    data: JsonObject = {"turn": item.turn}
+    match item.kind:
+        case "input":
+            text, who = text_of(raw), str(raw.get("role", "user"))
+            data = {"text": text}
+        case "message":
+            text = text_of(raw)
+            data |= {"text": text, "answers": answers}
+        case "tool_call" | "handoff_call":
+            call, arguments = str(raw.get("name")), str(raw.get("arguments", ""))
+            text = call_line(call, arguments) if item.kind == "tool_call" else ""
+            data |= {"name": call, "call_id": call_id_of(raw), "arguments": arguments}
+        case "tool_output" | "handoff_output":
+            output = raw.get("output")
+            text = f"{output}" if item.kind == "tool_output" else ""
+            data |= {"call_id": call_id_of(raw), "output": output}
+        case "reasoning" | "other":
+            data |= {"item_type": raw.get("type")}
+    return RunEvent(at_ms=at_ms, type=name, who=who, text=text, data=data, answers=answers)
+
+
+def _agent_updated(at_ms: int, before: str, agent: str) -> RunEvent:
+    return RunEvent(
+        at_ms=at_ms,
+        type="agent_updated",
+        who=before or agent,
+        text=f"hands over to {agent}" if before else "",
+        data={"agent": agent},
+    )
+
+
+def _approval(at_ms: int, request: ApprovalRequest) -> RunEvent:
+    decision = request.decision
+    data = {
+        "approval": request.id,
+        "status": request.status,
+        "tool": request.name,
+        "arguments": request.arguments,
+        "args_digest": request.args_digest,
+        "reason": request.reason,
+    }
+    if decision is None:
+        waits = request.status == "pending"
+        text = f"waits for a person ({request.id})" if waits else f"{request.id} {request.status}"
+        return RunEvent(at_ms=at_ms, type="approval", who=request.agent, text=text, data=data)
+    message = f": {decision.message}" if decision.message else ""
+    return RunEvent(
+        at_ms=at_ms,
+        type="approval",
+        who=decision.by or "somebody",
+        text=f"{request.status} {request.id}{message}",
+        data={**data, "by": decision.by, "message": decision.message},
+    )
+
+
+def _failures(at_ms: int, before: RunState, after: RunState) -> Iterator[RunEvent]:
+    """Yield why a question has no answer, or why the run could not even begin."""
+    failed: list[tuple[str, Failure]] = [
+        (answer.agent, answer.failure)
+        for answer in after.answers[len(before.answers) :]
+        if answer.failure is not None
+    ]
+    if not failed and after.failure is not None and after.failure != before.failure:
+        failed = [(after.agent, after.failure)]
+    for agent, failure in failed:
+        data = {"code": failure.code, "message": failure.message}
+        yield RunEvent(at_ms=at_ms, type="failed", who=agent, text=failure.message, data=data)

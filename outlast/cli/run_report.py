@@ -1,0 +1,125 @@
+"""Everything that `outlast show` says about one run, read from its history.
+
+Owns: the report, and how it looks. Must not know: the command line.
+"""
+
+import json
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.text import Text
+from temporalio.client import WorkflowExecutionStatus
+
+from outlast.cli import run_view, terminal
+from outlast.cli.run_events import iso_time
+from outlast.cli.server_lookup import Connection
+from outlast.client.handle import RunHandle
+from outlast.loop.state import RunState
+from outlast.loop.values import JsonObject
+from outlast.workflows import presentation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """One run.
+
+    Attributes:
+        state: folded from the history.
+        status: the state's; or how the engine ended it, where it did so without the loop.
+        task_queue: where its workers wait.
+        events: how many entries its (newest) history has.
+        ui: where it is seen in the web UI.
+    """
+
+    run_id: str
+    state: RunState
+    status: str
+    task_queue: str
+    events: int
+    ui: str | None
+
+    def record(self, last: int) -> JsonObject:
+        """Return the report for programs."""
+        return {
+            "run_id": self.run_id,
+            **presentation.state_view(self.state),
+            "status": self.status,
+            "started": iso_time(self.state.started_at_ms),
+            "task_queue": self.task_queue,
+            "history_events": self.events,
+            "ui": self.ui,
+            "approvals": presentation.approvals_view(self.state),
+            "transcript": presentation.transcript_view(self.state, last) if last else [],
+        }
+
+
+async def read_report(connection: Connection, run_id: str) -> Report:
+    """Read a run.
+
+    Raises:
+        RunNotFound: there is no such run.
+    """
+    handle = RunHandle(connection.client, run_id)
+    await handle.check()
+    state = await handle.state()
+    description = await connection.client.get_workflow_handle(run_id).describe()
+    ended = description.status not in {None, WorkflowExecutionStatus.RUNNING}
+    status: str = state.status
+    if ended and state.outcome is None and description.status is not None:
+        status = description.status.name.lower().replace("_", " ")
+    return Report(
+        run_id=run_id,
+        state=state,
+        status=status,
+        task_queue=description.task_queue,
+        events=description.history_length,
+        ui=connection.link(run_id),
+    )
+
+
+def show_report(report: Report, last: int) -> None:
+    """Print the report."""
+    console, state = terminal.out(), report.state
+    usage = state.usage
+    turns = f"{state.turns} model calls, {usage.total_tokens} tokens"
+    rows = [
+        ("status", report.status),
+        ("agents", " → ".join(state.handoff_path)),
+        ("used", f"{turns}, {report.events} events in the history"),
+    ]
+    if state.context:
+        rows.append(("context", json.dumps(state.context, ensure_ascii=False)))
+    if state.failure is not None:
+        rows.append(("failure", f"{state.failure.message} ({state.failure.code})"))
+    rows += [("doing", presentation.summary(state, effect)) for effect in state.pending]
+    rows += [("unread", f"message {message.id}") for message in state.inbox]
+    rows += [("ignored", f"{one.what}: {one.why}") for one in state.ignored]
+    if report.ui:
+        rows.append(("UI", report.ui))
+    terminal.say(console, Text(report.run_id, style="bold"))
+    run_view.say_facts(console, rows)
+    _show_transcript(console, state, last)
+    if state.pending_approvals:
+        terminal.say(console, "")
+        run_view.show_how_to_decide(console, report.run_id, state.pending_approvals)
+
+
+def _show_transcript(console: Console, state: RunState, last: int) -> None:
+    entries = presentation.transcript_view(state, last) if last else []
+    left_out = len(state.items) - len(entries)
+    terminal.say(console, "")
+    if left_out:
+        terminal.say(console, Text(f"({left_out} entries before; see --last)", style="dim"))
+    for entry in entries:
+        text, style = str(entry["text"]), ""
+        match entry["kind"]:
+            case "tool_call" | "handoff_call":
+                text, style = f"→ {run_view.shortened(text)}", "cyan"
+            case "tool_output" | "handoff_output":
+                text, style = f"← {run_view.shortened(run_view.spaced(text))}", "dim"
+            case "input":
+                style = "bold"
+            case _:
+                pass
+        cells = run_view.entry_cells(str(entry["who"]), text, style)
+        terminal.say_columns(console, *cells, widths=[run_view.WHO_WIDTH])

@@ -1,0 +1,28 @@
+"""What can be said to a run, checked where it is said.
+
+Owns: the check that `Runner` and `RunHandle` share. Must not know: how it is sent.
+"""
+
+import json
+from typing import cast
+
+from outlast.agents.errors import UserError
+
+
+def check_input(given: object) -> None:
+    """Refuse what is no input, before anything is sent.
+
+    Raises:
+        UserError: it is neither a text nor a list of items, or cannot be written as JSON.
+    """
+    items = cast("list[object]", given) if isinstance(given, list) else None
+    if not isinstance(given, str) and (
+        items is None or not all(isinstance(one, dict) for one in items)
+    ):
+        raise UserError(
+            f"The input of a run is a text or a list of items (dicts), not {given!r:.80}."
+        )
+    try:
+        json.dumps(given)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(f"The input of a run must be plain data, to travel: {error}") from None

@@ -1,0 +1,98 @@
+"""What the documents and the deployment say is what the code does."""
+
+import inspect
+import re
+import subprocess
+import sys
+
+import pytest
+
+from outlast.agents import errors
+from outlast.agents.errors import AgentsException
+from outlast.contract import failures, names, policies
+from tests.architecture.source import ROOT
+
+BOUNDS = (ROOT / "docs" / "bounds-and-errors.md").read_text(encoding="utf-8")
+
+ERRORS = [
+    kind
+    for _, kind in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(kind, AgentsException) and kind is not AgentsException
+]
+
+
+def test_the_state_diagram_is_what_the_loop_does() -> None:
+    program = ROOT / "docs" / "state_diagram.py"
+    done = subprocess.run(
+        [sys.executable, str(program), "--check"],
+        cwd=ROOT,
+        env={"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, f"run `make docs`. {done.stderr}"
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_every_error_and_its_code_are_explained(kind: type[AgentsException]) -> None:
+    rows = [line for line in BOUNDS.splitlines() if line.startswith("| `")]
+    (row,) = [row for row in rows if f"`{kind.__name__}`" in row.split(" | ")[0]]
+    exceptions, codes, meaning = row.strip("| ").split(" | ")
+    at = re.findall(r"`(\w+)`", exceptions).index(kind.__name__)
+    assert re.findall(r"`(\w+)`", codes)[at] == kind.code
+    assert len(meaning) > 10
+
+
+@pytest.mark.parametrize("kind", ERRORS)
+def test_every_error_is_in_the_tree_that_its_module_draws(kind: type[AgentsException]) -> None:
+    assert re.search(rf"── {kind.__name__}\b", errors.__doc__ or "")
+
+
+def test_the_documents_know_no_error_that_is_gone() -> None:
+    table = BOUNDS[BOUNDS.index("| exception | code |") :]
+    documented = set(
+        re.findall(r"`([A-Z]\w+)`", "".join(re.findall(r"^\|([^|]*)\|", table, re.MULTILINE)))
+    )
+    assert documented <= {kind.__name__ for kind in ERRORS}
+
+
+def test_the_bounds_in_the_documents_are_the_defaults() -> None:
+    model = policies.MODEL
+    assert f"| model call | {model.timeout_ms // 60_000} min | {model.attempts} |" in BOUNDS
+    prepare = policies.PREPARE
+    row = f"| looking the agent up | {prepare.timeout_ms // 1_000} s | {prepare.attempts} |"
+    assert row in BOUNDS
+    assert f"| given up after" in BOUNDS  # noqa: F541
+    assert BOUNDS.count(f"| {policies.LONGEST_MS // 3_600_000} h |") == 4
+    assert f"{policies.ROLL_OVER_EVENTS:,} events" in BOUNDS
+    assert f"silent for {policies.HEARTBEAT_MS // 1_000} seconds" in BOUNDS
+    minutes = int(policies.LONGEST_RETRY_AFTER.total_seconds()) // 60
+    assert f"`Retry-After` up to {minutes} min" in BOUNDS
+
+
+def test_every_failure_on_the_wire_has_an_exception_or_is_ours() -> None:
+    codes = {
+        value for name, value in vars(failures).items() if name.isupper() and isinstance(value, str)
+    }
+    assert codes - {kind.code for kind in ERRORS} == {failures.INTERNAL}
+
+
+def test_the_deployment_makes_the_search_attributes_that_runs_set() -> None:
+    script = (ROOT / "docker" / "namespace.sh").read_text(encoding="utf-8")
+    made = dict(re.findall(r"(\bOutlast\w+):(\w+)", script))
+    assert made == names.SEARCH_ATTRIBUTES
+
+
+def test_the_deployment_runs_that_script() -> None:
+    compose = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    assert 'entrypoint: ["/bin/sh", "/docker/namespace.sh"]' in compose
+    # Whatever the file itself says of search attributes has to be the same ones.
+    assert set(re.findall(r"\bOutlast[A-Z]\w+", compose)) <= set(names.SEARCH_ATTRIBUTES)
+
+
+def test_the_settings_of_the_server_are_published_on_the_loopback_address_only() -> None:
+    compose = (ROOT / "docker-compose.yml").read_text(encoding="utf-8")
+    published = re.findall(r'^\s+- "([\d.:]+:\d+)"$', compose, re.MULTILINE)
+    assert published
+    assert all(port.startswith("127.0.0.1:") for port in published)

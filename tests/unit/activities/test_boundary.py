@@ -1,0 +1,381 @@
+"""Where Temporal calls the effects: requests are found, heartbeats beat, errors are translated."""
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, cast
+
+import pytest
+from temporalio.client import Client
+from temporalio.common import RawValue
+from temporalio.converter import DataConverter
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+from temporalio.testing import ActivityEnvironment
+
+from outlast.activities import boundary
+from outlast.activities.boundary import EffectActivities
+from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.agents.agent import Agent
+from outlast.agents.context import ToolContext
+from outlast.agents.handoff import handoff
+from outlast.agents.tool import function_tool
+from outlast.contract import claims, names, policies, records
+from outlast.loop.calls import Policy
+from outlast.loop.commands import PrepareRun
+from outlast.loop.items import Item
+from outlast.loop.values import JsonObject
+from outlast.ports.model import ModelError
+from outlast.testing import ScriptedModel, call
+from tests.unit.activities.desk import handoff_request, model_request, tool_request, worker_of
+
+PREPARE = PrepareRun(effect=1, agent="A")
+
+
+class QueriedRun:
+    """Stands for a client and a handle: the run of an activity, asked by query.
+
+    Each answer is used once: pages, or failures.
+    """
+
+    def __init__(self, *answers: JsonObject | Exception) -> None:
+        self.answers = list(answers)
+        self.asked: list[Any] = []
+
+    def get_workflow_handle(self, workflow_id: str, *, run_id: str | None) -> "QueriedRun":
+        self.asked.append((workflow_id, run_id))
+        return self
+
+    async def query(self, name: str, *, args: list[int]) -> JsonObject:
+        self.asked.append((name, *args))
+        answer = self.answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+def refusal(status: RPCStatusCode) -> RPCError:
+    return RPCError("refused", status, b"")
+
+
+def environment(run: QueriedRun | None = None, **info: Any) -> ActivityEnvironment:
+    env = ActivityEnvironment(client=cast("Client", run))
+    fields: dict[str, Any] = {
+        "workflow_id": "support-42",
+        "workflow_run_id": "run-1",
+        "heartbeat_timeout": timedelta(seconds=10),
+    }
+    env.info = replace(env.info, **{**fields, **info})
+    return env
+
+
+@pytest.fixture(autouse=True)
+def no_claims() -> Iterator[None]:
+    claims.forget_all()
+    yield
+    claims.forget_all()
+
+
+def activities(agent: Agent[Any] | None = None, model: ScriptedModel | None = None) -> Any:
+    return EffectActivities(worker_of(agent or Agent(name="A"), model=model))
+
+
+def inline(request: object) -> JsonObject:
+    return {"request": records.write(request)}
+
+
+async def run_by_name(
+    agent: Agent[Any],
+    kind: str,
+    payload: JsonObject,
+    env: ActivityEnvironment | None = None,
+    **info: Any,
+) -> JsonObject:
+    """Run the dynamic activity as a worker does, with an encoded argument."""
+    env = env or environment()
+    env.info = replace(env.info, activity_type=kind, **info)
+    (encoded,) = await DataConverter.default.encode([payload])
+    return await env.run(activities(agent).run_by_name, [RawValue(encoded)])
+
+
+# --- Requests -------------------------------------------------------------------------------------------
+
+
+async def test_a_small_request_comes_with_the_activity() -> None:
+    agent = Agent[Any](name="A", model="gpt-5")
+    answer = await environment().run(activities(agent).prepare_run, inline(PREPARE))
+    assert answer == {"model": "gpt-5"}
+
+
+async def test_a_claim_is_taken_from_this_process() -> None:
+    request = model_request()
+    claims.offer("run-1", 2, request)
+    run = QueriedRun()
+    model = ScriptedModel("Hello")
+    answer = await environment(run).run(activities(model=model).call_model, {"claim": 2})
+    assert answer["items"][0]["content"][0]["text"] == "Hello"
+    assert run.asked == []
+
+
+async def test_a_claim_that_is_elsewhere_is_asked_of_the_run_page_by_page(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(records, "PAGE_BYTES", 100)
+    text = records.dump(model_request("A", Item("input", {"role": "user", "content": "x" * 120})))
+    pages = [records.page_of(text, page) for page in range(len(text) // 100 + 1)]
+    run = QueriedRun(*pages)
+    model = ScriptedModel("Hello")
+    await environment(run).run(activities(model=model).call_model, {"claim": 2})
+    assert [item["content"] for item in model.requests[0].input] == ["x" * 120]
+    asked = [one for one in run.asked if one[0] == names.QUERY_REQUEST]
+    assert asked == [("request", 2, page) for page in range(len(pages))]
+    assert run.asked[0] == ("support-42", "run-1")
+
+
+async def test_a_request_of_another_kind_under_the_same_number_is_not_taken() -> None:
+    claims.offer("run-1", 2, other := tool_request("look_up"))
+    run = QueriedRun({"data": records.dump(model_request()), "more": False})
+    model = ScriptedModel("Hello")
+    await environment(run).run(activities(model=model).call_model, {"claim": 2})
+    assert model.calls == 1
+    assert other.name == "look_up"
+
+
+async def test_a_busy_run_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boundary, "CLAIM_WAIT_SECONDS", 0)
+    run = QueriedRun(
+        refusal(RPCStatusCode.FAILED_PRECONDITION),
+        refusal(RPCStatusCode.RESOURCE_EXHAUSTED),
+        {"data": records.dump(model_request()), "more": False},
+    )
+    model = ScriptedModel("Hello")
+    await environment(run).run(activities(model=model).call_model, {"claim": 2})
+    assert model.calls == 1
+
+
+async def test_a_run_that_stays_busy_fails_the_attempt_and_not_the_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(boundary, "CLAIM_WAIT_SECONDS", 0)
+    run = QueriedRun(*[refusal(RPCStatusCode.UNAVAILABLE)] * 100)
+    with pytest.raises(ApplicationError, match="The worker could not answer: RPCError") as caught:
+        await environment(run).run(activities().call_model, {"claim": 2})
+    assert (caught.value.type, caught.value.non_retryable) == ("internal_error", False)
+    assert 100 - len(run.answers) == boundary.CLAIM_ATTEMPTS
+
+
+async def test_a_run_that_is_gone_is_not_asked_again() -> None:
+    run = QueriedRun(refusal(RPCStatusCode.NOT_FOUND), refusal(RPCStatusCode.NOT_FOUND))
+    with pytest.raises(ApplicationError, match="RPCError"):
+        await environment(run).run(activities().call_model, {"claim": 2})
+    assert len(run.answers) == 1
+
+
+async def test_a_request_that_nobody_waits_for_any_more_is_given_up() -> None:
+    run = QueriedRun({"data": "", "more": False})
+    with pytest.raises(ApplicationError, match="does not wait for this any more") as caught:
+        await environment(run).run(activities().call_model, {"claim": 2})
+    assert (caught.value.type, caught.value.non_retryable) == ("cancelled", True)
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [{"request": {"effect": "x"}}, {"request": 5}, {"request": {"schema_version": 99}}],
+)
+async def test_a_request_that_cannot_be_read_is_not_tried_again(payload: JsonObject) -> None:
+    with pytest.raises(ApplicationError) as caught:
+        await environment().run(activities().prepare_run, payload)
+    assert (caught.value.type, caught.value.non_retryable) == ("internal_error", True)
+
+
+@pytest.mark.parametrize("payload", [{}, {"claim": "x"}, None, []])
+async def test_an_input_that_is_none_of_ours_is_an_error_in_words(payload: Any) -> None:
+    with pytest.raises(ApplicationError, match="The worker could not answer") as caught:
+        await environment().run(activities().prepare_run, payload)
+    assert caught.value.type == "internal_error"
+
+
+# --- Tools and handoffs, by the activity's name -----------------------------------------------------------
+
+
+async def test_a_tool_runs_under_its_name_and_knows_its_attempt() -> None:
+    attempts: list[int] = []
+
+    @function_tool
+    async def look_up(ctx: ToolContext[Any], order_id: str) -> str:
+        """Look an order up."""
+        attempts.append(ctx.attempt)
+        return f"order {order_id}"
+
+    agent = Agent[Any](name="A", tools=[look_up])
+    request = tool_request("look_up", '{"order_id": "A-17"}')
+    answer = await run_by_name(agent, "tool:look_up", inline(request), attempt=3)
+    assert answer == {"output": "order A-17"}
+    assert attempts == [3]
+
+
+async def test_a_handoffs_callback_runs_under_its_name() -> None:
+    taken: list[str] = []
+
+    def taken_over(ctx: Any) -> None:
+        taken.append(ctx.run_id)
+
+    agent = Agent[Any](name="A", handoffs=[handoff(Agent(name="B"), on_handoff=taken_over)])
+    request = handoff_request("transfer_to_b")
+    assert await run_by_name(agent, "handoff:transfer_to_b", inline(request)) == {}
+    assert taken == ["support-42"]
+
+
+async def test_an_activity_that_nobody_knows_may_be_known_elsewhere() -> None:
+    with pytest.raises(ApplicationError, match="This worker has no activity 'charge'") as caught:
+        await run_by_name(Agent(name="A"), "charge", {})
+    assert (caught.value.type, caught.value.non_retryable) == ("user_error", False)
+
+
+async def test_a_tool_that_is_gone_is_refused_in_words() -> None:
+    with pytest.raises(ApplicationError, match="'A' has no tool 'gone'") as caught:
+        await run_by_name(Agent(name="A"), "tool:gone", inline(tool_request("gone")))
+    assert not caught.value.non_retryable
+
+
+def test_one_activity_without_a_name_serves_all_tools() -> None:
+    defined = [getattr(one, "__temporal_activity_definition") for one in activities().all]
+    assert [one.name for one in defined] == ["prepare_run", "call_model", None]
+
+
+# --- Heartbeats -------------------------------------------------------------------------------------------
+
+
+HANGING = asyncio.Event()
+
+
+def hanging() -> tuple[Agent[Any], asyncio.Event]:
+    leave = asyncio.Event()
+
+    @function_tool
+    async def hang(ctx: ToolContext[Any]) -> str:
+        """Hang."""
+        HANGING.set()
+        await leave.wait()
+        return "done"
+
+    return Agent(name="A", tools=[hang]), leave
+
+
+async def test_a_running_effect_beats_four_times_within_its_bound() -> None:
+    agent, leave = hanging()
+    env = environment(heartbeat_timeout=timedelta(milliseconds=40))
+    beats: list[float] = []
+
+    def beat(*_details: Any) -> None:
+        beats.append(asyncio.get_running_loop().time())
+        if len(beats) == 3:
+            leave.set()
+
+    env.on_heartbeat = beat
+    answer = await run_by_name(agent, "tool:hang", inline(tool_request("hang")), env)
+    assert answer == {"output": "done"}
+    assert len(beats) == 3
+    assert beats[1] - beats[0] >= 0.009
+
+
+async def test_an_effect_that_has_ended_beats_no_more() -> None:
+    agent, leave = hanging()
+    leave.set()
+    before = asyncio.all_tasks()
+    await run_by_name(agent, "tool:hang", inline(tool_request("hang")))
+    await asyncio.sleep(0)
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_local_effect_does_not_beat() -> None:
+    agent, leave = hanging()
+    env = environment(is_local=True, heartbeat_timeout=timedelta(milliseconds=1))
+    beats: list[Any] = []
+    env.on_heartbeat = lambda *_details: beats.append(1)
+    asyncio.get_running_loop().call_later(0.02, leave.set)
+    await run_by_name(agent, "tool:hang", inline(tool_request("hang")), env)
+    assert beats == []
+
+
+async def test_a_cancel_stops_a_running_effect() -> None:
+    agent, _ = hanging()
+    HANGING.clear()
+    env = environment()
+    running = asyncio.create_task(
+        run_by_name(agent, "tool:hang", inline(tool_request("hang")), env)
+    )
+    await HANGING.wait()
+    env.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+# --- Errors -----------------------------------------------------------------------------------------------
+
+
+def model_that(error: Exception) -> ScriptedModel:
+    return ScriptedModel(error)
+
+
+async def failure_of(model: ScriptedModel) -> ApplicationError:
+    with pytest.raises(ApplicationError) as caught:
+        await environment().run(activities(model=model).call_model, inline(model_request()))
+    return caught.value
+
+
+async def test_a_failure_that_may_pass_says_when_to_come_back() -> None:
+    busy = ModelError(
+        "Slow down.",
+        code="rate_limited",
+        retryable=True,
+        retry_after=timedelta(seconds=7),
+        status=429,
+    )
+    error = await failure_of(ScriptedModel(busy))
+    assert (error.type, error.message) == ("model_call_failed", "Slow down.")
+    assert error.non_retryable is False
+    assert error.next_retry_delay == timedelta(seconds=7)
+    assert error.details == ({"reason": "rate_limited", "status": 429},)
+
+
+async def test_no_provider_makes_a_run_wait_longer_than_our_bound() -> None:
+    busy = ModelError("x", code="overloaded", retryable=True, retry_after=timedelta(days=1))
+    assert (await failure_of(ScriptedModel(busy))).next_retry_delay == policies.LONGEST_RETRY_AFTER
+
+
+async def test_a_failure_for_good_is_not_tried_again() -> None:
+    error = await failure_of(ScriptedModel(ModelError("x", code="no_api_key", retryable=False)))
+    assert (error.non_retryable, error.next_retry_delay) == (True, None)
+
+
+async def test_a_failure_without_details_has_none() -> None:
+    error = await failure_of(ScriptedModel(TypeError("x")))
+    assert (error.type, error.details, error.non_retryable) == ("user_error", (), True)
+
+
+@pytest.mark.parametrize(("defect", "again"), [(KeyError("k"), True), (TypeError("t"), False)])
+async def test_a_defect_of_ours_has_a_stable_code(
+    monkeypatch: pytest.MonkeyPatch, defect: Exception, *, again: bool
+) -> None:
+    async def broken(_worker: WorkerKnowledge, _request: object) -> None:
+        raise defect
+
+    monkeypatch.setattr(boundary, "prepare_run", broken)
+    with pytest.raises(ApplicationError, match=f"could not answer: {type(defect).__name__}") as one:
+        await environment().run(activities().prepare_run, inline(PREPARE))
+    assert (one.value.type, one.value.non_retryable) == ("internal_error", not again)
+
+
+async def test_an_answer_is_written_as_the_loop_reads_it() -> None:
+    model = ScriptedModel([call("look_up", "c1")])
+    answer = await environment().run(activities(model=model).call_model, inline(model_request()))
+    assert answer["calls"] == [
+        {
+            "item": 0,
+            "kind": "unknown",
+            "problem": "There is no tool 'look_up'. Available: none.",
+        }
+    ]
+    assert Policy() == Policy(**answer["calls"][0].get("policy", {}))

@@ -1,0 +1,52 @@
+"""Which type a callable's context has."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.agents.agent import Agent
+from outlast.agents.errors import UserError
+from outlast.agents.registry import Registry, type_name
+from outlast.testing import ScriptedModel
+
+
+@dataclass
+class Customer:
+    name: str = ""
+
+
+@dataclass
+class Order:
+    name: str = ""
+
+
+def knowledge(*types: type) -> WorkerKnowledge:
+    registry = Registry([Agent[Any](name="A")])
+    for one in types:
+        registry.add_context_type(one)
+    return WorkerKnowledge(registry=registry, models=ScriptedModel())
+
+
+@pytest.mark.parametrize(
+    ("known", "started_with", "annotated", "kind"),
+    [
+        ((Customer, Order), type_name(Customer), Order, Order),
+        ((Customer, Order), type_name(Customer), None, Customer),
+        ((Customer,), None, None, Customer),
+        ((Customer,), "moved.elsewhere:Customer", None, Customer),
+        ((Customer, Order), None, None, dict),
+        ((), type_name(Customer), None, dict),
+    ],
+)
+def test_the_annotation_counts_then_the_runs_own_type_then_the_only_one(
+    known: tuple[type, ...], started_with: str | None, annotated: type | None, kind: type
+) -> None:
+    borrowed = knowledge(*known).borrow({"name": "Ann"}, started_with, annotated)
+    assert type(borrowed.context) is kind
+
+
+def test_a_context_that_does_not_fit_is_an_error() -> None:
+    with pytest.raises(UserError, match="does not fit Customer"):
+        knowledge(Customer).borrow({"name": 5}, None)

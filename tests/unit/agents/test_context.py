@@ -1,0 +1,43 @@
+"""What a callable is given."""
+
+from typing import Any
+
+from outlast.agents.agent import Agent
+from outlast.agents.context import RunContextWrapper, ToolContext
+from outlast.loop.values import Usage
+
+
+def test_a_context_can_be_made_by_hand_in_a_users_test() -> None:
+    wrapper = RunContextWrapper(context={"n": 1})
+    assert (wrapper.context, wrapper.usage, wrapper.run_id, wrapper.turn) == (
+        {"n": 1},
+        Usage(),
+        "",
+        0,
+    )
+
+
+def test_a_tools_context_is_a_context() -> None:
+    agent = Agent[Any](name="A")
+    context = ToolContext(
+        context=None, tool_name="look_up", tool_call_id="c1", tool_arguments="{}", agent=agent
+    )
+    assert isinstance(context, RunContextWrapper)
+    assert (context.attempt, context.idempotency_key, context.tool_call) == (1, "", {})
+
+
+def test_contexts_do_not_share_what_can_change() -> None:
+    agent = Agent[Any](name="A")
+
+    def one() -> ToolContext[Any]:
+        return ToolContext(
+            context=None, tool_name="t", tool_call_id="c", tool_arguments="", agent=agent
+        )
+
+    first, second = one(), one()
+    first.tool_call["x"] = 1
+    assert second.tool_call == {}
+
+
+def test_a_context_can_be_subscripted_with_the_type_of_the_application() -> None:
+    assert RunContextWrapper[int](context=5).context == 5

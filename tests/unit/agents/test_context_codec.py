@@ -1,0 +1,265 @@
+"""The run's context between JSON and the application's type."""
+
+import functools
+from dataclasses import dataclass, field
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from outlast.agents.context import RunContextWrapper, ToolContext
+from outlast.agents.context_codec import (
+    LARGEST_BYTES,
+    BorrowedContext,
+    context_type_of,
+    read_context,
+    write_context,
+)
+from outlast.agents.errors import UserError
+from outlast.loop.changes import Change, apply
+
+
+@dataclass
+class Customer:
+    name: str = "nobody"
+    notes: list[str] = field(default_factory=list[str])
+
+
+class Basket(BaseModel):
+    owner: str
+    due: date | None = None
+
+
+class Loose(TypedDict):
+    n: int
+
+
+class FullyOptional(BaseModel):
+    n: int = 3
+
+
+def wrapped(context: Any) -> RunContextWrapper[Any]:
+    return RunContextWrapper(context=context)
+
+
+# --- Reading and writing --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("context", "kind", "written"),
+    [
+        (Customer("Ann", ["a"]), Customer, {"name": "Ann", "notes": ["a"]}),
+        (
+            Basket(owner="Ann", due=date(2026, 1, 2)),
+            Basket,
+            {"owner": "Ann", "due": "2026-01-02"},
+        ),
+        ({"n": 1}, Loose, {"n": 1}),
+        ({"n": [1, None]}, dict[str, Any], {"n": [1, None]}),
+        ([1, "a"], None, [1, "a"]),
+        ("text", None, "text"),
+        (False, None, False),
+        (None, None, None),
+    ],
+)
+def test_a_context_comes_back_as_it_was(context: Any, kind: Any, written: Any) -> None:
+    assert write_context(context) == written
+    assert read_context(written, kind) == context
+
+
+def test_a_callable_gets_its_own_copy() -> None:
+    value = {"list": [1]}
+    read_context(value, None)["list"].append(2)
+    read_context(value, dict[str, Any])["list"].append(2)
+    assert value == {"list": [1]}
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "problem"),
+    [
+        ({"due": "2026-01-02"}, Basket, "does not fit Basket: Field required at owner"),
+        ({"owner": 5}, Basket, "at owner"),
+        ("text", Customer, "does not fit Customer: .* at its root"),
+        ({"n": "x"}, dict[str, int], r"does not fit dict.* at n"),
+    ],
+)
+def test_a_context_of_another_type_is_an_error_that_says_where(
+    value: Any, kind: Any, problem: str
+) -> None:
+    with pytest.raises(UserError, match=problem):
+        read_context(value, kind)
+
+
+@pytest.mark.parametrize(
+    ("kind", "empty"),
+    [
+        (Customer, Customer()),
+        (FullyOptional, FullyOptional()),
+        (dict, {}),
+        (dict[str, Any], {}),
+        (list[int], []),
+        (Basket, None),
+        (Basket | None, None),
+        (None, None),
+        (Loose, {}),
+    ],
+)
+def test_a_run_without_a_context_gives_an_empty_one_where_that_works(kind: Any, empty: Any) -> None:
+    assert read_context(None, kind) == empty
+
+
+@pytest.mark.parametrize("context", [object(), {"f": open}, lambda: None])
+def test_what_is_no_data_is_refused_with_the_fix(context: Any) -> None:
+    with pytest.raises(UserError, match=r"cannot be written as JSON.*keep connections"):
+        write_context(context)
+
+
+def test_a_context_that_contains_itself_is_refused() -> None:
+    circle: list[Any] = []
+    circle.append(circle)
+    with pytest.raises(UserError, match="cannot be written as JSON"):
+        write_context(circle)
+
+
+def test_half_a_character_is_refused_in_words() -> None:
+    with pytest.raises(UserError, match="cannot be written as JSON"):
+        write_context({"text": "\ud800"})
+
+
+def test_a_context_has_an_upper_bound() -> None:
+    assert write_context("x" * (LARGEST_BYTES - 2))
+    with pytest.raises(UserError, match=r"500,001 bytes .* at most 500,000 .* database"):
+        write_context("x" * (LARGEST_BYTES - 1))
+
+
+class Opaque:
+    """Nothing that pydantic could read or write."""
+
+
+def test_a_type_that_is_no_data_is_refused_in_words() -> None:
+    with pytest.raises(UserError, match="The type Opaque cannot be a run's context"):
+        read_context({"a": 1}, Opaque)
+
+
+# --- Borrowing -------------------------------------------------------------------------------------
+
+
+def test_what_a_callable_changes_is_found() -> None:
+    borrowed = BorrowedContext({"name": "Ann", "notes": ["a"]}, Customer)
+    wrapper = wrapped(borrowed.context)
+    wrapper.context.name = "Bob"
+    wrapper.context.notes.append("b")
+    assert borrowed.changes(wrapper) == (
+        Change("set", ("name",), "Bob"),
+        Change("append", ("notes",), ["b"]),
+    )
+
+
+def test_a_callable_that_only_reads_changes_nothing() -> None:
+    """Also not by what its type adds or leaves out."""
+    values: list[Any] = [{"name": "Ann"}, {"name": "Ann", "notes": [], "more": 1}, None]
+    for value in values:
+        borrowed = BorrowedContext(value, Customer)
+        assert borrowed.changes(wrapped(borrowed.context)) == ()
+
+
+def test_a_context_may_be_put_in_the_place_of_another() -> None:
+    borrowed = BorrowedContext({"name": "Ann", "notes": []}, Customer)
+    changes = borrowed.changes(wrapped(Customer("Bob")))
+    assert apply({"name": "Ann", "notes": []}, changes) == {"name": "Bob", "notes": []}
+
+
+def test_the_first_change_of_a_run_without_a_context_brings_the_whole_of_it() -> None:
+    borrowed = BorrowedContext(None, Customer)
+    borrowed.context.notes.append("a")
+    changes = borrowed.changes(wrapped(borrowed.context))
+    assert apply(None, changes) == {"name": "nobody", "notes": ["a"]}
+
+
+def test_a_sibling_that_only_reads_does_not_undo_the_first_change_of_a_run() -> None:
+    writer, reader = BorrowedContext(None, Customer), BorrowedContext(None, Customer)
+    writer.context.name = "Ann"
+    context = apply(None, writer.changes(wrapped(writer.context)))
+    context = apply(context, reader.changes(wrapped(reader.context)))
+    assert context == {"name": "Ann", "notes": []}
+
+
+def test_what_was_left_in_a_context_has_to_be_data() -> None:
+    borrowed = BorrowedContext({"a": 1}, None)
+    borrowed.context["connection"] = object()
+    with pytest.raises(UserError, match="cannot be written as JSON"):
+        borrowed.changes(wrapped(borrowed.context))
+
+
+# --- Annotations ------------------------------------------------------------------------------------
+
+
+def of_customer(ctx: RunContextWrapper[Customer], agent: Any) -> str:
+    return ""
+
+
+def of_tool(ctx: ToolContext[Customer]) -> str:
+    return ""
+
+
+def of_anything(ctx: RunContextWrapper[Any]) -> str:
+    return ""
+
+
+def of_nothing_said(ctx: RunContextWrapper) -> str:
+    return ""
+
+
+def no_parameters() -> str:
+    return ""
+
+
+def of_something_else(ctx: Customer) -> str:
+    return ""
+
+
+def of_a_later_name(ctx: "RunContextWrapper[Later]") -> str:
+    return ""
+
+
+class Greeter:
+    def __call__(self, ctx: RunContextWrapper[Customer], agent: Any) -> str:
+        return ""
+
+    def method(self, ctx: RunContextWrapper[Customer], agent: Any) -> str:
+        return ""
+
+
+def with_more(word: str, ctx: RunContextWrapper[Customer]) -> str:
+    return ""
+
+
+if TYPE_CHECKING:
+
+    class Later:
+        """A type that is not there when the program runs."""
+
+
+CASES: list[tuple[Any, Any]] = [
+    (of_customer, Customer),
+    (of_tool, Customer),
+    (Greeter(), Customer),
+    (Greeter().method, Customer),
+    (functools.partial(with_more, "hi"), Customer),
+    (of_anything, None),
+    (of_nothing_said, None),
+    (print, None),
+    (no_parameters, None),
+    (of_something_else, None),
+    (of_a_later_name, None),
+    (len, None),
+]
+
+
+@pytest.mark.parametrize(("function", "kind"), CASES)
+def test_the_type_that_a_callable_expects_is_read_from_its_annotation(
+    function: Any, kind: Any
+) -> None:
+    assert context_type_of(function) is kind

@@ -1,0 +1,66 @@
+"""The tree of errors: one base, one stable code each."""
+
+import copy
+import inspect
+import pickle
+import re
+
+import pytest
+
+from outlast.agents import errors
+from outlast.agents.errors import AgentsException, RunCancelled, RunClosed, UserError
+
+KINDS = [
+    kind
+    for _, kind in inspect.getmembers(errors, inspect.isclass)
+    if issubclass(kind, AgentsException)
+]
+
+
+def test_every_code_is_of_one_class() -> None:
+    codes = [kind.code for kind in KINDS]
+    assert len(codes) == len(set(codes)) > 10
+    assert all(re.fullmatch(r"[a-z_]+", code) for code in codes)
+
+
+def test_the_codes_stay_what_they_are() -> None:
+    """Recorded failures and users' programs have them."""
+    assert {kind.__name__: kind.code for kind in KINDS} == {
+        "AgentsException": "agents_error",
+        "DecisionRefused": "decision_refused",
+        "MaxTurnsExceeded": "max_turns_exceeded",
+        "ModelBehaviorError": "model_behavior",
+        "ModelCallFailed": "model_call_failed",
+        "ModelRefusalError": "model_refusal",
+        "RunAlreadyStarted": "run_already_started",
+        "RunCancelled": "cancelled",
+        "RunClosed": "run_closed",
+        "RunNotFound": "run_not_found",
+        "ServerUnavailable": "server_unavailable",
+        "ToolFailed": "tool_failed",
+        "ToolTimeoutError": "tool_timeout",
+        "UserError": "user_error",
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_error_has_its_message_and_the_run(kind: type[AgentsException]) -> None:
+    error = kind("What to do.", run_data={"turns": 3})
+    assert str(error) == error.message == "What to do."
+    assert error.run_data == {"turns": 3}
+    assert kind().message == ""
+    assert kind().run_data is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_error_survives_being_copied_and_pickled(kind: type[AgentsException]) -> None:
+    """Process pools and test runners do that."""
+    error = kind("What to do.", run_data=[1])
+    for twin in (copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert type(twin) is kind
+        assert (twin.message, twin.run_data) == ("What to do.", [1])
+
+
+def test_what_a_program_did_wrong_can_be_caught_as_one_kind() -> None:
+    assert issubclass(RunClosed, UserError)
+    assert not issubclass(RunCancelled, UserError)

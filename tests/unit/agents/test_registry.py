@@ -1,0 +1,194 @@
+"""The registry: agents by name, with everything that can be reached from them."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from outlast.agents.agent import Agent
+from outlast.agents.context import RunContextWrapper, ToolContext
+from outlast.agents.errors import UserError
+from outlast.agents.handoff import Handoff, handoff
+from outlast.agents.registry import Registry, handoffs_of, target_of, type_name
+from outlast.agents.tool import FunctionTool, function_tool
+
+
+@dataclass
+class Customer:
+    name: str = ""
+
+
+@dataclass
+class Order:
+    id: str = ""
+
+
+def tool(name: str, reply: str = "") -> FunctionTool:
+    @function_tool(name_override=name)
+    def answer() -> str:
+        """Answer."""
+        return reply
+
+    return answer
+
+
+@function_tool
+def greet(ctx: ToolContext[Customer]) -> str:
+    """Greet."""
+    return ctx.context.name
+
+
+@function_tool
+def ship(ctx: RunContextWrapper[Order]) -> str:
+    """Ship."""
+    return ctx.context.id
+
+
+def desk() -> tuple[Agent[Any], Agent[Any], Agent[Any]]:
+    """Three agents that hand over in a circle."""
+    triage = Agent[Any](name="Triage")
+    billing = Agent[Any](name="Billing", handoffs=[triage])
+    orders = Agent[Any](name="Orders", handoffs=[handoff(billing)])
+    triage.handoffs.append(orders)
+    return triage, orders, billing
+
+
+def test_everything_that_can_be_reached_is_registered() -> None:
+    triage, orders, billing = desk()
+    registry = Registry([triage])
+    assert registry.names == ["Billing", "Orders", "Triage"]
+    assert registry.agent("Orders") is orders
+    assert registry.agent("Billing") is billing
+
+
+def test_the_same_agent_may_be_given_twice() -> None:
+    triage, orders, _ = desk()
+    registry = Registry([triage, orders, triage])
+    assert registry.names == ["Billing", "Orders", "Triage"]
+
+
+def test_a_handoff_that_is_added_later_is_found() -> None:
+    triage = Agent[Any](name="Triage")
+    registry = Registry([triage])
+    late = Agent[Any](name="Late", handoffs=[Agent(name="Later")])
+    triage.handoffs.append(late)
+    assert registry.agent("Later").name == "Later"
+    assert registry.names == ["Late", "Later", "Triage"]
+
+
+def test_two_agents_of_one_name_are_refused() -> None:
+    inner = Agent[Any](name="A")
+    with pytest.raises(UserError, match="Two agents are named 'A'"):
+        Registry([Agent(name="A", handoffs=[inner])])
+    with pytest.raises(UserError, match="Two agents are named 'A'"):
+        Registry([Agent(name="A"), Agent(name="A")])
+
+
+def test_two_tools_of_one_name_are_refused() -> None:
+    with pytest.raises(UserError, match="Agent 'A' has two tools named 'look_up'"):
+        Registry([Agent(name="A", tools=[tool("look_up"), tool("x"), tool("look_up")])])
+
+
+@pytest.mark.parametrize("agents", [["Triage"], [None], [Agent], [greet]])
+def test_what_is_no_agent_is_refused(agents: Iterable[Any]) -> None:
+    with pytest.raises(UserError, match=r"is not an Agent\. Register agents: agents=\[my_agent\]"):
+        Registry(agents)
+
+
+@pytest.mark.parametrize(("agents", "known"), [([], "none"), (["A", "B"], "'A', 'B'")])
+def test_an_unknown_agent_is_an_error_that_lists_the_known_ones(
+    agents: list[str], known: str
+) -> None:
+    registry = Registry(Agent[Any](name=name) for name in agents)
+    with pytest.raises(UserError, match=f"knows no agent 'C'. It knows: {known}. Register"):
+        registry.agent("C")
+
+
+def test_a_tool_is_found_by_agent_and_name() -> None:
+    mine, theirs = tool("look_up"), tool("look_up")
+    other = Agent[Any](name="B", tools=[theirs])
+    registry = Registry([Agent(name="A", tools=[mine, tool("x")]), other])
+    assert registry.tool("A", "look_up") is mine
+    assert registry.tool("B", "look_up") is theirs
+
+
+def test_an_unknown_tool_is_an_error_that_lists_the_known_ones() -> None:
+    registry = Registry([Agent(name="A", tools=[tool("x"), tool("y")]), Agent(name="B")])
+    with pytest.raises(UserError, match=r"'A' has no tool 'z' on this worker. It has: 'x', 'y'\."):
+        registry.tool("A", "z")
+    with pytest.raises(UserError, match=r"'B' has no tool 'x' .* It has: none\."):
+        registry.tool("B", "x")
+    with pytest.raises(UserError, match="knows no agent 'C'"):
+        registry.tool("C", "x")
+
+
+def test_a_handoff_is_found_by_its_tool_name() -> None:
+    triage, _, _ = desk()
+    registry = Registry([triage])
+    assert registry.handoff("Orders", "transfer_to_billing").agent_name == "Billing"
+    assert registry.handoff("Triage", "transfer_to_orders").agent_name == "Orders"
+    with pytest.raises(UserError, match="'Triage' has no handoff 'transfer_to_billing'"):
+        registry.handoff("Triage", "transfer_to_billing")
+
+
+def test_of_two_handoffs_of_one_name_the_later_is_meant_as_in_what_the_model_is_offered() -> None:
+    first, second = Agent[Any](name="受付"), Agent[Any](name="会計")
+    registry = Registry([Agent(name="A", handoffs=[first, second])])
+    assert registry.handoff("A", "transfer_to___").agent is second
+
+
+def test_a_definition_that_is_run_again_replaces_the_first() -> None:
+    triage, _, _ = desk()
+    registry = Registry([triage])
+    again, orders, _ = desk()
+    registry.replace(again)
+    assert registry.agent("Triage") is again
+    assert registry.agent("Orders") is orders
+    assert registry.names == ["Billing", "Orders", "Triage"]
+
+
+def test_the_type_of_a_context_is_known_by_its_name() -> None:
+    registry = Registry([Agent(name="A", tools=[greet, ship])])
+    assert registry.context_type(type_name(Customer)) is Customer
+    assert registry.context_type(type_name(Order)) is Order
+    assert registry.context_type("elsewhere:Thing") is None, "two are known: which?"
+    assert registry.context_type(None) is None
+
+
+def test_the_only_type_of_a_context_is_the_one_that_is_meant() -> None:
+    registry = Registry([Agent(name="A", tools=[greet])])
+    assert registry.context_type(None) is Customer
+    assert registry.context_type("__main__:Customer") is Customer
+    registry.add_context_type(Order)
+    assert registry.context_type(None) is None
+    assert registry.context_type(type_name(Order)) is Order
+
+
+def test_no_type_is_known_where_no_tool_names_one() -> None:
+    assert Registry([Agent(name="A", tools=[tool("x")])]).context_type("app:Customer") is None
+
+
+def test_an_agent_among_the_handoffs_stands_for_a_handoff_to_it() -> None:
+    other = Agent[Any](name="B")
+    chosen = handoff(other, tool_name_override="go")
+    plain, kept = handoffs_of(Agent(name="A", handoffs=[other, chosen]))
+    assert (plain.tool_name, plain.agent) == ("transfer_to_b", other)
+    assert kept is chosen
+
+
+def test_a_handoff_has_to_lead_to_an_agent() -> None:
+    @dataclass
+    class Impostor:
+        name: str = "B"
+        handoff_description: str | None = None
+
+    entry = Handoff(tool_name="go", tool_description="", agent=Impostor())
+    with pytest.raises(UserError, match=r"'go' leads to .*Impostor.*, not to an Agent"):
+        target_of(entry)
+    with pytest.raises(UserError, match="not to an Agent"):
+        Registry([Agent(name="A", handoffs=[entry])])
+
+
+def test_a_type_travels_under_its_module_and_name() -> None:
+    assert type_name(Agent) == "outlast.agents.agent:Agent"

@@ -1,0 +1,144 @@
+"""A server in a data directory of the tests' own, workers with scripted models, and the CLI."""
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import AsyncExitStack
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import pytest
+from temporalio.client import Client
+from typer.testing import CliRunner, Result
+
+from outlast.agents.agent import Agent
+from outlast.agents.tool import function_tool
+from outlast.cli.app import app
+from outlast.contract import names
+from outlast.dev import EmbeddedServer, default_data_dir
+from outlast.testing import ScriptedModel, call
+from outlast.worker import AgentWorker
+
+Invoke: TypeAlias = Callable[..., Awaitable[Result]]
+Open: TypeAlias = Callable[[ScriptedModel], Awaitable[str]]
+
+
+@function_tool
+def look_up(order_id: str) -> str:
+    """Look an order up."""
+    return f"{order_id} is on its way"
+
+
+@function_tool(needs_approval=True)
+def refund(order_id: str) -> str:
+    """Refund an order."""
+    return f"{order_id} is refunded"
+
+
+async def eventually(condition: Callable[[], bool]) -> None:
+    """Wait until a condition holds that nothing announces."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110  nothing announces it
+            await asyncio.sleep(0.01)
+
+
+def helper() -> Agent[Any]:
+    """Return an agent with a tool, and one that a person has to approve."""
+    return Agent[Any](name="Helper", instructions="Help.", tools=[look_up, refund])
+
+
+@pytest.fixture(scope="package")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A data directory, and no configuration but that."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in list(os.environ):
+            if name.startswith(("TEMPORAL_", "OPENAI_", "OUTLAST_")):
+                patch.delenv(name)
+        patch.setenv("TEMPORAL_CONFIG_FILE", os.devnull)
+        patch.setenv("XDG_DATA_HOME", str(tmp_path_factory.mktemp("data")))
+        yield default_data_dir()
+
+
+@pytest.fixture(scope="package")
+async def server(home: Path) -> AsyncIterator[EmbeddedServer]:
+    async with EmbeddedServer(data_dir=home, search_attributes=names.SEARCH_ATTRIBUTES) as server:
+        yield server
+
+
+@pytest.fixture(scope="package")
+async def client(server: EmbeddedServer) -> Client:
+    return await Client.connect(server.address)
+
+
+@pytest.fixture
+def nowhere(home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A machine on which no server runs."""
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "empty"))
+    monkeypatch.setattr("outlast.client.connection.DEFAULT_ADDRESS", "127.0.0.1:1")
+    return tmp_path
+
+
+@pytest.fixture
+def cli(home: Path, monkeypatch: pytest.MonkeyPatch) -> Invoke:
+    """Run a command line in a thread, so that workers in this process go on meanwhile."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+    async def invoke(*arguments: str, **options: Any) -> Result:
+        return await asyncio.to_thread(CliRunner().invoke, app, arguments, **options)
+
+    return invoke
+
+
+@pytest.fixture
+def run_id() -> str:
+    return f"run-{secrets.token_hex(4)}"
+
+
+@pytest.fixture
+async def open_desk(client: Client) -> AsyncIterator[Open]:
+    """Start a worker whose model follows a script; returns its task queue."""
+    async with AsyncExitStack() as stack:
+
+        async def start(model: ScriptedModel) -> str:
+            queue = f"queue-{secrets.token_hex(4)}"
+            worker = AgentWorker(
+                client,
+                agents=[helper()],
+                task_queue=queue,
+                model_provider=model,
+                graceful_shutdown_timeout=timedelta(seconds=1),
+            )
+            await stack.enter_async_context(worker)
+            return queue
+
+        yield start
+
+
+@pytest.fixture
+async def open_slow(client: Client) -> AsyncIterator[Callable[[asyncio.Event], Awaitable[str]]]:
+    """Start a worker with an agent whose one tool lasts until an event; returns its task queue."""
+    async with AsyncExitStack() as stack:
+
+        async def start(gate: asyncio.Event) -> str:
+            @function_tool
+            async def hold() -> str:
+                """Take until the gate opens."""
+                await gate.wait()
+                return "held"
+
+            queue = f"queue-{secrets.token_hex(4)}"
+            model = ScriptedModel([call("hold", "c1")], "Done.")
+            agent = Agent[Any](name="Slow", instructions="Hold.", tools=[hold])
+            worker = AgentWorker(
+                client,
+                agents=[agent],
+                task_queue=queue,
+                model_provider=model,
+                graceful_shutdown_timeout=timedelta(seconds=1),
+            )
+            await stack.enter_async_context(worker)
+            return queue
+
+        yield start

@@ -1,0 +1,109 @@
+from typing import Any
+
+import pytest
+import typer
+from typer.main import get_command
+from typer.testing import CliRunner
+
+from outlast.agents.errors import DecisionRefused
+from outlast.cli import app as module
+from outlast.cli.app import app
+
+TALKS_TO_A_SERVER = {
+    "run",
+    "send",
+    "list",
+    "show",
+    "approve",
+    "reject",
+    "cancel",
+    "doctor",
+    "worker",
+}
+
+
+@pytest.fixture
+def broken(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Return a function that makes every command raise."""
+
+    def set_error(error: BaseException) -> None:
+        async def connect(*_arguments: Any) -> None:
+            raise error
+
+        monkeypatch.setattr("outlast.cli.server_lookup.connect", connect)
+
+    return set_error
+
+
+def test_help_names_every_command_and_exit_code() -> None:
+    shown = CliRunner().invoke(app, ["--help"]).stdout
+
+    for command in (*TALKS_TO_A_SERVER, "dev", "demo"):
+        assert f" {command} " in shown
+    assert "5  the decision does not count" in shown
+
+
+def test_options_are_called_the_same_everywhere() -> None:
+    commands: dict[str, Any] = vars(get_command(app))["commands"]
+    for name, command in commands.items():
+        options = {option for one in command.params for option in one.opts}
+        assert "--json" in options
+        assert ({"--address", "--namespace"} <= options) == (name in TALKS_TO_A_SERVER)
+
+
+def test_each_paragraph_of_a_command_s_help_is_one_line() -> None:
+    commands: dict[str, Any] = vars(get_command(app))["commands"]
+    for command in commands.values():
+        paragraphs = command.help.split("\n\n")
+        assert all("\n" not in paragraph for paragraph in paragraphs)
+
+
+def test_an_error_is_one_sentence_on_standard_error(broken: Any) -> None:
+    broken(DecisionRefused("Approval a1 is already approved by ann."))
+
+    done = CliRunner().invoke(app, ["list"])
+
+    assert done.exit_code == 5
+    assert done.stdout == ""
+    assert done.stderr == "error: Approval a1 is already approved by ann.\n"
+
+
+def test_an_error_that_nobody_thought_of_is_one_sentence_too(broken: Any) -> None:
+    broken(KeyError("status"))
+
+    done = CliRunner().invoke(app, ["list"])
+
+    assert done.exit_code == 1
+    assert done.stderr == "error: KeyError: 'status' (unexpected; --debug shows where)\n"
+
+
+@pytest.mark.parametrize("arguments", [["--debug", "list"], ["list", "--debug"]])
+def test_debug_shows_where_wherever_it_stands(broken: Any, arguments: list[str]) -> None:
+    broken(DecisionRefused("Too late."))
+
+    done = CliRunner().invoke(app, arguments)
+
+    assert "Traceback" in done.stderr
+    assert done.stderr.endswith("error: Too late.\n")
+
+
+def test_what_comes_after_two_dashes_is_no_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+
+    def send(run_id: str, text: str) -> None:
+        said.append(f"{run_id}: {text}")
+
+    changed = typer.Typer(cls=module.ErrorsInWords)
+    changed.command()(send)
+    changed.command("other")(lambda: None)
+
+    done = CliRunner().invoke(changed, ["send", "--", "support-42", "--debug"])
+
+    assert done.exit_code == 0
+    assert said == ["support-42: --debug"]
+
+
+def test_ctrl_c_ends_a_command_with_its_own_code(broken: Any) -> None:
+    broken(KeyboardInterrupt())
+
+    assert CliRunner().invoke(app, ["list"]).exit_code == 130

@@ -1,0 +1,181 @@
+import os
+import socket
+import stat
+from pathlib import Path
+
+import pytest
+from temporalio.client import Client
+
+from outlast.agents.errors import ServerUnavailable
+from outlast.cli import doctor_checks
+from outlast.cli.doctor_checks import Finding
+from outlast.dev import EmbeddedServer
+
+
+def a_tool(path: Path, script: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+@pytest.mark.parametrize(("found", "level"), [((3, 11, 0), "ok"), ((3, 10, 9), "missing")])
+def test_an_old_python_is_not_enough(found: tuple[int, ...], level: str) -> None:
+    finding = doctor_checks.python(found)
+
+    assert finding.level == level
+    assert ".".join(map(str, found)) in finding.detail
+
+
+def test_packages_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert doctor_checks.extra("cli").level == "ok"
+
+    monkeypatch.setitem(doctor_checks._EXTRAS, "cli", ("rich", "no-such-package"))
+    finding = doctor_checks.extra("cli")
+
+    assert finding.level == "optional"
+    assert finding.detail == 'lacks no-such-package: pip install "outlast[cli]"'
+
+
+def test_the_tool_s_version_is_its_own_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = a_tool(tmp_path / "temporal", "echo temporal version 9")
+    monkeypatch.setattr(doctor_checks, "find_temporal_cli", lambda: tool)
+
+    assert doctor_checks.temporal_cli().detail == f"temporal version 9 ({tool})"
+
+
+def test_a_tool_that_is_missing_or_broken_is_told_with_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = a_tool(tmp_path / "temporal", "exit 3")
+
+    def missing() -> Path:
+        raise ServerUnavailable("Get it with pip.")
+
+    for find, said in ((missing, "Get it with pip."), (lambda: broken, "--upgrade")):
+        monkeypatch.setattr(doctor_checks, "find_temporal_cli", find)
+        finding = doctor_checks.temporal_cli()
+        assert finding.level == "optional"
+        assert said in finding.detail
+
+
+def test_a_data_directory_may_be_made_later(tmp_path: Path) -> None:
+    assert doctor_checks.data_dir(tmp_path).level == "ok"
+    assert "(not made yet)" in doctor_checks.data_dir(tmp_path / "a" / "b").detail
+
+
+def test_a_data_directory_that_cannot_be_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+
+    finding = doctor_checks.data_dir(file / "outlast")
+
+    assert finding.level == "optional"
+    assert "XDG_DATA_HOME" in finding.detail
+
+
+def test_a_port_in_use_is_no_problem(server: EmbeddedServer) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        assert "another program" in doctor_checks.port(taken, "it").detail
+    assert doctor_checks.port(taken, "it").detail == "free for it"
+    ours = int(server.address.rpartition(":")[2])
+    assert "used by `outlast dev`" in doctor_checks.port(ours, "it").detail
+
+
+async def test_a_server_that_answers_has_a_namespace_and_attributes(
+    server: EmbeddedServer,
+) -> None:
+    findings = await doctor_checks.server(None, None, can_start_one=True, fix=False)
+
+    assert [(finding.level, finding.what) for finding in findings] == [
+        ("ok", "server"),
+        ("ok", "namespace"),
+        ("ok", "search attributes"),
+    ]
+    assert server.address in findings[0].detail
+    assert str(server.ui_url) in findings[0].detail
+
+
+async def test_a_namespace_that_is_missing_is_told_with_how_to_make_it(
+    server: EmbeddedServer,
+) -> None:
+    findings = await doctor_checks.server(None, "elsewhere", can_start_one=True, fix=False)
+
+    assert [finding.level for finding in findings] == ["ok", "missing"]
+    assert "temporal operator namespace create -n elsewhere" in findings[1].detail
+
+
+@pytest.mark.parametrize(("can_start_one", "level"), [(True, "optional"), (False, "missing")])
+async def test_no_server_is_a_problem_only_where_none_can_be_started(
+    nowhere: Path, can_start_one: bool, level: str
+) -> None:
+    (finding,) = await doctor_checks.server(None, None, can_start_one=can_start_one, fix=False)
+
+    assert finding.level == level
+    assert "outlast dev" in finding.detail
+
+
+async def test_a_server_that_was_named_has_to_answer(nowhere: Path) -> None:
+    (finding,) = await doctor_checks.server("127.0.0.1:1", None, can_start_one=True, fix=False)
+
+    assert finding.level == "missing"
+    assert "127.0.0.1:1" in finding.detail
+
+
+async def test_a_configuration_that_cannot_be_read_is_told(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = nowhere / "temporal.toml"
+    broken.write_text("not = [toml")
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(broken))
+
+    (finding,) = await doctor_checks.server(None, None, can_start_one=True, fix=False)
+
+    assert finding.level == "missing"
+    assert "cannot be read" in finding.detail
+
+
+async def test_missing_attributes_are_told_and_then_added() -> None:
+    async with EmbeddedServer(ui_port=None) as bare:
+        await Client.connect(bare.address)
+        levels: list[Finding] = []
+        for fix in (False, True, False):
+            found = await doctor_checks.server(bare.address, None, can_start_one=True, fix=fix)
+            levels.append(found[-1])
+
+    assert levels[0].level == "optional"
+    assert "outlast doctor --fix" in levels[0].detail
+    assert levels[1].detail.startswith("added OutlastAgent")
+    assert (levels[2].level, levels[2].detail) == ("ok", "all there")
+
+
+@pytest.mark.parametrize(
+    ("environment", "level", "said"),
+    [
+        ({}, "optional", "workers need OPENAI_API_KEY,"),
+        ({"OPENAI_BASE_URL": "http://here"}, "optional", "(also for http://here)"),
+        ({"OPENAI_API_KEY": "secret"}, "ok", "for OpenAI"),
+        ({"OPENAI_API_KEY": "secret", "OPENAI_BASE_URL": "http://here"}, "ok", "for http://here"),
+    ],
+)
+def test_a_key_is_found_and_never_shown(environment: dict[str, str], level: str, said: str) -> None:
+    finding = doctor_checks.model(environment)
+
+    assert finding.level == level
+    assert said in finding.detail
+    assert "secret" not in finding.detail
+
+
+async def test_everything_is_looked_at(server: EmbeddedServer) -> None:
+    findings = await doctor_checks.examine(None, None, fix=False)
+
+    assert [finding.what for finding in findings] == [
+        *("Python", "extra 'cli'", "extra 'dev'", "temporal tool", "data directory"),
+        *("port 7233", "port 8233", "server", "namespace", "search attributes", "model"),
+    ]
+    assert findings[0].record()["what"] == "Python"
+    assert os.environ.get("OPENAI_API_KEY") is None

@@ -1,0 +1,155 @@
+from outlast.cli.run_events import RunEvent, iso_time, run_events
+from outlast.loop.approvals import ApprovalRequest, Decision
+from outlast.loop.items import Item
+from outlast.loop.state import Answer, Ignored, RunState
+from outlast.loop.values import Failure
+from outlast.testing import call, say
+
+CALL = Item("tool_call", call("look_up", "c1", order_id="A-17"), "Orders", 1)
+OUTPUT = Item(
+    "tool_output", {"type": "function_call_output", "call_id": "c1", "output": "here"}, "Orders", 1
+)
+TEXT = Item("message", say("It is here.")[0], "Orders", 2)
+QUESTION = Item("input", {"role": "user", "content": "Where?"})
+
+
+def request(**options: object) -> ApprovalRequest:
+    fields: dict[str, object] = {
+        "id": "a1",
+        "call_id": "c1",
+        "name": "refund",
+        "agent": "Billing",
+        "arguments": '{"order_id": "A-42"}',
+        "args_digest": "d",
+        "requested_at_ms": 1,
+    }
+    return ApprovalRequest(**{**fields, **options})  # pyright: ignore[reportArgumentType]
+
+
+def events(before: RunState, after: RunState) -> list[RunEvent]:
+    return list(run_events(1_000, before, after))
+
+
+def lines(before: RunState, after: RunState) -> list[tuple[str, str]]:
+    return [(event.who, event.text) for event in events(before, after) if event.text]
+
+
+def test_what_is_said_and_done_is_told_in_order() -> None:
+    state = RunState(phase="thinking", agent="Orders")
+
+    told = lines(state, RunState(phase="thinking", agent="Orders", items=(QUESTION, CALL, OUTPUT)))
+
+    assert told == [
+        ("user", "Where?"),
+        ("Orders", 'look_up(order_id="A-17")'),
+        ("Orders", "here"),
+    ]
+
+
+def test_an_answer_is_told_from_other_words() -> None:
+    before = RunState(phase="thinking", agent="Orders")
+    words = RunState(phase="acting", agent="Orders", items=(TEXT,))
+    answer = RunState(
+        phase="idle", agent="Orders", items=(TEXT,), answers=(Answer(("start",), 0, "Orders"),)
+    )
+
+    assert [event.answers for event in events(before, words) if event.text] == [False]
+    assert [event.answers for event in events(before, answer) if event.text] == [True]
+
+
+def test_a_handoff_is_told_once_as_a_handoff() -> None:
+    wish = Item("handoff_call", call("transfer_to_billing", "c2"), "Orders", 1)
+    done = Item(
+        "handoff_output",
+        {"type": "function_call_output", "call_id": "c2", "output": "{}"},
+        "Orders",
+    )
+    before = RunState(phase="acting", agent="Orders", handoff_path=("Orders",), items=(wish,))
+    after = RunState(
+        phase="thinking", agent="Billing", handoff_path=("Orders", "Billing"), items=(wish, done)
+    )
+
+    assert lines(before, after) == [("Orders", "hands over to Billing")]
+
+
+def test_the_first_agent_takes_nothing_over() -> None:
+    started = RunState(phase="preparing", agent="Orders", handoff_path=("Orders",))
+
+    assert lines(RunState(), started) == []
+
+
+def test_an_approval_is_told_when_it_is_asked_and_when_it_is_decided() -> None:
+    before = RunState(phase="thinking", agent="Billing")
+    asked = RunState(phase="acting", agent="Billing", approvals=(request(),))
+    decision = Decision(request_id="a1", type="reject", message="Repair it.", by="ann")
+    decided = RunState(
+        phase="thinking",
+        agent="Billing",
+        approvals=(request(status="rejected", decision=decision),),
+        items=(OUTPUT,),
+    )
+
+    assert lines(before, asked) == [("Billing", "waits for a person (a1)")]
+    assert lines(asked, decided) == [("ann", "rejected a1: Repair it."), ("Orders", "here")]
+
+
+def test_an_approval_that_nobody_needs_any_more_is_told_too() -> None:
+    before = RunState(phase="acting", agent="Billing", approvals=(request(),))
+    after = RunState(phase="acting", agent="Billing", approvals=(request(status="cancelled"),))
+
+    assert lines(before, after) == [("Billing", "a1 cancelled")]
+
+
+def test_why_there_is_no_answer_is_told_once() -> None:
+    failure = Failure(code="max_turns_exceeded", message="10 turns are used up.")
+    before = RunState(phase="thinking", agent="Orders")
+    after = RunState(
+        phase="closed",
+        agent="Orders",
+        outcome="failed",
+        failure=failure,
+        answers=(Answer(("start",), None, "Orders", failure),),
+    )
+
+    assert lines(before, after) == [("Orders", "10 turns are used up."), ("outlast", "failed")]
+
+
+def test_a_run_that_could_not_begin_says_why() -> None:
+    failure = Failure(code="user_error", message="No such agent.")
+    before = RunState(phase="preparing", agent="Nobody")
+    after = RunState(phase="closed", agent="Nobody", outcome="failed", failure=failure)
+
+    assert lines(before, after) == [("Nobody", "No such agent."), ("outlast", "failed")]
+
+
+def test_what_was_ignored_is_told_even_when_only_the_newest_are_kept() -> None:
+    one, two = Ignored(1, "decision approve for a9", "No such."), Ignored(2, "signal x", "What?")
+    before = RunState(phase="idle", agent="Orders", ignored=(one,))
+    after = RunState(phase="idle", agent="Orders", ignored=(two,))
+
+    assert lines(before, after) == [("outlast", "signal x: What?")]
+
+
+def test_nothing_new_is_nothing_to_tell() -> None:
+    state = RunState(phase="idle", agent="Orders", items=(TEXT,))
+
+    assert events(state, state) == []
+
+
+def test_a_record_has_the_time_and_the_names_of_the_stream() -> None:
+    state = RunState(phase="thinking", agent="Orders")
+    (event,) = events(state, RunState(phase="thinking", agent="Orders", items=(CALL,)))
+
+    assert event.record() == {
+        "type": "tool_called",
+        "at": "1970-01-01T00:00:01.000+00:00",
+        "who": "Orders",
+        "turn": 1,
+        "name": "look_up",
+        "call_id": "c1",
+        "arguments": '{"order_id": "A-17"}',
+    }
+
+
+def test_times_are_in_utc_with_milliseconds() -> None:
+    assert iso_time(1_500) == "1970-01-01T00:00:01.500+00:00"

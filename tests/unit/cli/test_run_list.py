@@ -1,0 +1,143 @@
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from temporalio.client import Client
+
+from outlast.agents.errors import UserError
+from outlast.cli.run_list import Filter, Row, find_runs, rough
+from outlast.client.handle import RunHandle
+from outlast.client.runner import Runner
+from outlast.dev import EmbeddedServer
+from outlast.testing import ScriptedModel, call
+from tests.unit.cli.conftest import Open
+
+BASE = "WorkflowType = 'AgentRun' AND ExecutionStatus != 'ContinuedAsNew'"
+
+
+async def row_of(client: Client, run_id: str, wanted: Filter, status: str) -> Row:
+    """Return a run's row once it has this status: visibility is a moment behind."""
+    async with asyncio.timeout(20):
+        while True:
+            for row in await find_runs(client, wanted, limit=1_000):
+                if row.run_id == run_id and row.status == status:
+                    return row
+
+
+@pytest.mark.parametrize(
+    ("wanted", "terms"),
+    [
+        (Filter(), ""),
+        (Filter(status="idle"), " AND ExecutionStatus = 'Running' AND OutlastStatus = 'idle'"),
+        (
+            Filter(status="failed"),
+            " AND (ExecutionStatus = 'Failed' OR ExecutionStatus = 'TimedOut')",
+        ),
+        (Filter(agent="O'Neill"), " AND OutlastAgent = 'O\\'Neill'"),
+        (Filter(waiting=True), " AND ExecutionStatus = 'Running' AND OutlastPendingApprovals > 0"),
+    ],
+)
+def test_a_filter_is_a_query(wanted: Filter, terms: str) -> None:
+    assert wanted.query() == BASE + terms
+
+
+@pytest.mark.parametrize(
+    ("length", "said"),
+    [(-1, "0 s"), (0, "0 s"), (119, "119 s"), (120, "2 min"), (7_200, "2 h"), (200_000, "2 d")],
+)
+def test_a_duration_is_rough(length: int, said: str) -> None:
+    assert rough(timedelta(seconds=length)) == said
+
+
+def test_a_row_that_is_over_took_until_its_end() -> None:
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    row = Row(
+        run_id="r",
+        status="completed",
+        agent="",
+        approvals=0,
+        started=start,
+        closed=start + timedelta(seconds=5),
+    )
+
+    assert row.took == "5 s"
+    assert row.record()["agent"] is None
+    assert row.record()["closed"] == "2026-01-01T00:00:05+00:00"
+
+
+async def test_runs_are_found_by_what_they_wait_for(
+    client: Client, open_desk: Open, run_id: str
+) -> None:
+    queue = await open_desk(ScriptedModel([call("refund", "c1", order_id="A-42")], "Done."))
+    handle = await Runner.start("Helper", "Refund", id=run_id, client=client, task_queue=queue)
+    await handle.wait(lambda state: state.status == "waiting")
+
+    for wanted in (
+        Filter(),
+        Filter(status="waiting"),
+        Filter(waiting=True),
+        Filter(agent="Helper", status="waiting"),
+    ):
+        row = await row_of(client, run_id, wanted, "waiting")
+        assert row.approvals == 1
+        assert row.closed is None
+    for wanted in (Filter(status="idle"), Filter(agent="Nobody"), Filter(status="completed")):
+        assert run_id not in {row.run_id for row in await find_runs(client, wanted, limit=100)}
+
+    await handle.approve("a1")
+    await handle.result()
+    row = await row_of(client, run_id, Filter(), "completed")
+    assert row.approvals == 0
+    assert row.closed is not None
+
+
+async def test_each_way_to_end_is_a_status(client: Client, open_desk: Open, run_id: str) -> None:
+    queue = await open_desk(ScriptedModel(always="Hi."))
+    ids = {status: f"{run_id}-{status}" for status in ("cancelled", "failed", "terminated")}
+    for one in (ids["cancelled"], ids["terminated"]):
+        handle = await Runner.start(
+            "Helper", "Hi", id=one, client=client, task_queue=queue, keep_open=True
+        )
+        await handle.wait(lambda state: state.phase == "idle")
+    await RunHandle(client, ids["cancelled"]).cancel()
+    await RunHandle(client, ids["cancelled"]).wait(lambda state: state.phase == "closed")
+    await client.get_workflow_handle(ids["terminated"]).terminate()
+    failing = await Runner.start("Nobody", "Hi", id=ids["failed"], client=client, task_queue=queue)
+    await failing.wait(lambda state: state.phase == "closed")
+
+    for wanted in (Filter(), Filter(status="cancelled")):
+        await row_of(client, ids["cancelled"], wanted, "cancelled")
+        await row_of(client, ids["terminated"], wanted, "cancelled")
+    for wanted in (Filter(), Filter(status="failed")):
+        await row_of(client, ids["failed"], wanted, "failed")
+    cancelled = await find_runs(client, Filter(status="cancelled"), limit=1_000)
+    assert all(row.status == "cancelled" for row in cancelled)
+
+
+async def test_no_more_runs_than_wanted_are_returned_and_the_newest_first(
+    client: Client, open_desk: Open, run_id: str
+) -> None:
+    queue = await open_desk(ScriptedModel(always="Hi."))
+    for number in range(3):
+        await Runner.run("Helper", "Hi", id=f"{run_id}-{number}", client=client, task_queue=queue)
+
+    await row_of(client, f"{run_id}-2", Filter(), "completed")
+    rows = await find_runs(client, Filter(status="completed"), limit=2)
+
+    assert [row.run_id for row in rows] == [f"{run_id}-2", f"{run_id}-1"]
+
+
+async def test_a_namespace_that_is_not_there_is_said(server: EmbeddedServer) -> None:
+    elsewhere = await Client.connect(server.address, namespace="elsewhere")
+
+    with pytest.raises(UserError, match="elsewhere"):
+        await find_runs(elsewhere, Filter(), limit=1)
+
+
+async def test_missing_search_attributes_are_said() -> None:
+    async with EmbeddedServer(ui_port=None) as bare:
+        client = await Client.connect(bare.address)
+
+        assert await find_runs(client, Filter(), limit=1) == []
+        with pytest.raises(UserError, match="outlast doctor --fix"):
+            await find_runs(client, Filter(waiting=True), limit=1)

@@ -1,0 +1,368 @@
+"""A handle on a run: what it reads, what it asks for, and what its refusals mean."""
+
+import asyncio
+from typing import Any, cast
+
+import pytest
+from temporalio.client import (
+    Client,
+    WorkflowExecutionStatus,
+    WorkflowFailureError,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.exceptions import (
+    ApplicationError,
+    CancelledError,
+    TerminatedError,
+    TimeoutError,  # noqa: A004  the engine's
+    TimeoutType,
+)
+from temporalio.service import RPCError, RPCStatusCode
+
+from outlast.agents.errors import (
+    AgentsException,
+    DecisionRefused,
+    MaxTurnsExceeded,
+    ModelCallFailed,
+    RunCancelled,
+    RunClosed,
+    RunNotFound,
+    ServerUnavailable,
+    UserError,
+)
+from outlast.client.handle import RunHandle, SentMessage
+from outlast.loop.state import RunState
+from tests.unit.client.recorded import FakeClient, Kind, Recording, application_failure, refused
+
+ENDED = WorkflowExecutionStatus.COMPLETED
+
+
+def handle_on(client: FakeClient) -> RunHandle:
+    return RunHandle(cast("Client", client), "support-42")
+
+
+def recording(**fields: Any) -> Recording:
+    one = Recording()
+    one.asked(**fields)
+    one.prepared()
+    return one
+
+
+def asks_a_person(one: Recording, call_id: str = "c1", effect: int = 2) -> None:
+    raw = {"type": "function_call", "call_id": call_id, "name": "refund", "arguments": "{}"}
+    plan = {"item": 0, "kind": "tool", "needs_approval": True}
+    one.activity(effect, {"items": [raw], "calls": [plan]})
+    one.task()
+
+
+def closed(one: Recording) -> Recording:
+    one.close(Kind.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED)
+    return one
+
+
+def completed() -> Recording:
+    one = recording()
+    one.answered()
+    return closed(one)
+
+
+# --- Reading ------------------------------------------------------------------------------------------------
+
+
+async def test_a_handle_says_which_run_it_is_on() -> None:
+    assert repr(handle_on(FakeClient())) == "RunHandle('support-42')"
+
+
+async def test_a_run_that_exists_is_found() -> None:
+    await handle_on(FakeClient(recording().events)).check()
+
+
+@pytest.mark.parametrize(
+    "ask", ["check", "state", "approvals", "wait_for_people", "follow", "stream_events"]
+)
+async def test_a_run_that_does_not_exist_is_not_found_whatever_is_asked(ask: str) -> None:
+    answer = getattr(handle_on(FakeClient()), ask)()
+    with pytest.raises(RunNotFound, match=r"no run 'support-42' in the namespace 'default'"):
+        await (anext(answer) if ask in {"follow", "stream_events"} else answer)
+
+
+async def test_the_result_of_a_run_is_read_from_its_history() -> None:
+    result = await handle_on(FakeClient(completed().events)).result()
+    assert (result.status, result.final_output) == ("completed", "Hi")
+
+
+async def test_a_cancelled_run_is_an_error_that_has_the_run() -> None:
+    one = recording()
+    one.add(Kind.EVENT_TYPE_WORKFLOW_EXECUTION_CANCEL_REQUESTED)
+    one.task()
+    with pytest.raises(RunCancelled, match="The run support-42 was cancelled") as caught:
+        await handle_on(FakeClient(closed(one).events)).result()
+    assert caught.value.run_data.status == "cancelled"
+
+
+CLOSINGS: list[tuple[Any, type[AgentsException], str]] = [
+    (ApplicationError("Too long.", type="max_turns_exceeded"), MaxTurnsExceeded, "Too long."),
+    (ApplicationError("Busy.", {"status": 503}, type="model_call_failed"), ModelCallFailed, "Busy"),
+    (ApplicationError("Odd.", type=None), AgentsException, "Odd."),
+    (CancelledError("stop"), RunCancelled, "The run was cancelled."),
+    (TerminatedError("by ann"), RunCancelled, "The run was terminated: by ann"),
+    (
+        TimeoutError("late", type=TimeoutType.START_TO_CLOSE, last_heartbeat_details=[]),
+        AgentsException,
+        "The run failed: late",
+    ),
+]
+
+
+@pytest.mark.parametrize(("cause", "kind", "message"), CLOSINGS)
+async def test_a_failed_run_raises_what_its_failure_stands_for(
+    cause: BaseException, kind: type[AgentsException], message: str
+) -> None:
+    client = FakeClient(recording().events, answer=WorkflowFailureError(cause=cause))
+    with pytest.raises(AgentsException, match=message) as caught:
+        await handle_on(client).result()
+    assert type(caught.value) is kind
+    assert caught.value.run_data.last_agent == "Triage"
+
+
+@pytest.mark.parametrize(
+    ("status", "kind", "message"),
+    [
+        (RPCStatusCode.UNAVAILABLE, ServerUnavailable, "The Temporal server does not answer: why"),
+        (RPCStatusCode.DEADLINE_EXCEEDED, ServerUnavailable, "does not answer: why"),
+        (RPCStatusCode.PERMISSION_DENIED, AgentsException, "The Temporal server refused: why"),
+    ],
+)
+@pytest.mark.parametrize("ask", ["result", "cancel", "send", "approve"])
+async def test_what_the_server_says_is_said_in_our_words(
+    ask: str, status: RPCStatusCode, kind: type[AgentsException], message: str
+) -> None:
+    handle = handle_on(FakeClient(recording().events, answer=refused(status, "why")))
+    arguments = {"send": ("x",), "approve": ("a1",)}.get(ask, ())
+    with pytest.raises(AgentsException, match=message) as caught:
+        await getattr(handle, ask)(*arguments)
+    assert type(caught.value) is kind
+    assert isinstance(caught.value.__cause__, RPCError)
+
+
+# --- Waiting ------------------------------------------------------------------------------------------------
+
+
+async def test_waiting_for_people_ends_where_one_is_needed() -> None:
+    one = recording()
+    asks_a_person(one)
+    result = await handle_on(FakeClient(one.events)).wait_for_people()
+    assert (result.status, [request.id for request in result.interruptions]) == ("waiting", ["a1"])
+
+
+async def test_waiting_for_people_ends_when_the_run_does() -> None:
+    result = await handle_on(FakeClient(completed().events)).wait_for_people()
+    assert (result.status, result.final_output) == ("completed", "Hi")
+
+
+async def test_a_conversation_that_could_not_answer_says_why() -> None:
+    one = recording(keep_open=True)
+    one.failed_activity(2, application_failure("model_call_failed", "No key."))
+    one.task()
+    with pytest.raises(ModelCallFailed, match="No key") as caught:
+        await handle_on(FakeClient(one.events)).wait_for_people()
+    assert caught.value.run_data.status == "idle"
+
+
+async def test_what_is_pending_can_be_asked_for() -> None:
+    one = recording()
+    asks_a_person(one)
+    (request,) = await handle_on(FakeClient(one.events)).approvals()
+    assert (request.id, request.name) == ("a1", "refund")
+
+
+async def test_any_condition_can_be_waited_for() -> None:
+    def thinks(state: RunState) -> bool:
+        return state.phase == "thinking"
+
+    result = await handle_on(FakeClient(completed().events)).wait(thinks)
+    assert (result.status, result.final_output) == ("running", None)
+    never = await handle_on(FakeClient(completed().events)).wait(lambda _state: False)
+    assert never.status == "completed", "the last state there is"
+
+
+async def test_the_events_of_a_run_can_be_read_from_any_number_on() -> None:
+    handle = handle_on(FakeClient(completed().events))
+    everything = [event async for event in handle.stream_events()]
+    assert [event.id for event in everything] == list(range(len(everything)))
+    for start in range(len(everything) + 2):
+        rest = [event async for event in handle.stream_events(from_event=start)]
+        assert rest == everything[start:]
+
+
+# --- Saying something more ------------------------------------------------------------------------------------
+
+
+async def test_a_message_has_an_id_that_makes_it_one_message() -> None:
+    client = FakeClient(recording().events)
+    handle = handle_on(client)
+    sent = await handle.send("More", message_id="m2")
+    assert sent == SentMessage("m2", handle)
+    payload = {"input": "More", "message_id": "m2"}
+    assert client.calls == [("update", "send", payload, "m2")]
+    other, another = await handle.send("x"), await handle.send("x")
+    assert other.id != another.id
+    assert "handle" not in repr(sent)
+
+
+@pytest.mark.parametrize("given", [None, 5, ["x"]])
+async def test_what_cannot_be_said_is_refused_here(given: Any) -> None:
+    client = FakeClient(recording().events)
+    with pytest.raises(UserError, match="text or a list of items"):
+        await handle_on(client).send(given)
+    assert client.calls == []
+
+
+async def test_a_run_that_has_ended_takes_no_message() -> None:
+    client = FakeClient(
+        completed().events, status=ENDED, answer=refused(RPCStatusCode.NOT_FOUND, "completed")
+    )
+    with pytest.raises(RunClosed, match=r"The run support-42 has ended \(completed\)"):
+        await handle_on(client).send("More")
+
+
+async def test_a_message_that_the_run_refuses_raises_what_the_refusal_stands_for() -> None:
+    refusal = WorkflowUpdateFailedError(ApplicationError("It has ended.", type="run_closed"))
+    with pytest.raises(RunClosed, match="It has ended"):
+        await handle_on(FakeClient(recording().events, answer=refusal)).send("More")
+
+
+async def test_an_answer_is_the_one_to_the_message() -> None:
+    one = recording(keep_open=True)
+    one.answered("First.")
+    one.update("send", {"input": "More", "message_id": "m2"}, before=one.last)
+    begun, _ = one.task()
+    assert begun
+    one.answered("Second.", effect=3)
+    handle = handle_on(FakeClient(one.events))
+    assert (await handle.wait_for_answer("start")).final_output == "First."
+    assert (await SentMessage("m2", handle).answer()).final_output == "Second."
+
+
+async def test_a_question_that_could_not_be_answered_raises_why() -> None:
+    one = recording(keep_open=True)
+    one.failed_activity(2, application_failure("model_call_failed", "No key."))
+    one.task()
+    one.update("send", {"input": "More", "message_id": "m2"}, before=one.last)
+    one.task()
+    one.answered("Now.", effect=3)
+    handle = handle_on(FakeClient(one.events))
+    with pytest.raises(ModelCallFailed, match="No key"):
+        await handle.wait_for_answer("start")
+    assert (await handle.wait_for_answer("m2")).final_output == "Now."
+
+
+async def test_the_end_of_a_run_is_no_answer_to_a_message_that_it_never_took_up() -> None:
+    one = recording(keep_open=True)
+    one.signal("cancel", {"mode": "after_turn"})
+    one.update("send", {"input": "More", "message_id": "m2"}, before=one.last)
+    one.task()
+    one.answered("First.")
+    handle = handle_on(FakeClient(closed(one).events))
+    assert (await handle.state()).status == "completed"
+    with pytest.raises(RunClosed, match="did not answer the message 'm2'") as caught:
+        await handle.wait_for_answer("m2")
+    assert caught.value.run_data.final_output == "First."
+
+
+# --- Deciding -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("verb", "kind"), [("approve", "approved"), ("reject", "rejected")])
+async def test_a_decision_says_who_made_it_and_for_which_arguments(verb: str, kind: str) -> None:
+    client = FakeClient(answer={"request_id": "a1", "status": kind, "by": "ann"})
+    await getattr(handle_on(client), verb)("a1", by="ann", args_digest="d")
+    payload = {
+        "request_id": "a1",
+        "type": verb,
+        "by": "ann",
+        "channel": "client",
+        "args_digest": "d",
+    }
+    assert client.calls == [("update", "decide", payload, "a1")]
+
+
+async def test_a_rejection_may_say_something_to_the_model() -> None:
+    client = FakeClient(answer={"request_id": "a1", "status": "rejected", "by": None})
+    await handle_on(client).reject("a1", message="Too much.")
+    assert client.calls[0][2]["message"] == "Too much."
+
+
+@pytest.mark.parametrize(
+    ("taken", "message"),
+    [
+        ({"status": "rejected", "by": "bob"}, "Approval a1 is already rejected by bob."),
+        ({"status": "approved", "by": "bob"}, "Approval a1 is already approved by bob."),
+        ({"status": "rejected", "by": None}, "Approval a1 is already rejected."),
+    ],
+)
+async def test_a_decision_that_somebody_else_made_before_is_not_taken_for_ones_own(
+    taken: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(DecisionRefused) as caught:
+        await handle_on(FakeClient(answer=taken)).approve("a1", by="ann")
+    assert caught.value.message == message
+
+
+async def test_a_decision_that_does_not_count_is_refused_in_the_runs_words() -> None:
+    refusal = WorkflowUpdateFailedError(
+        ApplicationError("No approval 'a9' waits here.", type="decision_refused")
+    )
+    with pytest.raises(DecisionRefused, match="No approval 'a9' waits here"):
+        await handle_on(FakeClient(answer=refusal)).approve("a9")
+
+
+async def test_an_update_that_failed_otherwise_is_not_hidden() -> None:
+    refusal = WorkflowUpdateFailedError(TerminatedError("gone"))
+    with pytest.raises(WorkflowUpdateFailedError):
+        await handle_on(FakeClient(answer=refusal)).approve("a1")
+
+
+def late(cause: BaseException | None) -> BaseException:
+    error = WorkflowUpdateRPCTimeoutOrCancelledError()
+    error.__cause__ = cause
+    return error
+
+
+async def test_an_update_that_no_worker_takes_in_time_is_said_in_words() -> None:
+    client = FakeClient(answer=late(refused(RPCStatusCode.DEADLINE_EXCEEDED)))
+    with pytest.raises(ServerUnavailable, match=r"did not take it in time. Is a worker running\?"):
+        await handle_on(client).send("More")
+
+
+async def test_a_caller_that_is_cancelled_notices() -> None:
+    """The SDK hides it in an error of its own, which would defeat `asyncio.timeout`."""
+    client = FakeClient(answer=late(asyncio.CancelledError()))
+    with pytest.raises(asyncio.CancelledError):
+        await handle_on(client).send("More")
+
+
+# --- Cancelling ---------------------------------------------------------------------------------------------
+
+
+async def test_a_run_is_stopped_at_once_by_the_engines_own_means() -> None:
+    client = FakeClient(recording().events)
+    await handle_on(client).cancel()
+    assert client.calls[-1] == ("cancel",)
+
+
+async def test_a_run_is_stopped_after_its_turn_by_a_signal() -> None:
+    client = FakeClient(recording().events)
+    await handle_on(client).cancel("after_turn")
+    assert client.calls == [("signal", "cancel", {"mode": "after_turn"})]
+
+
+async def test_a_run_that_has_ended_cannot_be_cancelled() -> None:
+    client = FakeClient(completed().events, status=ENDED)
+    with pytest.raises(RunClosed, match=r"has ended \(completed\)"):
+        await handle_on(client).cancel()
+    assert ("cancel",) not in client.calls
+    client.answers = [refused(RPCStatusCode.NOT_FOUND)]
+    with pytest.raises(RunClosed):
+        await handle_on(client).cancel("after_turn")

@@ -1,0 +1,349 @@
+"""Starting runs: what is sent, and what a second start with the same id means."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+from pydantic import BaseModel
+from temporalio.client import Client
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+from temporalio.service import RPCError, RPCStatusCode
+
+from outlast.agents.agent import Agent
+from outlast.agents.errors import RunAlreadyStarted, RunNotFound, ServerUnavailable, UserError
+from outlast.agents.settings import ModelSettings, RunConfig
+from outlast.client import runner
+from outlast.client.runner import Runner
+from outlast.contract import names
+from tests.unit.client.recorded import FakeClient, Kind, Recording, refused
+
+A = Agent[Any](name="A")
+USED = WorkflowAlreadyStartedError("support-42", "AgentRun")
+NO_ATTRIBUTES = refused(
+    RPCStatusCode.INVALID_ARGUMENT,
+    "Namespace default has no mapping defined for search attribute OutlastAgent",
+)
+
+
+@dataclass
+class Customer:
+    name: str
+
+
+class Order(BaseModel):
+    id: str
+
+
+class StartClient(FakeClient):
+    """A server that starts workflows, or refuses to.
+
+    Attributes:
+        digest: what the memo of the run that has the id says.
+    """
+
+    def __init__(self, *answers: Any, status: Any = None, digest: str = "") -> None:
+        super().__init__(Recording().events, status=status)
+        self.answers = [*answers, None]
+        self.digest = digest
+        self.started: list[dict[str, Any]] = []
+
+    def get_workflow_handle(self, workflow_id: str, *, run_id: str | None = None) -> Any:
+        handle: Any = FakeClient.get_workflow_handle(self, "support-42", run_id=run_id)
+        describe = handle.describe
+
+        async def described() -> Any:
+            description = await describe()
+
+            async def memo_value(_name: str, _default: str) -> str:
+                return self.digest
+
+            description.memo_value = memo_value
+            return description
+
+        handle.describe = described
+        return handle
+
+    async def start_workflow(self, workflow: str, payload: Any, **options: Any) -> None:
+        self.started.append({"workflow": workflow, "payload": payload, **options})
+        await self.answer("start")
+
+
+@pytest.fixture(autouse=True)
+def _attributes(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def cannot_add(_client: object) -> bool:
+        return False
+
+    monkeypatch.setattr(runner, "add_search_attributes", cannot_add)
+
+
+async def start(client: StartClient, *arguments: Any, **options: Any) -> dict[str, Any]:
+    """Start a run, and return what the server was asked for last."""
+    given: Any = arguments or (A, "Hello")
+    handle = await Runner.start(
+        *given, client=cast("Client", client), **{"id": "support-42", **options}
+    )
+    assert handle.id == client.started[-1]["id"]
+    return client.started[-1]
+
+
+# --- What is sent ---------------------------------------------------------------------------------------------
+
+
+async def test_a_run_is_a_workflow_under_the_users_id() -> None:
+    started = await start(StartClient())
+    assert (started["workflow"], started["id"]) == ("AgentRun", "support-42")
+    assert started["task_queue"] == names.TASK_QUEUE
+    assert started["payload"] == {
+        "agent": "A",
+        "input": "Hello",
+        "visibility": True,
+        "schema_version": names.SCHEMA_VERSION,
+    }
+    assert started["static_summary"] == "A: Hello"
+    assert len(started["search_attributes"].search_attributes) == 3
+
+
+async def test_an_id_is_made_where_none_is_given() -> None:
+    first, second = await start(StartClient(), id=None), await start(StartClient(), id=None)
+    assert first["id"].startswith("run-")
+    assert first["id"] != second["id"]
+
+
+async def test_everything_that_is_said_is_sent() -> None:
+    started = await start(
+        StartClient(),
+        "Triage",
+        [{"role": "user", "content": "Hi"}],
+        context=Customer("Ann"),
+        max_turns=None,
+        keep_open=True,
+        run_config=RunConfig(model="gpt-5", model_settings=ModelSettings(temperature=0)),
+        task_queue="support",
+    )
+    assert started["task_queue"] == "support"
+    payload = started["payload"]
+    assert payload["input"] == [{"role": "user", "content": "Hi"}]
+    assert (payload["context"], payload["max_turns"], payload["keep_open"]) == (
+        {"name": "Ann"},
+        None,
+        True,
+    )
+    assert payload["context_type"].endswith(":Customer")
+    assert payload["settings"] == {"model": "gpt-5", "model_settings": {"temperature": 0}}
+
+
+@pytest.mark.parametrize(
+    ("context", "kind"),
+    [
+        ({"n": 1}, None),
+        ([1], None),
+        ("x", None),
+        (True, None),
+        (None, None),
+        (Order(id="A-17"), "Order"),
+    ],
+)
+async def test_the_type_of_a_context_travels_where_it_has_one(
+    context: Any, kind: str | None
+) -> None:
+    payload = (await start(StartClient(), context=context))["payload"]
+    assert payload.get("context_type", "None").endswith(str(kind))
+
+
+async def test_the_summary_has_the_first_words_only() -> None:
+    started = await start(StartClient(), A, "x" * 1000)
+    assert len(started["static_summary"]) == len("A: ") + 80
+    items = await start(StartClient(), A, [{"role": "user", "content": "Hi"}] * 3)
+    assert items["static_summary"] == "A: 3 items"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "options", "problem"),
+    [
+        ((A, "x"), {"max_turns": -1}, "max_turns=-1 makes no sense"),
+        ((A, 5), {}, "text or a list of items"),
+        ((A, [{"a": object()}]), {}, "plain data"),
+        ((None, "x"), {}, "an Agent or an agent's name, not None"),
+        (([A], "x"), {}, "an Agent or an agent's name"),
+        ((A, "x"), {"context": object()}, "cannot be written as JSON"),
+        ((A, "x"), {"run_config": RunConfig(model=cast("str", 5))}, "a model's name"),
+    ],
+)
+async def test_what_makes_no_sense_is_refused_before_anything_is_sent(
+    arguments: tuple[Any, ...], options: dict[str, Any], problem: str
+) -> None:
+    client = StartClient()
+    with pytest.raises(UserError, match=problem):
+        await start(client, *arguments, **options)
+    assert client.started == []
+
+
+# --- Search attributes ----------------------------------------------------------------------------------------
+
+
+async def test_a_namespace_without_search_attributes_is_done_without() -> None:
+    client = StartClient(NO_ATTRIBUTES)
+    started = await start(client)
+    assert len(client.started) == 2
+    assert started["search_attributes"] is None
+    assert "visibility" not in started["payload"]
+
+
+async def test_search_attributes_that_can_be_added_are_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def added(_client: object) -> bool:
+        return True
+
+    monkeypatch.setattr(runner, "add_search_attributes", added)
+    started = await start(StartClient(NO_ATTRIBUTES))
+    assert started["payload"]["visibility"] is True
+
+
+@pytest.mark.parametrize(
+    ("refusal", "kind", "message"),
+    [
+        (
+            refused(RPCStatusCode.NOT_FOUND, "gone"),
+            UserError,
+            "The namespace 'default' does not exist on this server: gone",
+        ),
+        (refused(RPCStatusCode.UNAVAILABLE), ServerUnavailable, "does not answer"),
+        (refused(RPCStatusCode.DEADLINE_EXCEEDED), ServerUnavailable, "does not answer"),
+        (refused(RPCStatusCode.INVALID_ARGUMENT, "too large"), UserError, "refused .*: too large"),
+        (refused(RPCStatusCode.PERMISSION_DENIED, "no"), UserError, "refused to start the run: no"),
+    ],
+)
+async def test_a_refusal_of_the_server_is_said_in_our_words(
+    refusal: RPCError, kind: type[Exception], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        await start(StartClient(refusal))
+
+
+# --- The same id again -----------------------------------------------------------------------------------------
+
+
+async def digest_of(*arguments: Any, **options: Any) -> str:
+    return (await start(StartClient(), *arguments, **options))["memo"][names.MEMO_INPUT_DIGEST]
+
+
+async def test_the_same_question_is_the_same_run() -> None:
+    client = StartClient(USED, digest=await digest_of())
+    started = await start(client)
+    assert len(client.started) == 1
+    assert started["id_reuse_policy"] == WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
+
+
+async def test_another_question_under_the_id_of_a_run_that_works_is_refused() -> None:
+    client = StartClient(USED, digest=await digest_of(A, "Other"))
+    with pytest.raises(RunAlreadyStarted, match=r"'support-42' is in use.*Runner\.attach"):
+        await start(client)
+
+
+async def test_another_question_replaces_a_run_that_has_ended() -> None:
+    client = StartClient(USED, status="ended", digest=await digest_of(A, "Other"))
+    started = await start(client)
+    assert len(client.started) == 2
+    assert started["id_reuse_policy"] == WorkflowIDReusePolicy.ALLOW_DUPLICATE
+
+
+async def test_what_makes_a_question_the_same() -> None:
+    same = await digest_of()
+    assert await digest_of(Agent[Any](name="A", instructions="new"), "Hello") == same
+    assert await digest_of("A", "Hello", max_turns=3, context={"a": 1}) == same
+    others = {
+        await digest_of("B", "Hello"),
+        await digest_of(A, "Hello!"),
+        await digest_of(A, "Hello", keep_open=True),
+        await digest_of(A, [{"role": "user", "content": "Hello"}]),
+    }
+    assert len(others) == 4
+    assert same not in others
+
+
+async def test_a_run_without_a_digest_is_another_run() -> None:
+    """It was typed into the Temporal UI."""
+    with pytest.raises(RunAlreadyStarted):
+        await start(StartClient(USED, digest=""))
+
+
+# --- Other ways in ---------------------------------------------------------------------------------------------
+
+
+async def test_attaching_finds_a_run_or_says_that_there_is_none() -> None:
+    client = FakeClient(Recording().events)
+    assert (await Runner.attach("support-42", client=cast("Client", client))).id == "support-42"
+    with pytest.raises(RunNotFound):
+        await Runner.attach("support-42", client=cast("Client", FakeClient()))
+
+
+async def test_running_waits_for_the_answer() -> None:
+    class Answering(StartClient):
+        async def start_workflow(self, workflow: str, payload: Any, **options: Any) -> None:
+            one = Recording()
+            one.started(payload)
+            one.prepared()
+            one.answered("Hi")
+            one.close(Kind.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED)
+            self.runs["run-1"] = [one.events]
+            await super().start_workflow(workflow, payload, **options)
+
+    result = await Runner.run(A, "Hello", id="support-42", client=cast("Client", Answering()))
+    assert result.final_output == "Hi"
+
+
+async def test_the_sync_way_says_that_it_is_the_wrong_one_in_async_code() -> None:
+    with pytest.raises(RuntimeError, match=r"await Runner\.run"):
+        Runner.run_sync(A, "Hello")
+
+
+class LocalStub:
+    """An engine in the process."""
+
+    def __init__(self) -> None:
+        self.client = StartClient()
+        self.served: list[Agent[Any]] = []
+        self.closed = 0
+
+    async def shared(self) -> "LocalStub":
+        return self
+
+    async def serve(self, agent: Agent[Any]) -> str:
+        self.served.append(agent)
+        return "outlast-local-A"
+
+    async def close_shared(self) -> None:
+        self.closed += 1
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> LocalStub:
+    stub = LocalStub()
+    monkeypatch.setattr(runner, "local_engine", lambda: stub)
+    return stub
+
+
+@pytest.mark.parametrize(
+    ("agent", "queue", "used", "served"),
+    [
+        (A, None, "outlast-local-A", [A]),
+        ("A", None, "outlast", []),
+        (A, "support", "support", []),
+    ],
+)
+async def test_without_a_client_an_agent_is_carried_here_and_a_name_elsewhere(
+    engine: LocalStub, agent: Any, queue: str | None, used: str, served: list[Any]
+) -> None:
+    await Runner.start(agent, "Hello", id="support-42", task_queue=queue)
+    assert engine.client.started[0]["task_queue"] == used
+    assert engine.served == served
+
+
+async def test_the_sync_way_leaves_nothing_running(engine: LocalStub) -> None:
+    engine.client.answers = [refused(RPCStatusCode.UNAVAILABLE)]
+    with pytest.raises(ServerUnavailable):
+        await asyncio.to_thread(Runner.run_sync, A, "Hello")
+    assert engine.closed == 1

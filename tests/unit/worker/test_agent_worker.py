@@ -1,0 +1,121 @@
+"""The worker: its defaults, and what it refuses before it starts."""
+
+from datetime import timedelta
+from types import SimpleNamespace
+from typing import Any, Self
+
+import pytest
+
+from outlast.agents.agent import Agent
+from outlast.agents.errors import UserError
+from outlast.testing import ScriptedModel
+from outlast.worker import agent_worker
+from outlast.worker.agent_worker import GRACE, AgentWorker
+from outlast.worker.plugin import OutlastPlugin
+
+A = Agent[Any](name="A")
+CLIENT: Any = SimpleNamespace()
+
+
+class RecordedWorker:
+    """Stands for Temporal's worker, which needs a server."""
+
+    made: "list[RecordedWorker]"
+
+    def __init__(self, client: Any, **options: Any) -> None:
+        self.client = client
+        self.options = options
+        self.calls: list[Any] = []
+        RecordedWorker.made.append(self)
+
+    async def run(self) -> None:
+        self.calls.append("run")
+
+    async def shutdown(self) -> None:
+        self.calls.append("shutdown")
+
+    async def __aenter__(self) -> Self:
+        self.calls.append("enter")
+        return self
+
+    async def __aexit__(self, kind: object, *_error: object) -> None:
+        self.calls.append(kind)
+
+
+@pytest.fixture(autouse=True)
+def made(monkeypatch: pytest.MonkeyPatch) -> list[RecordedWorker]:
+    RecordedWorker.made = []
+    monkeypatch.setattr(agent_worker, "Worker", RecordedWorker)
+    return RecordedWorker.made
+
+
+def options_of(**options: Any) -> dict[str, Any]:
+    AgentWorker(CLIENT, agents=[A], model_provider=ScriptedModel(), **options)
+    return RecordedWorker.made[-1].options
+
+
+def test_a_worker_has_defaults_for_long_running_work() -> None:
+    options = options_of()
+    assert options["task_queue"] == "outlast"
+    assert options["graceful_shutdown_timeout"] == GRACE
+    assert options["build_id"].startswith("outlast-")
+    assert options["sticky_queue_schedule_to_start_timeout"] <= timedelta(seconds=10)
+    assert options["max_heartbeat_throttle_interval"] <= timedelta(seconds=1)
+
+
+def test_every_default_can_be_changed_and_every_option_of_temporals_given() -> None:
+    options = options_of(
+        task_queue="support",
+        graceful_shutdown_timeout=timedelta(0),
+        build_id="mine",
+        max_concurrent_activities=3,
+    )
+    assert options["task_queue"] == "support"
+    assert (options["graceful_shutdown_timeout"], options["build_id"]) == (timedelta(0), "mine")
+    assert options["max_concurrent_activities"] == 3
+
+
+def test_other_plugins_come_first_and_their_list_is_left_alone() -> None:
+    others = [object()]
+    plugins = options_of(plugins=others)["plugins"]
+    assert plugins[0] is others[0]
+    assert isinstance(plugins[1], OutlastPlugin)
+    assert len(others) == 1
+
+
+def test_a_worker_says_what_it_knows() -> None:
+    worker = AgentWorker(CLIENT, agents=[A], task_queue="support")
+    assert worker.registry.names == ["A"]
+    assert worker.task_queue == "support"
+
+
+@pytest.mark.parametrize("agents", [[], ["A"], A, [Agent(name="B"), Agent(name="B")]])
+def test_agents_that_make_no_sense_are_refused_before_a_worker_is_made(
+    agents: Any, made: list[RecordedWorker]
+) -> None:
+    with pytest.raises(UserError):
+        AgentWorker(CLIENT, agents=agents)
+    assert made == []
+
+
+async def test_a_worker_is_run_entered_and_stopped_like_temporals(
+    made: list[RecordedWorker],
+) -> None:
+    worker = AgentWorker(CLIENT, agents=[A])
+    await worker.run()
+    await worker.shutdown()
+    async with worker as entered:
+        assert entered is worker
+    assert made[0].calls == ["run", "shutdown", "enter", None]
+
+
+async def test_a_block_that_fails_stops_the_worker_and_keeps_its_error(
+    made: list[RecordedWorker],
+) -> None:
+    async def fail() -> None:
+        async with AgentWorker(CLIENT, agents=[A]):
+            raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        await fail()
+    assert made[0].calls == ["enter", ConnectionError]

@@ -1,0 +1,103 @@
+"""The plugin that makes any Temporal worker carry runs."""
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from outlast.agents.agent import Agent
+from outlast.agents.errors import UserError
+from outlast.agents.registry import type_name
+from outlast.contract import records
+from outlast.loop.state import RunState
+from outlast.models.provider import OpenAIProvider
+from outlast.testing import ScriptedModel
+from outlast.worker.plugin import OutlastPlugin
+from outlast.workflows.agent_run import AgentRun
+
+
+@dataclass
+class Customer:
+    name: str = ""
+
+
+A = Agent[Any](name="A")
+
+
+def running(plugin: OutlastPlugin) -> AbstractAsyncContextManager[None]:
+    """What surrounds the life of a worker."""
+    context: Callable[[], AbstractAsyncContextManager[None]] | None = plugin.run_context
+    assert context is not None
+    return context()
+
+
+def test_it_knows_the_agents_and_what_they_hand_over_to() -> None:
+    plugin = OutlastPlugin([Agent(name="Triage", handoffs=[A])])
+    assert plugin.registry.names == ["A", "Triage"]
+
+
+def test_it_brings_the_workflow_and_the_activities() -> None:
+    plugin: Any = OutlastPlugin([A])
+    assert plugin.workflows == [AgentRun]
+    assert len(plugin.activities) == 3
+
+
+def test_types_of_contexts_can_be_named() -> None:
+    plugin = OutlastPlugin([A], context_types=[Customer])
+    assert plugin.registry.context_type(type_name(Customer)) is Customer
+
+
+BAD: list[tuple[Any, str]] = [
+    ([], r"A worker needs at least one agent: agents=\[my_agent\]\."),
+    ([Agent(name="A"), Agent(name="A")], "Two agents are named 'A'"),
+    (["A"], "'A' is not an Agent"),
+    ([None], "None is not an Agent"),
+    (A, "agents= is a list"),
+    ("A", "agents= is a list"),
+    (None, "agents= is a list"),
+]
+
+
+@pytest.mark.parametrize(("agents", "problem"), BAD)
+def test_agents_that_make_no_sense_are_refused(agents: Any, problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
+        OutlastPlugin(agents)
+
+
+async def test_a_provider_that_was_given_is_left_open() -> None:
+    """It may serve other workers."""
+    model = ScriptedModel()
+    async with running(OutlastPlugin([A], model_provider=model)):
+        pass
+    assert model.closed == 0
+
+
+async def test_a_provider_of_its_own_is_closed_however_the_worker_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    closed: list[OpenAIProvider] = []
+
+    async def close(provider: OpenAIProvider) -> None:
+        closed.append(provider)
+
+    monkeypatch.setattr(OpenAIProvider, "aclose", close)
+    plugin = OutlastPlugin([A])
+    assert closed == []
+
+    async def carry_and_break() -> None:
+        async with running(plugin):
+            raise ConnectionError
+
+    with pytest.raises(ConnectionError):
+        await carry_and_break()
+    assert len(closed) == 1
+
+
+async def test_what_is_slow_to_build_is_built_before_the_first_workflow_task() -> None:
+    records.adapter.cache_clear()
+    async with running(OutlastPlugin([A], model_provider=ScriptedModel())):
+        hits = records.adapter.cache_info().hits
+        records.adapter(RunState)
+        assert records.adapter.cache_info().hits == hits + 1

@@ -1,0 +1,253 @@
+"""What people see of a run in the Temporal UI: all of it made from the state."""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from outlast.contract import names
+from outlast.loop.state import RunState
+from outlast.workflows import presentation
+from outlast.workflows.presentation import (
+    SUMMARY_BYTES,
+    approvals_view,
+    attributes,
+    call_line,
+    details,
+    state_view,
+    summary,
+    transcript_view,
+)
+from tests.loop_driver import SITUATIONS, Play, gated, play_in, said, thought, tool, transfer
+
+
+def anywhere(situation: str) -> RunState:
+    return play_in(situation, keep_open=True, context={"n": 1}).state
+
+
+EVERYWHERE = pytest.mark.parametrize("situation", SITUATIONS)
+
+
+# --- Search attributes ------------------------------------------------------------------------------------
+
+
+@EVERYWHERE
+def test_a_run_can_be_found_by_agent_status_and_pending_approvals(situation: str) -> None:
+    state = anywhere(situation)
+    found = attributes(state)
+    assert found.keys() == names.SEARCH_ATTRIBUTES.keys()
+    assert found[names.ATTRIBUTE_STATUS] == state.status
+    for name, value in found.items():
+        assert type(value) is {"Keyword": str, "Int": int}[names.SEARCH_ATTRIBUTES[name]]
+
+
+def test_the_agent_that_is_found_is_the_active_one() -> None:
+    play = Play.ready()
+    play.replies(transfer("Billing", "h1"))
+    assert attributes(play.state)[names.ATTRIBUTE_AGENT] == "Billing"
+
+
+# --- Summaries --------------------------------------------------------------------------------------------
+
+
+def summaries(play: Play) -> list[str]:
+    return [summary(play.state, effect) for effect in play.issued]
+
+
+def test_a_stranger_understands_what_an_activity_does() -> None:
+    play = Play()
+    play.prepared(model="gpt-5")
+    play.replies(tool("refund_order", "c1", '{"order_id": "A-17", "amount": 5}'))
+    play.returns("c1")
+    play.replies(transfer("Billing", "h1", callback=True))
+    play.called_back()
+    assert [summary(replace(play.state, model="gpt-5"), one) for one in play.issued] == [
+        "Triage · look up",
+        "Triage · gpt-5 · turn 1",
+        'refund_order(order_id="A-17", amount=5)',
+        "Triage · gpt-5 · turn 2",
+        "Triage → Billing",
+        "Billing · gpt-5 · turn 3",
+    ]
+
+
+def test_a_model_without_a_name_is_not_named() -> None:
+    assert summaries(Play.ready())[1] == "Triage · turn 1"
+
+
+@pytest.mark.parametrize("text", ["x" * 10_000, "é" * 10_000, "🙂" * 10_000, "a" + "🙂" * 10_000])
+def test_a_summary_is_cut_to_what_the_ui_shows_and_stays_text(text: str) -> None:
+    play = Play.ready()
+    play.replies(tool("look_up", "c1", json.dumps({"text": text})))
+    line = summary(play.state, play.running("c1"))
+    assert SUMMARY_BYTES - 4 <= len(line.encode()) <= SUMMARY_BYTES
+    assert line.endswith("…")
+
+
+def test_half_a_character_in_a_call_does_not_break_its_summary() -> None:
+    play = Play.ready()
+    play.replies(tool("look_up", "c1", '{"text": "\\ud800"}'))
+    assert summary(play.state, play.running("c1")) == 'look_up(text="?")'
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        ("{}", "t()"),
+        ('{"a": 1, "b": [true, null]}', "t(a=1, b=[true, null])"),
+        ('{"name": "Zoë"}', 't(name="Zoë")'),
+        ("", "t()"),
+        ("not json", "t(not json)"),
+        ("[1]", "t([1])"),
+        ("null", "t(null)"),
+    ],
+)
+def test_a_call_reads_like_code(arguments: str, line: str) -> None:
+    assert call_line("t", arguments) == line
+
+
+def test_arguments_nested_without_end_are_shown_as_they_are() -> None:
+    assert call_line("t", "[" * 100_000).startswith("t([[[")
+
+
+# --- Queries ----------------------------------------------------------------------------------------------
+
+
+@EVERYWHERE
+def test_every_answer_is_json_wherever_the_run_is(situation: str) -> None:
+    state = anywhere(situation)
+    for view in (state_view(state), transcript_view(state), approvals_view(state)):
+        assert json.loads(json.dumps(view)) == view
+
+
+@EVERYWHERE
+def test_the_state_says_where_the_run_is_in_short(situation: str) -> None:
+    state = anywhere(situation)
+    view = state_view(state)
+    assert (view["status"], view["phase"], view["agent"]) == (state.status, state.phase, "Triage")
+    assert view["items"] == len(state.items)
+    assert [one["effect"] for one in view["running"]] == [one.effect for one in state.pending]
+    assert view["pending_approvals"] == [one.id for one in state.pending_approvals]
+    assert view["context"] == {"n": 1}
+
+
+def test_the_state_says_what_did_not_count_and_why() -> None:
+    play = play_in("waiting")
+    play.hears("m2")
+    play.decided("a9")
+    view = state_view(play.state)
+    assert view["waiting_messages"] == ["m2"]
+    assert [one["what"] for one in view["ignored"]] == ["decision approve for a9"]
+    assert "No approval 'a9' waits here" in view["ignored"][0]["why"]
+
+
+def test_the_state_says_why_there_is_no_answer() -> None:
+    play = Play.ready(keep_open=True)
+    failure = play.fails(play.issued[1], code="model_call_failed", text="No key.")
+    assert state_view(play.state)["failure"] == {"code": failure.code, "message": "No key."}
+    assert state_view(Play.ready().state)["failure"] is None
+
+
+def test_the_state_stays_small_whatever_the_length_of_the_run() -> None:
+    play = Play.ready(max_turns=None)
+    for turn in range(50):
+        play.replies(tool("look_up", f"c{turn}"))
+        play.returns(f"c{turn}", "x" * 1_000)
+    assert len(json.dumps(state_view(play.state))) < 2_000
+
+
+def conversation() -> RunState:
+    play = Play.ready()
+    play.replies(thought(), said("One moment."), tool("look_up", "c1", '{"id": "A-17"}'))
+    play.returns("c1", {"status": "sent"})
+    play.replies(transfer("Billing", "h1"))
+    play.replies(said("It is on its way."))
+    return play.state
+
+
+def test_the_transcript_reads_like_a_conversation() -> None:
+    assert [(one["who"], one["kind"], one["text"]) for one in transcript_view(conversation())] == [
+        ("user", "input", "Hello"),
+        ("Triage", "reasoning", ""),
+        ("Triage", "message", "One moment."),
+        ("Triage", "tool_call", 'look_up(id="A-17")'),
+        ("Triage", "tool_output", '{"status": "sent"}'),
+        ("Triage", "handoff_call", "transfer_to_billing()"),
+        ("Triage", "handoff_output", '{"assistant": "Billing"}'),
+        ("Billing", "message", "It is on its way."),
+    ]
+
+
+def test_of_a_long_transcript_the_newest_items_are_shown() -> None:
+    state = conversation()
+    assert transcript_view(state, last=2) == transcript_view(state)[-2:]
+
+
+def test_an_approval_has_all_that_a_person_needs_to_decide() -> None:
+    play = Play.ready()
+    play.replies(gated("refund", "c1", '{"amount": 500}', reason="over the limit"))
+    (request,) = play.state.pending_approvals
+    (view,) = approvals_view(play.state)
+    assert view == {
+        "schema_version": 1,
+        "id": "a1",
+        "kind": "tool",
+        "run_id": "support-42",
+        "agent": "Triage",
+        "handoff_path": ["Triage"],
+        "tool_call_id": "c1",
+        "name": "refund",
+        "arguments": '{"amount": 500}',
+        "args_digest": request.args_digest,
+        "reason": "over the limit",
+        "requested_at_ms": request.requested_at_ms,
+        "allowed_decisions": ["approve", "reject"],
+    }
+    play.decided("a1")
+    assert approvals_view(play.state) == []
+
+
+# --- Current details --------------------------------------------------------------------------------------
+
+
+@EVERYWHERE
+def test_the_details_begin_with_where_the_run_is(situation: str) -> None:
+    state = anywhere(situation)
+    assert details(state).startswith(f"**{state.status}** · Triage · turn {state.turn} of 10")
+
+
+def test_the_details_show_the_way_through_the_agents_and_the_newest_items() -> None:
+    text = details(conversation())
+    assert text.startswith("**completed** · Triage → Billing · turn 0 of 10")
+    assert "- Billing: It is on its way." in text
+    shown = [line for line in text.splitlines() if line.startswith("- ")]
+    assert len(shown) == presentation.EXCERPT_ITEMS
+    assert text.endswith("0 tokens in 0 model calls.")
+
+
+def test_the_details_say_how_to_decide() -> None:
+    text = details(play_in("waiting").state)
+    assert "Waits for a person: `refund()` asked by Triage." in text
+    assert '`{"request_id": "a1", "type": "approve"}`' in text
+    assert "`outlast approve support-42 a1`" in text
+
+
+def test_the_details_say_why_a_question_has_no_answer() -> None:
+    play = Play.ready(keep_open=True, max_turns=None)
+    play.fails(play.issued[1], code="model_call_failed", text="No key.")
+    text = details(play.state)
+    assert "Not answered: `model_call_failed` No key." in text
+    assert "turn 0 of any" in text
+
+
+def test_a_long_item_is_cut_in_the_details() -> None:
+    play = Play.ready()
+    play.replies(said("x" * 10_000))
+    assert max(len(line) for line in details(play.state).splitlines()) < 350
+
+
+def test_a_name_that_is_none_is_no_reason_to_fail() -> None:
+    item: Any = conversation().items[3]
+    odd = replace(item, raw={"type": "function_call"})
+    assert transcript_view(replace(RunState(), items=(odd,)))[0]["text"] == "None()"
