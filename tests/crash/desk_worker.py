@@ -1,0 +1,134 @@
+"""A worker of the support desk in a process of its own, which a test can kill.
+
+Owns: the process: started, ready, killed for real, and never outliving the tests. Must not know:
+when it is killed, and what for.
+
+The processes are forked from one that has the packages loaded (where forking is safe), so that a
+test can afford two hundred of them; apart from that they share nothing with each other.
+"""
+
+import asyncio
+import multiprocessing
+import os
+import signal
+import sys
+import threading
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Self
+
+_READY = "ready"
+_METHOD = "forkserver" if sys.platform == "linux" else "spawn"
+_START_SECONDS = 30.0
+
+_processes = multiprocessing.get_context(_METHOD)
+_PRELOADED = ["openai", "httpx2", "outlast.client", "outlast.worker", "pytest"]
+_processes.set_forkserver_preload(_PRELOADED)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeskSettings:
+    """What a worker has to know.
+
+    Attributes:
+        address: the Temporal server.
+        task_queue: where its runs wait.
+        model_url: the model's base URL.
+        database: the shop.
+        tool_delay: how long a tool with a side effect takes, half of it before its commit.
+        log: where its standard error goes.
+    """
+
+    address: str
+    task_queue: str
+    model_url: str
+    database: Path
+    tool_delay: timedelta
+    log: Path
+
+
+class DeskWorker:
+    """A worker process. Leaving the `async with` block kills it, if nothing else has."""
+
+    def __init__(self, settings: DeskSettings) -> None:
+        self._line, childs_end = _processes.Pipe()
+        self._process = _processes.Process(target=_main, args=(settings, childs_end), daemon=True)
+        self._childs_end = childs_end
+        self._log = settings.log
+
+    async def __aenter__(self) -> Self:
+        """Start it, and return when it takes work."""
+        self._process.start()
+        self._childs_end.close()
+        if not await asyncio.to_thread(self._is_ready):
+            await self.kill()
+            raise RuntimeError(f"The worker did not start:\n{self._log.read_text()}")
+        return self
+
+    async def __aexit__(self, *_exc: object) -> None:
+        await self.kill()
+        self._line.close()
+        self._process.close()
+
+    async def kill(self) -> None:
+        """End it with SIGKILL, and return when it is gone."""
+        if self._process.is_alive() and self._process.pid is not None:
+            os.kill(self._process.pid, signal.SIGKILL)
+        # Not in a thread: processes that start look after each other's ends in this one.
+        gone = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        loop.add_reader(self._process.sentinel, gone.set)
+        await gone.wait()
+        loop.remove_reader(self._process.sentinel)
+        self._process.join()
+
+    @property
+    def was_killed(self) -> bool:
+        """Whether a SIGKILL ended it, and not an error of its own."""
+        return self._process.exitcode == -signal.SIGKILL
+
+    def _is_ready(self) -> bool:
+        with suppress(EOFError, OSError):
+            return self._line.poll(_START_SECONDS) and self._line.recv() == _READY
+        return False
+
+
+def _main(settings: DeskSettings, line: Connection) -> None:
+    log = os.open(settings.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.dup2(log, sys.stderr.fileno())
+    os.environ["SUPPORT_DESK_DB"] = str(settings.database)
+    delay_seconds = settings.tool_delay.total_seconds()
+    os.environ["SUPPORT_DESK_TOOL_DELAY_SECONDS"] = str(delay_seconds)
+    threading.Thread(target=_end_with_parent, args=(line,), daemon=True).start()
+    asyncio.run(_carry_runs(settings, line))
+
+
+def _end_with_parent(line: Connection) -> None:
+    """Nothing is ever sent to a worker: the line has an end when the tests have."""
+    with suppress(EOFError, OSError):
+        line.recv()
+    os._exit(1)
+
+
+async def _carry_runs(settings: DeskSettings, line: Connection) -> None:
+    from support_desk.app import agents, context_type
+
+    from outlast.client import connect
+    from outlast.models import OpenAIProvider
+    from outlast.worker import AgentWorker
+
+    client = await connect(settings.address, "default")
+    async with AgentWorker(
+        client,
+        agents=agents,
+        context_types=[context_type],
+        task_queue=settings.task_queue,
+        model_provider=OpenAIProvider(base_url=settings.model_url, api_key="none"),
+        # A run that a killed worker held is offered to the next one after this long.
+        sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
+    ):
+        line.send(_READY)
+        await asyncio.Event().wait()

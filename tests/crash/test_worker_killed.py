@@ -1,0 +1,113 @@
+"""Workers are killed with SIGKILL at every moment of a conversation, and nobody could tell."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+
+import pytest
+from temporalio.api.enums.v1 import EventType
+
+from tests.crash.trial import (
+    Moment,
+    NewTrial,
+    Report,
+    activity_types,
+    after_the_last_kill,
+    at_commit,
+    at_event,
+    label,
+    telling_moments,
+)
+from tests.crash.verdict import check
+
+LANES = 10
+"""How many conversations are held at the same time."""
+
+STRETCH = 4
+"""How many further events a worker may cause before it is killed as the one before it was."""
+
+
+async def hold_all(
+    new_trial: NewTrial,
+    baseline: Report,
+    numbers: Sequence[int],
+    kills: Callable[[int], list[Moment]],
+) -> list[Report]:
+    """Hold a conversation for each number, some at a time, and check them all.
+
+    Raises:
+        ExceptionGroup: what was wrong with which of them.
+    """
+    lanes = asyncio.Semaphore(LANES)
+    activities = activity_types(baseline.events)
+
+    async def hold(number: int) -> Report:
+        async with lanes:
+            trial = new_trial()
+            try:
+                report = await trial.hold(kills(number))
+                assert len(report.killed_at) == len(kills(number))
+                check(report, baseline)
+            except Exception as error:
+                event = label(baseline.events[number - 1], activities)
+                error.add_note(f"killed at event {number}, {event}; see {trial.log}")
+                raise
+            return report
+
+    results = await asyncio.gather(*map(hold, numbers), return_exceptions=True)
+    wrong = [one for one in results if isinstance(one, Exception)]
+    if wrong:
+        raise ExceptionGroup(f"{len(wrong)} of {len(numbers)} conversations went wrong", wrong)
+    return [one for one in results if isinstance(one, Report)]
+
+
+async def test_the_conversation_takes_every_way_through_the_desk(baseline: Report):
+    check(baseline, baseline)
+    assert baseline.outcome.status == "completed"
+    assert baseline.outcome.agents == ("Triage", "Orders", "Billing")
+    assert [one.effect for one in baseline.outcome.ledger] == ["address_change", "refund"]
+    assert baseline.outcome.approvals == (("refund_order", "approved", "ann"),)
+    assert len(baseline.outcome.answers) == 3
+    assert baseline.repeated_activities == []
+    assert baseline.count(EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT) == 0
+
+
+@pytest.mark.timeout(900)
+async def test_a_worker_killed_at_any_event_changes_nothing(
+    new_trial: NewTrial, baseline: Report, *, every_event: bool
+):
+    events = baseline.events
+    numbers = range(1, len(events) + 1) if every_event else telling_moments(events)
+    reports = await hold_all(new_trial, baseline, numbers, lambda number: [at_event(number)])
+    # The kills have hit: activities were cut off and repeated, workflow tasks were lost.
+    assert any(report.repeated_activities for report in reports)
+    assert any(one.count(EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT) for one in reports)
+
+
+@pytest.mark.timeout(900)
+async def test_killing_the_replacement_as_well_changes_nothing(
+    new_trial: NewTrial, baseline: Report, *, every_event: bool
+):
+    room = len(baseline.events) - 2 * STRETCH
+    numbers = [number for number in telling_moments(baseline.events) if number <= room]
+    again = after_the_last_kill(STRETCH)
+    await hold_all(
+        new_trial,
+        baseline,
+        numbers if every_event else numbers[::4],
+        lambda number: [at_event(number), again],
+    )
+
+
+async def test_a_side_effect_whose_worker_dies_before_it_can_report_happens_once(
+    new_trial: NewTrial, baseline: Report
+):
+    slow = timedelta(seconds=1)
+    address_change, refund = await asyncio.gather(
+        new_trial(tool_delay=slow).hold([at_commit(1)]),
+        new_trial(tool_delay=slow).hold([at_commit(2)]),
+    )
+    check(address_change, baseline)
+    check(refund, baseline)
+    assert "tool:change_address" in address_change.repeated_activities
+    assert "tool:refund_order" in refund.repeated_activities

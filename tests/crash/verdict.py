@@ -1,0 +1,23 @@
+"""What must hold for every conversation, whatever was killed while it went on.
+
+Owns: the comparison with the conversation in which nobody was killed.
+"""
+
+from temporalio.api.enums.v1 import EventType
+
+from tests.crash.conversation import keys_of
+from tests.crash.trial import Report
+
+
+def check(report: Report, baseline: Report) -> None:
+    """Make sure that nobody could tell this conversation from the undisturbed one.
+
+    Raises:
+        AssertionError: somebody could.
+    """
+    assert report.outcome == baseline.outcome
+    assert report.own_state == report.state, "folding the history gives another state"
+    assert report.followed_state == report.state, "who followed the run saw something else"
+    assert report.ledger_keys == keys_of(report.state)
+    # A lost worker's task times out. One that fails is an error of ours, and retried for ever.
+    assert report.count(EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED) == 0

@@ -1,0 +1,222 @@
+"""What a workflow test works with: a task queue of its own, workers, runs, and a look at them.
+
+Owns: `Desk`. Must not know: what has to hold of every run; that is `laws.py`.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from datetime import timedelta
+from typing import Any
+
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.workflow.v1 import PendingActivityInfo
+from temporalio.client import Client, WorkflowHandle
+from temporalio.worker import Worker
+
+from outlast.activities.boundary import EffectActivities
+from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.agents.agent import Agent
+from outlast.agents.registry import Registry
+from outlast.client.handle import RunHandle
+from outlast.client.history import HistoryReader, Progress
+from outlast.client.results import RunResult
+from outlast.client.runner import Runner
+from outlast.contract import names, records
+from outlast.loop.state import RunState
+from outlast.testing import ScriptedModel
+from outlast.worker.agent_worker import AgentWorker
+from outlast.workflows.agent_run import AgentRun
+
+PATIENCE_SECONDS = 30
+"""Longer than anything takes on a loaded machine; only a failing test waits for it."""
+
+
+class Desk:
+    """One test's part of the server.
+
+    Attributes:
+        client: connected to the session's server.
+        queue: the test's own task queue.
+        cached: whether workers keep workflows in memory, or replay each for every task.
+        ids: the runs that were started, for the laws that hold of every run.
+    """
+
+    def __init__(self, client: Client, *, cached: bool) -> None:
+        self.client = client
+        self.cached = cached
+        self.queue = f"queue-{secrets.token_hex(6)}"
+        self.ids: list[str] = []
+        self._workers: list[AgentWorker | Worker] = []
+        self._effects_only: list[Worker] = []
+
+    @property
+    def serves_workflows(self) -> bool:
+        """Whether a worker runs that can answer queries."""
+        return any(worker not in self._effects_only for worker in self._workers)
+
+    # --- Workers --------------------------------------------------------------------------------
+
+    async def open(
+        self,
+        *agents: Agent[Any],
+        model: ScriptedModel | None = None,
+        client: Client | None = None,
+        **options: Any,
+    ) -> AgentWorker:
+        """Start a worker that runs everything, until the test ends."""
+        worker = AgentWorker(
+            client or self.client,
+            agents=agents,
+            task_queue=self.queue,
+            model_provider=model or ScriptedModel(),
+            **self.worker_options(**options),
+        )
+        await worker.__aenter__()
+        self._workers.append(worker)
+        return worker
+
+    async def open_workflows(self, *agents: Agent[Any]) -> Worker:
+        """Start a worker that runs workflows, and of the effects only what is local to them."""
+        return await self._open(
+            workflows=[AgentRun],
+            activities=_activities(agents, ScriptedModel()),
+            no_remote_activities=True,
+        )
+
+    async def open_effects(self, *agents: Agent[Any], model: ScriptedModel) -> Worker:
+        """Start a worker that runs effects and no workflows."""
+        worker = await self._open(activities=_activities(agents, model))
+        self._effects_only.append(worker)
+        return worker
+
+    async def _open(self, **options: Any) -> Worker:
+        defaults = {"build_id": "test", "max_heartbeat_throttle_interval": timedelta(seconds=1)}
+        worker = Worker(
+            self.client, task_queue=self.queue, **self.worker_options(**{**defaults, **options})
+        )
+        await worker.__aenter__()
+        self._workers.append(worker)
+        return worker
+
+    async def close(self, worker: AgentWorker | Worker) -> None:
+        """Stop one worker."""
+        self._workers.remove(worker)
+        await worker.__aexit__(None, None, None)
+
+    async def close_all(self) -> None:
+        """Stop every worker."""
+        await asyncio.gather(*(self.close(worker) for worker in list(self._workers)))
+
+    def worker_options(self, **options: Any) -> dict[str, Any]:
+        """Return the options of a worker, with a cache of workflows or without."""
+        defaults: dict[str, Any] = {"graceful_shutdown_timeout": timedelta(seconds=1)}
+        if not self.cached:
+            defaults["max_cached_workflows"] = 0
+        return {**defaults, **options}
+
+    # --- Runs -----------------------------------------------------------------------------------
+
+    def new_id(self) -> str:
+        """Return an id that no other run has."""
+        run_id = f"run-{secrets.token_hex(6)}"
+        self.ids.append(run_id)
+        return run_id
+
+    async def start(
+        self, agent: Agent[Any] | str, asked: Any = "Hello", **options: Any
+    ) -> RunHandle:
+        """Start a run as a user does."""
+        options = {"id": options.get("id") or self.new_id(), **options}
+        return await Runner.start(
+            agent, asked, client=self.client, task_queue=self.queue, **options
+        )
+
+    async def run(self, agent: Agent[Any] | str, asked: Any = "Hello", **options: Any) -> RunResult:
+        """Start a run and wait for its answer as a user does."""
+        options = {"id": options.get("id") or self.new_id(), **options}
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await Runner.run(
+                agent, asked, client=self.client, task_queue=self.queue, **options
+            )
+
+    async def start_record(self, **fields: Any) -> RunHandle:
+        """Start a run from its input record, for settings that the runner does not offer."""
+        record = records.RunInput(visibility=True, **fields)
+        workflow = await self.start_raw(records.write(record))
+        return RunHandle(self.client, workflow.id)
+
+    async def start_raw(self, *arguments: Any) -> WorkflowHandle[Any, Any]:
+        """Start the workflow with any arguments, as somebody in the Temporal UI may."""
+        return await self.client.start_workflow(
+            names.WORKFLOW, args=arguments, id=self.new_id(), task_queue=self.queue
+        )
+
+    def workflow(self, handle: RunHandle) -> WorkflowHandle[Any, Any]:
+        """Return Temporal's own handle of a run."""
+        return self.client.get_workflow_handle(handle.id)
+
+    # --- Looking --------------------------------------------------------------------------------
+
+    async def until(self, handle: RunHandle, condition: Callable[[RunState], bool]) -> RunState:
+        """Wait until a run's state satisfies a condition, and return that state."""
+        state = RunState()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            async for progress in handle.follow():
+                state = progress.state
+                if condition(state):
+                    return state
+        raise AssertionError(f"the run ended before what was waited for: {state}")
+
+    async def settled(self, handle: RunHandle) -> RunState:
+        """Wait until everything that reached a run has been taken in and nothing is in flight."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                reader = HistoryReader(self.client.data_converter)
+                history = await self.workflow(handle).fetch_history()
+                await reader.feed(history.events)
+                state = await handle.state()
+                if not reader._waiting and state.status != "running" and not state.pending:
+                    return state
+                await asyncio.sleep(0.02)
+
+    async def until_status(self, handle: RunHandle, status: str) -> RunState:
+        """Wait until a run has a status, and return its state."""
+        return await self.until(handle, lambda state: state.status == status)
+
+    async def result(self, handle: RunHandle) -> RunResult:
+        """Wait for the end of a run."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await handle.result()
+
+    async def progress(self, handle: RunHandle) -> list[Progress]:
+        """Return every event of a run that ends, with the state after it."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return [progress async for progress in handle.follow()]
+
+    async def pending_activity(
+        self, handle: RunHandle, condition: Callable[[PendingActivityInfo], bool]
+    ) -> PendingActivityInfo:
+        """Wait until an activity that has not ended satisfies a condition, and describe it."""
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                description = (await self.workflow(handle).describe()).raw_description
+                for pending in description.pending_activities:
+                    if condition(pending):
+                        return pending
+                await asyncio.sleep(0.02)
+
+    async def event_types(self, handle: RunHandle) -> list[str]:
+        """Return the types of the records in a run's history, oldest first."""
+        history = await self.workflow(handle).fetch_history()
+        return [EventType.Name(event.event_type) for event in history.events]
+
+
+def _activities(agents: Sequence[Agent[Any]], model: ScriptedModel) -> list[Any]:
+    knowledge = WorkerKnowledge(registry=Registry(agents), models=model)
+    return EffectActivities(knowledge).all
+
+
+def waits_for(count: int) -> Callable[[RunState], bool]:
+    """A condition: this many approvals wait for a person."""
+    return lambda state: len(state.pending_approvals) == count

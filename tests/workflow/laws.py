@@ -1,0 +1,166 @@
+"""What has to hold of every run, whatever a test did to it.
+
+Owns: the laws, checked on each run of each test after it: the fold of the history is the
+workflow's own state, no workflow task has failed, the invariants hold after every event, and the
+history replays. Must not know: what a particular test is about.
+"""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from dataclasses import fields
+from typing import Any
+
+from temporalio.api.enums.v1 import EventType, WorkflowTaskFailedCause
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client, WorkflowHandle, WorkflowHistory
+from temporalio.service import RPCError
+from temporalio.worker import Replayer
+
+from outlast.client.history import HistoryReader, RunReader
+from outlast.contract import history, names, records
+from outlast.loop.invariants import violations
+from outlast.loop.state import RunState
+from outlast.workflows.agent_run import AgentRun
+
+COMMANDS = {
+    EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED,
+    EventType.EVENT_TYPE_ACTIVITY_TASK_CANCEL_REQUESTED,
+    EventType.EVENT_TYPE_MARKER_RECORDED,
+    EventType.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES,
+    EventType.EVENT_TYPE_TIMER_STARTED,
+    EventType.EVENT_TYPE_TIMER_CANCELED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED,
+    EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_COMPLETED,
+}
+"""The records of what a workflow asked for."""
+
+UNHANDLED = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND
+
+
+async def check_run(client: Client, run_id: str) -> None:
+    """Check every law on one run, with a worker of its task queue running."""
+    async for handle in _chain(client, run_id):
+        events, snapshot = await _history_and_snapshot(handle)
+        assert not (failed := failed_tasks(events)), failed
+        folded = await fold(client, run_id, events)
+        if merged_by_replay(events):
+            folded, snapshot = timeless(folded), timeless(snapshot)
+        assert not (wrong := differences(folded, snapshot)), wrong
+        await Replayer(workflows=[AgentRun], build_id="test").replay_workflow(
+            WorkflowHistory(run_id, events)
+        )
+    newest = await RunReader(client, run_id).catch_up()
+    latest = client.get_workflow_handle(run_id)
+    _, snapshot = await _history_and_snapshot(latest)
+    assert not (wrong := differences(timeless(newest), timeless(snapshot))), wrong
+
+
+async def fold(client: Client, run_id: str, events: list[HistoryEvent]) -> RunState:
+    """Fold one history, and check the invariants of every state on the way."""
+    reader = HistoryReader(client.data_converter)
+    tasks = await reader.feed(events)
+    state = history.opening(reader.start_payload)
+    for event, after in history.fold(state, run_id, tasks):
+        assert not (broken := violations(after)), f"{broken} after {event}"
+        assert after.items[: len(state.items)] == state.items, "an item was lost or changed"
+        state = after
+    return state
+
+
+def failed_tasks(events: list[HistoryEvent]) -> list[str]:
+    """Return the messages of workflow tasks that failed through a fault of ours.
+
+    A task whose end was overtaken by a signal or message is tried again by design, so that
+    nothing is lost; Temporal calls that a failure of the task, too.
+    """
+    return [
+        str(event.workflow_task_failed_event_attributes.failure.message)
+        for event in events
+        if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
+        and event.workflow_task_failed_event_attributes.cause != UNHANDLED
+    ]
+
+
+def merged_by_replay(events: list[HistoryEvent]) -> bool:
+    """Whether the SDK takes two workflow tasks of this history for one when it replays it.
+
+    It does where neither a task nor the one before it led to a command and another task follows
+    at once, as after an update that was refused. What the first one delivered is then replayed
+    at the time of the second, so the times in a replayed state are not those of the first run.
+    """
+    types = [event.event_type for event in events]
+    commands = False
+    for at, kind in enumerate(types):
+        if kind == EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED:
+            completed = EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED
+            scheduled = EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED
+            if not commands and types[at + 1 : at + 3] == [completed, scheduled]:
+                return True
+            commands = False
+        elif kind in COMMANDS:
+            commands = True
+    return False
+
+
+def timeless(state: RunState) -> RunState:
+    """Return a state in which everything happened at once."""
+    record: Any = json.loads(records.dump(state), object_hook=_without_time)
+    return records.load(RunState, [json.dumps(record)])
+
+
+def _without_time(fields: dict[str, Any]) -> dict[str, Any]:
+    return {key: 0 if key.endswith("at_ms") else value for key, value in fields.items()}
+
+
+def differences(folded: RunState, snapshot: RunState) -> dict[str, tuple[Any, Any]]:
+    """Return the fields in which two states differ."""
+    pairs = {
+        one.name: (getattr(folded, one.name), getattr(snapshot, one.name)) for one in fields(folded)
+    }
+    return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
+
+
+async def snapshot_of(handle: WorkflowHandle[Any, Any]) -> RunState:
+    """Return the workflow's own state, by query."""
+    pages: list[str] = []
+    more = True
+    while more:
+        page: dict[str, Any] = await handle.query(names.QUERY_SNAPSHOT, len(pages))
+        pages.append(page["data"])
+        more = page["more"]
+    return records.load(RunState, pages)
+
+
+async def _history_and_snapshot(
+    handle: WorkflowHandle[Any, Any],
+) -> tuple[list[HistoryEvent], RunState]:
+    """Return a run's history and its state at one and the same moment.
+
+    A run that is still open may go on between the two questions; then they are asked again.
+    """
+    async with asyncio.timeout(30):
+        while True:
+            before = list((await handle.fetch_history()).events)
+            snapshot = await snapshot_of(handle)
+            after = list((await handle.fetch_history()).events)
+            if len(before) == len(after):
+                return after, snapshot
+
+
+async def _chain(client: Client, run_id: str) -> AsyncIterator[WorkflowHandle[Any, Any]]:
+    """Yield the executions of a run, across continue-as-new, newest first."""
+    execution: str | None = (await client.get_workflow_handle(run_id).describe()).run_id
+    while execution:
+        handle = client.get_workflow_handle(run_id, run_id=execution)
+        yield handle
+        first = (await handle.fetch_history()).events[0]
+        execution = first.workflow_execution_started_event_attributes.continued_execution_run_id
+
+
+async def terminate_if_open(client: Client, run_id: str) -> None:
+    """End what a test left open, so that it costs the next ones nothing."""
+    try:
+        await client.get_workflow_handle(run_id).terminate("the test has ended")
+    except RPCError:
+        return  # closed already

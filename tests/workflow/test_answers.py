@@ -1,0 +1,189 @@
+"""A run from a question to its answer, and a conversation over several."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from outlast.agents.agent import Agent
+from outlast.agents.context import RunContextWrapper
+from outlast.agents.errors import (
+    MaxTurnsExceeded,
+    ModelRefusalError,
+    RunAlreadyStarted,
+)
+from outlast.agents.settings import ModelSettings, RunConfig
+from outlast.agents.tool import function_tool
+from outlast.testing import ScriptedModel, call, refuse, say
+from tests.workflow.desk import PATIENCE_SECONDS, Desk
+from tests.workflow.replies import last_user_text
+
+
+@function_tool
+async def look_up(order: str) -> str:
+    """Look an order up."""
+    return f"{order} is on its way"
+
+
+async def test_a_question_is_answered(desk: Desk):
+    agent = Agent(name="Helper", instructions="Be brief.", model="gpt-test")
+    model = ScriptedModel("Hello to you.")
+    await desk.open(agent, model=model)
+    result = await desk.run(agent, "Hello")
+    assert result.final_output == "Hello to you."
+    assert (result.status, result.last_agent, result.turns) == ("completed", "Helper", 1)
+    assert result.usage.total_tokens == 15
+    assert [item.raw for item in result.items] == [
+        {"role": "user", "content": "Hello"},
+        *say("Hello to you."),
+    ]
+    assert model.names == ["gpt-test"]
+    [request] = model.requests
+    assert request.instructions == "Be brief."
+    assert request.input == [{"role": "user", "content": "Hello"}]
+
+
+async def test_a_question_may_be_items(desk: Desk):
+    agent = Agent(name="Helper")
+    model = ScriptedModel("A cat.")
+    await desk.open(agent, model=model)
+    items = [
+        {"role": "user", "content": [{"type": "input_text", "text": "What is it?"}]},
+        {
+            "role": "user",
+            "content": [{"type": "input_image", "image_url": "data:image/png;base64,"}],
+        },
+    ]
+    result = await desk.run(agent, items)
+    assert result.final_output == "A cat."
+    assert model.requests[0].input == items
+    assert result.to_input_list()[:2] == items
+
+
+async def test_instructions_are_made_before_every_call_from_context_and_usage(desk: Desk):
+    async def instructions(ctx: RunContextWrapper[dict[str, Any]], agent: Agent[Any]) -> str:
+        return f"{agent.name} {ctx.context['name']} {ctx.turn} {ctx.usage.requests} {ctx.run_id}"
+
+    agent = Agent(name="Helper", instructions=instructions, tools=[look_up])
+    model = ScriptedModel([call("look_up", "c1", order="A-17")], "Soon.")
+    await desk.open(agent, model=model)
+    result = await desk.run(agent, context={"name": "Ann"})
+    made = [request.instructions for request in model.requests]
+    assert made == [f"Helper Ann 1 0 {result.run_id}", f"Helper Ann 2 1 {result.run_id}"]
+
+
+async def test_run_config_goes_over_the_agents_settings(desk: Desk):
+    agent = Agent(
+        name="Helper", model="own", model_settings=ModelSettings(temperature=0.1, top_p=0.5)
+    )
+    model = ScriptedModel("Yes.")
+    await desk.open(agent, model=model)
+    config = RunConfig(model="other", model_settings=ModelSettings(temperature=0.9))
+    await desk.run(agent, run_config=config)
+    assert model.names == ["other"]
+    assert model.requests[0].settings == ModelSettings(temperature=0.9, top_p=0.5)
+
+
+async def test_a_refusal_fails_the_run_with_its_own_error(desk: Desk):
+    agent = Agent(name="Helper")
+    await desk.open(agent, model=ScriptedModel(refuse("I must not.")))
+    with pytest.raises(ModelRefusalError, match="I must not") as caught:
+        await desk.run(agent)
+    assert caught.value.run_data.status == "failed"
+
+
+async def test_too_many_turns_fail_the_run_and_keep_what_was_done(desk: Desk):
+    agent = Agent(name="Helper", tools=[look_up])
+    calls = iter(range(100))
+    model = ScriptedModel(always=lambda _: [call("look_up", f"c{next(calls)}", order="A-17")])
+    await desk.open(agent, model=model)
+    with pytest.raises(MaxTurnsExceeded, match="3 model calls") as caught:
+        await desk.run(agent, max_turns=3)
+    assert model.calls == 3
+    assert caught.value.run_data.turns == 3
+    assert [item.kind for item in caught.value.run_data.items[-2:]] == ["tool_call", "tool_output"]
+
+
+async def test_a_conversation_answers_one_message_after_the_other(desk: Desk):
+    agent = Agent(name="Helper")
+    model = ScriptedModel(always=lambda request: say(f"You said {last_user_text(request)}."))
+    await desk.open(agent, model=model)
+    handle = await desk.start(agent, "one", keep_open=True)
+    await desk.until_status(handle, "idle")
+    for text in ("two", "three"):
+        sent = await handle.send(text)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            result = await sent.answer()
+        assert result.final_output == f"You said {text}."
+    state = await handle.state()
+    assert [len(answer.to) for answer in state.answers] == [1, 1, 1]
+    assert len(model.requests[2].input) == 5
+    await handle.cancel("after_turn")
+    final = await desk.result(handle)
+    assert (final.status, final.final_output) == ("completed", "You said three.")
+
+
+async def test_messages_to_a_busy_run_wait_and_are_answered_together(desk: Desk):
+    release = asyncio.Event()
+
+    async def slowly(request: Any) -> Any:
+        await release.wait()
+        return say(f"You said {last_user_text(request)}.")
+
+    agent = Agent(name="Helper")
+    model = ScriptedModel(slowly, always=slowly)
+    await desk.open(agent, model=model)
+    handle = await desk.start(agent, "one", keep_open=True)
+    await desk.until(handle, lambda state: state.phase == "thinking")
+    two = await handle.send("two")
+    three = await handle.send("three", message_id="third")
+    again = await handle.send("something else", message_id="third")
+    state = await handle.state()
+    assert [message.id for message in state.inbox] == [two.id, "third"]
+    release.set()
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        answers = [(await sent.answer()).final_output for sent in (two, three, again)]
+    assert answers == ["You said three."] * 3
+    assert model.calls == 2
+    assert "something else" not in str(model.requests[1].input)
+
+
+async def test_a_run_answers_what_it_was_sent_while_busy_before_it_closes(desk: Desk):
+    release = asyncio.Event()
+
+    async def slowly(request: Any) -> Any:
+        await release.wait()
+        return say(f"You said {last_user_text(request)}.")
+
+    agent = Agent(name="Helper")
+    await desk.open(agent, model=ScriptedModel(always=slowly))
+    handle = await desk.start(agent, "one")
+    await desk.until(handle, lambda state: state.phase == "thinking")
+    await handle.send("two")
+    release.set()
+    assert (await desk.result(handle)).final_output == "You said two."
+    assert len((await handle.state()).answers) == 2
+
+
+async def test_a_second_start_with_the_same_question_joins_the_run(desk: Desk):
+    agent = Agent(name="Helper")
+    release = asyncio.Event()
+
+    async def slowly(_request: Any) -> Any:
+        await release.wait()
+        return say("Yes.")
+
+    model = ScriptedModel(slowly)
+    await desk.open(agent, model=model)
+    run_id = desk.new_id()
+    handle = await desk.start(agent, "Is it?", id=run_id)
+    await desk.until(handle, lambda state: state.phase == "thinking")
+    joined = asyncio.ensure_future(desk.run(agent, "Is it?", id=run_id))
+    with pytest.raises(RunAlreadyStarted, match=run_id):
+        await desk.start(agent, "Is it not?", id=run_id)
+    with pytest.raises(RunAlreadyStarted, match=run_id):
+        await desk.start("Somebody", "Is it?", id=run_id)
+    release.set()
+    assert (await joined).final_output == "Yes."
+    assert (await desk.run(agent, "Is it?", id=run_id)).final_output == "Yes."
+    assert model.calls == 1

@@ -1,0 +1,599 @@
+"""Whatever people, programs, tools and models send in: a clear error, nothing lost, nothing stuck."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client, WorkflowFailureError, WorkflowUpdateFailedError
+from temporalio.common import RawValue
+from temporalio.exceptions import ApplicationError
+
+from outlast.agents.agent import Agent
+from outlast.agents.context import RunContextWrapper
+from outlast.agents.errors import (
+    AgentsException,
+    MaxTurnsExceeded,
+    ModelBehaviorError,
+    ModelCallFailed,
+    RunAlreadyStarted,
+    RunClosed,
+    RunNotFound,
+    ServerUnavailable,
+    ToolFailed,
+    ToolTimeoutError,
+    UserError,
+)
+from outlast.agents.tool import function_tool
+from outlast.client.connection import connect
+from outlast.client.handle import RunHandle
+from outlast.client.runner import Runner
+from outlast.contract import policies
+from outlast.contract.names import SCHEMA_VERSION
+from outlast.dev import EmbeddedServer
+from outlast.loop.calls import Policy
+from outlast.models.provider import OpenAIProvider
+from outlast.testing import ScriptedModel, call, say
+from tests.workflow.desk import PATIENCE_SECONDS, Desk
+from tests.workflow.laws import failed_tasks
+from tests.workflow.replies import outputs
+
+HELPER = Agent[Any](name="Helper")
+TEN_MB = 10_000_000
+UNDECODABLE = RawValue(Payload(metadata={"encoding": b"binary/unheard-of"}, data=b"?"))
+
+
+@function_tool(needs_approval=True)
+async def refund(order: int) -> str:
+    return f"refunded {order}"
+
+
+CLERK = Agent[Any](name="Clerk", tools=[refund])
+
+
+async def waiting_clerk(desk: Desk, **options: Any) -> tuple[RunHandle, ScriptedModel]:
+    """Return a run that waits for a decision on approval `a1`."""
+    model = ScriptedModel([call("refund", "c1", order=17)], say("Done."))
+    await desk.open(CLERK, model=model)
+    handle = await desk.start(CLERK, **options)
+    await desk.until_status(handle, "waiting")
+    return handle, model
+
+
+def code_of(failure: BaseException | None) -> str | None:
+    return failure.type if isinstance(failure, ApplicationError) else None
+
+
+# --- Starting a run ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param([], id="nothing"),
+        pytest.param([None], id="null"),
+        pytest.param(["Hello"], id="a text"),
+        pytest.param([[1, 2]], id="a list"),
+        pytest.param([{"input": "Hello"}], id="no agent"),
+        pytest.param([{"agent": "Helper", "input": 5}], id="a number as input"),
+        pytest.param([{"agent": "Helper", "max_turns": -1}], id="a negative turn budget"),
+        pytest.param([{"agent": "Helper", "carried": {"phase": "new"}}], id="an empty run"),
+        pytest.param([{"agent": "Helper", "carried": {"zlib": "junk"}}], id="a damaged run"),
+        pytest.param([{"agent": "Helper", "carried": {"items": 7}}], id="a run that is none"),
+        pytest.param([{"agent": "Helper", "schema_version": SCHEMA_VERSION + 1}], id="too new"),
+        pytest.param(["Hello", {"agent": "Helper"}], id="two arguments"),
+    ],
+)
+async def test_a_run_with_junk_for_its_input_fails_with_a_reason(desk: Desk, arguments: list[Any]):
+    await desk.open(HELPER)
+    workflow = await desk.start_raw(*arguments)
+    with pytest.raises(WorkflowFailureError) as raised:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await workflow.result()
+    assert code_of(raised.value.cause) == "user_error"
+    with pytest.raises(UserError):
+        await desk.result(RunHandle(desk.client, workflow.id))
+
+
+async def test_a_run_whose_input_nobody_can_decode_fails_too(desk: Desk):
+    await desk.open(HELPER)
+    workflow = await desk.start_raw(UNDECODABLE)
+    with pytest.raises(AgentsException, match="binary/unheard-of"):
+        await desk.result(RunHandle(desk.client, workflow.id))
+    assert not failed_tasks(list((await workflow.fetch_history()).events))
+    desk.ids.clear()  # it never began, so it has no state to compare
+
+
+async def test_a_run_typed_by_hand_with_an_argument_too_many_runs(desk: Desk):
+    await desk.open(HELPER, model=ScriptedModel("Hello."))
+    workflow = await desk.start_raw({"agent": "Helper", "input": "Hi", "unheard": 1}, "and more")
+    assert (await desk.result(RunHandle(desk.client, workflow.id))).final_output == "Hello."
+
+
+async def test_an_unknown_agent_is_refused_with_the_names_that_there_are(desk: Desk):
+    await desk.open(HELPER, CLERK)
+    with pytest.raises(UserError, match=r"no agent 'Hleper'.*'Clerk', 'Helper'"):
+        await desk.run("Hleper")
+
+
+async def test_an_unknown_agent_ends_a_conversation_too(desk: Desk):
+    await desk.open(HELPER)
+    handle = await desk.start("Nobody", keep_open=True)
+    with pytest.raises(UserError, match="Nobody"):
+        await desk.result(handle)
+
+
+@pytest.mark.parametrize("given", [5, None, ["Hello"], {"role": "user"}])
+async def test_an_input_that_is_neither_text_nor_items_is_refused_at_once(desk: Desk, given: Any):
+    with pytest.raises(UserError, match="input"):
+        await desk.start(HELPER, given)
+    desk.ids.clear()
+
+
+async def test_an_input_too_large_for_the_server_is_refused_with_its_reason(desk: Desk):
+    with pytest.raises(UserError, match="refused to start"):
+        await desk.start(HELPER, "x" * 3_000_000)
+    desk.ids.clear()
+
+
+async def test_a_negative_turn_budget_is_refused_before_anything_starts(client: Client):
+    with pytest.raises(UserError, match="max_turns=-1"):
+        await Runner.start("Helper", "Hello", client=client, max_turns=-1)
+
+
+async def test_a_context_that_is_not_data_is_refused_before_anything_starts(client: Client):
+    with pytest.raises(UserError, match="cannot be written as JSON"):
+        await Runner.start("Helper", "Hello", client=client, context={"lock": asyncio.Lock()})
+
+
+async def test_a_context_that_does_not_fit_is_refused_before_the_model_is_paid(desk: Desk):
+    @dataclass
+    class Customer:
+        number: int
+
+    @function_tool
+    async def whoami(ctx: RunContextWrapper[Customer]) -> str:
+        return str(ctx.context.number)
+
+    agent = Agent[Any](name="Typed", tools=[whoami])
+    model = ScriptedModel("Hello.")
+    await desk.open(agent, model=model)
+    with pytest.raises(UserError, match=r"does not fit Customer.*at number"):
+        await desk.run(agent, context={"number": "seven"})
+    assert model.calls == 0
+
+
+# --- The same id again ---------------------------------------------------------------------------
+
+
+async def test_a_second_start_with_the_same_input_is_the_same_run(desk: Desk):
+    handle, model = await waiting_clerk(desk)
+    before = await desk.workflow(handle).describe()
+    again = await desk.start(CLERK, id=handle.id)
+    assert (await desk.workflow(again).describe()).run_id == before.run_id
+    await again.approve("a1")
+    assert (await desk.result(handle)).final_output == "Done."
+    assert model.calls == 2
+
+
+async def test_a_second_start_with_another_input_is_refused_while_the_first_run_is_open(desk: Desk):
+    handle, _ = await waiting_clerk(desk)
+    with pytest.raises(RunAlreadyStarted, match=handle.id):
+        await desk.start(CLERK, "Something else", id=handle.id)
+    with pytest.raises(RunAlreadyStarted, match="attach"):
+        await desk.start(HELPER, id=handle.id)
+    assert (await handle.state()).status == "waiting"
+
+
+async def test_after_the_end_the_same_question_has_its_answer_and_another_one_is_asked(desk: Desk):
+    model = ScriptedModel("First.", "Second.")
+    await desk.open(HELPER, model=model)
+    run_id = desk.new_id()
+    first = await desk.run(HELPER, "One", id=run_id)
+    assert await desk.run(HELPER, "One", id=run_id) == first
+    assert model.calls == 1
+    second = await desk.run(HELPER, "Two", id=run_id)
+    assert (first.final_output, second.final_output) == ("First.", "Second.")
+    assert len(second.items) == 2
+
+
+async def test_a_run_that_failed_is_asked_again_under_its_id(desk: Desk):
+    model = ScriptedModel([call("refund", "", order=1)], "Now it works.")
+    await desk.open(HELPER, model=model)
+    run_id = desk.new_id()
+    with pytest.raises(ModelBehaviorError):
+        await desk.run(HELPER, id=run_id)
+    assert (await desk.run(HELPER, id=run_id)).final_output == "Now it works."
+
+
+# --- Messages to the wrong run -------------------------------------------------------------------
+
+
+async def test_a_closed_run_takes_nothing_more_and_says_so(desk: Desk):
+    await desk.open(HELPER, model=ScriptedModel("Hello."))
+    handle = await desk.start(HELPER)
+    await desk.result(handle)
+    before = await desk.event_types(handle)
+    with pytest.raises(RunClosed, match=r"has ended \(completed\)"):
+        await handle.send("One more thing")
+    with pytest.raises(RunClosed):
+        await handle.approve("a1")
+    with pytest.raises(RunClosed):
+        await handle.cancel()
+    with pytest.raises(RunClosed):
+        await handle.cancel(mode="after_turn")
+    assert await desk.event_types(handle) == before
+
+
+async def test_an_unknown_id_is_not_found_whatever_is_asked(client: Client):
+    handle = RunHandle(client, "no-such-run")
+    actions: list[Any] = [
+        handle.check(),
+        handle.result(),
+        handle.state(),
+        handle.send("Hello"),
+        handle.approvals(),
+        handle.approve("a1"),
+        handle.reject("a1"),
+        handle.cancel(),
+        handle.cancel(mode="after_turn"),
+        anext(handle.follow()),
+        anext(handle.follow(from_start=False)),
+        anext(handle.stream_events()),
+        Runner.attach("no-such-run", client=client),
+    ]
+    for action in actions:
+        with pytest.raises(RunNotFound, match="no-such-run"):
+            await action
+
+
+# --- Signals and updates -------------------------------------------------------------------------
+
+BAD_SIGNALS: list[tuple[str, list[Any]]] = [
+    ("decide", []),
+    ("decide", [None]),
+    ("decide", ["approve"]),
+    ("decide", [7]),
+    ("decide", [{"request_id": 1, "type": "approve"}]),
+    ("decide", [{"request_id": "a1"}]),
+    ("decide", [{"request_id": "a1", "type": "perhaps"}]),
+    ("decide", [["a1", "approve"], {"request_id": "a1", "type": "approve"}]),
+    ("decide", [{"request_id": "a9", "type": "approve"}]),
+    ("decide", [{"request_id": "a1", "type": "approve", "args_digest": "other"}]),
+    ("decide", [{"request_id": "a1", "type": "approve", "schema_version": 99}]),
+    ("cancel", ["now"]),
+    ("cancel", [{"mode": "later"}]),
+    ("cancel", [["immediate"], "immediate"]),
+    ("hello", []),
+    ("hello", [1, 2, 3]),
+]
+
+
+async def test_signals_that_make_no_sense_are_noted_and_change_nothing_else(desk: Desk):
+    handle, _ = await waiting_clerk(desk)
+    before = await handle.state()
+    for name, arguments in BAD_SIGNALS:
+        await desk.workflow(handle).signal(name, args=arguments)
+    after = await desk.until(handle, lambda state: len(state.ignored) == len(BAD_SIGNALS))
+    assert replace(after, ignored=()) == before
+    whys = [one.why for one in after.ignored]
+    assert sum("This is not a Decision" in why for why in whys) == 8
+    assert sum("newer version" in why for why in whys) == 1
+    assert sum("This is not a CancelRecord" in why for why in whys) == 3
+    assert sum("No such signal. Known: decide, cancel." in why for why in whys) == 2
+    assert [why for why in whys if "Approval a1" in why or "'a9'" in why]
+    await handle.approve("a1")
+    assert (await desk.result(handle)).final_output == "Done."
+
+
+async def test_a_signal_that_cannot_be_decoded_is_dropped(desk: Desk):
+    handle, _ = await waiting_clerk(desk)
+    await desk.workflow(handle).signal("decide", UNDECODABLE)
+    await desk.workflow(handle).signal("hello", UNDECODABLE)
+    state = await desk.until(handle, lambda state: len(state.ignored) == 1)
+    assert state.ignored[0].what == "signal hello"
+    assert state.status == "waiting"
+    await handle.approve("a1")
+    assert (await desk.result(handle)).final_output == "Done."
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "said"),
+    [
+        ("decide", [], "not a Decision"),
+        ("decide", ["approve"], "not a Decision"),
+        ("decide", [{"request_id": "a1", "type": "perhaps"}], "type: "),
+        ("decide", [["a1"], {"request_id": "a1", "type": "approve"}], "not a Decision"),
+        ("decide", [{"request_id": "a9", "type": "approve"}], "Waiting: a1"),
+        ("send", [], "not a SendRecord"),
+        ("send", ["Hello"], "not a SendRecord"),
+        ("send", [{"input": "Hello"}], "message_id: "),
+        ("send", [{"input": 5, "message_id": "m"}], "input"),
+        ("send", [UNDECODABLE], "unheard-of"),
+        ("shout", ["Hello"], "shout"),
+    ],
+)
+async def test_updates_that_make_no_sense_are_refused_and_leave_no_event(
+    desk: Desk, name: str, arguments: list[Any], said: str
+):
+    handle, _ = await waiting_clerk(desk)
+    before = await handle.state()
+    with pytest.raises(WorkflowUpdateFailedError) as raised:
+        await desk.workflow(handle).execute_update(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
+            name, args=arguments
+        )
+    assert said in str(raised.value.cause)
+    assert await handle.state() == before
+    assert "EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED" not in await desk.event_types(handle)
+
+
+@pytest.mark.parametrize("given", [5, None, ["Hello"], {"role": "user"}])
+async def test_a_message_that_is_neither_text_nor_items_is_refused_at_once(
+    client: Client, given: Any
+):
+    with pytest.raises(UserError, match="input"):
+        await RunHandle(client, "any").send(given)
+
+
+# --- Tools ---------------------------------------------------------------------------------------
+
+
+async def raises() -> str:
+    raise OSError("the disk is full of secrets")
+
+
+async def hangs() -> str:
+    await asyncio.Event().wait()
+    return "never"
+
+
+async def returns_10_mb() -> str:
+    return "x" * TEN_MB
+
+
+async def returns_10_mb_of_items() -> list[dict[str, str]]:
+    return [{"row": "x" * 1000} for _ in range(TEN_MB // 1000)]
+
+
+async def returns_a_lock() -> Any:
+    return asyncio.Lock()
+
+
+async def returns_bytes() -> bytes:
+    return b"\xff\xfe"
+
+
+async def leaves_a_lock(ctx: RunContextWrapper[Any]) -> str:
+    ctx.context = asyncio.Lock()
+    return "left"
+
+
+def exits() -> str:
+    raise SystemExit(3)
+
+
+BAD_TOOLS = [
+    (raises, "failed and gave no result"),
+    (hangs, "did not finish in time"),
+    (returns_10_mb, "bytes is too long to read"),
+    (returns_10_mb_of_items, "too long to read"),
+    (returns_a_lock, "failed and gave no result"),
+    (returns_bytes, "failed and gave no result"),
+    (leaves_a_lock, "failed and gave no result"),
+    (exits, "failed and gave no result"),
+]
+
+
+@pytest.mark.parametrize("fast", [False, True], ids=["activity", "fast"])
+async def test_a_tool_that_misbehaves_is_told_to_the_model_which_goes_on(desk: Desk, fast: bool):
+    tools = [
+        function_tool(function, timeout=0.3, retry=1, fast=fast, strict_mode=False)
+        for function, _ in BAD_TOOLS
+    ]
+    agent = Agent[Any](name="Breaker", tools=tools)
+    calls = [call(tool.name, f"c{number}") for number, tool in enumerate(tools)]
+    model = ScriptedModel(calls, say("I cannot."))
+    await desk.open(agent, model=model)
+    result = await desk.run(agent)
+    assert result.final_output == "I cannot."
+    read = outputs(model.requests[-1])
+    for number, (function, said) in enumerate(BAD_TOOLS):
+        assert said in read[f"c{number}"], function.__name__
+        assert "secrets" not in read[f"c{number}"]
+
+
+async def test_a_tool_that_may_not_tell_the_model_ends_the_run_with_its_reason(desk: Desk):
+    tools = [
+        function_tool(function, timeout=0.3, retry=1, failure_error_function=None)
+        for function in (raises, hangs)
+    ]
+    agent = Agent[Any](name="Breaker", tools=tools)
+    await desk.open(agent, model=ScriptedModel([call("raises", "c1")], [call("hangs", "c2")]))
+    with pytest.raises(ToolFailed, match="raises raised OSError: the disk is full"):
+        await desk.run(agent, "One")
+    with pytest.raises(ToolTimeoutError, match=r"hangs took longer than 0\.3 s"):
+        await desk.run(agent, "Two")
+
+
+# --- Models --------------------------------------------------------------------------------------
+
+BAD_REPLIES: list[tuple[str, Any, type[Exception], str]] = [
+    ("no type", [{"text": "Hello"}], MaxTurnsExceeded, "2"),
+    ("no call id", [{"type": "function_call", "name": "refund"}], ModelBehaviorError, "call id"),
+    (
+        "one id for two calls",
+        [call("refund", "c1", order=1), call("refund", "c1", order=2)],
+        ModelBehaviorError,
+        "'c1' for two different calls",
+    ),
+    ("a text for an item", ["Hello"], ModelBehaviorError, "item"),
+    ("nothing at all", None, ModelBehaviorError, "item"),
+    (
+        "an item that is no JSON",
+        [{"type": "message", "content": object()}],
+        ModelBehaviorError,
+        "JSON",
+    ),
+    ("3 MB", say("x" * 3_000_000), ModelBehaviorError, "3,000,.* bytes"),
+]
+
+
+@pytest.mark.parametrize(
+    ("reply", "error", "said"),
+    [pytest.param(*case[1:], id=case[0]) for case in BAD_REPLIES],
+)
+async def test_a_model_that_answers_junk_ends_the_run_with_a_reason(
+    desk: Desk, reply: Any, error: type[Exception], said: str
+):
+    model = ScriptedModel(always=lambda _: reply)
+    await desk.open(CLERK, model=model)
+    with pytest.raises(error, match=said):
+        await desk.run(CLERK, max_turns=2)
+    assert model.calls <= 2
+
+
+async def test_a_call_repeated_word_for_word_runs_once(desk: Desk):
+    ran: list[int] = []
+
+    @function_tool
+    async def count() -> str:
+        ran.append(1)
+        return "counted"
+
+    agent = Agent[Any](name="Counter", tools=[count])
+    await desk.open(agent, model=ScriptedModel([call("count", "c1"), call("count", "c1")], "One."))
+    assert (await desk.run(agent)).final_output == "One."
+    assert ran == [1]
+
+
+async def test_an_answer_with_half_a_character_comes_out_readable(desk: Desk):
+    await desk.open(HELPER, model=ScriptedModel("half \ud83d"))
+    answer = (await desk.run(HELPER)).final_output
+    assert answer.startswith("half ")
+    assert answer.encode()
+
+
+# --- The provider --------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def closed_port() -> Any:
+    """A port of this machine that nobody else gets and nobody answers on."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield taken.getsockname()[1]
+
+
+@contextlib.asynccontextmanager
+async def web_server(status: str) -> AsyncGenerator[tuple[int, list[bytes]]]:
+    """A server that answers everything with a page in HTML."""
+    asked: list[bytes] = []
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.append(await reader.readuntil(b"\r\n\r\n"))
+        page = b"<html><body>It works!</body></html>"
+        head = f"HTTP/1.1 {status}\r\nContent-Type: text/html\r\nConnection: close\r\n"
+        writer.write(head.encode() + f"Content-Length: {len(page)}\r\n\r\n".encode() + page)
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1], asked
+
+
+@pytest.fixture
+def openai(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    """An environment without a key or an address, and two attempts in quick succession."""
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    quick = Policy(timeout_ms=20_000, attempts=2, initial_interval_ms=50, maximum_interval_ms=50)
+    monkeypatch.setattr(policies, "MODEL", quick)
+    return monkeypatch
+
+
+async def ask_provider(desk: Desk) -> ModelCallFailed:
+    """Return the error of a run whose model is reached as the environment says."""
+    provider = OpenAIProvider()
+    try:
+        await desk.open(HELPER, model=cast("Any", provider))
+        with pytest.raises(ModelCallFailed) as raised:
+            await desk.run(HELPER)
+        return raised.value
+    finally:
+        await provider.aclose()
+
+
+async def attempts_of_the_model(desk: Desk) -> int:
+    """Return how often the model activity of the only run was tried."""
+    history = await desk.client.get_workflow_handle(desk.ids[0]).fetch_history()
+    return max(event.activity_task_started_event_attributes.attempt for event in history.events)
+
+
+async def test_without_a_key_the_run_fails_at_once_and_says_what_to_set(
+    desk: Desk, openai: pytest.MonkeyPatch
+):
+    error = await ask_provider(desk)
+    assert "no API key" in error.message
+    assert "Set OPENAI_API_KEY" in error.message
+    assert await attempts_of_the_model(desk) == 1
+
+
+async def test_a_base_url_that_is_none_fails_at_once(desk: Desk, openai: pytest.MonkeyPatch):
+    openai.setenv("OPENAI_BASE_URL", "not a url")
+    assert "Check OPENAI_BASE_URL" in (await ask_provider(desk)).message
+    assert await attempts_of_the_model(desk) == 1
+
+
+async def test_a_server_that_is_not_there_is_tried_again_and_then_named(
+    desk: Desk, openai: pytest.MonkeyPatch
+):
+    with closed_port() as port:
+        openai.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{port}/v1")
+        error = await ask_provider(desk)
+    assert f"Cannot reach the model provider at http://127.0.0.1:{port}/v1" in error.message
+    assert "Check OPENAI_BASE_URL" in error.message
+    assert await attempts_of_the_model(desk) == 2
+
+
+async def test_a_web_server_that_is_no_provider_is_named_as_such(
+    desk: Desk, openai: pytest.MonkeyPatch
+):
+    async with web_server("200 OK") as (port, asked):
+        openai.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{port}")
+        error = await ask_provider(desk)
+    assert "makes no sense" in error.message
+    assert "Check that OPENAI_BASE_URL is the address" in error.message
+    assert len(asked) == 2
+
+
+async def test_a_path_that_does_not_exist_is_not_tried_again(
+    desk: Desk, openai: pytest.MonkeyPatch
+):
+    async with web_server("404 Not Found") as (port, asked):
+        openai.setenv("OPENAI_BASE_URL", f"http://127.0.0.1:{port}")
+        error = await ask_provider(desk)
+    assert "Check the name of the model and OPENAI_BASE_URL" in error.message
+    assert len(asked) == 1
+
+
+# --- The Temporal server -------------------------------------------------------------------------
+
+
+async def test_without_a_temporal_server_the_error_says_how_to_get_one():
+    with closed_port() as port:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            with pytest.raises(ServerUnavailable, match=rf"127\.0\.0\.1:{port}.*outlast dev"):
+                await connect(f"127.0.0.1:{port}")
+
+
+async def test_a_namespace_that_does_not_exist_is_named(server: EmbeddedServer):
+    client = await connect(server.address, "nowhere")
+    with pytest.raises(UserError, match="nowhere"):
+        await Runner.start("Helper", "Hello", client=client)
+    with pytest.raises(RunNotFound, match="nowhere"):
+        await RunHandle(client, "any").state()

@@ -1,0 +1,208 @@
+"""Cancelling: in every phase, at once or after the turn, and down to what is running."""
+
+import asyncio
+import threading
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from outlast.agents.agent import Agent
+from outlast.agents.context import RunContextWrapper
+from outlast.agents.errors import RunCancelled, RunClosed
+from outlast.agents.handoff import handoff
+from outlast.agents.settings import RunConfig
+from outlast.agents.tool import function_tool
+from outlast.client.handle import RunHandle
+from outlast.loop.state import RunState
+from outlast.testing import ScriptedModel, call, say
+from tests.workflow.desk import PATIENCE_SECONDS, Desk
+
+PHASES = ("thinking", "acting", "waiting", "transferring", "idle")
+
+
+class Clerk:
+    """An agent that stands still in a phase, and notices when what it does there is cancelled.
+
+    Attributes:
+        started: an effect is running.
+        cancelled: it was cancelled.
+        release: lets it go on.
+    """
+
+    def __init__(self, phase: str) -> None:
+        self.phase = phase
+        self.started, self.cancelled, self.release = (asyncio.Event() for _ in range(3))
+        work = function_tool(self._stand_still_as("acting"), name_override="work")
+        gated = function_tool(
+            self._stand_still_as("never"), name_override="gated", needs_approval=True
+        )
+        billing = handoff(Agent(name="Billing"), on_handoff=self._stand_still_as("transferring"))
+        self.agent = Agent[Any](name="Clerk", tools=[work, gated], handoffs=[billing])
+        self.model = ScriptedModel(self._reply, always="Done.")
+
+    async def start(self, desk: Desk) -> tuple[RunHandle, RunState]:
+        """Start a run, and wait until it stands still."""
+        await desk.open(self.agent, model=self.model)
+        config = RunConfig(heartbeat_timeout=timedelta(seconds=2))
+        handle = await desk.start(self.agent, keep_open=True, run_config=config)
+        if self.phase in {"thinking", "acting", "transferring"}:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self.started.wait()
+            return handle, await desk.until(handle, lambda state: state.phase == self.phase)
+        return handle, await desk.until_status(handle, self.phase)
+
+    async def _reply(self, _request: Any) -> Any:
+        match self.phase:
+            case "thinking":
+                await self._stand_still()
+            case "acting":
+                return [call("work", "c1"), call("gated", "c2")]
+            case "waiting":
+                return [call("gated", "c1")]
+            case "transferring":
+                return [call("transfer_to_billing", "h1")]
+            case _:
+                pass
+        return say("Done.")
+
+    def _stand_still_as(self, phase: str) -> Any:
+        async def stand_still(_ctx: RunContextWrapper[Any]) -> None:
+            if self.phase == phase:
+                await self._stand_still()
+
+        return stand_still
+
+    async def _stand_still(self) -> None:
+        self.started.set()
+        try:
+            await self.release.wait()
+        except asyncio.CancelledError:
+            self.cancelled.set()
+            raise
+
+
+@pytest.mark.parametrize("phase", PHASES)
+async def test_a_cancel_ends_the_run_at_once_in_every_phase(desk: Desk, phase: str):
+    clerk = Clerk(phase)
+    handle, before = await clerk.start(desk)
+    await handle.cancel()
+    with pytest.raises(RunCancelled) as caught:
+        await desk.result(handle)
+    assert caught.value.run_data.status == "cancelled"
+    state = await handle.state()
+    assert state.outcome == "cancelled"
+    assert state.items[: len(before.items)] == before.items
+    assert not state.pending_approvals
+    outputs = [item.raw["output"] for item in state.items[len(before.items) :]]
+    assert set(outputs) <= {"This call was cancelled and did not run to its end."}
+    with pytest.raises(RunClosed):
+        await handle.send("Hello?")
+
+
+@pytest.mark.parametrize("phase", ["thinking", "acting", "transferring"])
+async def test_what_is_running_is_really_stopped_within_seconds(desk: Desk, phase: str):
+    clerk = Clerk(phase)
+    handle, _ = await clerk.start(desk)
+    await desk.workflow(handle).signal("cancel")  # as somebody in the Temporal UI does it
+    async with asyncio.timeout(10):
+        await clerk.cancelled.wait()
+    assert (await handle.state()).outcome == "cancelled"
+
+
+@pytest.mark.parametrize("phase", PHASES)
+async def test_a_cancel_after_the_turn_lets_the_turn_end(desk: Desk, phase: str):
+    clerk = Clerk(phase)
+    handle, _ = await clerk.start(desk)
+    await handle.cancel("after_turn")
+    # Nobody knows when a person decides, so waiting for one is not a turn that would end.
+    if phase not in {"waiting", "idle"}:
+        await desk.until(handle, lambda state: state.cancel == "after_turn")
+    clerk.release.set()
+    if phase in {"thinking", "idle"}:
+        result = await desk.result(handle)
+        assert (result.status, result.final_output) == ("completed", "Done.")
+        return
+    with pytest.raises(RunCancelled):
+        await desk.result(handle)
+    assert clerk.model.calls == 1
+    state = await handle.state()
+    finished = [item for item in state.items if item.raw.get("output") == "null"]
+    assert len(finished) == (phase == "acting")
+
+
+async def test_a_message_sent_before_the_turn_ends_is_not_answered_after_a_cancel(desk: Desk):
+    clerk = Clerk("thinking")
+    handle, _ = await clerk.start(desk)
+    sent = await handle.send("And?")
+    await handle.cancel("after_turn")
+    await desk.until(handle, lambda state: state.cancel == "after_turn")
+    clerk.release.set()
+    await desk.result(handle)
+    with pytest.raises(RunClosed, match="did not answer"):
+        await sent.answer()
+
+
+async def test_a_run_can_be_cancelled_before_any_worker_has_seen_it(desk: Desk):
+    agent = Agent(name="Clerk")
+    handle = await desk.start(agent)
+    await handle.cancel()
+    sending = asyncio.ensure_future(handle.send("Hello?"))
+    await desk.workflow(handle).signal("noise")
+    model = ScriptedModel("Never said.")
+    await desk.open(agent, model=model)
+    with pytest.raises(RunCancelled):
+        await desk.result(handle)
+    await asyncio.gather(sending, return_exceptions=True)
+    assert model.calls == 0
+
+
+async def test_cancelling_twice_is_cancelling_once(desk: Desk):
+    clerk = Clerk("acting")
+    handle, _ = await clerk.start(desk)
+    await asyncio.gather(handle.cancel(), handle.cancel("after_turn"), return_exceptions=True)
+    with pytest.raises(RunCancelled):
+        await desk.result(handle)
+
+
+async def test_a_late_cancel_of_the_turn_is_overtaken_by_an_immediate_one(desk: Desk):
+    clerk = Clerk("acting")
+    handle, _ = await clerk.start(desk)
+    await handle.cancel("after_turn")
+    await desk.until(handle, lambda state: state.cancel == "after_turn")
+    await handle.cancel()
+    with pytest.raises(RunCancelled):
+        await desk.result(handle)
+    async with asyncio.timeout(10):
+        await clerk.cancelled.wait()
+
+
+async def test_a_sync_tool_cannot_be_stopped_and_its_result_counts_no_more(desk: Desk):
+    entered, release = threading.Event(), threading.Event()
+
+    @function_tool
+    def block() -> str:
+        entered.set()
+        release.wait(PATIENCE_SECONDS)
+        return "too late"
+
+    agent = Agent(name="Clerk", tools=[block])
+    await desk.open(agent, model=ScriptedModel([call("block", "c1")]))
+    handle = await desk.start(agent)
+    await asyncio.to_thread(entered.wait, PATIENCE_SECONDS)
+    await handle.cancel()
+    with pytest.raises(RunCancelled):
+        await desk.result(handle)
+    release.set()
+    assert (await handle.state()).items[-1].raw["output"] != "too late"
+
+
+async def test_terminating_is_known_to_readers_as_a_cancel(desk: Desk):
+    clerk = Clerk("idle")
+    handle, _ = await clerk.start(desk)
+    await desk.workflow(handle).terminate("enough")
+    with pytest.raises(RunCancelled, match="terminated") as caught:
+        await desk.result(handle)
+    assert caught.value.run_data.final_output == "Done."
+    with pytest.raises(RunClosed, match=r"\(terminated\)"):
+        await handle.send("Hello?")

@@ -1,0 +1,174 @@
+"""Scripts as users write them, in processes of their own: nothing configured, killed, run again."""
+
+import asyncio
+import contextlib
+import os
+import signal
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncGenerator
+from pathlib import Path
+
+from outlast.dev import EmbeddedServer
+
+ROOT = Path(__file__).parents[2]
+
+SECONDS_PER_SCRIPT = 60
+
+START = """
+import asyncio
+from pathlib import Path
+from outlast import Agent, Runner, function_tool
+from outlast.testing import ScriptedModel, call, say
+
+@function_tool
+def look_up(order: str) -> str:
+    return f"{order} is on its way"
+
+def helper():
+    steps = [call("look_up", "c1", order="A-17")], "It is on its way."
+    return Agent(name="Helper", model=ScriptedModel(*steps), tools=[look_up])
+"""
+
+ASK = """
+async def main():
+    result = await Runner.run(helper(), "Where is A-17?", id="support-42")
+    print(result.final_output, result.turns)
+
+asyncio.run(main())
+"""
+
+ASK_SYNC = """
+print(Runner.run_sync(helper(), "Where is A-17?", id="sync-42").final_output)
+print(Runner.run_sync(helper(), "And again?", id="sync-43").final_output)
+"""
+
+START_BY_NAME = """
+async def main():
+    handle = await Runner.start("Nobody here", "Hello", id="nobody-42")
+    again = await Runner.attach("nobody-42")
+    state = await again.state()
+    print(handle, state.status, state.turns)
+
+asyncio.run(main())
+"""
+
+REFUND = """
+from datetime import timedelta
+from outlast import RunConfig, ToolContext
+
+def note(name, line):
+    with Path(name).open("a") as file:
+        file.write(line + "\\n")
+
+@function_tool
+async def refund(ctx: ToolContext, order: str) -> str:
+    note("ledger", f"{ctx.idempotency_key} {order} attempt {ctx.attempt}")
+    while not Path("door").exists():
+        await asyncio.sleep(0.01)
+    return f"refunded {order}"
+
+def reply(request):
+    outputs = [one["output"] for one in request.input if one.get("type") == "function_call_output"]
+    note("asked", str(len(request.input)))
+    return say(outputs[0]) if outputs else [call("refund", "c1", order="A-17")]
+
+async def main():
+    agent = Agent(name="Clerk", model=ScriptedModel(always=reply), tools=[refund])
+    config = RunConfig(heartbeat_timeout=timedelta(seconds=1))
+    result = await Runner.run(agent, "Refund A-17", id="support-42", run_config=config)
+    print(result.final_output)
+
+asyncio.run(main())
+"""
+
+
+@contextlib.asynccontextmanager
+async def script(text: str, home: Path, *, address: str | None = None) -> AsyncGenerator[Process]:
+    """Run a script in a directory of its own; it is gone afterwards."""
+    ours = ("TEMPORAL_", "OUTLAST_", "OPENAI_", "XDG_")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    # No profile file of the machine's user counts either.
+    environment |= {
+        "XDG_DATA_HOME": str(home / "data"),
+        "HOME": str(home),
+        "PYTHONPATH": str(ROOT),
+    }
+    if "OUTLAST_TEMPORAL_CLI" in os.environ:
+        environment["OUTLAST_TEMPORAL_CLI"] = os.environ["OUTLAST_TEMPORAL_CLI"]
+    if address is not None:
+        environment["TEMPORAL_ADDRESS"] = address
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", START + text, cwd=home, env=environment, stdout=PIPE, stderr=PIPE
+    )
+    try:
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.communicate()
+
+
+async def output_of(text: str, home: Path, *, address: str | None = None) -> list[str]:
+    """Return what a script prints; it must end well and say nothing on the side."""
+    async with script(text, home, address=address) as process:
+        async with asyncio.timeout(SECONDS_PER_SCRIPT):
+            out, err = await process.communicate()
+        assert process.returncode == 0, err.decode()
+        assert "Traceback" not in err.decode(), err.decode()
+        return out.decode().splitlines()
+
+
+def _is_written(path: Path) -> bool:
+    return path.exists() and path.read_text().endswith("\n")
+
+
+async def exists(path: Path, process: Process) -> None:
+    """Wait until a process has written a file."""
+    async with asyncio.timeout(SECONDS_PER_SCRIPT):
+        while not _is_written(path):
+            assert process.returncode is None, "the script has ended"
+            await asyncio.sleep(0.01)
+
+
+async def test_a_script_that_configures_nothing_gets_its_answer(tmp_path: Path):
+    assert await output_of(ASK, tmp_path) == ["It is on its way. 2"]
+    assert (tmp_path / "data" / "outlast" / "temporal.db").exists()
+
+
+async def test_a_script_killed_in_a_tool_call_goes_on_when_it_is_run_again(tmp_path: Path):
+    async with script(REFUND, tmp_path) as process:
+        await exists(tmp_path / "ledger", process)
+        process.send_signal(signal.SIGKILL)
+        await process.wait()
+    (tmp_path / "door").touch()
+    assert await output_of(REFUND, tmp_path) == ["refunded A-17"]
+    assert (tmp_path / "ledger").read_text().splitlines() == [
+        "support-42:c1 A-17 attempt 1",
+        "support-42:c1 A-17 attempt 2",
+    ], "the same key on each attempt, so that whoever keeps the money takes it once"
+    assert (tmp_path / "asked").read_text().split() == ["1", "3"], "no model call was repeated"
+    assert await output_of(REFUND, tmp_path) == ["refunded A-17"]
+    assert len((tmp_path / "ledger").read_text().splitlines()) == 2
+
+
+async def test_a_program_without_an_event_loop_asks_twice(tmp_path: Path, server: EmbeddedServer):
+    answers = await output_of(ASK_SYNC, tmp_path, address=server.address)
+    assert answers == ["It is on its way."] * 2
+    assert not (tmp_path / "data").exists(), "the environment names a server, so none is started"
+
+
+async def test_a_run_of_an_agent_elsewhere_is_started_and_not_waited_for(
+    tmp_path: Path, server: EmbeddedServer
+):
+    lines = await output_of(START_BY_NAME, tmp_path, address=server.address)
+    assert lines == ["RunHandle('nobody-42') running 0"]
+
+
+async def test_a_script_without_its_server_says_what_is_missing(tmp_path: Path):
+    async with script(ASK, tmp_path, address="127.0.0.1:1") as process:
+        async with asyncio.timeout(SECONDS_PER_SCRIPT):
+            _, err = await process.communicate()
+    last = err.decode().splitlines()[-1]
+    assert "ServerUnavailable: No Temporal server answers at 127.0.0.1:1" in last
+    assert process.returncode == 1

@@ -1,0 +1,415 @@
+"""Tools: how calls run, what they change, and what becomes of those that fail."""
+
+import asyncio
+import threading
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from outlast.agents.agent import Agent
+from outlast.agents.context import RunContextWrapper, ToolContext
+from outlast.agents.errors import ModelBehaviorError, ToolFailed, ToolTimeoutError
+from outlast.agents.settings import RunConfig
+from outlast.agents.tool import FunctionTool, ToolRetry, function_tool
+from outlast.testing import ScriptedModel, call, say
+from outlast.testing.scripted_model import raw_call
+from tests.workflow.desk import PATIENCE_SECONDS, Desk
+from tests.workflow.replies import outputs
+
+AT_ONCE = ToolRetry(attempts=3, initial_interval=timedelta(milliseconds=1))
+
+
+@dataclass
+class Basket:
+    owner: str = "Ann"
+    items: list[str] = field(default_factory=list[str])
+    total: int = 0
+
+
+@function_tool
+async def add(ctx: RunContextWrapper[Basket], item: str, price: int) -> str:
+    """Put something into the basket."""
+    ctx.context.items.append(item)
+    ctx.context.total = price
+    return f"{item} added"
+
+
+@function_tool(fast=True)
+def count(ctx: RunContextWrapper[Basket]) -> int:
+    """Count what is in the basket."""
+    return len(ctx.context.items)
+
+
+async def test_the_model_reads_what_a_tool_returned(desk: Desk):
+    @function_tool
+    async def find(order: str) -> dict[str, Any]:
+        """Find an order."""
+        return {"order": order, "state": "sent"}
+
+    agent = Agent(name="Clerk", tools=[find])
+    model = ScriptedModel([call("find", "c1", order="A-17")], "It was sent.")
+    await desk.open(agent, model=model)
+    result = await desk.run(agent)
+    assert result.final_output == "It was sent."
+    assert outputs(model.requests[1]) == {"c1": '{"order":"A-17","state":"sent"}'}
+    [spec] = model.requests[0].tools
+    assert (spec.name, spec.description) == ("find", "Find an order.")
+
+
+async def test_parallel_calls_run_at_the_same_time_and_keep_their_order(desk: Desk):
+    both = asyncio.Barrier(2)
+    done: list[int] = []
+
+    @function_tool
+    async def meet(place: int) -> str:
+        await both.wait()
+        if place == 1:
+            await first_to_end.wait()
+        done.append(place)
+        first_to_end.set()
+        return f"met {place}"
+
+    first_to_end = asyncio.Event()
+    agent = Agent(name="Clerk", tools=[meet])
+    model = ScriptedModel([call("meet", "c1", place=1), call("meet", "c2", place=2)], "Done.")
+    await desk.open(agent, model=model)
+    result = await desk.run(agent)
+    assert done == [2, 1]
+    answered = [item.raw["call_id"] for item in result.items if item.kind == "tool_output"]
+    assert answered == ["c1", "c2"]
+
+
+async def test_a_tool_that_blocks_its_thread_holds_nobody_up(desk: Desk):
+    entered, release = threading.Event(), threading.Event()
+
+    @function_tool
+    def block() -> str:
+        entered.set()
+        assert release.wait(PATIENCE_SECONDS)
+        return "at last"
+
+    slow, quick = Agent(name="Slow", tools=[block]), Agent(name="Quick")
+    model = ScriptedModel(
+        always=lambda request: (
+            [call("block", "c1")] if request.tools and not outputs(request) else say("Done.")
+        )
+    )
+    await desk.open(slow, quick, model=model)
+    waiting = await desk.start(slow)
+    await asyncio.to_thread(entered.wait, PATIENCE_SECONDS)
+    assert (await desk.run(quick)).final_output == "Done."
+    assert (await waiting.state()).status == "running"
+    release.set()
+    await desk.result(waiting)
+
+
+async def test_context_changes_of_parallel_tools_are_merged_in_the_order_of_calls(desk: Desk):
+    agent = Agent(name="Clerk", tools=[add, count])
+    model = ScriptedModel(
+        [call("add", "c1", item="tea", price=3), call("add", "c2", item="milk", price=2)],
+        [call("count", "c3")],
+        "Done.",
+    )
+    await desk.open(agent, model=model)
+    result = await desk.run(agent, context=Basket())
+    assert result.context_as(Basket) == Basket(items=["tea", "milk"], total=2)
+    assert outputs(model.requests[2])["c3"] == "2"
+
+
+async def test_a_tool_knows_its_call_and_keeps_its_key_over_all_attempts(desk: Desk):
+    seen: list[tuple[int, str, str, str, str, int]] = []
+
+    @function_tool(retry=AT_ONCE)
+    async def flaky(ctx: ToolContext[Any], x: int) -> str:
+        seen.append(
+            (
+                ctx.attempt,
+                ctx.idempotency_key,
+                ctx.tool_name,
+                ctx.tool_call_id,
+                ctx.run_id,
+                ctx.turn,
+            )
+        )
+        if ctx.attempt < 3:
+            raise OSError("not yet")
+        return f"{ctx.agent.name} {ctx.tool_arguments} {ctx.usage.total_tokens}"
+
+    agent = Agent(name="Clerk", tools=[flaky])
+    model = ScriptedModel([call("flaky", "c1", x=1)], "Done.")
+    await desk.open(agent, model=model)
+    result = await desk.run(agent)
+    run = result.run_id
+    assert seen == [(n, f"{run}:c1", "flaky", "c1", run, 1) for n in (1, 2, 3)]
+    assert outputs(model.requests[1])["c1"] == 'Clerk {"x": 1} 15'
+
+
+async def test_a_tool_that_fails_on_every_attempt_is_told_to_the_model(desk: Desk):
+    tries: list[int] = []
+
+    @function_tool(retry=AT_ONCE)
+    async def broken(ctx: RunContextWrapper[Basket]) -> str:
+        tries.append(1)
+        ctx.context.total = 99
+        raise OSError("the shop's password is 123")
+
+    @function_tool(failure_error_function=lambda _ctx, error: f"It said: {error}", retry=1)
+    async def chatty() -> str:
+        raise OSError("out of tea")
+
+    agent = Agent(name="Clerk", tools=[broken, chatty])
+    model = ScriptedModel([call("broken", "c1"), call("chatty", "c2")], "Sorry.")
+    await desk.open(agent, model=model)
+    result = await desk.run(agent, context=Basket())
+    assert result.final_output == "Sorry."
+    assert len(tries) == 3
+    told = outputs(model.requests[1])
+    assert told["c1"].startswith("The tool broken failed")
+    assert "password" not in told["c1"]
+    assert told["c2"] == "It said: out of tea"
+    assert result.context_as(Basket).total == 0
+
+
+async def test_a_programming_error_in_a_tool_is_not_tried_again(desk: Desk):
+    tries: list[int] = []
+
+    @function_tool(retry=AT_ONCE)
+    async def wrong() -> str:
+        tries.append(1)
+        raise TypeError("this never works")
+
+    agent = Agent(name="Clerk", tools=[wrong])
+    await desk.open(agent, model=ScriptedModel([call("wrong", "c1")], "Sorry."))
+    assert (await desk.run(agent)).final_output == "Sorry."
+    assert len(tries) == 1
+
+
+@pytest.mark.parametrize("fast", [False, True])
+async def test_a_tool_whose_failure_the_model_may_not_know_ends_the_run(desk: Desk, fast: bool):
+    other = asyncio.Event()
+
+    @function_tool(failure_error_function=None, retry=1, fast=fast)
+    async def vital() -> str:
+        raise OSError("no tea")
+
+    @function_tool(fast=fast)
+    async def slow() -> str:
+        await other.wait()
+        return "never told"
+
+    agent = Agent(name="Clerk", tools=[vital, slow])
+    await desk.open(agent, model=ScriptedModel([call("vital", "c1"), call("slow", "c2")]))
+    with pytest.raises(ToolFailed, match="vital raised OSError: no tea") as caught:
+        await desk.run(agent)
+    other.set()
+    assert caught.value.code == "tool_failed"
+    answered = [item.raw for item in caught.value.run_data.items if item.kind == "tool_output"]
+    assert [raw["output"] for raw in answered] == [
+        "The tool vital failed and cannot be used right now.",
+        "This call was cancelled and did not run to its end.",
+    ]
+
+
+@pytest.mark.parametrize("fast", [False, True])
+async def test_a_tool_that_hangs_is_stopped_and_told_to_the_model(desk: Desk, fast: bool):
+    tries: list[int] = []
+
+    @function_tool(
+        timeout=0.2,
+        fast=fast,
+        retry=ToolRetry(attempts=2, initial_interval=timedelta(milliseconds=1)),
+    )
+    async def hang() -> str:
+        tries.append(1)
+        await asyncio.Event().wait()
+        return "never"
+
+    agent = Agent(name="Clerk", tools=[hang])
+    model = ScriptedModel([call("hang", "c1")], "Sorry.")
+    await desk.open(agent, model=model)
+    assert (await desk.run(agent)).final_output == "Sorry."
+    assert len(tries) == 2
+    assert outputs(model.requests[1])["c1"].startswith("The tool hang did not finish in time")
+
+
+async def test_a_tool_that_hangs_may_end_the_run(desk: Desk):
+    @function_tool(timeout=0.2, retry=1, failure_error_function=None)
+    async def hang() -> str:
+        await asyncio.Event().wait()
+        return "never"
+
+    agent = Agent(name="Clerk", tools=[hang])
+    await desk.open(agent, model=ScriptedModel([call("hang", "c1")]))
+    with pytest.raises(ToolTimeoutError, match=r"hang took longer than 0\.2 s"):
+        await desk.run(agent)
+
+
+async def test_results_that_no_model_can_read_become_words(desk: Desk):
+    @function_tool
+    async def huge() -> str:
+        return "x" * 10_000_000
+
+    @function_tool
+    async def control() -> str:
+        return "\0" * 499_000
+
+    @function_tool
+    async def odd() -> object:
+        return object()
+
+    @function_tool
+    async def binary() -> bytes:
+        return b"\xff\xfe"
+
+    tools = [huge, control, odd, binary]
+    agent = Agent(name="Clerk", tools=tools)
+    model = ScriptedModel([call(tool.name, tool.name) for tool in tools], "Sorry.")
+    await desk.open(agent, model=model)
+    assert (await desk.run(agent)).final_output == "Sorry."
+    told = outputs(model.requests[1])
+    assert "too long to read: at most 500,000 bytes" in told["huge"]
+    assert "too long to read" in told["control"]
+    assert told["odd"].startswith("The tool odd failed")
+    assert told["binary"].startswith("The tool binary failed")
+
+
+async def test_a_context_that_a_tool_spoils_is_dropped_with_its_call(desk: Desk):
+    @function_tool
+    async def bloat(ctx: RunContextWrapper[dict[str, Any]]) -> str:
+        ctx.context["x"] = "y" * 3_000_000
+        return "fine"
+
+    @function_tool
+    async def spoil(ctx: RunContextWrapper[dict[str, Any]]) -> str:
+        ctx.context["x"] = object()
+        return "fine"
+
+    agent = Agent(name="Clerk", tools=[bloat, spoil])
+    model = ScriptedModel([call("bloat", "c1"), call("spoil", "c2")], "Sorry.")
+    await desk.open(agent, model=model)
+    result = await desk.run(agent, context={"kept": True})
+    assert result.context == {"kept": True}
+    told = outputs(model.requests[1])
+    assert told["c1"].startswith("The tool bloat failed")
+    assert told["c2"].startswith("The tool spoil failed")
+
+
+async def test_the_model_is_told_what_it_called_wrongly(desk: Desk):
+    agent = Agent(name="Clerk", tools=[add])
+    model = ScriptedModel(
+        [
+            call("remove", "c1", item="tea"),
+            call("add", "c2", item="tea"),
+            raw_call("add", "c3", "not JSON"),
+            raw_call("add", "c4", ""),
+            raw_call("add", "c5", '["tea", 3]'),
+        ],
+        "Sorry.",
+    )
+    await desk.open(agent, model=model)
+    assert (await desk.run(agent, context=Basket())).context_as(Basket).items == []
+    told = outputs(model.requests[1])
+    assert told["c1"] == "There is no tool 'remove'. Available: add."
+    assert "price" in told["c2"]
+    assert all(told[call_id] for call_id in ("c3", "c4", "c5"))
+
+
+async def test_an_unknown_tool_may_end_the_run(desk: Desk):
+    agent = Agent(name="Clerk", tools=[add])
+    await desk.open(agent, model=ScriptedModel([call("remove", "c1")]))
+    with pytest.raises(ModelBehaviorError, match="'remove'"):
+        await desk.run(agent, run_config=RunConfig(tool_not_found_behavior="raise"))
+
+
+async def test_junk_in_a_reply_ends_the_run_in_words(desk: Desk):
+    agent = Agent(name="Clerk", tools=[add])
+    reused = [call("add", "c1", item="tea", price=1), call("add", "c1", item="milk", price=1)]
+    for reply, said in (
+        (reused, "two different calls"),
+        ([call("add", "", item="tea", price=1)], "without a call id"),
+        (say("x" * 3_000_000), "of at most 1,000,000"),
+    ):
+        model = ScriptedModel(reply)
+        worker = await desk.open(agent, model=model)
+        with pytest.raises(ModelBehaviorError, match=said):
+            await desk.run(agent)
+        assert model.calls == 1
+        await desk.close(worker)
+
+
+async def test_arguments_that_break_a_parser_harm_nobody(desk: Desk):
+    anything = FunctionTool(
+        name="anything",
+        description="Takes anything.",
+        params_json_schema={"type": "object", "properties": {}},
+        on_invoke_tool=_echo,
+        strict_json_schema=False,
+        needs_approval=True,
+    )
+    deep = "[" * 50_000
+    agent = Agent(name="Clerk", tools=[add, anything])
+    model = ScriptedModel(
+        [
+            raw_call("add", "c1", deep),
+            raw_call("none", "c2", deep),
+            raw_call("anything", "c3", deep),
+        ],
+        [raw_call("add", "c4", '{"item": "\ud800", "price": 1}'), call("n\ud800", "c5")],
+        say("half a character: \ud800"),
+    )
+    await desk.open(agent, model=model)
+    result = await desk.run(agent, "Hello \ud800", context=Basket())
+    assert result.final_output == "half a character: ?"
+    assert len(outputs(model.requests[2])) == 5
+
+
+async def _echo(_ctx: ToolContext[Any], arguments: str) -> str:
+    return arguments
+
+
+async def test_fast_tools_leave_one_record_each_and_no_task_of_their_own(desk: Desk):
+    agent = Agent(name="Clerk", tools=[count])
+    model = ScriptedModel([call("count", "c1"), call("count", "c2")], "None.")
+    await desk.open(agent, model=model)
+    handle = await desk.start(agent, context=Basket())
+    await desk.result(handle)
+    types = await desk.event_types(handle)
+    assert types.count("EVENT_TYPE_MARKER_RECORDED") == 3  # the agent's briefing is one, too
+    assert types.count("EVENT_TYPE_ACTIVITY_TASK_SCHEDULED") == 2  # the model calls
+
+
+async def test_a_fast_tool_that_fails_twice_is_tried_a_third_time(desk: Desk):
+    @function_tool(fast=True, retry=AT_ONCE)
+    async def flaky(ctx: ToolContext[Any]) -> str:
+        if ctx.attempt < 3:
+            raise OSError("not yet")
+        return f"attempt {ctx.attempt}"
+
+    agent = Agent(name="Clerk", tools=[flaky])
+    model = ScriptedModel([call("flaky", "c1")], "Done.")
+    await desk.open(agent, model=model)
+    await desk.run(agent)
+    assert outputs(model.requests[1])["c1"] == "attempt 3"
+
+
+async def test_tools_are_offered_while_they_are_enabled(desk: Desk):
+    async def after_tea(ctx: RunContextWrapper[Basket], _agent: Agent[Any]) -> bool:
+        return "tea" in ctx.context.items
+
+    @function_tool(is_enabled=after_tea)
+    async def pay(ctx: RunContextWrapper[Basket]) -> str:
+        """Pay."""
+        return "paid"
+
+    @function_tool(is_enabled=False)
+    async def never() -> str:
+        return ""
+
+    agent = Agent(name="Clerk", tools=[add, pay, never])
+    model = ScriptedModel([call("add", "c1", item="tea", price=1)], [call("pay", "c2")], "Paid.")
+    await desk.open(agent, model=model)
+    await desk.run(agent, context=Basket())
+    offered = [[spec.name for spec in request.tools] for request in model.requests]
+    assert offered == [["add"], ["add", "pay"], ["add", "pay"]]
