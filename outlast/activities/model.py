@@ -40,10 +40,13 @@ async def prepare_run(worker: WorkerKnowledge, request: PrepareRun) -> Briefing:
     settings = request.settings or {}
     try:
         agent = worker.registry.agent(request.agent)
-        worker.borrow(request.context, request.context_type, _annotated_type(agent))
+        borrowed = worker.borrow(request.context, request.context_type, _annotated_type(agent))
     except UserError as error:
         raise EffectError(failures.USER_ERROR, str(error), retryable=False) from error
-    return Briefing(model=model_label(settings.get("model") or agent.model))
+    return Briefing(
+        model=model_label(settings.get("model") or agent.model),
+        context=borrowed.value if request.context is None else None,
+    )
 
 
 async def call_model(worker: WorkerKnowledge, request: ModelRequestRecord) -> ModelReply:

@@ -78,7 +78,7 @@ class BorrowedContext:
     def __init__(self, value: Json, context_type: Any) -> None:
         self.context = read_context(value, context_type)
         self._is_new = value is None
-        self._before = write_context(self.context)
+        self.value = write_context(self.context)
 
     def changes(self, wrapper: RunContextWrapper[Any]) -> tuple[Change, ...]:
         """Return what the callables have changed in the context, or put in its place.
@@ -87,7 +87,7 @@ class BorrowedContext:
             UserError: what they left cannot be written as JSON.
         """
         after = write_context(wrapper.context)
-        changes = diff(self._before, after)
+        changes = diff(self.value, after)
         # The run has no context yet, so a change of the empty one has no place there: send it all.
         return diff(None, after) if changes and self._is_new else changes
 

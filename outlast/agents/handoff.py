@@ -15,7 +15,7 @@ from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
 
 OnHandoff: TypeAlias = Callable[[RunContextWrapper[Any]], Awaitable[None] | None]
-"""Called with (context), or with (context, input) where there is an `input_type`."""
+"""Called with (context) when the handoff happens; sync or async."""
 
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 

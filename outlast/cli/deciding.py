@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 ApprovalId: TypeAlias = Annotated[
     str | None,
-    typer.Argument(metavar="[APPROVAL]", help="Which request, such as a1; not needed for one."),
+    typer.Argument(metavar="APPROVAL", help="Which request, such as a1; not needed for one."),
 ]
 By: TypeAlias = Annotated[str | None, typer.Option("--by", help="Who decides. Default: you.")]
 

@@ -75,12 +75,7 @@ def run(
         from outlast.cli.watching import is_settled
 
         return await _wait(
-            connection,
-            handle,
-            task_queue=task_queue,
-            until=is_settled,
-            since=None,
-            as_json=as_json,
+            connection, handle, task_queue=task_queue, until=is_settled, since=None, as_json=as_json
         )
 
     raise typer.Exit(asyncio.run(ask()))

@@ -4,11 +4,13 @@ Owns: the order in which places are looked at, and what to say when nobody answe
 what is asked of the server.
 """
 
+import asyncio
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from outlast.agents.errors import ServerUnavailable
+from outlast.cli import ports
 from outlast.dev.data_dir import default_data_dir, running_server
 
 if TYPE_CHECKING:
@@ -53,7 +55,7 @@ async def connect(address: str | None = None, namespace: str | None = None) -> C
 
     embedded = running_server(default_data_dir())
     if address is not None or is_configured():
-        client = await connect_client(address, namespace)
+        client = await _connect_named(address, namespace)
     elif embedded is not None:
         client = await connect_client(embedded.address, namespace or embedded.namespace)
     else:
@@ -67,3 +69,23 @@ async def connect(address: str | None = None, namespace: str | None = None) -> C
             ) from error
     at_home = embedded is not None and client.service_client.config.target_host == embedded.address
     return Connection(client=client, ui_url=embedded.ui_url if embedded and at_home else None)
+
+
+async def _connect_named(address: str | None, namespace: str | None) -> "Client":
+    """Connect where somebody has said; what a server itself answers is left in its own words."""
+    from temporalio.envconfig import ClientConfig
+
+    from outlast.client.connection import DEFAULT_ADDRESS
+    from outlast.client.connection import connect as connect_client
+
+    try:
+        return await connect_client(address, namespace)
+    except ServerUnavailable as error:
+        configured = ClientConfig.load_client_connect_config().get("target_host")
+        where = address or configured or DEFAULT_ADDRESS
+        if await asyncio.to_thread(ports.answers, where):
+            raise
+        raise ServerUnavailable(
+            f"Nobody answers at {where}. Start a Temporal server there, or say where yours is with "
+            "--address or TEMPORAL_ADDRESS; `outlast dev` starts one on this machine."
+        ) from error

@@ -169,6 +169,7 @@ def worker(
         from outlast.cli.agent_loading import load_application
         from outlast.cli.server_lookup import connect
 
+        _log_on_standard_error()
         told = _told_to_stop(forced=True)
         if until_eof:
             _stop_at_end_of_input(told)
@@ -178,6 +179,15 @@ def worker(
         await _carry(client, application, task_queue, told, as_json=as_json)
 
     asyncio.run(work())
+
+
+def _log_on_standard_error() -> None:
+    """Have the Temporal SDK's core log as Python does: by itself it writes to standard output."""
+    from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig
+
+    forwarding = LogForwardingConfig(logger=logging.getLogger("temporalio.core"))
+    logs = LoggingConfig(filter=LoggingConfig.default.filter, forwarding=forwarding)
+    Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=logs)))
 
 
 async def _carry(
@@ -190,8 +200,13 @@ async def _carry(
 ) -> None:
     from temporalio.service import RPCError
 
+    from outlast.cli.pollers import pollers
     from outlast.worker import AgentWorker
 
+    try:
+        await pollers(client, task_queue)  # there is such a namespace
+    except RPCError as error:
+        raise _why_it_ended(client, error) from error
     carrier = AgentWorker(
         client,
         agents=application.agents,

@@ -137,9 +137,14 @@ class HandoffResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Briefing:
-    """What the worker knows of the starting agent: that it exists, and its model's name."""
+    """What the worker knows of the starting agent: that it exists, and its model's name.
+
+    `context` is the empty context of its type, for a run that was started without one: so that
+    two tools that run side by side change parts of one context and not the whole of it.
+    """
 
     model: str = ""
+    context: Json = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -132,7 +132,8 @@ def _effect_answered(
     rest = replace(state, pending=tuple(one for one in state.pending if one is not effect))
     match effect, event:
         case PrepareRun(), RunPrepared():
-            return _begin_turn(replace(rest, model=event.briefing.model))
+            context = event.briefing.context if rest.context is None else rest.context
+            return _begin_turn(replace(rest, model=event.briefing.model, context=context))
         case CallModel(), ModelReplied():
             return _model_replied(rest, event.reply, event.at_ms)
         case RunTool(), ToolFinished():

@@ -18,6 +18,9 @@ SUMMARY_BYTES = 200
 """The UI shows summaries up to about this length."""
 
 EXCERPT_ITEMS = 6
+EXCERPT_BYTES = 300
+TRANSCRIPT_ITEM_BYTES = 4_000
+"""Items are cut to this in the query `transcript`, whose answer may have 2 MB."""
 
 
 def attributes(state: RunState) -> dict[str, str | int]:
@@ -107,9 +110,10 @@ def details(state: RunState) -> str:
     path = " → ".join(state.handoff_path)
     lines = [f"**{state.status}** · {path} · turn {state.turn} of {state.max_turns or 'any'}"]
     if state.failure is not None:
-        lines.append(f"Not answered: `{state.failure.code}` {state.failure.message}")
+        message = _shortened(state.failure.message, EXCERPT_BYTES)
+        lines.append(f"Not answered: `{state.failure.code}` {message}")
     for request in state.pending_approvals:
-        call = call_line(request.name, request.arguments)
+        call = _shortened(call_line(request.name, request.arguments), EXCERPT_BYTES)
         lines.append(
             f"Waits for a person: `{call}` asked by {request.agent}. Signal `decide` with "
             f'`{{"request_id": "{request.id}", "type": "approve"}}` or `"reject"`, or '
@@ -117,7 +121,7 @@ def details(state: RunState) -> str:
         )
     for item in state.items[-EXCERPT_ITEMS:]:
         view = _item_view(item)
-        lines.append(f"- {view['who']}: {_shortened(str(view['text']), 300)}")
+        lines.append(f"- {view['who']}: {_shortened(view['text'], EXCERPT_BYTES)}")
     lines.append(f"{state.usage.total_tokens} tokens in {state.usage.requests} model calls.")
     return "\n\n".join(lines)
 
@@ -133,6 +137,7 @@ def _item_view(item: Item) -> JsonObject:
         case _:
             text = text_of(raw)
     who = item.agent or str(raw.get("role", "user"))
+    text = _shortened(text, TRANSCRIPT_ITEM_BYTES)
     return {"kind": item.kind, "who": who, "turn": item.turn, "text": text}
 
 

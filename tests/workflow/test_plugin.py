@@ -150,7 +150,6 @@ async def test_a_tool_that_blocks_its_thread_blocks_no_other_run(desk: Desk):
 
     @function_tool
     def unblock() -> str:
-        assert begun.wait(PATIENCE_SECONDS)
         door.set()
         return "opened"
 
@@ -161,8 +160,10 @@ async def test_a_tool_that_blocks_its_thread_blocks_no_other_run(desk: Desk):
         return say(f"{name} done") if outputs(request) else [call(name, name)]
 
     await desk.open(agent, model=ScriptedModel(always=reply))
-    first, second = await asyncio.gather(desk.run(agent, "block"), desk.run(agent, "unblock"))
-    assert (first.final_output, second.final_output) == ("block done", "unblock done")
+    blocked = await desk.start(agent, "block")
+    await asyncio.to_thread(begun.wait, PATIENCE_SECONDS)
+    assert (await desk.run(agent, "unblock")).final_output == "unblock done"
+    assert (await desk.result(blocked)).final_output == "block done"
 
 
 async def test_a_fast_tool_leaves_one_marker_and_no_activity(desk: Desk):

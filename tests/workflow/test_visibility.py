@@ -232,6 +232,7 @@ async def test_a_long_transcript_can_be_asked_for_all_the_same(desk: Desk):
     ]
     await desk.open(TRIAGE, model=ScriptedModel("Read.", "Read again."))
     handle = await desk.start(TRIAGE, stories, keep_open=True)
+    await desk.until_status(handle, "idle")
     sent = await handle.send(stories)
     await sent.answer()
     transcript: list[dict[str, Any]] = await desk.workflow(handle).query(names.QUERY_TRANSCRIPT)

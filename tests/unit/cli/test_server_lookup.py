@@ -1,3 +1,4 @@
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ async def test_what_is_configured_comes_before_the_embedded_server(
 ) -> None:
     monkeypatch.setenv("TEMPORAL_ADDRESS", "127.0.0.1:1")
 
-    with pytest.raises(ServerUnavailable, match=r"127\.0\.0\.1:1"):
+    with pytest.raises(ServerUnavailable, match=r"Nobody answers at 127\.0\.0\.1:1\."):
         await connect()
 
 
@@ -51,3 +52,17 @@ def test_a_link_survives_any_id() -> None:
         run_link("http://ui", "my ns", "a/b?c")
         == "http://ui/namespaces/my%20ns/workflows/a%2Fb%3Fc"
     )
+
+
+async def test_what_answers_and_is_no_temporal_server_is_told_in_its_own_words(
+    nowhere: Path,
+) -> None:
+    def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+
+    listener = await asyncio.start_server(hang_up, "127.0.0.1", 0)
+    async with listener:
+        address = f"127.0.0.1:{listener.sockets[0].getsockname()[1]}"
+
+        with pytest.raises(ServerUnavailable, match=f"No Temporal server answers at {address}: ."):
+            await connect(address)
