@@ -36,6 +36,9 @@ from outlast.loop.state import RunState
 from outlast.loop.values import JsonObject
 from outlast.workflows import presentation
 
+LARGEST_CARRIED_BYTES = 1_900_000
+"""Compressed. The server takes payloads of 2 MB, but histories of 50 MB."""
+
 DEFECTS = (
     ArithmeticError,
     AssertionError,
@@ -65,6 +68,7 @@ class AgentRun:
         self._requests: dict[int, Any] = {}
         self._news = True
         self._stepped = False
+        self._rooted = False
         self._cancel_asked = False
         self._defect: ApplicationError | None = None
         self._visibility = False
@@ -280,7 +284,7 @@ class AgentRun:
         """
         info = workflow.info()
         return (
-            not self._running
+            not (self._running or self._rooted)
             and self._state.phase not in {"new", "closed"}
             and workflow.all_handlers_finished()
             and (
@@ -294,11 +298,16 @@ class AgentRun:
         )
 
     def _continue_as_new(self) -> None:
+        """Go on in a new history; with a state that no payload can hold, in this one after all."""
+        carried = records.write_state(self._state)
+        if len(carried.get("zlib", "")) > LARGEST_CARRIED_BYTES:
+            self._rooted = True
+            return
         self._show()
         record = records.RunInput(
             agent=self._state.agent,
             visibility=self._visibility,
-            carried=records.write_state(self._state),
+            carried=carried,
         )
         workflow.continue_as_new(records.write(record))
 

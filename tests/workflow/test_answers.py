@@ -10,7 +10,6 @@ from outlast.agents.context import RunContextWrapper
 from outlast.agents.errors import (
     MaxTurnsExceeded,
     ModelRefusalError,
-    RunAlreadyStarted,
 )
 from outlast.agents.settings import ModelSettings, RunConfig
 from outlast.agents.tool import function_tool
@@ -163,27 +162,3 @@ async def test_a_run_answers_what_it_was_sent_while_busy_before_it_closes(desk: 
     release.set()
     assert (await desk.result(handle)).final_output == "You said two."
     assert len((await handle.state()).answers) == 2
-
-
-async def test_a_second_start_with_the_same_question_joins_the_run(desk: Desk):
-    agent = Agent(name="Helper")
-    release = asyncio.Event()
-
-    async def slowly(_request: Any) -> Any:
-        await release.wait()
-        return say("Yes.")
-
-    model = ScriptedModel(slowly)
-    await desk.open(agent, model=model)
-    run_id = desk.new_id()
-    handle = await desk.start(agent, "Is it?", id=run_id)
-    await desk.until(handle, lambda state: state.phase == "thinking")
-    joined = asyncio.ensure_future(desk.run(agent, "Is it?", id=run_id))
-    with pytest.raises(RunAlreadyStarted, match=run_id):
-        await desk.start(agent, "Is it not?", id=run_id)
-    with pytest.raises(RunAlreadyStarted, match=run_id):
-        await desk.start("Somebody", "Is it?", id=run_id)
-    release.set()
-    assert (await joined).final_output == "Yes."
-    assert (await desk.run(agent, "Is it?", id=run_id)).final_output == "Yes."
-    assert model.calls == 1

