@@ -44,6 +44,12 @@ class Child:
         if self._process is not None:
             await self._process.communicate(b"")  # not None: with that it would stay open
 
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+        assert self._process is not None
+        return self._process.pid
+
     def kill(self) -> None:
         """End it at once."""
         assert self._process is not None

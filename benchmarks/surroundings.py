@@ -1,12 +1,49 @@
-"""Where and with what something was measured, for the reader of a number."""
+"""Where, with what and beside what something was measured, for the reader of a number."""
 
 import os
 import platform
+import time
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
 _PACKAGES = ("outlast", "temporalio", "openai", "pydantic")
+
+
+class OtherPrograms:
+    """How busy the machine is with other things than what is measured, from now on. Linux only."""
+
+    def __init__(self, own: Iterable[int]) -> None:
+        """Begin to watch; `own` are the processes that are measured, besides this one."""
+        self._own = [os.getpid(), *own]
+        self._begin = self._look()
+
+    def cores(self) -> float | None:
+        """Return how many cores others have kept busy on average; None where nobody can tell."""
+        now = self._look()
+        if now is None or self._begin is None:
+            return None
+        all_s, own_s, at_s = (
+            after - before for before, after in zip(self._begin, now, strict=True)
+        )
+        return (all_s - own_s) / at_s
+
+    def _look(self) -> tuple[float, float, float] | None:
+        if not Path("/proc/stat").exists():
+            return None
+        ticks = os.sysconf("SC_CLK_TCK")
+        # user, nice, system, idle, iowait, irq, softirq, ...
+        fields = [int(one) for one in Path("/proc/stat").read_text().split()[1:9]]
+        busy = sum(fields) - fields[3] - fields[4]
+        own = sum(_spent_ticks(pid) for pid in self._own)
+        return busy / ticks, own / ticks, time.monotonic()
+
+
+def _spent_ticks(pid: int) -> int:
+    # The name before the last parenthesis may hold spaces.
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
 
 
 def surroundings(server: str = "") -> dict[str, str]:

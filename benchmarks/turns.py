@@ -1,11 +1,12 @@
 """What a turn costs: history, worker CPU, time; and how much of it is the framework.
 
-    python benchmarks/turns.py [--repeats 5] [--json]
+    python benchmarks/turns.py [--repeats 10] [--json]
 
 A run of n turns calls one tool in each turn but the last, with results of 1 KB, and then answers.
 The same conversation is carried by `outlast` and by the floor (`floor.py`), in turn, on one
 server; the workers, the model and the server are processes of their own. Every number is the
-median of the repeats. The exit code is 1 where a limit is missed.
+median of the repeats, and every ratio the median of the ratios within each repeat, which hardly
+depends on what else the machine does. The exit code is 1 where a limit is missed.
 """
 
 import argparse
@@ -27,18 +28,18 @@ from benchmarks import worker
 from benchmarks.floor import WORKFLOW as FLOOR
 from benchmarks.model_server import question
 from benchmarks.processes import Child
-from benchmarks.surroundings import surroundings
+from benchmarks.surroundings import OtherPrograms, surroundings
 from outlast import Runner
 from outlast.contract import names
 from outlast.dev import EmbeddedServer
 
 SUBJECTS = ("outlast", "floor")
 SIZES = (8, 50, 100)
-RUNS_OF_SIZE = {8: 12, 50: 2, 100: 1}
-"""How many runs of a size are measured together: about a hundred turns."""
+RUNS_OF_SIZE = {8: 8, 50: 1, 100: 1}
+"""How many runs of a size are measured together: about as many turns of each."""
 
 CONCURRENCY = 10
-CONCURRENT_RUNS = 60
+CONCURRENT_RUNS = 40
 
 HERE = Path(__file__).parent
 
@@ -66,7 +67,6 @@ ROWS = {
     "cpu_ratio_100_to_8": ("the same, 100 turns to 8 turns", "{:.2f}"),
     "runs_per_s": (f"runs of 8 turns per second, {CONCURRENCY} at a time", "{:.1f}"),
     "seconds_100": ("a run of 100 turns, alone, s", "{:.2f}"),
-    "peak_rss_mib": ("worker's memory at its peak, MiB", "{:.0f}"),
 }
 
 
@@ -158,21 +158,27 @@ async def measure(repeats: int) -> dict[str, Any]:
             await subject.run(8)
             await measure_throughput(subject)
         every: list[dict[str, dict[str, float]]] = []
+        others = OtherPrograms([one.process.pid for one in subjects] + [model.pid, server.info.pid])
         for repeat in range(repeats):
             print(f"repeat {repeat + 1} of {repeats}", file=sys.stderr)
             every.append(await measure_once(subjects if repeat % 2 == 0 else subjects[::-1]))
+        busy = others.cores()
         memory = {one.name: (await one.spent())["peak_rss_bytes"] / 2**20 for one in subjects}
         system = await client.workflow_service.get_system_info(GetSystemInfoRequest())
+    for one in every:
+        for numbers in one.values():
+            numbers["cpu_ratio_100_to_8"] = numbers["cpu_ms_100"] / numbers["cpu_ms_8"]
     medians = {name: _medians([one[name] for one in every]) for name in SUBJECTS}
-    for name in SUBJECTS:
-        medians[name]["cpu_ratio_100_to_8"] = median(
-            one[name]["cpu_ms_100"] / one[name]["cpu_ms_8"] for one in every
-        )
-        medians[name]["peak_rss_mib"] = memory[name]
+    ratios = _medians(
+        [{row: one["outlast"][row] / one["floor"][row] for row in one["outlast"]} for one in every]
+    )
     return {
         **surroundings(system.server_version),
+        "others_cores": busy,
         "repeats": repeats,
+        "peak_rss_mib": memory,
         "medians": medians,
+        "ratios": ratios,
         "every": every,
     }
 
@@ -188,10 +194,18 @@ def table(measured: dict[str, Any]) -> str:
     lines = ["| | outlast | floor | ratio | at most |", "|---|---:|---:|---:|---:|"]
     for row, (title, form) in ROWS.items():
         most = form.format(limits[row]) if row in limits else ""
-        cells = [form.format(ours[row]), form.format(floor[row]), f"{ours[row] / floor[row]:.2f}"]
+        cells = [form.format(ours[row]), form.format(floor[row]), f"{measured['ratios'][row]:.2f}"]
         lines.append(f"| {title} | {' | '.join(cells)} | {most} |")
+    memory = ", ".join(f"{name} {mib:.0f}" for name, mib in measured["peak_rss_mib"].items())
     where = f"{measured['date']}; {measured['machine']}; {measured['versions']}"
-    return "\n".join([*lines, "", f"{where}; medians of {measured['repeats']}."])
+    lines += [
+        "",
+        f"{where}; medians of {measured['repeats']}.",
+        f"Worker's memory at its peak, MiB: {memory}.",
+    ]
+    if measured["others_cores"] is not None:
+        lines.append(f"Meanwhile, other programs kept {measured['others_cores']:.1f} cores busy.")
+    return "\n".join(lines)
 
 
 def missed(measured: dict[str, Any]) -> list[str]:
@@ -207,7 +221,7 @@ def missed(measured: dict[str, Any]) -> list[str]:
 def main() -> int:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=10)
     parser.add_argument("--json", action="store_true", help="print every number instead of a table")
     options = parser.parse_args()
     measured = asyncio.run(measure(options.repeats))

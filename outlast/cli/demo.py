@@ -140,7 +140,8 @@ async def _start_server_and_model(
         ("UI", f"{server.ui_url}"),
     ]
     if model is None:
-        narrator.facts([*rows, ("model", os.environ.get("OPENAI_BASE_URL") or "OpenAI's")])
+        service = os.environ.get("OPENAI_BASE_URL") or "OpenAI"
+        narrator.facts([*rows, ("model", f"{service}; --offline uses one that needs no key")])
         return {}
     narrator.facts([*rows, ("model", f"offline, {model.result()}, process {children[0].pid}")])
     return {"OPENAI_BASE_URL": model.result(), "OPENAI_API_KEY": "offline"}
@@ -153,7 +154,7 @@ async def _stop_all(children: "list[Child]") -> None:
 def _clear(home: Path, narrator: "Narrator", *, keep: bool) -> None:
     if keep:
         narrator.facts(
-            [("kept", f"{home}"), ("its server", f"outlast dev --data-dir {home}/temporal")]
+            [("kept", f"{home}"), ("look again", f"outlast dev --data-dir {home}/temporal")]
         )
     else:
         shutil.rmtree(home, ignore_errors=True)

@@ -17,8 +17,10 @@ from temporalio.client import Client
 
 from outlast.cli.demo_cast import DemoFailed
 from outlast.cli.demo_narration import Narrator
+from outlast.cli.retries import Retry, tell_retries
 from outlast.cli.run_events import run_events
 from outlast.client.handle import RunHandle
+from outlast.contract import names
 from outlast.loop.commands import RunTool
 from outlast.loop.state import RunState
 
@@ -80,6 +82,7 @@ class Feed:
         try:
             async with (
                 self._narrator.waiting(f"waiting for the {what}"),
+                tell_retries(self._client, self._run_id, self._tell_retry),
                 asyncio.timeout(self._patience_seconds),
             ):
                 while not condition(self.state) and not self._has_ended():
@@ -159,6 +162,11 @@ class Feed:
                     self._narrator.event(event)
             self.state = before = progress.state
             self._announce()
+
+    def _tell_retry(self, retry: Retry) -> None:
+        # Of the tools, the story itself tells.
+        if retry.activity == names.ACTIVITY_MODEL:
+            self._narrator.note(f"{retry}")
 
     def _announce(self) -> None:
         self._changed.set()

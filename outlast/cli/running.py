@@ -143,6 +143,7 @@ async def _wait(
     """Show what happens until the answer is there, and print it."""
     from outlast.cli import run_view
     from outlast.cli.pollers import hint_without_worker
+    from outlast.cli.retries import tell_retries
     from outlast.cli.watching import Watch
 
     console = terminal.err()
@@ -153,6 +154,9 @@ async def _wait(
         async with (
             terminal.waiting(console, f"run {handle.id}") as spinner,
             hint_without_worker(connection.client, task_queue, console),
+            tell_retries(
+                connection.client, handle.id, lambda retry: terminal.say(console, f"{retry}")
+            ),
         ):
             async for event in watch.events(until, since=since):
                 spinner.update(run_view.doing(watch.state))

@@ -117,8 +117,8 @@ class HistoryReader:
         if marker.marker_name != LOCAL_ACTIVITY:
             return
         data: dict[str, Any] = json.loads(marker.details["data"].payloads[0].data)
-        if data["complete_time"] is None:
-            return  # stopped by the workflow, which waits for it no more
+        if data["complete_time"] is None or data.get("backoff") is not None:
+            return  # stopped by the workflow, or to be tried again after a durable timer
         happening = history.Resolved(
             effect=int(data["activity_id"]),
             local_end_ms=_local_end_ms(data),

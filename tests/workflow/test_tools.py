@@ -9,12 +9,12 @@ import pytest
 
 from outlast.agents.agent import Agent
 from outlast.agents.context import RunContextWrapper, ToolContext
-from outlast.agents.errors import ModelBehaviorError, ToolFailed
+from outlast.agents.errors import ModelBehaviorError, RunCancelled, ToolFailed
 from outlast.agents.settings import RunConfig
 from outlast.agents.tool import FunctionTool, ToolRetry, function_tool
 from outlast.testing import ScriptedModel, call, say
 from outlast.testing.scripted_model import raw_call
-from tests.workflow.desk import Desk
+from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.replies import outputs
 
 AT_ONCE = ToolRetry(attempts=3, initial_interval=timedelta(milliseconds=1))
@@ -319,6 +319,29 @@ async def test_a_fast_tool_that_fails_twice_is_tried_a_third_time(desk: Desk):
     await desk.open(agent, model=model)
     await desk.run(agent)
     assert outputs(model.requests[1])["c1"] == "attempt 3"
+
+
+async def test_a_fast_tool_that_waits_long_for_its_next_try_is_still_running(desk: Desk):
+    """The SDK then ends the local activity and waits by a timer, which is not a result."""
+    rarely = ToolRetry(
+        attempts=2, initial_interval=timedelta(minutes=2), maximum_interval=timedelta(minutes=2)
+    )
+
+    @function_tool(fast=True, retry=rarely)
+    async def flaky() -> str:
+        raise OSError("not yet")
+
+    agent = Agent(name="Clerk", tools=[flaky])
+    await desk.open(agent, model=ScriptedModel([call("flaky", "c1")]))
+    handle = await desk.start(agent)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while "EVENT_TYPE_TIMER_STARTED" not in await desk.event_types(handle):  # noqa: ASYNC110
+            await asyncio.sleep(0.02)
+    state = await handle.state()
+    assert [call.status for call in state.calls] == ["running"]
+    await handle.cancel()
+    with pytest.raises(RunCancelled):
+        await desk.result(handle)
 
 
 async def test_tools_are_offered_while_they_are_enabled(desk: Desk):
