@@ -61,8 +61,9 @@ class AgentWorker:
         plugins = [*worker_options.pop("plugins", []), plugin]
         options: dict[str, Any] = {
             "graceful_shutdown_timeout": GRACE,
-            # Without an id, the SDK hashes every loaded module at start: seconds.
-            "build_id": f"outlast-{importlib.metadata.version('outlast')}",
+            # Without an id, the SDK hashes every loaded module at start: seconds. It stands in six
+            # records of every turn, so it is short.
+            "build_id": importlib.metadata.version("outlast"),
             # A run whose worker died is offered to the others after this long.
             "sticky_queue_schedule_to_start_timeout": timedelta(seconds=5),
             # A cancel travels with the answer to a heartbeat, so heartbeats must not be saved up.

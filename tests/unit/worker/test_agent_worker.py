@@ -6,6 +6,7 @@ from typing import Any, Self
 
 import pytest
 
+import outlast
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
 from outlast.testing import ScriptedModel
@@ -58,7 +59,7 @@ def test_a_worker_has_defaults_for_long_running_work() -> None:
     options = options_of()
     assert options["task_queue"] == "outlast"
     assert options["graceful_shutdown_timeout"] == GRACE
-    assert options["build_id"].startswith("outlast-")
+    assert options["build_id"] == outlast.__version__
     assert options["sticky_queue_schedule_to_start_timeout"] <= timedelta(seconds=10)
     assert options["max_heartbeat_throttle_interval"] <= timedelta(seconds=1)
 
