@@ -1,0 +1,1 @@
+"""Where conversations are remembered between runs: adapters behind `outlast.ports.session`."""
