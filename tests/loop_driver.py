@@ -7,8 +7,10 @@ every step, and short ways to write replies down. Must not know: what a particul
 from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
-from outlast.loop.approvals import Decision
+from outlast.contract.records import Request
+from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.calls import (
+    AgentResult,
     Briefing,
     HandoffResult,
     ModelReply,
@@ -16,27 +18,38 @@ from outlast.loop.calls import (
     ToolResult,
 )
 from outlast.loop.changes import Change
+from outlast.loop.checks import CheckResult, Conclusion, Duty
 from outlast.loop.commands import (
     CallModel,
     CancelEffect,
+    CheckInput,
     Command,
+    Conclude,
     Effect,
     Finish,
     PrepareRun,
+    RunAgent,
     RunHandoff,
     RunTool,
+    SaveSession,
+    TellParent,
 )
 from outlast.loop.events import (
+    AgentFinished,
+    AnswerConcluded,
     CancelMode,
     CancelRequested,
     DecisionReceived,
     EffectFailed,
     Event,
     HandoffFinished,
+    InputChecked,
     MessageReceived,
     ModelReplied,
+    NestedReported,
     RunPrepared,
     RunStarted,
+    SessionSaved,
     SignalUnreadable,
     ToolFinished,
 )
@@ -50,6 +63,10 @@ from tests.loop_step_laws import (
     check_calls,
     check_messages,
     check_nothing_happened,
+    check_reports,
+    check_requests,
+    check_saves,
+    check_view,
     is_inert,
 )
 
@@ -96,6 +113,12 @@ def gated(name: str, call_id: str, arguments: str = "{}", **plan: Any) -> Part:
     return tool(name, call_id, arguments, needs_approval=True, **plan)
 
 
+def nested(target: str, call_id: str, **plan: Any) -> Part:
+    """A call of an agent that works as a tool."""
+    raw, _ = tool(f"ask_{target.lower()}", call_id)
+    return raw, {"kind": "agent", "target": target, **plan}
+
+
 def transfer(target: str, call_id: str, **plan: Any) -> Part:
     """A handoff to an agent."""
     raw, _ = tool(f"transfer_to_{target.lower()}", call_id)
@@ -131,6 +154,11 @@ SITUATIONS = (
     "held",
     "transferring",
     "idle",
+    "checking",
+    "held up",
+    "concluding",
+    "nested",
+    "saving",
 )
 """Every place a run can be in while it is open; see `play_in`."""
 
@@ -142,11 +170,16 @@ def play_in(situation: str, **start: Any) -> "Play":
 
     `running` has two tools running (c1, c2), `waiting` one approval (a1 for c1), `mixed` one of
     each (c1 runs, a1 for c2), `held` a tool (c1) that a handoff to Billing (h1) waits for, and
-    `transferring` the callback of that handoff; `idle` needs `keep_open`.
+    `transferring` the callback of that handoff; `idle` needs `keep_open`. `checking` runs input
+    guardrails before the first model call, `held up` beside it; `concluding` has an answer that
+    is not given yet, `nested` an agent that works as a tool (c1), `saving` a session.
     """
     if situation == "preparing":
         return Play(**start)
-    play = Play.ready(**start)
+    play = Play(session=situation == "saving", **start)
+    play.prepared(duties=DUTIES_OF_SITUATION.get(situation, ()))
+    if situation == "concluding":
+        play.replies(said("Hello to you."), duties=("conclude",))
     if situation in REPLY_OF_SITUATION:
         play.replies(*REPLY_OF_SITUATION[situation])
     return play
@@ -159,6 +192,11 @@ REPLY_OF_SITUATION: dict[str, tuple[Part, ...]] = {
     "held": (transfer("Billing", "h1"), tool("look_up", "c1")),
     "transferring": (transfer("Billing", "h1", callback=True),),
     "idle": (said("Hello to you."),),
+    "nested": (nested("Billing", "c1"),),
+}
+DUTIES_OF_SITUATION: dict[str, tuple[Duty, ...]] = {
+    "checking": ("check_first",),
+    "held up": ("check",),
 }
 
 
@@ -174,6 +212,8 @@ class Play:
         commands: everything the loop asked for, oldest first.
         outstanding: effects asked for and neither answered nor stopped, by number.
         accepted: messages that reached the run, in order of arrival, each once.
+        opened: what the worker knew of the starting agent.
+        requests: what each effect asked when it was issued, by number.
     """
 
     run_id = "support-42"
@@ -193,6 +233,8 @@ class Play:
         self.commands: list[Command] = []
         self.outstanding: dict[int, Effect] = {}
         self.accepted: list[Message] = []
+        self.opened: Briefing | None = None
+        self.requests: dict[int, Request] = {}
         self.take(
             RunStarted(
                 at_ms=self.now_ms,
@@ -236,12 +278,39 @@ class Play:
 
     # What tests say happened ------------------------------------------------------------------
 
-    def prepared(self, model: str = "") -> tuple[Command, ...]:
+    def prepared(self, model: str = "", **briefing: Any) -> tuple[Command, ...]:
         """The agent is known."""
         effect = self.only(PrepareRun).effect
-        return self.take(
-            RunPrepared(at_ms=self.now_ms, effect=effect, briefing=Briefing(model=model))
-        )
+        known = Briefing(model=model, **briefing)
+        return self.take(RunPrepared(at_ms=self.now_ms, effect=effect, briefing=known))
+
+    def checked(self, **result: Any) -> tuple[Command, ...]:
+        """Input guardrails have run."""
+        effect = self.only(CheckInput).effect
+        found = CheckResult(**result)
+        return self.take(InputChecked(at_ms=self.now_ms, effect=effect, result=found))
+
+    def concluded(self, **conclusion: Any) -> tuple[Command, ...]:
+        """It is decided what becomes of the answer."""
+        effect = self.only(Conclude).effect
+        made = Conclusion(**conclusion)
+        return self.take(AnswerConcluded(at_ms=self.now_ms, effect=effect, conclusion=made))
+
+    def saved(self) -> tuple[Command, ...]:
+        """The session has its items."""
+        effect = self.only(SaveSession).effect
+        return self.take(SessionSaved(at_ms=self.now_ms, effect=effect))
+
+    def worked(self, **result: Any) -> tuple[Command, ...]:
+        """The agent that works as a tool is done."""
+        effect = self.only(RunAgent).effect
+        done = AgentResult(**result)
+        return self.take(AgentFinished(at_ms=self.now_ms, effect=effect, result=done))
+
+    def reported(self, *requests: ApprovalRequest, nested_id: str = "") -> tuple[Command, ...]:
+        """A nested run says what people have to decide there."""
+        name = nested_id or self.only(RunAgent).nested_id
+        return self.take(NestedReported(at_ms=self.now_ms, nested_id=name, requests=requests))
 
     def replies(self, *parts: Part, **fields: Any) -> tuple[Command, ...]:
         """The model replies."""
@@ -249,16 +318,18 @@ class Play:
         reply = reply_of(*parts, **fields)
         return self.take(ModelReplied(at_ms=self.now_ms, effect=effect, reply=reply))
 
-    def returns(self, call_id: str, output: Json = "ok", *changes: Change) -> tuple[Command, ...]:
+    def returns(
+        self, call_id: str, output: Json = "ok", *changes: Change, **fields: Any
+    ) -> tuple[Command, ...]:
         """A tool returns."""
         effect = self.running(call_id).effect
-        result = ToolResult(output=output, changes=changes)
+        result = ToolResult(output=output, changes=changes, **fields)
         return self.take(ToolFinished(at_ms=self.now_ms, effect=effect, result=result))
 
-    def called_back(self, *changes: Change) -> tuple[Command, ...]:
+    def called_back(self, *changes: Change, **fields: Any) -> tuple[Command, ...]:
         """A handoff's callback has run."""
         effect = self.only(RunHandoff).effect
-        result = HandoffResult(changes=changes)
+        result = HandoffResult(changes=changes, **fields)
         return self.take(HandoffFinished(at_ms=self.now_ms, effect=effect, result=result))
 
     def fails(self, effect: Effect, code: str = "broken", text: str = "It broke.") -> Failure:
@@ -347,7 +418,10 @@ class Play:
         match event:
             case RunStarted() | MessageReceived():
                 self.accepted.append(event.message)
-            case DecisionReceived() | CancelRequested() | SignalUnreadable():
+            case RunPrepared():
+                self.opened = event.briefing
+                del self.outstanding[event.effect]
+            case DecisionReceived() | NestedReported() | CancelRequested() | SignalUnreadable():
                 pass
             case _:
                 del self.outstanding[event.effect]
@@ -358,6 +432,8 @@ class Play:
                 assert not self.outstanding, "the run ended with effects in flight"
             case CancelEffect():
                 del self.outstanding[command.effect]
+            case TellParent():
+                assert self.state.parent is not None
             case _:
                 earlier = [one.effect for one in self.issued if one is not command]
                 assert command.effect not in earlier, "an effect was issued twice"
@@ -376,6 +452,10 @@ class Play:
         finishes = [one for one in self.commands if isinstance(one, Finish)]
         assert len(finishes) == (after.phase == "closed"), "a run ends exactly once"
         assert all(not isinstance(one, Finish) for one in commands[:-1]), "the end comes last"
-        check_messages(after, self.accepted)
+        check_messages(after, self.accepted, self.opened)
         check_calls(after)
         check_approvals(before, after)
+        check_reports(after, self.commands)
+        check_saves(after, self.issued, self.opened)
+        check_view(after)
+        check_requests(after, self.requests)

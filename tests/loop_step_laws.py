@@ -1,37 +1,57 @@
 """What holds of every step of every run. `Play` in `loop_driver` checks it after every event."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from itertools import pairwise
 
+from outlast.contract.records import Request, request_of
 from outlast.loop.approvals import refusal
+from outlast.loop.calls import Briefing
 from outlast.loop.commands import (
     CallModel,
+    CheckInput,
     Command,
+    Conclude,
     Effect,
     PrepareRun,
+    RunAgent,
     RunHandoff,
     RunTool,
+    SaveSession,
+    TellParent,
 )
 from outlast.loop.events import (
+    AgentFinished,
+    AnswerConcluded,
     CancelRequested,
     DecisionReceived,
     EffectFailed,
     Event,
     HandoffFinished,
+    InputChecked,
     MessageReceived,
     ModelReplied,
+    NestedReported,
     RunPrepared,
     RunStarted,
+    SessionSaved,
     SignalUnreadable,
     ToolFinished,
 )
 from outlast.loop.items import Message
 from outlast.loop.state import RunState
+from outlast.loop.values import JsonObject
+from outlast.loop.view import shown, size
 
 ANSWER_OF: dict[type, type] = {
     PrepareRun: RunPrepared,
+    CheckInput: InputChecked,
     CallModel: ModelReplied,
     RunTool: ToolFinished,
+    RunAgent: AgentFinished,
     RunHandoff: HandoffFinished,
+    Conclude: AnswerConcluded,
+    SaveSession: SessionSaved,
 }
 
 
@@ -51,6 +71,11 @@ def is_inert(
             return any(one.id == event.message.id for one in accepted)
         case DecisionReceived():
             return refusal(state.approvals, event.decision) is not None
+        case NestedReported():
+            return not any(
+                isinstance(one, RunAgent) and one.nested_id == event.nested_id
+                for one in outstanding.values()
+            )
         case CancelRequested():
             return False
         case EffectFailed():
@@ -74,14 +99,30 @@ def check_nothing_happened(
         assert same or name == "ignored", f"{event} changed {name}"
 
 
-def check_messages(state: RunState, accepted: Sequence[Message]) -> None:
-    """Every message is kept once, and those shown to the model are in the transcript, in order."""
+def check_messages(state: RunState, accepted: Sequence[Message], opened: Briefing | None) -> None:
+    """Every message is kept once, and those shown to the model are in the transcript, in order.
+
+    Where the worker made the model's input of the first message, that is what stands for it.
+    """
+    opening: tuple[JsonObject, ...] = ()
+    if opened is not None and opened.input is not None:
+        known = set(opened.old)
+        opening = opened.input
+        old = [at for at in range(len(opening)) if at in known]
+        kinds = ["history" if at in known else "input" for at in range(len(opening))]
+        assert [one.kind for one in state.items[: len(opening)]] == kinds
+        assert [state.items[at].raw for at in old] == [opening[at] for at in old]
+        opening = tuple(raw for at, raw in enumerate(opening) if at not in known)
+        first, *others = accepted
+        accepted = [replace(first, content=()), *others]
+    else:
+        assert all(one.kind != "history" for one in state.items)
     shown = len(accepted) - len(state.inbox)
     assert state.inbox == tuple(accepted[shown:]), "the inbox is not the newest messages"
     answered = [one for answer in state.answers for one in answer.to]
     assert [*answered, *state.answering] == [one.id for one in accepted[:shown]]
     inputs = [item.raw for item in state.items if item.kind == "input"]
-    assert inputs == [raw for one in accepted[:shown] for raw in one.content]
+    assert inputs == [*opening, *(raw for one in accepted[:shown] for raw in one.content)]
 
 
 def check_calls(state: RunState) -> None:
@@ -94,11 +135,66 @@ def check_calls(state: RunState) -> None:
             assert item.raw["call_id"] in open_calls, "an output without a call"
             open_calls.remove(item.raw["call_id"])
     assert sorted(open_calls) == sorted(call.call_id for call in state.calls)
+    running = [call for call in state.calls if call.status == "running"]
+    assert state.parallel is None or len(running) <= state.parallel, "too many calls run at once"
 
 
 def check_approvals(before: RunState, after: RunState) -> None:
+    prefix = after.parent.prefix if after.parent else ""
     assert [one.id for one in after.approvals] == [
-        f"a{number + 1}" for number in range(len(after.approvals))
+        f"{prefix}a{number + 1}" for number in range(len(after.approvals))
     ]
     for old, new in zip(before.approvals, after.approvals, strict=False):
         assert old.status == "pending" or new == old, "a settled approval has changed"
+    nested = {one.nested_id for one in after.pending if isinstance(one, RunAgent)}
+    assert {one.nested_id for one in after.nested} <= nested, "a nested run is over and still asks"
+
+
+def check_reports(state: RunState, commands: Sequence[Command]) -> None:
+    """The parent knows what waits for people here and further down, and nobody else is told."""
+    told = [one for one in commands if isinstance(one, TellParent)]
+    if state.parent is None:
+        assert told == []
+        return
+    assert all(one.parent == state.parent.run_id for one in told)
+    waiting = [
+        one if one.run_id else replace(one, run_id=state.run_id) for one in state.pending_approvals
+    ]
+    assert list(told[-1].requests if told else ()) == waiting, "the parent knows something else"
+    for earlier, later in pairwise(told):
+        assert earlier.requests != later.requests, "the parent was told the same thing twice"
+
+
+def check_saves(state: RunState, issued: Sequence[Effect], opened: Briefing | None) -> None:
+    """What the session is asked to save are pieces of the transcript, in order, none twice.
+
+    What it has already, from where the run began, it does not get again.
+    """
+    saves = [one for one in issued if isinstance(one, SaveSession)]
+    assert not saves or state.session
+    ranges = [(one.start, one.stop) for one in saves]
+    ranges += [
+        (one.start, one.stop) for one in state.to_save if (one.start, one.stop) not in ranges
+    ]
+    assert all(start < stop <= state.noted for start, stop in ranges)
+    assert all(stop <= start for (_, stop), (start, _) in pairwise(ranges)), "saved twice"
+    known = set(opened.old) if opened is not None and opened.input is not None else set[int]()
+    assert all(at not in known for start, stop in ranges for at in range(start, stop))
+    assert state.noted <= len(state.items)
+
+
+def check_view(state: RunState) -> None:
+    """Nothing is shown twice, and nothing that is said later is left out, unless a filter did it."""
+    segments = [one for one in state.view.segments if not isinstance(one, dict)]
+    assert all(start < stop <= state.view.rest for start, stop in segments)
+    assert state.view.rest <= len(state.items)
+    assert len(shown(state.view, state.items, len(state.items))) == size(
+        state.view, len(state.items)
+    )
+
+
+def check_requests(state: RunState, requests: dict[int, Request]) -> None:
+    """What an effect asks is the same whenever it is asked, for as long as it is pending."""
+    for effect in state.pending:
+        request = request_of(state, effect)
+        assert requests.setdefault(effect.effect, request) == request

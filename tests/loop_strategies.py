@@ -16,27 +16,46 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
 from outlast.contract.names import SCHEMA_VERSION
-from outlast.loop.approvals import Decision
-from outlast.loop.calls import Briefing, HandoffResult, ModelReply, ToolResult
+from outlast.loop.approvals import ApprovalRequest, Decision
+from outlast.loop.calls import AgentResult, Briefing, HandoffResult, ModelReply, ToolResult
 from outlast.loop.changes import Change
-from outlast.loop.commands import CallModel, Effect, PrepareRun, RunHandoff, RunTool
+from outlast.loop.checks import CheckResult, Conclusion, Duty, GuardrailRecord
+from outlast.loop.commands import (
+    CallModel,
+    CheckInput,
+    Conclude,
+    Effect,
+    PrepareRun,
+    RunAgent,
+    RunHandoff,
+    RunTool,
+    SaveSession,
+)
 from outlast.loop.events import (
+    AgentFinished,
+    AnswerConcluded,
     CancelRequested,
     DecisionReceived,
     EffectFailed,
     Event,
     HandoffFinished,
+    InputChecked,
     MessageReceived,
     ModelReplied,
+    NestedReported,
+    Parent,
     RunPrepared,
+    SessionSaved,
     SignalUnreadable,
     ToolFinished,
 )
-from outlast.loop.values import Failure, Json, Usage
+from outlast.loop.values import Failure, Json, JsonObject, ServerThread, Usage
+from outlast.loop.view import ViewEdit
 from tests.loop_driver import (
     Part,
     Play,
     message,
+    nested,
     refused,
     reply_of,
     said,
@@ -143,6 +162,14 @@ CHANGES: tuple[tuple[Change, ...], ...] = (
 )
 
 AGENTS = ("Triage", "Billing", "Orders")
+DUTIES: tuple[tuple[Duty, ...], ...] = (
+    (),
+    (),
+    ("check",),
+    ("check_first", "conclude"),
+    ("conclude",),
+    ("check_first", "check", "conclude"),
+)
 KINDS = [
     "text",
     "tool",
@@ -152,8 +179,11 @@ KINDS = [
     "fatal",
     "problem",
     "unknown",
+    "agent",
+    "final",
     "handoff",
     "callback",
+    "filter",
     "thought",
     "search",
 ]
@@ -161,26 +191,24 @@ KINDS = [
 
 def _part(kind: str, at: int, which: int) -> Part:
     call_id = f"c{at}" if which % 7 else "c0"
-    match kind:
-        case "text":
-            return said(f"text {which}")
-        case "tool":
-            return tool(f"tool{which % 3}", call_id)
-        case "gated":
-            return tool("refund", call_id, f'{{"n": {which}}}', needs_approval=True)
-        case "fatal":
-            return tool("careful", call_id, fatal=True, needs_approval=which % 2 == 0)
-        case "problem":
-            return tool("look_up", call_id, problem="The arguments do not fit.")
-        case "unknown":
-            return unknown("nobody", call_id)
-        case "handoff" | "callback":
-            target = AGENTS[which % len(AGENTS)]
-            return transfer(target, call_id, callback=kind == "callback")
-        case "thought":
-            return thought()
-        case _:
-            return searched()
+    even, third, fifth = which % 2 == 0, which % 3 == 0, which % 5 == 0
+    target, duties = AGENTS[which % len(AGENTS)], DUTIES[which % len(DUTIES)]
+    parts: dict[str, Part] = {
+        "text": said(f"text {which}"),
+        "tool": tool(f"tool{which % 3}", call_id),
+        "gated": tool("refund", call_id, f'{{"n": {which}}}', needs_approval=True),
+        "fatal": tool("careful", call_id, fatal=True, needs_approval=even),
+        "problem": tool("look_up", call_id, problem="The arguments do not fit."),
+        "unknown": unknown("nobody", call_id),
+        "agent": nested("Billing", call_id, needs_approval=third, fatal=fifth),
+        "final": tool("look_up", call_id, final=True, needs_approval=fifth),
+        "handoff": transfer(target, call_id, target_duties=duties),
+        "callback": transfer(target, call_id, callback=True, target_duties=duties),
+        "filter": transfer(target, call_id, callback=True, filters=True, target_duties=duties),
+        "thought": thought(),
+        "search": searched(),
+    }
+    return parts[kind]
 
 
 @st.composite
@@ -200,6 +228,10 @@ def replies(draw: st.DrawFn) -> ModelReply:
         value={"n": len(parts)} if ending == "value" else None,
         failure=failure,
         changes=draw(st.sampled_from(CHANGES)),
+        response_id=draw(st.sampled_from([None, "r1", "r2"])),
+        duties=draw(st.sampled_from(DUTIES)),
+        judged=draw(st.sampled_from([False, False, True])),
+        parallel=draw(st.sampled_from([None, None, 1, 2])),
     )
 
 
@@ -209,6 +241,7 @@ MOVES = (
     *["answer"] * 8,
     *["say"] * 2,
     *["decide"] * 4,
+    "report",
     "fail",
     "wrong",
     "stray",
@@ -248,6 +281,12 @@ def scripts(max_moves: int = 30, moves: Sequence[str] = MOVES) -> st.SearchStrat
                 "keep_open": st.sampled_from([True, True, False]),
                 "max_turns": st.sampled_from([10, None, 3, 2, 1, 0]),
                 "context": st.sampled_from([None, {}, {"n": 0, "log": ["0"], "deep": {"k": 1}}]),
+                "session": st.booleans(),
+                "handled": st.sampled_from(
+                    [(), ("max_turns_exceeded",), ("model_refusal", "model_behavior"), ("*",)]
+                ),
+                "thread": st.sampled_from([None, None, ServerThread(chained=True)]),
+                "parent": st.sampled_from([None, None, Parent(run_id="root", prefix="e3.")]),
             }
         ),
         replies=st.lists(replies(), min_size=2, max_size=5).map(tuple),
@@ -270,30 +309,38 @@ def play_script(script: Script) -> Play:
 def event_of(play: Play, script: Script, move: Move) -> Event:
     """Return what a move comes to, as the run stands."""
     kind, a, b = move
-    at_ms = play.now_ms
-    out = list(play.outstanding.values())
     ends_most_runs = kind in {"after_turn", "immediate"} or play.state.phase == "preparing"
     if ends_most_runs and a % 4:
         kind = "answer"
+    out = list(play.outstanding.values())
+    if kind in {"answer", "fail", "wrong"} and out:
+        return _answer_of_kind(kind, out[a % len(out)], script.replies, b, play.now_ms)
+    return _said_by_others(play, kind, a, b)
+
+
+def _answer_of_kind(
+    kind: str, effect: Effect, script: Sequence[ModelReply], b: int, at_ms: int
+) -> Event:
+    if kind == "answer":
+        return answer_to(effect, script, b, at_ms)
+    if kind == "wrong":
+        return wrong_answer_to(effect, b, at_ms)
+    code = ("tool_timeout", "tool_failed", "model_call_failed")[b % 3]
+    failure = Failure(code=code, message="It broke.")
+    return EffectFailed(at_ms=at_ms, effect=effect.effect, failure=failure)
+
+
+def _said_by_others(play: Play, kind: str, a: int, b: int) -> Event:
+    at_ms = play.now_ms
     match kind:
-        case "answer" | "fail" | "wrong" if out:
-            effect = out[a % len(out)]
-            if kind == "answer":
-                return answer_to(effect, script.replies, b, at_ms)
-            if kind == "wrong":
-                return wrong_answer_to(effect, b, at_ms)
-            code = ("tool_timeout", "tool_failed", "model_call_failed")[b % 3]
-            failure = Failure(code=code, message="It broke.")
-            return EffectFailed(at_ms=at_ms, effect=effect.effect, failure=failure)
         case "stray":
-            number = (0, -1, 999, *(one.effect for one in play.issued))[a % (len(play.issued) + 3)]
-            if number in play.outstanding:
-                number = 999
-            return _answer(("prepared", "model", "tool", "handoff", "failed")[b % 5], number, at_ms)
+            return _stray(play, a, b)
         case "repeat":
             return play.events[a % len(play.events)]
         case "decide":
             return DecisionReceived(at_ms=at_ms, decision=_decision(play, a, b))
+        case "report":
+            return _report(play, a, b)
         case "after_turn":
             return CancelRequested(at_ms=at_ms, mode="after_turn")
         case "immediate":
@@ -306,21 +353,114 @@ def event_of(play: Play, script: Script, move: Move) -> Event:
             return MessageReceived(at_ms=at_ms, message=message(name, f"text {b}", at_ms))
 
 
+def _stray(play: Play, a: int, b: int) -> Event:
+    number = (0, -1, 999, *(one.effect for one in play.issued))[a % (len(play.issued) + 3)]
+    if number in play.outstanding:
+        number = 999
+    kind = ("prepared", "model", "tool", "handoff", "failed")[b % 5]
+    return _answer(kind, number, play.now_ms)
+
+
+def _report(play: Play, a: int, b: int) -> Event:
+    """What a nested run asks: something, something else, or nothing any more."""
+    names = [one.nested_id for one in play.outstanding.values() if isinstance(one, RunAgent)]
+    name = names[b % len(names)] if names else "x"
+    asked = (APPROVALS, APPROVALS[:1], ())[a % 3]
+    return NestedReported(at_ms=play.now_ms, nested_id=name, requests=asked)
+
+
 def answer_to(effect: Effect, script: Sequence[ModelReply], b: int, at_ms: int) -> Event:
     """Return an answer of the right type."""
     number, changes = effect.effect, CHANGES[b % len(CHANGES)]
     match effect:
         case PrepareRun():
-            return RunPrepared(at_ms=at_ms, effect=number, briefing=Briefing(model="m"))
+            briefing = briefing_of(effect, b)
+            return RunPrepared(at_ms=at_ms, effect=number, briefing=briefing)
         case CallModel():
             reply = script[(effect.effect + b) % len(script)]
             return ModelReplied(at_ms=at_ms, effect=number, reply=reply)
         case RunTool():
-            result = ToolResult(output=f"output {b}", changes=changes)
+            broken = Failure(code="tripwire", message="No.") if b % 9 == 8 else None
+            result = ToolResult(output=f"output {b}", changes=changes, failure=broken)
             return ToolFinished(at_ms=at_ms, effect=number, result=result)
         case RunHandoff():
-            result = HandoffResult(changes=changes)
+            chosen = "Orders" if b % 6 == 0 else None
+            result = HandoffResult(changes=changes, target=chosen, edit=edit_of(effect, b))
             return HandoffFinished(at_ms=at_ms, effect=number, result=result)
+        case _:
+            return answer_to_side_effect(effect, b, at_ms)
+
+
+def briefing_of(effect: PrepareRun, b: int) -> Briefing:
+    """Return what the worker may know: where there is a session, also what was said in it."""
+    duties = DUTIES[b % len(DUTIES)]
+    if effect.input is None or b % 3 == 0:
+        return Briefing(model="m", duties=duties)
+    old: JsonObject = {"role": "assistant", "content": "said before"}
+    content = ((old, *effect.input), (*effect.input, old, *effect.input), ())[b % 3 - 1 + b % 2]
+    known = tuple(at for at, raw in enumerate(content) if raw is old)
+    return Briefing(model="m", duties=duties, input=content, old=known)
+
+
+def answer_to_side_effect(effect: Effect, b: int, at_ms: int) -> Event:
+    """Return an answer of the right type, to what is not asked in every run."""
+    number, changes = effect.effect, CHANGES[b % len(CHANGES)]
+    broken = Failure(code="tripwire", message="No.") if b % 5 == 4 else None
+    tripped = (GuardrailRecord(stage="input", name="g", tripped=broken is not None),)
+    match effect:
+        case CheckInput():
+            checked = CheckResult(results=tripped, failure=broken, changes=changes)
+            return InputChecked(at_ms=at_ms, effect=number, result=checked)
+        case Conclude():
+            conclusion = Conclusion(
+                final=b % 4 != 0,
+                output="concluded",
+                replaced=b % 2 == 0,
+                message={"type": "message", "role": "assistant", "content": []} if b % 3 else None,
+                declined=b % 7 == 0,
+                results=tripped if b % 2 else (),
+                failure=broken,
+                withheld="blocked" if b % 3 == 0 else None,
+                changes=changes,
+            )
+            return AnswerConcluded(at_ms=at_ms, effect=number, conclusion=conclusion)
+        case RunAgent():
+            status = ("completed", "completed", "failed", "cancelled")[b % 4]
+            usage = Usage(requests=1, total_tokens=b)
+            done = AgentResult(status=status, final_output="done", usage=usage, context={"n": b})
+            return AgentFinished(at_ms=at_ms, effect=number, result=done)
+        case _:
+            assert isinstance(effect, SaveSession)
+            return SessionSaved(at_ms=at_ms, effect=number)
+
+
+APPROVALS = tuple(
+    ApprovalRequest(
+        id=name,
+        call_id="c1",
+        name="refund",
+        agent="Billing",
+        arguments="{}",
+        args_digest="d",
+        requested_at_ms=0,
+        run_id="nested",
+    )
+    for name in ("e9.a1", "e9.a2")
+)
+"""What a nested run may ask people."""
+
+
+def edit_of(effect: RunHandoff, b: int) -> ViewEdit | None:
+    """Return what a filter may make of the view: nothing, less, more, or another order."""
+    if effect.input_length is None:
+        return None
+    summary = {"role": "assistant", "content": "in short"}
+    return (
+        None,
+        ViewEdit(segments=((0, 1), summary), history=1, dropped=(0,)),
+        ViewEdit(segments=(summary,), history=1, added=(summary,)),
+        ViewEdit(segments=((1, 3), (0, 1), (3, 999)), history=0, dropped=(1, 2)),
+    )[b % 4]
 
 
 def wrong_answer_to(effect: Effect, b: int, at_ms: int) -> Event:
@@ -360,4 +500,5 @@ def _decision(play: Play, a: int, b: int) -> Decision:
         message="No, thank you." if b % 4 == 0 else None,
         by="ann" if a % 2 else None,
         args_digest="forged" if b % 7 == 6 else digests.get(name),
+        remember=b % 6 == 5,
     )

@@ -14,15 +14,24 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
+from outlast.activities.conclusion import conclude
 from outlast.activities.errors import EffectError, is_retryable
-from outlast.activities.model import call_model, prepare_run
-from outlast.activities.tool import run_handoff, run_tool
+from outlast.activities.handoff import run_handoff
+from outlast.activities.input_check import check_input
+from outlast.activities.memory import save_session
+from outlast.activities.model import call_model
+from outlast.activities.preparation import prepare_run
+from outlast.activities.tool import run_tool
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.contract import claims, failures, names, policies, records
-from outlast.loop.commands import PrepareRun, RunHandoff, RunTool
+from outlast.contract.deltas import DeltaWindow
+from outlast.loop.commands import CheckInput, PrepareRun, RunHandoff, RunTool
 from outlast.loop.values import JsonObject
 
 T = TypeVar("T")
+
+STREAM_BEAT_SECONDS = 0.03
+"""How often what a model says is looked at; the Temporal SDK sends it on at its own pace."""
 
 CLAIM_ATTEMPTS = 20
 CLAIM_WAIT_SECONDS = 0.25
@@ -37,22 +46,58 @@ class EffectActivities:
     @property
     def all(self) -> list[Any]:
         """What to register with a Temporal worker."""
-        return [self.prepare_run, self.call_model, self.run_by_name]
+        return [
+            self.prepare_run,
+            self.check_input,
+            self.call_model,
+            self.conclude,
+            self.save_session,
+            self.run_by_name,
+        ]
 
     @activity.defn(name=names.ACTIVITY_PREPARE)
     async def prepare_run(self, payload: JsonObject) -> JsonObject:
         """Look the starting agent up."""
-        with _typed_errors():
-            request = await _request(PrepareRun, payload)
-            return records.write(await prepare_run(self._worker, request))
+        async with _beating():
+            with _typed_errors():
+                request = await _request(PrepareRun, payload)
+                return records.write(await prepare_run(self._worker, request))
+
+    @activity.defn(name=names.ACTIVITY_CHECK)
+    async def check_input(self, payload: JsonObject) -> JsonObject:
+        """Ask input guardrails."""
+        async with _beating():
+            with _typed_errors():
+                request = await _request(CheckInput, payload)
+                return records.write(await check_input(self._worker, request))
 
     @activity.defn(name=names.ACTIVITY_MODEL)
     async def call_model(self, payload: JsonObject) -> JsonObject:
-        """Ask an agent's model and plan its reply."""
-        async with _beating():
+        """Ask an agent's model and plan its reply; what it says goes into the heartbeats."""
+        info = activity.info()
+        window = DeltaWindow(effect=int(info.activity_id), attempt=info.attempt)
+        async with _beating(window):
             with _typed_errors():
                 request = await _request(records.ModelRequestRecord, payload)
-                return records.write(await call_model(self._worker, request))
+                return records.write(await call_model(self._worker, request, window.feed))
+
+    @activity.defn(name=names.ACTIVITY_CONCLUDE)
+    async def conclude(self, payload: JsonObject) -> JsonObject:
+        """Decide what becomes of an answer."""
+        async with _beating():
+            with _typed_errors():
+                request = await _request(records.ConclusionRequestRecord, payload)
+                return records.write(await conclude(self._worker, request))
+
+    @activity.defn(name=names.ACTIVITY_SAVE)
+    async def save_session(self, payload: JsonObject) -> JsonObject:
+        """Write items into the run's session."""
+        async with _beating():
+            with _typed_errors():
+                request = await _request(records.SaveRequestRecord, payload)
+                attempt = activity.info().attempt
+                await save_session(self._worker.registry, request, attempt=attempt)
+                return {}
 
     @activity.defn(dynamic=True)
     async def run_by_name(self, arguments: Sequence[RawValue]) -> JsonObject:
@@ -70,8 +115,10 @@ class EffectActivities:
                     attempt = activity.info().attempt
                     return records.write(await run_tool(self._worker, request, attempt=attempt))
                 if kind.startswith(names.HANDOFF_PREFIX):
-                    request = await _request(RunHandoff, payload)
-                    return records.write(await run_handoff(self._worker, request))
+                    either: Any = RunHandoff | records.HandoffRequestRecord
+                    return records.write(
+                        await run_handoff(self._worker, await _request(either, payload))
+                    )
                 raise EffectError(
                     failures.USER_ERROR,
                     f"This worker has no activity {kind!r}. Is it on the right task queue?",
@@ -119,8 +166,11 @@ async def _ask_workflow(kind: type[T], effect: int) -> T:
 
 
 @contextlib.asynccontextmanager
-async def _beating() -> AsyncGenerator[None]:
-    """Heartbeat while an effect runs, so that a dead worker is noticed and a cancel arrives."""
+async def _beating(window: DeltaWindow | None = None) -> AsyncGenerator[None]:
+    """Heartbeat while an effect runs, so that a dead worker is noticed and a cancel arrives.
+
+    Where a model streams, the heartbeats carry what it said, as soon as there is something new.
+    """
     if activity.info().is_local:
         yield
         return
@@ -128,9 +178,15 @@ async def _beating() -> AsyncGenerator[None]:
     interval = (timeout.total_seconds() if timeout else policies.HEARTBEAT_MS / 1000) / 4
 
     async def beat() -> None:
+        silent = 0.0
         while True:
-            await asyncio.sleep(interval)
-            activity.heartbeat()
+            pause = interval if window is None else min(interval, STREAM_BEAT_SECONDS)
+            await asyncio.sleep(pause)
+            silent += pause
+            news = window.news() if window is not None else None
+            if news is not None or silent >= interval:
+                silent = 0.0
+                activity.heartbeat(*([] if window is None else [window.details()]))
 
     beating = asyncio.create_task(beat())
     try:
@@ -151,7 +207,7 @@ def _typed_errors() -> Generator[None]:
             error.message,
             *([error.details] if error.details else []),
             type=error.code,
-            non_retryable=not error.retryable,
+            non_retryable=not error.retryable or _tried_enough(error),
             next_retry_delay=min(delay, longest) if delay is not None else None,
         ) from error
     except records.UnreadableRecordError as error:
@@ -160,3 +216,7 @@ def _typed_errors() -> Generator[None]:
         message = f"The worker could not answer: {type(error).__name__}: {error}"
         again = is_retryable(error)
         raise ApplicationError(message, type=failures.INTERNAL, non_retryable=not again) from error
+
+
+def _tried_enough(error: EffectError) -> bool:
+    return error.attempts is not None and activity.info().attempt >= error.attempts

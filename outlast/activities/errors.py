@@ -7,7 +7,7 @@ from datetime import timedelta
 
 from outlast.agents.errors import AgentsException
 from outlast.contract import failures
-from outlast.loop.values import JsonObject
+from outlast.loop.values import Failure, JsonObject
 from outlast.ports.model import ModelError
 
 PROGRAMMING_ERRORS = (
@@ -23,6 +23,9 @@ PROGRAMMING_ERRORS = (
 """What user code raises when it is wrong, so that another try would fail the same way."""
 
 
+USER_CODE_ATTEMPTS = 3
+"""How often user code is tried inside an effect whose policy is made for something slower."""
+
 LONGEST_MESSAGE = 4_000
 """Characters of a failure's message. Messages go into history and before people."""
 
@@ -36,6 +39,7 @@ class EffectError(Exception):
         retryable: whether another attempt may work.
         retry_after: when the next attempt makes sense, if something said so.
         details: what programs may want to know further.
+        attempts: do not try more often than this, whatever the effect's policy allows.
     """
 
     def __init__(
@@ -46,15 +50,17 @@ class EffectError(Exception):
         retryable: bool,
         retry_after: timedelta | None = None,
         details: JsonObject | None = None,
+        attempts: int | None = None,
     ) -> None:
         # Whatever an exception says: half a character cannot travel, and ten megabytes should not.
-        message = message[:LONGEST_MESSAGE].encode(errors="replace").decode()
+        message = _cut(message)
         super().__init__(message)
         self.code = code
         self.message = message
         self.retryable = retryable
         self.retry_after = retry_after
         self.details = details
+        self.attempts = attempts
 
 
 def of_model(error: ModelError) -> EffectError:
@@ -73,12 +79,32 @@ def of_model(error: ModelError) -> EffectError:
 
 def of_user_code(what: str, error: Exception) -> EffectError:
     """Return an exception of user code as an effect's failure; `what` names the callable."""
-    code = error.code if isinstance(error, AgentsException) else failures.USER_ERROR
+    failure = failure_of(what, error)
     return EffectError(
-        code,
-        f"{what} raised {type(error).__name__}: {error}",
+        failure.code,
+        failure.message,
         retryable=is_retryable(error),
+        details=failure.details,
+        attempts=USER_CODE_ATTEMPTS,
     )
+
+
+def failure_of(what: str, error: Exception) -> Failure:
+    """Return an exception of user code as the failure of a run.
+
+    An error of ours says by itself what is wrong. Of any other the class and text are told, too,
+    so that the program that waits for the run can raise the same.
+    """
+    if isinstance(error, AgentsException):
+        return Failure(code=error.code, message=_cut(str(error)))
+    kind = type(error)
+    details = {"exception": f"{kind.__module__}:{kind.__qualname__}", "text": _cut(str(error))}
+    message = _cut(f"{what} raised {kind.__name__}: {error}")
+    return Failure(code=failures.USER_ERROR, message=message, details=details)
+
+
+def _cut(text: str) -> str:
+    return text[:LONGEST_MESSAGE].encode(errors="replace").decode()
 
 
 def is_retryable(error: BaseException) -> bool:

@@ -1,113 +1,160 @@
-"""Answering `CallModel` and `PrepareRun`: ask an agent's model, and plan its reply.
+"""Answering `CallModel`: ask an agent's model, and plan its reply.
 
-Owns: what is asked of the model: instructions, offered tools and handoffs, settings. Knows no
-Temporal and no provider.
+Owns: the order of one model call: start hooks, what the agent offers, instructions and prompt, the
+input filter, the model hooks around the call, the plan. Knows no Temporal and no provider.
 """
 
 import asyncio
-import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
-from outlast.activities.errors import EffectError, of_model, of_user_code
-from outlast.activities.plan import Offer, model_label, plan_reply
+from outlast.activities.errors import EffectError, failure_of, of_model, of_user_code
+from outlast.activities.offer import Offer, offer_of
+from outlast.activities.plan import Plan, model_label, plan_reply
+from outlast.activities.scene import Scene
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent import Agent
+from outlast.agents.agent_output import output_schema_of
 from outlast.agents.callables import call
-from outlast.agents.context import RunContextWrapper
 from outlast.agents.context_codec import context_type_of
 from outlast.agents.errors import UserError
-from outlast.agents.handoff import NO_INPUT, Handoff
+from outlast.agents.lifecycle import AgentHookContext, call_hooks
+from outlast.agents.prompt import prompt_of
 from outlast.agents.registry import handoffs_of, target_of
-from outlast.agents.settings import read_model_settings
-from outlast.agents.tool import FunctionTool
+from outlast.agents.run_config import CallModelData, ModelInputData
+from outlast.agents.settings import MODEL_REF, read_model_settings, read_tool_execution
+from outlast.agents.tool_use import JUDGED
 from outlast.contract import failures
 from outlast.contract.records import ModelRequestRecord
-from outlast.loop.calls import Briefing, ModelReply
-from outlast.loop.commands import PrepareRun
+from outlast.loop.calls import ModelReply
+from outlast.loop.commands import CallModel
 from outlast.loop.values import Failure, JsonObject
-from outlast.ports.model import Model, ModelError, ModelRequest, ModelResponse, ToolSpec
+from outlast.ports.model import (
+    Model,
+    ModelError,
+    ModelProvider,
+    ModelRequest,
+    ModelResponse,
+    OutputSpec,
+    response_of_stream,
+)
 
-logger = logging.getLogger(__name__)
+STREAM = "stream"
+"""The setting of a run whose readers want to see answers while they are written."""
 
-
-async def prepare_run(worker: WorkerKnowledge, request: PrepareRun) -> Briefing:
-    """Look the starting agent up, before anything is paid for.
-
-    Raises:
-        EffectError: the worker does not know the agent, or the context does not fit.
-    """
-    settings = request.settings or {}
-    try:
-        agent = worker.registry.agent(request.agent)
-        borrowed = worker.borrow(request.context, request.context_type, _annotated_type(agent))
-    except UserError as error:
-        raise EffectError(failures.USER_ERROR, str(error), retryable=False) from error
-    return Briefing(
-        model=model_label(settings.get("model") or agent.model),
-        context=borrowed.value if request.context is None else None,
-    )
+OnEvent = Callable[[JsonObject], None]
+"""Called with every raw event of a stream."""
 
 
-async def call_model(worker: WorkerKnowledge, request: ModelRequestRecord) -> ModelReply:
+async def call_model(
+    worker: WorkerKnowledge, request: ModelRequestRecord, on_event: OnEvent | None = None
+) -> ModelReply:
     """Ask the agent's model about the conversation so far.
 
     User code that runs before the model is asked may fail and be retried. What fails after it is
     part of the reply, so that no retry pays twice.
 
+    Args:
+        worker: the definitions.
+        request: the model call.
+        on_event: gets the raw events, where the run streams.
+
     Raises:
         EffectError: user code or the provider failed before there was a reply.
     """
     asked = request.call
-    settings = asked.settings or {}
+    scene = _scene(worker, asked)
+    items = [item.raw for item in request.items]
+    if asked.starts:
+        await _start(scene, items)
+    offer = await offer_of(scene)
+    model_request = await _request(scene, asked, offer, items)
+    model, label = _model_of(scene)
+    calls = scene.hook_calls(
+        "on_llm_start",
+        "on_llm_start",
+        scene.wrapper,
+        scene.agent,
+        model_request.instructions,
+        list(model_request.input),
+    )
+    await _hooks("on_llm_start", scene, calls)
+    streams = on_event if scene.settings.get(STREAM) is True else None
+    response = await _ask(model, model_request, streams)
+    return await _reply(scene, request, offer, response, label)
+
+
+def _scene(worker: WorkerKnowledge, asked: CallModel) -> Scene:
     try:
         agent = worker.registry.agent(asked.agent)
         for entry in handoffs_of(agent):
-            target_of(entry)  # found out now, and not when the model is paid
-        borrowed = worker.borrow(asked.context, asked.context_type, _annotated_type(agent))
+            if not entry.picks_agent:
+                target_of(entry)  # found out now, and not when the model is paid
     except UserError as error:
         raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
-    wrapper = RunContextWrapper[Any](
-        context=borrowed.context, usage=asked.usage, run_id=asked.run_id, turn=asked.turn
+    return Scene.of(worker, asked, annotated_type(agent))
+
+
+async def _start(scene: Scene, items: list[JsonObject]) -> None:
+    """Call the start hooks; they may still change what the agent is."""
+    if not scene.hooked("on_agent_start", "on_start"):
+        return
+    context = AgentHookContext[Any](
+        context=scene.wrapper.context,
+        usage=scene.usage,
+        run_id=scene.run_id,
+        turn=scene.turn,
+        turn_input=items,
     )
-    instructions = await _instructions(agent, wrapper)
-    offer = await _offer(agent, wrapper, settings)
-    model_name = settings.get("model") or agent.model
-    response = await _ask(
-        _model(worker, model_name),
-        ModelRequest(
-            instructions=instructions,
-            input=[item.raw for item in request.items],
-            tools=_specs(offer),
-            settings=agent.model_settings.resolve(
-                read_model_settings(settings.get("model_settings"))
-            ),
-        ),
-    )
-    plan = await plan_reply(response.output, offer, request.items, wrapper)
-    failure, changes = plan.failure, ()
+    calls = scene.hook_calls("on_agent_start", "on_start", context, scene.agent)
+    await _hooks("on_agent_start", scene, calls)
+    scene.wrapper.context = context.context
+
+
+async def _hooks(step: str, scene: Scene, calls: list[Any]) -> None:
     try:
-        changes = borrowed.changes(wrapper)
-    except UserError as error:
-        failure = failure or Failure(code=failures.USER_ERROR, message=str(error))
-    return ModelReply(
-        items=plan.items,
-        usage=response.usage,
-        calls=plan.calls,
-        final=plan.final,
-        failure=failure,
-        changes=changes,
-        model=model_label(model_name),
-        response_id=response.response_id,
+        await call_hooks(*calls)
+    except Exception as error:
+        raise of_user_code(f"{step} of agent {scene.agent.name!r}", error) from error
+
+
+async def _request(
+    scene: Scene, asked: CallModel, offer: Offer, items: list[JsonObject]
+) -> ModelRequest:
+    """Return what the model is asked, after the run's input filter."""
+    instructions, prompt = await asyncio.gather(_instructions(scene), _prompt(scene))
+    shown = _with_policy(scene, items)
+    data = await _filtered(scene, ModelInputData(input=shown, instructions=instructions))
+    settings = scene.agent.model_settings.resolve(
+        read_model_settings(scene.settings.get("model_settings"))
+    )
+    if asked.tools_used and scene.agent.reset_tool_choice and settings.tool_choice is not None:
+        settings = replace(settings, tool_choice=None)
+    schema = output_schema_of(scene.agent.output_type)
+    return ModelRequest(
+        instructions=data.instructions,
+        input=data.input,
+        tools=offer.specs(),
+        output=None
+        if schema is None
+        else OutputSpec(
+            name=schema.name(), schema=schema.json_schema(), strict=schema.is_strict_json_schema()
+        ),
+        settings=settings,
+        previous_response_id=asked.previous_response_id,
+        conversation_id=asked.conversation_id,
+        prompt=prompt,
     )
 
 
-async def _instructions(agent: Agent[Any], wrapper: RunContextWrapper[Any]) -> str | None:
+async def _instructions(scene: Scene) -> str | None:
+    agent = scene.agent
     if agent.instructions is None or isinstance(agent.instructions, str):
         return agent.instructions
     what = f"The instructions of agent {agent.name!r}"
     try:
-        text: object = await call(agent.instructions, wrapper, agent)
+        text: object = await call(agent.instructions, scene.wrapper, agent)
     except Exception as error:
         raise of_user_code(what, error) from error
     if not isinstance(text, str):
@@ -116,70 +163,60 @@ async def _instructions(agent: Agent[Any], wrapper: RunContextWrapper[Any]) -> s
     return text
 
 
-async def _offer(agent: Agent[Any], wrapper: RunContextWrapper[Any], settings: JsonObject) -> Offer:
-    """Return what is enabled now. A handoff beats a tool of its name; a later one an earlier."""
-    tools, handoffs = await asyncio.gather(
-        _enabled(agent, wrapper, {tool.name: tool for tool in agent.tools}),
-        _enabled(agent, wrapper, {entry.tool_name: entry for entry in handoffs_of(agent)}),
-    )
-    for name in tools.keys() & handoffs.keys():
-        logger.warning("agent %r: the handoff %r hides a tool of that name", agent.name, name)
-    return Offer(
-        tools={name: tool for name, tool in tools.items() if name not in handoffs},
-        handoffs=handoffs,
-        unknown_is_fatal=settings.get("tool_not_found_behavior") == "raise",
-    )
-
-
-async def _enabled(
-    agent: Agent[Any], wrapper: RunContextWrapper[Any], entries: Mapping[str, Any]
-) -> dict[str, Any]:
-    async def is_enabled(name: str, entry: FunctionTool | Handoff) -> bool:
-        if isinstance(entry.is_enabled, bool):
-            return entry.is_enabled
-        try:
-            return bool(await call(entry.is_enabled, wrapper, agent))
-        except Exception as error:
-            raise of_user_code(f"is_enabled of {name!r} of agent {agent.name!r}", error) from error
-
-    answers = await asyncio.gather(*(is_enabled(name, one) for name, one in entries.items()))
-    return {name: one for (name, one), yes in zip(entries.items(), answers, strict=True) if yes}
-
-
-def _specs(offer: Offer) -> list[ToolSpec]:
-    tools = [
-        ToolSpec(
-            name=tool.name,
-            description=tool.description,
-            parameters=tool.params_json_schema,
-            strict=tool.strict_json_schema,
-        )
-        for tool in offer.tools.values()
-    ]
-    handoffs = [
-        ToolSpec(
-            name=entry.tool_name,
-            description=entry.tool_description,
-            parameters=entry.input_json_schema or NO_INPUT,
-        )
-        for entry in offer.handoffs.values()
-    ]
-    return [*tools, *handoffs]
-
-
-def _model(worker: WorkerKnowledge, model: Any) -> Model:
-    if model is None or isinstance(model, str):
-        try:
-            return worker.models.get_model(model)
-        except ModelError as error:
-            raise of_model(error) from error
-        except Exception as error:
-            raise of_user_code(f"The model provider, asked for {model!r},", error) from error
-    return model
-
-
-async def _ask(model: Model, request: ModelRequest) -> ModelResponse:
+async def _prompt(scene: Scene) -> JsonObject | None:
     try:
+        return await prompt_of(scene.agent.prompt, scene.wrapper, scene.agent)
+    except Exception as error:
+        raise of_user_code(f"The prompt of agent {scene.agent.name!r}", error) from error
+
+
+def _with_policy(scene: Scene, items: list[JsonObject]) -> list[JsonObject]:
+    """Return the items, without the ids of reasoning items where the run leaves them out."""
+    if scene.settings.get("reasoning_item_id_policy") != "omit":
+        return items
+    return [
+        {name: value for name, value in raw.items() if name != "id"}
+        if raw.get("type") == "reasoning"
+        else raw
+        for raw in items
+    ]
+
+
+async def _filtered(scene: Scene, data: ModelInputData) -> ModelInputData:
+    chosen = scene.reference("call_model_input_filter")
+    if chosen is None:
+        return data
+    what = "call_model_input_filter"
+    copied = ModelInputData(input=list(data.input), instructions=data.instructions)
+    given = CallModelData[Any](model_data=copied, agent=scene.agent, context=scene.wrapper.context)
+    try:
+        changed: object = await call(chosen, given)
+    except Exception as error:
+        raise of_user_code(what, error) from error
+    if not isinstance(changed, ModelInputData):
+        message = f"{what} returned {type(changed).__name__}: return ModelInputData(...)."
+        raise EffectError(failures.USER_ERROR, message, retryable=False)
+    return changed
+
+
+def _model_of(scene: Scene) -> tuple[Model, str]:
+    """Return the model to ask, and its name for people: the run's, or else the agent's."""
+    model: Any = scene.reference(MODEL_REF) or scene.settings.get("model") or scene.agent.model
+    if model is not None and not isinstance(model, str):
+        return model, model_label(model)
+    provider: ModelProvider = scene.reference("model_provider") or scene.worker.models
+    try:
+        return provider.get_model(model), model_label(model)
+    except ModelError as error:
+        raise of_model(error) from error
+    except Exception as error:
+        raise of_user_code(f"The model provider, asked for {model!r},", error) from error
+
+
+async def _ask(model: Model, request: ModelRequest, on_event: OnEvent | None) -> ModelResponse:
+    try:
+        if on_event is not None:
+            return await response_of_stream(model.stream_response(request), on_event)
         return await model.get_response(request)
     except ModelError as error:
         raise of_model(error) from error
@@ -187,8 +224,47 @@ async def _ask(model: Model, request: ModelRequest) -> ModelResponse:
         raise of_user_code(f"The model {type(model).__name__}", error) from error
 
 
-def _annotated_type(agent: Agent[Any]) -> Any:
-    """The context type that the agent's own callables are annotated with, if any is."""
+async def _reply(
+    scene: Scene, request: ModelRequestRecord, offer: Offer, response: ModelResponse, label: str
+) -> ModelReply:
+    """Return the reply with its plan. The model is paid, so nothing raises from here on."""
+    plan = await plan_reply(response.output, offer, request.items, scene)
+    failure, changes = await _after(scene, plan, response), ()
+    try:
+        changes = scene.changes()
+    except UserError as error:
+        failure = failure or Failure(code=failures.USER_ERROR, message=str(error))
+    return ModelReply(
+        items=plan.items,
+        usage=response.usage,
+        calls=plan.calls,
+        final=plan.final,
+        value=plan.value,
+        failure=failure,
+        changes=changes,
+        model=label,
+        response_id=response.response_id,
+        request_id=response.request_id,
+        duties=scene.duties(),
+        judged=plan.ends_with == JUDGED,
+        parallel=read_tool_execution(scene.settings).max_function_tool_concurrency,
+    )
+
+
+async def _after(scene: Scene, plan: Plan, response: ModelResponse) -> Failure | None:
+    """Call the hooks after the model call, and return why the run cannot go on, if it cannot."""
+    if not plan.reuses_call_id:
+        calls = scene.hook_calls("on_llm_end", "on_llm_end", scene.wrapper, scene.agent, response)
+        try:
+            await call_hooks(*calls)
+        except Exception as error:  # noqa: BLE001  whatever a hook raises is told, not retried
+            what = f"on_llm_end of agent {scene.agent.name!r}"
+            return plan.failure or failure_of(what, error)
+    return plan.failure
+
+
+def annotated_type(agent: Agent[Any]) -> Any:
+    """Return the context type that the agent's own callables are annotated with, if any is."""
     entries: list[Callable[..., Any]] = []
     if callable(agent.instructions):
         entries.append(agent.instructions)
@@ -198,5 +274,4 @@ def _annotated_type(agent: Agent[Any]) -> Any:
         if callable(entry.is_enabled)
     )
     types = (context_type_of(entry) for entry in entries)
-    tools = (tool.context_type for tool in agent.tools)
-    return next((one for one in (*types, *tools) if one is not None), None)
+    return next((one for one in types if one is not None), None)

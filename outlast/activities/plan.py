@@ -8,19 +8,34 @@ model has been paid. Must not know: what happens next; that is the loop's.
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any, Literal, cast
 
+from outlast.activities.errors import EffectError
+from outlast.activities.offer import Offer, is_enabled
+from outlast.activities.planning import (
+    nested_plan,
+    not_offered,
+    refused_before_asking,
+    rejection_text,
+)
+from outlast.activities.scene import Scene
+from outlast.agents.agent import Agent
+from outlast.agents.agent_output import output_schema_of, write_output
+from outlast.agents.agent_tool import AgentTool
 from outlast.agents.callables import call
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.errors import ModelBehaviorError
 from outlast.agents.handoff import Handoff
+from outlast.agents.lifecycle import overrides
 from outlast.agents.registry import target_of
-from outlast.agents.tool import FunctionTool
+from outlast.agents.tool_definition import FunctionTool, default_tool_error
+from outlast.agents.tool_use import final_call
 from outlast.contract import failures
 from outlast.loop.calls import FinalKind, PlannedCall, Policy
-from outlast.loop.items import Item, call_id_of
+from outlast.loop.items import Item, call_id_of, refusal_of, text_of
+from outlast.loop.state import CALL_KINDS
 from outlast.loop.values import Failure, Json, JsonObject
 
 logger = logging.getLogger(__name__)
@@ -33,29 +48,30 @@ LARGEST_REPLY_BYTES = 1_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
-    """What an agent offered its model in one call: tools and handoffs by name."""
-
-    tools: Mapping[str, FunctionTool]
-    handoffs: Mapping[str, Handoff]
-    unknown_is_fatal: bool = False
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a reply means: the items to keep, a plan for each call, or why it makes no sense."""
+    """What a reply means.
+
+    Attributes:
+        items: the items to keep.
+        calls: a plan for each call among them.
+        final: what a reply without calls means.
+        value: the answer, where `final` is `value`.
+        failure: why the run cannot go on.
+        ends_with: which call's output is the answer, or that a rule of the agent decides.
+        reuses_call_id: the failure is that a call id was used again.
+    """
 
     items: tuple[JsonObject, ...]
     calls: tuple[PlannedCall, ...] = ()
     final: FinalKind = "text"
+    value: Json = None
     failure: Failure | None = None
+    ends_with: int | Literal["judged"] | None = None
+    reuses_call_id: bool = False
 
 
 async def plan_reply(
-    output: Sequence[JsonObject],
-    offer: Offer,
-    history: Sequence[Item],
-    wrapper: RunContextWrapper[Any],
+    output: Sequence[JsonObject], offer: Offer, history: Sequence[Item], scene: Scene
 ) -> Plan:
     """Plan a reply.
 
@@ -63,58 +79,121 @@ async def plan_reply(
         output: the provider's output items.
         offer: what the model was offered.
         history: the items before the reply, to find call ids that are used again.
-        wrapper: the context for approval predicates.
+        scene: the agent and the context, for rules that are users' code.
     """
     junk = _junk(output)
     if junk is not None:
-        return Plan(items=(), failure=Failure(code=failures.MODEL_BEHAVIOR, message=junk))
-    items, problem = _without_repeats(output, history)
+        return Plan(items=(), failure=_nonsense(junk))
+    items, reused = _without_repeats(output, history)
+    problem = reused
     if problem is None and offer.unknown_is_fatal:
         problem = _unknown_name(items, offer)
+    if problem is None:
+        problem = await _disabled_meanwhile(items, offer, scene)
     if problem is not None:
-        failure = Failure(code=failures.MODEL_BEHAVIOR, message=problem)
-        return Plan(items=tuple(raw for raw in items if not _is_call(raw)), failure=failure)
+        return Plan(
+            items=tuple(raw for raw in items if not _is_call(raw)),
+            failure=_nonsense(problem),
+            reuses_call_id=reused is not None,
+        )
+    ends_with = _ends_with(items, offer, scene.agent)
     calls = [
-        await _plan_call(index, raw, offer, wrapper)
+        await _plan_call(index, raw, offer, scene, final=ends_with == index)
         for index, raw in enumerate(items)
         if _is_call(raw)
     ]
-    return Plan(items=tuple(items), calls=tuple(calls), final=_final(items))
+    refused = next((call.failure for call in calls if call.failure is not None), None)
+    if refused is not None:
+        return Plan(items=tuple(raw for raw in items if not _is_call(raw)), failure=refused)
+    if calls:
+        plans = tuple(call.plan for call in calls)
+        return Plan(items=tuple(items), calls=plans, ends_with=ends_with)
+    final, value, failure = _final(items, scene.agent)
+    return Plan(items=tuple(items), final=final, value=value, failure=failure)
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """The plan of one call, or why the run cannot go on because of it."""
+
+    plan: PlannedCall
+    failure: Failure | None = None
 
 
 async def _plan_call(
-    index: int, raw: JsonObject, offer: Offer, wrapper: RunContextWrapper[Any]
-) -> PlannedCall:
+    index: int, raw: JsonObject, offer: Offer, scene: Scene, *, final: bool
+) -> _Planned:
     name, arguments = str(raw.get("name", "")), str(raw.get("arguments", ""))
     entry = offer.handoffs.get(name)
     if entry is not None:
-        return PlannedCall(
-            item=index,
-            kind="handoff",
-            target=entry.agent_name,
-            target_model=model_label(target_of(entry).model),
-            callback=entry.on_handoff is not None,
-        )
+        return _Planned(_plan_handoff(index, entry, scene))
     tool = offer.tools.get(name)
     if tool is None:
-        return PlannedCall(item=index, kind="unknown", problem=_not_offered(name, offer))
-    problem = _argument_problem(tool, arguments)
-    needs_approval, reason = False, None
+        problem = await not_offered(scene, name, call_id_of(raw), [*offer.tools, *offer.handoffs])
+        return _Planned(PlannedCall(item=index, kind="unknown", problem=problem))
+    problem = _argument_problem(tool, arguments, scene)
+    needs_approval, reason, rejection, failure = False, None, None, None
     if problem is None:
-        needs_approval, reason = await _gate(tool, arguments, call_id_of(raw), wrapper)
-    return PlannedCall(
+        needs_approval, reason = await _gate(tool, arguments, call_id_of(raw), scene)
+    if needs_approval:
+        rejection = await rejection_text(scene, name, call_id_of(raw))
+        problem, failure = await refused_before_asking(scene, tool, raw)
+        needs_approval = problem is None
+    is_agent = isinstance(tool, AgentTool)
+    plan = PlannedCall(
         item=index,
-        kind="tool",
+        kind="agent" if is_agent else "tool",
         problem=problem,
         needs_approval=needs_approval,
         reason=reason,
+        rejection=rejection,
         fatal=tool.failure_error_function is None,
+        final=final,
+        target=tool.agent.name if is_agent else "",
+        nested=nested_plan(scene, tool) if is_agent else None,
         policy=policy_of_tool(tool),
+    )
+    return _Planned(plan, failure)
+
+
+def _plan_handoff(index: int, entry: Handoff, scene: Scene) -> PlannedCall:
+    """Plan a handoff. It needs an activity where it has anything to run."""
+    filters = _changes_view(entry, scene)
+    hooked = overrides(scene.run_hooks, "on_handoff") or overrides(scene.agent.hooks, "on_handoff")
+    target = None if entry.picks_agent else target_of(entry)
+    return PlannedCall(
+        item=index,
+        kind="handoff",
+        target=entry.agent_name,
+        target_model=model_label(target.model) if target is not None else "",
+        target_duties=scene.duties(target) if target is not None else (),
+        callback=entry.needs_activity or filters or hooked,
+        filters=filters,
     )
 
 
+def _changes_view(entry: Handoff, scene: Scene) -> bool:
+    if entry.input_filter is not None or "handoff_input_filter" in scene.settings:
+        return True
+    if entry.nest_handoff_history is not None:
+        return entry.nest_handoff_history
+    return scene.settings.get("nest_handoff_history") is True
+
+
+def _ends_with(
+    items: Sequence[JsonObject], offer: Offer, agent: Agent[Any]
+) -> int | Literal["judged"] | None:
+    """Return the call whose output is the answer; none where the reply also hands over."""
+    called = [(at, str(raw.get("name", ""))) for at, raw in enumerate(items) if _is_call(raw)]
+    if any(name in offer.handoffs for _, name in called):
+        return None
+    tools = [(at, name) for at, name in called if name in offer.tools]
+    found = final_call(agent.tool_use_behavior, [name for _, name in tools])
+    return tools[found][0] if isinstance(found, int) else found
+
+
 async def _gate(
-    tool: FunctionTool, arguments: str, call_id: str, wrapper: RunContextWrapper[Any]
+    tool: FunctionTool, arguments: str, call_id: str, scene: Scene
 ) -> tuple[bool, str | None]:
     """Whether a person decides, and why. A rule that fails gates the call: fail closed."""
     rule = tool.needs_approval
@@ -122,9 +201,26 @@ async def _gate(
         return rule, None
     try:
         fields: Json = json.loads(arguments or "{}")
-        return bool(await call(rule, wrapper, fields, call_id)), None
+        return bool(await call(rule, scene.wrapper, fields, call_id)), None
     except Exception as error:  # noqa: BLE001  whatever a user's rule raises
         return True, f"The approval rule failed ({type(error).__name__}), so a person decides."
+
+
+async def _disabled_meanwhile(
+    items: Sequence[JsonObject], offer: Offer, scene: Scene
+) -> str | None:
+    """Ask again whether the called tools are enabled: the model took its time."""
+    for raw in items:
+        name = str(raw.get("name", ""))
+        tool = offer.tools.get(name)
+        if not _is_call(raw) or tool is None or isinstance(tool.is_enabled, bool):
+            continue
+        try:
+            if not await is_enabled(scene, name, tool):
+                return f"The model called the tool {name!r}, which is not enabled any more."
+        except EffectError as error:
+            return error.message
+    return None
 
 
 def policy_of_tool(tool: FunctionTool) -> Policy:
@@ -164,7 +260,20 @@ def _junk(output: object) -> str | None:
     return None
 
 
-def _argument_problem(tool: FunctionTool, arguments: str) -> str | None:
+def _argument_problem(tool: FunctionTool, arguments: str, scene: Scene) -> str | None:
+    """Return what is wrong with arguments, in words for the model.
+
+    Where somebody else has to hear of the call, or the tool has words of its own, it is run and
+    says it then.
+    """
+    heard = scene.hooked("on_tool_start", "on_tool_start") or scene.hooked(
+        "on_tool_end", "on_tool_end"
+    )
+    is_agent = isinstance(tool, AgentTool)
+    if not is_agent and (
+        heard or tool.tool_input_guardrails or tool.failure_error_function is not default_tool_error
+    ):
+        return None
     try:
         if tool.validate is not None:
             return tool.validate(arguments)
@@ -173,11 +282,6 @@ def _argument_problem(tool: FunctionTool, arguments: str) -> str | None:
         logger.warning("the arguments of %s could not be checked: %r", tool.name, error)
         fits = False
     return None if fits else f"The arguments of {tool.name} have to be a JSON object."
-
-
-def _not_offered(name: str, offer: Offer) -> str:
-    known = ", ".join([*offer.tools, *offer.handoffs]) or "none"
-    return f"There is no tool {name!r}. Available: {known}."
 
 
 def _unknown_name(items: Sequence[JsonObject], offer: Offer) -> str | None:
@@ -196,9 +300,7 @@ def _without_repeats(
     A call id ties a call, its approval and its side effects together. Used again for another
     call it would mix them up, so that is the model's error.
     """
-    seen = {
-        call_id_of(item.raw): _call_of(item.raw) for item in history if item.kind == "tool_call"
-    }
+    seen = {call_id_of(item.raw): _call_of(item.raw) for item in history if item.kind in CALL_KINDS}
     items: list[JsonObject] = []
     for raw in output:
         if not _is_call(raw):
@@ -215,10 +317,36 @@ def _without_repeats(
     return items, None
 
 
-def _final(items: Sequence[JsonObject]) -> FinalKind:
-    """A reply in which the provider only did things of its own is not an answer yet."""
+def _final(
+    items: Sequence[JsonObject], agent: Agent[Any]
+) -> tuple[FinalKind, Json, Failure | None]:
+    """Say what a reply without calls means: an answer, its value, or nothing yet.
+
+    A reply in which the provider only did things of its own is not an answer yet; neither is an
+    empty message of an agent whose answers have a type.
+    """
     types = {raw.get("type") for raw in items}
-    return "again" if types - {"message", "reasoning"} and "message" not in types else "text"
+    if types - {"message", "reasoning"} and "message" not in types:
+        return "again", None, None
+    schema = output_schema_of(agent.output_type)
+    messages = [raw for raw in items if raw.get("type") == "message"]
+    last: JsonObject = messages[-1] if messages else {}
+    if schema is None or refusal_of(last) is not None:
+        return "text", None, None
+    text = text_of(last)
+    if not text:
+        return "again", None, None
+    try:
+        return "value", write_output(schema, schema.validate_json(text)), None
+    except ModelBehaviorError as error:
+        return "text", None, Failure(code=failures.INVALID_OUTPUT, message=str(error))
+    except Exception as error:  # noqa: BLE001  a user's schema; the model is paid
+        message = f"The answer of agent {agent.name!r} could not be read: {error}"
+        return "text", None, Failure(code=failures.INVALID_OUTPUT, message=message)
+
+
+def _nonsense(message: str) -> Failure:
+    return Failure(code=failures.MODEL_BEHAVIOR, message=message)
 
 
 def _is_call(raw: JsonObject) -> bool:

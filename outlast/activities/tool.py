@@ -1,4 +1,4 @@
-"""Answering `RunTool` and `RunHandoff`: call a user's function, bounded, and keep what it changed.
+"""Answering `RunTool`: guard a call, call a user's function, bounded, and keep what it changed.
 
 Owns: one attempt of a call; which failures are retried; what the model reads of the last one.
 Knows no Temporal.
@@ -7,25 +7,47 @@ Knows no Temporal.
 import asyncio
 import json
 import logging
+from dataclasses import dataclass, replace
 from typing import Any
 
-from outlast.activities.errors import EffectError, is_retryable, of_user_code
+from outlast.activities.conclusion import final_of_tool
+from outlast.activities.errors import EffectError, failure_of, is_retryable, of_user_code
+from outlast.activities.planning import formatted_failure
+from outlast.activities.scene import Scene
+from outlast.activities.tool_checks import ToolCheck, check_call, check_result
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.callables import call
-from outlast.agents.context import RunContextWrapper, ToolContext
-from outlast.agents.context_codec import BorrowedContext, context_type_of
-from outlast.agents.errors import ToolTimeoutError, UserError
-from outlast.agents.tool import FunctionTool
+from outlast.agents.context import ToolContext
+from outlast.agents.errors import ModelBehaviorError, ToolTimeoutError, UserError
+from outlast.agents.lifecycle import call_hooks
+from outlast.agents.tool_definition import FunctionTool, default_tool_error
 from outlast.agents.tool_output import encode_output
 from outlast.contract import failures
-from outlast.loop.calls import HandoffResult, ToolResult
-from outlast.loop.commands import RunHandoff, RunTool
-from outlast.loop.values import Json
+from outlast.loop.calls import ToolResult
+from outlast.loop.checks import GuardrailRecord
+from outlast.loop.commands import RunTool
+from outlast.loop.values import Failure, Json
 
 logger = logging.getLogger(__name__)
 
 LARGEST_OUTPUT_BYTES = 500_000
 """More than any model reads, and well below what history can hold."""
+
+
+@dataclass(kw_only=True)
+class _Attempt:
+    """One attempt of a call."""
+
+    scene: Scene
+    tool: FunctionTool
+    context: ToolContext[Any]
+    request: RunTool
+    number: int
+    checks: tuple[GuardrailRecord, ...] = ()
+
+    @property
+    def is_last(self) -> bool:
+        return self.number >= self.request.policy.attempts
 
 
 async def run_tool(worker: WorkerKnowledge, request: RunTool, *, attempt: int) -> ToolResult:
@@ -42,96 +64,189 @@ async def run_tool(worker: WorkerKnowledge, request: RunTool, *, attempt: int) -
     """
     try:
         tool = worker.registry.tool(request.agent, request.name)
-        borrowed = worker.borrow(request.context, request.context_type, tool.context_type)
     except UserError as error:
         # Another worker may know the tool: during a deploy, old and new ones share a queue.
         raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
-    context = _tool_context(worker, request, borrowed, attempt)
+    scene = Scene.of(worker, request, tool.context_type)
+    context = _tool_context(scene, request, attempt)
+    this = _Attempt(scene=scene, tool=tool, context=context, request=request, number=attempt)
+    try:
+        checked = await check_call(tool, context)
+        this.checks = checked.records
+        if checked.message is not None or checked.failure is not None:
+            return _stopped(this, checked)
+        await call_hooks(
+            *scene.hook_calls("on_tool_start", "on_tool_start", context, scene.agent, tool)
+        )
+    except Exception as error:  # noqa: BLE001  a guardrail or hook that raises ends the run
+        return _broken(this, f"A guardrail or hook of the tool {tool.name!r}", error)
+    return await _finished(this, await _invoked(this))
+
+
+async def _invoked(this: _Attempt) -> ToolResult:
+    """Call the function, and return its result or what its failure comes to."""
+    tool, request = this.tool, this.request
+    problem = tool.validate(request.arguments) if tool.validate is not None else None
+    if problem is not None:
+        return await _misfit(this, problem)
     bound_seconds = request.policy.timeout_ms / 1000
     bound = asyncio.timeout(bound_seconds)
     try:
         async with bound:
-            value = await tool.on_invoke_tool(context, request.arguments)
-        output = _bounded(tool.name, encode_output(value, tool_name=tool.name))
-        return ToolResult(output=output, changes=borrowed.changes(context))
+            value = await tool.on_invoke_tool(this.context, request.arguments)
+        return _result(this, value)
     except TimeoutError as error:
         if not bound.expired():  # the tool's own business, such as a socket that timed out
-            return await _failed(tool, context, request, attempt, error)
-        late = ToolTimeoutError(f"The tool {tool.name} took longer than {bound_seconds:g} s.")
-        return await _failed(tool, context, request, attempt, late)
+            return await _failed(this, error)
+        late = ToolTimeoutError(
+            f"The tool {tool.name} took longer than {bound_seconds:g} s.",
+            tool_name=tool.name,
+            timeout_seconds=bound_seconds,
+        )
+        return await _late(this, late)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise
+        return await _failed(this, RuntimeError("it cancelled itself"))
     except Exception as error:  # noqa: BLE001  whatever a user's function raises
-        return await _failed(tool, context, request, attempt, error)
+        return await _failed(this, error)
 
 
-async def run_handoff(worker: WorkerKnowledge, request: RunHandoff) -> HandoffResult:
-    """Run a handoff's callback.
-
-    Raises:
-        EffectError: the callback failed.
-    """
-    what = f"on_handoff of {request.name!r} of agent {request.agent!r}"
+async def _finished(this: _Attempt, result: ToolResult) -> ToolResult:
+    """Ask the output guardrails, call the end hooks, and return what the call came to."""
+    if result.failure is not None:
+        return result
+    tool, context, scene = this.tool, this.context, this.scene
     try:
-        entry = worker.registry.handoff(request.agent, request.name)
-        if entry.on_handoff is None:
-            return HandoffResult()
-        annotated = context_type_of(entry.on_handoff)
-        borrowed = worker.borrow(request.context, request.context_type, annotated)
-    except UserError as error:
-        raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
-    wrapper = RunContextWrapper[Any](
-        context=borrowed.context, usage=request.usage, run_id=request.run_id, turn=request.turn
-    )
-    bound_seconds = request.policy.timeout_ms / 1000
-    bound = asyncio.timeout(bound_seconds)
-    try:
-        async with bound:
-            await call(entry.on_handoff, wrapper)
-        return HandoffResult(changes=borrowed.changes(wrapper))
-    except Exception as error:
-        if bound.expired():
-            message = f"{what} took longer than {bound_seconds:g} s."
-            raise EffectError(failures.USER_ERROR, message, retryable=True) from error
-        raise of_user_code(what, error) from error
+        checked = await check_result(tool, context, result.output)
+        this.checks = (*this.checks, *checked.records)
+        if checked.failure is not None:
+            return _stopped(this, checked)
+        if checked.message is not None:
+            value = checked.message if this.request.final else None
+            result = replace(result, output=checked.message, value=value)
+        await call_hooks(
+            *scene.hook_calls(
+                "on_tool_end", "on_tool_end", context, scene.agent, tool, result.output
+            )
+        )
+        changes = scene.borrowed.changes(context) if not result.failed else ()
+        return replace(result, checks=this.checks, changes=changes)
+    except UserError as error:  # the context cannot be written
+        return await _failed(this, error)
+    except Exception as error:  # noqa: BLE001  a guardrail or hook that raises ends the run
+        return _broken(this, f"A guardrail or hook of the tool {tool.name!r}", error)
 
 
-def _tool_context(
-    worker: WorkerKnowledge, request: RunTool, borrowed: BorrowedContext, attempt: int
-) -> ToolContext[Any]:
+def _tool_context(scene: Scene, request: RunTool, attempt: int) -> ToolContext[Any]:
     return ToolContext[Any](
-        context=borrowed.context,
+        context=scene.wrapper.context,
         usage=request.usage,
         run_id=request.run_id,
         turn=request.turn,
         tool_name=request.name,
         tool_call_id=request.call_id,
         tool_arguments=request.arguments,
-        agent=worker.registry.agent(request.agent),
+        agent=scene.agent,
         attempt=attempt,
         idempotency_key=f"{request.run_id}:{request.call_id}",
+        tool_call={
+            "type": "function_call",
+            "call_id": request.call_id,
+            "name": request.name,
+            "arguments": request.arguments,
+        },
     )
 
 
-async def _failed(
-    tool: FunctionTool,
-    context: ToolContext[Any],
-    request: RunTool,
-    attempt: int,
-    error: Exception,
-) -> ToolResult:
+def _result(this: _Attempt, value: Any) -> ToolResult:
+    output = _bounded(this.tool.name, encode_output(value, tool_name=this.tool.name))
+    return ToolResult(output=output, value=_value(this, value, output))
+
+
+def _value(this: _Attempt, value: Any, output: Json) -> Json:
+    """Return the result as the answer of the run, where it may become one."""
+    if not this.request.final:
+        return None
+    if this.scene.agent.tool_use_behavior == "stop_on_first_tool" or not callable(
+        this.scene.agent.tool_use_behavior
+    ):
+        final: Json = final_of_tool(this.scene, value)["json"]
+        return final
+    try:
+        return json.loads(json.dumps(value))
+    except (TypeError, ValueError):
+        return output
+
+
+async def _misfit(this: _Attempt, problem: str) -> ToolResult:
+    """Arguments that do not fit are the model's to mend, unless the tool says otherwise."""
+    if this.tool.failure_error_function is default_tool_error:
+        return ToolResult(output=problem, failed=True)
+    error = ModelBehaviorError(problem)
+    if this.tool.failure_error_function is None:
+        failure = Failure(code=failures.MODEL_BEHAVIOR, message=problem)
+        return ToolResult(output=problem, failed=True, failure=failure)
+    return await _told(this, error)
+
+
+async def _late(this: _Attempt, error: ToolTimeoutError) -> ToolResult:
+    """Repeat an attempt that took too long, or tell the model, or end the run."""
+    tool = this.tool
+    if this.is_last and tool.timeout_behavior == "raise_exception":
+        failure = Failure(code=failures.TOOL_TIMEOUT, message=str(error))
+        return ToolResult(output=str(error), failed=True, failure=failure)
+    if this.is_last and tool.timeout_error_function is not None:
+        what = f"timeout_error_function of {tool.name!r}"
+        try:
+            text: object = await call(tool.timeout_error_function, this.context, error)
+        except Exception as second:
+            raise of_user_code(what, second) from second
+        return ToolResult(output=_shortened(str(text)), failed=True)
+    return await _failed(this, error)
+
+
+async def _failed(this: _Attempt, error: Exception) -> ToolResult:
     """Repeat the attempt, or tell the model, or end the run: what the tool's definition says."""
-    late = isinstance(error, ToolTimeoutError)
+    tool, late = this.tool, isinstance(error, ToolTimeoutError)
     code = failures.TOOL_TIMEOUT if late else failures.TOOL_FAILED
     message = str(error) if late else f"{tool.name} raised {type(error).__name__}: {error}"
-    logger.warning("attempt %d of %s failed: %s", attempt, context.idempotency_key, message)
-    if attempt < request.policy.attempts and (late or is_retryable(error)):
+    logger.warning(
+        "attempt %d of %s failed: %s", this.number, this.context.idempotency_key, message
+    )
+    if not this.is_last and (late or is_retryable(error)):
         raise EffectError(code, message, retryable=True) from error
     if tool.failure_error_function is None:
         raise EffectError(code, message, retryable=False) from error
+    return await _told(this, error)
+
+
+async def _told(this: _Attempt, error: Exception) -> ToolResult:
+    """Return what the model reads of a failure, in the tool's words and the run's."""
+    function = this.tool.failure_error_function or default_tool_error
     try:
-        text: object = await call(tool.failure_error_function, context, error)
+        text: object = await call(function, this.context, error)
     except Exception as second:
-        raise of_user_code(f"failure_error_function of {tool.name!r}", second) from second
-    return ToolResult(output=_shortened(str(text)), failed=True)
+        what = f"failure_error_function of {this.tool.name!r}"
+        raise of_user_code(what, second) from second
+    name, call_id = this.request.name, this.request.call_id
+    said = await formatted_failure(this.scene, name, call_id, str(text), error)
+    output = _shortened(said)
+    return ToolResult(output=output, failed=True, value=output if this.request.final else None)
+
+
+def _stopped(this: _Attempt, checked: ToolCheck) -> ToolResult:
+    """A guardrail decided: the model reads its message, or the run ends."""
+    failure = checked.failure
+    output = checked.message if failure is None else failure.message
+    value = output if this.request.final and failure is None else None
+    return ToolResult(output=output, value=value, checks=this.checks, failure=failure)
+
+
+def _broken(this: _Attempt, what: str, error: Exception) -> ToolResult:
+    failure = failure_of(what, error)
+    return ToolResult(output=failure.message, failed=True, checks=this.checks, failure=failure)
 
 
 def _shortened(text: str) -> str:

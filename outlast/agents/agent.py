@@ -4,21 +4,32 @@ Owns: the `Agent` record. Must not know: how a run proceeds.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeAlias, cast
+from dataclasses import KW_ONLY, dataclass, field, replace
+from typing import Any, Generic, TypeAlias, Unpack, cast
 
+from outlast.agents.agent_output import AgentOutputSchemaBase, check_output_type
+from outlast.agents.agent_tool import (
+    AgentTool,
+    AgentToolOptions,
+    OutputExtractor,
+    make_agent_tool,
+)
 from outlast.agents.callables import check_callable
 from outlast.agents.context import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
+from outlast.agents.guardrail import InputGuardrail, OutputGuardrail
 from outlast.agents.handoff import Handoff
-from outlast.agents.settings import ModelSettings
-from outlast.agents.tool import FunctionTool
+from outlast.agents.lifecycle import AgentHooks, check_agent_hooks
+from outlast.agents.model_settings import ModelSettings
+from outlast.agents.prompt import DynamicPromptFunction, Prompt, check_prompt
+from outlast.agents.tool_definition import EnabledPredicate, FunctionTool
+from outlast.agents.tool_use import ToolUseBehavior, check_tool_use_behavior
 
 Instructions: TypeAlias = Callable[[RunContextWrapper[Any], "Agent[Any]"], str | Awaitable[str]]
 """Called with (context, agent) before every model call, in an activity; sync or async."""
 
 
-@dataclass(kw_only=True)
+@dataclass(eq=False)
 class Agent(Generic[TContext]):
     """A model with instructions, tools, and other agents it may hand the conversation to.
 
@@ -28,64 +39,170 @@ class Agent(Generic[TContext]):
     Attributes:
         name: identifies the agent; also in the Temporal UI.
         instructions: the system prompt, or a callable that makes it before every model call.
+        prompt: a prompt that the provider stores, or a callable that chooses one before every
+            model call.
         handoff_description: tells the other agents' models what this agent is for.
         tools: what its model may call.
         handoffs: agents, or `handoff(...)` records, it may hand over to. Cycles are fine, and
             may be closed after construction: `triage.handoffs.append(orders)`.
-        model: a model's name; None for the provider's default.
+        model: a model's name, or a model: an object with `get_response`; None for the
+            provider's default.
         model_settings: how to call the model; a run's settings are laid over them.
+        input_guardrails: asked about the input of a run that starts with this agent.
+        output_guardrails: asked about this agent's answer.
+        output_type: the type of the answer, or its schema; None is text.
+        hooks: called at this agent's steps.
+        tool_use_behavior: what follows when the tools of a turn have answered.
+        reset_tool_choice: whether a forced `tool_choice` is dropped once a tool was used, so
+            that the model does not call tools for ever.
     """
 
     name: str
+    _: KW_ONLY
     instructions: str | Instructions | None = None
+    prompt: Prompt | DynamicPromptFunction | None = None
     handoff_description: str | None = None
     tools: list[FunctionTool] = field(default_factory=list[FunctionTool])
     handoffs: "list[Agent[Any] | Handoff]" = field(default_factory=list["Agent[Any] | Handoff"])
-    model: str | None = None
+    model: Any = None
     model_settings: ModelSettings = field(default_factory=ModelSettings)
+    input_guardrails: list[InputGuardrail[TContext]] = field(
+        default_factory=list[InputGuardrail[TContext]]
+    )
+    output_guardrails: list[OutputGuardrail[TContext]] = field(
+        default_factory=list[OutputGuardrail[TContext]]
+    )
+    output_type: type[Any] | AgentOutputSchemaBase | Any = None
+    hooks: AgentHooks[TContext] | None = None
+    tool_use_behavior: ToolUseBehavior = "run_llm_again"
+    reset_tool_choice: bool = True
 
     def __post_init__(self) -> None:
-        """Check the fields, so that a mistake is found where it is made."""
+        """Check the fields, so that a mistake is found where it is made.
+
+        Raises:
+            UserError: a field does not fit. The message names the agent and the fix.
+        """
         name = cast("object", self.name)
         if not isinstance(name, str) or not name.strip():
             raise UserError(f"Agent(name=...) must be a non-empty string, not {name!r}.")
-        instructions = cast("object", self.instructions)
-        if not (instructions is None or isinstance(instructions, str) or callable(instructions)):
-            raise UserError(
-                f"Agent {self.name!r}: instructions must be a string, a callable or None, "
-                f"not {type(instructions).__name__}."
-            )
-        if callable(instructions):
-            what = f"Agent {self.name!r}: instructions"
-            check_callable(instructions, ("context", "agent"), what=what)
-        settings = cast("object", self.model_settings)
-        if not isinstance(settings, ModelSettings):
-            raise UserError(
-                f"Agent {self.name!r}: model_settings is {settings!r}: use ModelSettings(...)."
-            )
+        owner = f"Agent {self.name!r}"
+        _check_texts(self, owner)
+        check_prompt(self.prompt, owner)
+        _check_entries(owner, "tools", self.tools, FunctionTool, _tool_fix)
         _check_entries(
-            self.name, "tools", self.tools, FunctionTool, "decorate it with @function_tool"
+            owner, "handoffs", self.handoffs, (Agent, Handoff), "use an Agent or handoff(agent)"
+        )
+        _check_model(self, owner)
+        _check_entries(
+            owner,
+            "input_guardrails",
+            self.input_guardrails,
+            InputGuardrail,
+            "decorate it with @input_guardrail",
         )
         _check_entries(
-            self.name, "handoffs", self.handoffs, (Agent, Handoff), "use an Agent or handoff(agent)"
+            owner,
+            "output_guardrails",
+            self.output_guardrails,
+            OutputGuardrail,
+            "decorate it with @output_guardrail",
         )
+        check_output_type(self.output_type, owner)
+        check_agent_hooks(self.hooks, owner)
+        check_tool_use_behavior(self.tool_use_behavior, owner)
+        reset = cast("object", self.reset_tool_choice)
+        if not isinstance(reset, bool):
+            raise UserError(f"{owner}: reset_tool_choice must be True or False, not {reset!r}.")
 
     def clone(self, **changes: Any) -> "Agent[TContext]":
         """Return a copy with some fields changed; lists are shared unless given anew."""
         return replace(self, **changes)
 
+    def as_tool(
+        self,
+        tool_name: str | None = None,
+        tool_description: str | None = None,
+        custom_output_extractor: OutputExtractor | None = None,
+        is_enabled: bool | EnabledPredicate = True,  # noqa: FBT001, FBT002  (as the field has it)
+        **options: Unpack[AgentToolOptions],
+    ) -> AgentTool:
+        """Make a tool of this agent, for another agent that keeps the conversation.
+
+        A call of the tool is a run of this agent, with an input of its own and nothing of the
+        conversation around it. The run is durable and visible by itself; its approvals appear
+        with those of the outer run, its tokens are counted there, and the context is shared.
+
+        Args:
+            tool_name: what the outer model calls it; default this agent's name, as far as a
+                tool's name allows.
+            tool_description: what the outer model is told; default the `handoff_description`.
+            custom_output_extractor: called with the nested run's result; returns what the outer
+                model reads. Default: the final output, else the last text.
+            is_enabled: whether the tool is offered, or a predicate that is called with (context,
+                the outer agent).
+            **options: see `AgentToolOptions`.
+
+        Raises:
+            UserError: an argument does not fit. The message names the tool.
+        """
+        return make_agent_tool(
+            self,
+            name=tool_name,
+            description=tool_description,
+            custom_output_extractor=custom_output_extractor,
+            is_enabled=is_enabled,
+            options=options,
+        )
+
+
+def _check_texts(agent: Agent[Any], owner: str) -> None:
+    instructions = cast("object", agent.instructions)
+    if callable(instructions):
+        check_callable(instructions, ("context", "agent"), what=f"{owner}: instructions")
+    elif instructions is not None and not isinstance(instructions, str):
+        raise UserError(
+            f"{owner}: instructions must be a string, a callable or None, "
+            f"not {type(instructions).__name__}."
+        )
+    description = cast("object", agent.handoff_description)
+    if description is not None and not isinstance(description, str):
+        raise UserError(
+            f"{owner}: handoff_description must be a string or None, not {description!r}."
+        )
+
+
+def _check_model(agent: Agent[Any], owner: str) -> None:
+    model = agent.model
+    is_model = callable(getattr(model, "get_response", None)) and not isinstance(model, type)
+    if model is not None and not isinstance(model, str) and not is_model:
+        raise UserError(
+            f"{owner}: model must be a model's name, a model (an object with get_response) or "
+            f"None, not {model!r}."
+        )
+    settings = cast("object", agent.model_settings)
+    if not isinstance(settings, ModelSettings):
+        raise UserError(f"{owner}: model_settings is {settings!r}: use ModelSettings(...).")
+
+
+def _tool_fix(entry: object) -> str:
+    if isinstance(entry, Agent):
+        return "use agent.as_tool(...), or put it into handoffs="
+    return "decorate it with @function_tool"
+
 
 def _check_entries(
-    agent: str,
+    owner: str,
     name: str,
     entries: Sequence[object],
     kinds: type | tuple[type, ...],
-    fix: str,
+    fix: str | Callable[[object], str],
 ) -> None:
     given = cast("object", entries)
     if not isinstance(given, list | tuple):
-        raise UserError(f"Agent {agent!r}: {name}= must be a list, not {type(given).__name__}.")
+        raise UserError(f"{owner}: {name}= must be a list, not {type(given).__name__}.")
     for entry in entries:
         if not isinstance(entry, kinds):
             shown = getattr(entry, "__name__", repr(entry))
-            raise UserError(f"Agent {agent!r}: {shown} in {name}= does not fit: {fix}.")
+            advice = fix if isinstance(fix, str) else fix(entry)
+            raise UserError(f"{owner}: {shown} in {name}= does not fit: {advice}.")

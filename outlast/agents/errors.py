@@ -4,13 +4,18 @@
     ├── UserError                     the program is wrong: fix the code or the call
     │   ├── RunNotFound               no run has this id
     │   ├── RunAlreadyStarted         the id belongs to a run that was started differently
-    │   └── RunClosed                 the run has ended and takes no more messages
+    │   ├── RunClosed                 the run has ended and takes no more messages
+    │   └── ToolFailed                a tool failed and may not tell the model
     ├── MaxTurnsExceeded              the turn budget is used up
     ├── ModelBehaviorError            the model answered something that makes no sense
     ├── ModelRefusalError             the model refused to answer
     ├── ModelCallFailed               the provider failed for good
-    ├── ToolFailed                    a tool failed and may not tell the model
+    ├── ModelTimeoutError             the model took too long, on every attempt
     ├── ToolTimeoutError              a tool took too long and may not tell the model
+    ├── InputGuardrailTripwireTriggered       a guardrail refused what the run was asked
+    ├── OutputGuardrailTripwireTriggered      a guardrail refused the final output
+    ├── ToolInputGuardrailTripwireTriggered   a guardrail refused a tool call
+    ├── ToolOutputGuardrailTripwireTriggered  a guardrail refused what a tool returned
     ├── RunCancelled                  somebody cancelled the run
     ├── DecisionRefused               an approval decision was late, unknown or forged
     └── ServerUnavailable             no Temporal server answers
@@ -76,9 +81,17 @@ class ModelBehaviorError(AgentsException):
 
 
 class ModelRefusalError(AgentsException):
-    """The model refused to answer."""
+    """The model refused to answer.
+
+    Attributes:
+        refusal: what the model said instead, where that is known.
+    """
 
     code = "model_refusal"
+
+    def __init__(self, message: str = "", *, refusal: str = "", run_data: Any = None) -> None:
+        super().__init__(message, run_data=run_data)
+        self.refusal = refusal
 
 
 class ModelCallFailed(AgentsException):
@@ -87,16 +100,107 @@ class ModelCallFailed(AgentsException):
     code = "model_call_failed"
 
 
-class ToolFailed(AgentsException):
+class ModelTimeoutError(AgentsException):
+    """The model took longer than `ModelSettings.timeout`, on every attempt."""
+
+    code = "model_timeout"
+
+
+class ToolFailed(UserError):
     """A tool failed on every attempt, and its failure may not be told to the model."""
 
     code = "tool_failed"
 
 
 class ToolTimeoutError(AgentsException):
-    """A tool took longer than its time-out, and that may not be told to the model."""
+    """A tool took longer than its time-out, and that may not be told to the model.
+
+    Attributes:
+        tool_name: the tool, where it is known.
+        timeout_seconds: how long one attempt might have taken, where it is known.
+    """
 
     code = "tool_timeout"
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        tool_name: str | None = None,
+        timeout_seconds: float | None = None,
+        run_data: Any = None,
+    ) -> None:
+        super().__init__(message, run_data=run_data)
+        self.tool_name = tool_name
+        self.timeout_seconds = timeout_seconds
+
+
+class InputGuardrailTripwireTriggered(AgentsException):
+    """An input guardrail refused what the run was asked.
+
+    Attributes:
+        guardrail_result: what it found, an `InputGuardrailResult`.
+    """
+
+    code = "input_guardrail_tripwire"
+
+    def __init__(
+        self, message: str = "", *, guardrail_result: Any = None, run_data: Any = None
+    ) -> None:
+        super().__init__(message, run_data=run_data)
+        self.guardrail_result = guardrail_result
+
+
+class OutputGuardrailTripwireTriggered(AgentsException):
+    """An output guardrail refused the final output.
+
+    Attributes:
+        guardrail_result: what it found, an `OutputGuardrailResult`.
+    """
+
+    code = "output_guardrail_tripwire"
+
+    def __init__(
+        self, message: str = "", *, guardrail_result: Any = None, run_data: Any = None
+    ) -> None:
+        super().__init__(message, run_data=run_data)
+        self.guardrail_result = guardrail_result
+
+
+class ToolInputGuardrailTripwireTriggered(AgentsException):
+    """A tool input guardrail refused a call and ended the run.
+
+    Attributes:
+        guardrail: the `ToolInputGuardrail`.
+        output: what it found, a `ToolGuardrailFunctionOutput`.
+    """
+
+    code = "tool_input_guardrail_tripwire"
+
+    def __init__(
+        self, message: str = "", *, guardrail: Any = None, output: Any = None, run_data: Any = None
+    ) -> None:
+        super().__init__(message, run_data=run_data)
+        self.guardrail = guardrail
+        self.output = output
+
+
+class ToolOutputGuardrailTripwireTriggered(AgentsException):
+    """A tool output guardrail refused what a tool returned and ended the run.
+
+    Attributes:
+        guardrail: the `ToolOutputGuardrail`.
+        output: what it found, a `ToolGuardrailFunctionOutput`.
+    """
+
+    code = "tool_output_guardrail_tripwire"
+
+    def __init__(
+        self, message: str = "", *, guardrail: Any = None, output: Any = None, run_data: Any = None
+    ) -> None:
+        super().__init__(message, run_data=run_data)
+        self.guardrail = guardrail
+        self.output = output
 
 
 class RunCancelled(AgentsException):

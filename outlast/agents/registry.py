@@ -1,34 +1,38 @@
 """The registry: what a worker knows, by name.
 
 Owns: finding every agent that can be reached, and the rules that names obey. A run refers to
-agents and tools by name only, so that it survives the process that defined them. Must not know:
-who asks.
+agents, tools, and what its settings hold by name only, so that it survives the process that
+defined them. Must not know: who asks.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from outlast.agents.agent import Agent
+from outlast.agents.agent_tool import AgentTool
 from outlast.agents.errors import UserError
 from outlast.agents.handoff import Handoff, handoff
-from outlast.agents.tool import FunctionTool
+from outlast.agents.references import ReferenceTable, is_registered, named_references, resolve
+from outlast.agents.tool_definition import FunctionTool
 
 
 class Registry:
-    """Agents by name, with all that can be reached from them through handoffs.
+    """Agents by name, with all that can be reached from them through handoffs and as tools.
 
     The graph is walked when something is looked up and not found, so handoffs that are added
-    after the registration (to close a cycle) are seen.
+    after the registration (to close a cycle) are seen. An agent that a handoff picks when it is
+    invoked cannot be seen: register it by itself.
     """
 
     def __init__(self, agents: Iterable[Agent[Any]] = ()) -> None:
         self._agents: dict[str, Agent[Any]] = {}
         self._context_types: dict[str, Any] = {}
+        self._references = ReferenceTable()
         for agent in agents:
             self.add(agent)
 
     def add(self, agent: Agent[Any]) -> None:
-        """Register an agent and everything it can hand over to.
+        """Register an agent and everything it can hand over to or use as a tool.
 
         Raises:
             UserError: it is no agent; another agent has the same name, or two tools of one agent do.
@@ -51,7 +55,7 @@ class Registry:
             self._agents[one.name] = one
             for tool in one.tools:
                 self._note_context_type(tool.context_type)
-            waiting.extend(target_of(entry) for entry in handoffs_of(one))
+            waiting.extend(_targets_of(one))
 
     def replace(self, agent: Agent[Any]) -> None:
         """Register an agent, putting it in the place of one of the same name and its graph.
@@ -85,7 +89,7 @@ class Registry:
         return self._agents[name]
 
     def tool(self, agent: str, name: str) -> FunctionTool:
-        """Return a tool of an agent.
+        """Return a tool of an agent; an `AgentTool` too.
 
         Raises:
             UserError: the agent, or the tool, is unknown.
@@ -118,14 +122,57 @@ class Registry:
         """Register a type of context, so that runs can be started with it."""
         self._note_context_type(context_type)
 
+    def add_reference(self, entry: object, name: str | None = None) -> str:
+        """Register what settings of runs refer to: a callable, a model, hooks, a guardrail.
+
+        Args:
+            entry: the thing.
+            name: the name that runs know it by; default the one it travels under by itself.
+
+        Returns:
+            The name.
+
+        Raises:
+            UserError: the name stands for something else.
+        """
+        named = named_references([entry] if name is None else {name: entry})
+        self._add_named(named)
+        return named[0][0]
+
+    def add_references(self, references: Iterable[object] | Mapping[str, object]) -> None:
+        """Register what settings of runs refer to: a list of things, or a dict of them by name.
+
+        Raises:
+            UserError: two things have the same name, or one is nothing that can be referred to.
+        """
+        self._add_named(named_references(references))
+
+    def reference(self, name: str) -> Any:
+        """Return what a name in a run's settings stands for.
+
+        This registry's own names come first, then those of the process.
+
+        Raises:
+            UserError: nothing has this name.
+        """
+        return self._references.get(name) if name in self._references else resolve(name)
+
+    def unknown_references(self, names: Iterable[str]) -> list[str]:
+        """Return those of the names that stand for nothing here."""
+        return [name for name in names if name not in self._references and not is_registered(name)]
+
+    def _add_named(self, named: Iterable[tuple[str, object]]) -> None:
+        for name, entry in named:
+            self._references.register_as(name, entry)
+
     def _note_context_type(self, context_type: Any) -> None:
         if isinstance(context_type, type):
             self._context_types[type_name(context_type)] = context_type
 
     def _add_new_targets(self, agent: Agent[Any]) -> None:
-        for entry in handoffs_of(agent):
-            if entry.agent_name not in self._agents:
-                self.add(target_of(entry))
+        for target in _targets_of(agent):
+            if target.name not in self._agents:
+                self.add(target)
 
 
 def handoffs_of(agent: Agent[Any]) -> list[Handoff]:
@@ -133,16 +180,32 @@ def handoffs_of(agent: Agent[Any]) -> list[Handoff]:
     return [entry if isinstance(entry, Handoff) else handoff(entry) for entry in agent.handoffs]
 
 
-def target_of(entry: Handoff) -> Agent[Any]:
-    """Return the agent that a handoff leads to.
+def target_of(entry: Handoff | AgentTool) -> Agent[Any]:
+    """Return the agent that a handoff leads to, or that a tool is.
 
     Raises:
-        UserError: it is not an agent.
+        UserError: it is not an agent; it is none yet for a handoff that picks one when invoked.
     """
     target: object = entry.agent
     if not isinstance(target, Agent):
-        raise UserError(f"The handoff {entry.tool_name!r} leads to {target!r}, not to an Agent.")
+        what = (
+            f"The tool {entry.name!r}"
+            if isinstance(entry, AgentTool)
+            else f"The handoff {entry.tool_name!r}"
+        )
+        raise UserError(f"{what} leads to {target!r}, not to an Agent.")
     return cast("Agent[Any]", target)
+
+
+def agent_tools_of(agent: Agent[Any]) -> list[AgentTool]:
+    """Return those of an agent's tools that are agents."""
+    return [tool for tool in agent.tools if isinstance(tool, AgentTool)]
+
+
+def _targets_of(agent: Agent[Any]) -> list[Agent[Any]]:
+    """Return the agents that can be reached from an agent in one step."""
+    known = [entry for entry in handoffs_of(agent) if entry.agent is not None]
+    return [target_of(entry) for entry in [*known, *agent_tools_of(agent)]]
 
 
 def type_name(context_type: type) -> str:
@@ -157,7 +220,7 @@ def _reachable(agent: Agent[Any]) -> list[Agent[Any]]:
         one = waiting.pop()
         if id(one) not in found:
             found[id(one)] = one
-            waiting.extend(target_of(entry) for entry in handoffs_of(one))
+            waiting.extend(_targets_of(one))
     return list(found.values())
 
 

@@ -1,144 +1,202 @@
-"""Settings that travel with a run: how to call the model, and how to run.
+"""The settings of a run as they travel: JSON that holds plain data and names.
 
-Owns: `ModelSettings` and `RunConfig`, and their JSON. Everything in them is plain data, so that it
-can travel in a run's input.
+Owns: writing a `RunConfig`, and finding the names in what was written. What the names stand for is
+entered into this process's table (see `references`); a worker elsewhere has its own. Must not know:
+what the settings do. `ModelSettings` and `RunConfig` are passed on from here.
 """
 
 import json
-from dataclasses import dataclass, fields, replace
-from datetime import timedelta
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, cast
 
 from outlast.agents.errors import UserError
+from outlast.agents.model_settings import (
+    ModelSettings,
+    read_model_settings,
+    write_model_settings,
+)
+from outlast.agents.references import register
+from outlast.agents.run_config import (
+    DEFAULT_WORKFLOW_NAME,
+    RunConfig,
+    as_run_config,
+)
+from outlast.agents.session_memory import SessionSettings
+from outlast.agents.tool_use import ToolExecutionConfig
 from outlast.loop.values import JsonObject
 
+__all__ = [
+    "ModelSettings",
+    "RunConfig",
+    "as_run_config",
+    "read_model_settings",
+    "read_session_settings",
+    "read_tool_execution",
+    "references_in",
+    "write_model_settings",
+    "write_run_config",
+]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelSettings:
-    """How to call a model. `None` means: the provider's default.
+NAMED = (
+    "model_provider",
+    "session_input_callback",
+    "handoff_input_filter",
+    "handoff_history_mapper",
+    "call_model_input_filter",
+    "tool_error_formatter",
+)
+"""Fields that travel as a name under their own key."""
 
-    Attributes:
-        tool_choice: `auto`, `required`, `none`, or the name of a tool.
-        max_tokens: upper bound of output tokens.
-        timeout: how long one attempt of a model call may take.
-        extra_args: further fields of the provider's request body.
-    """
+NAMED_LISTS = ("input_guardrails", "output_guardrails")
+"""Fields that travel as a list of names."""
 
-    temperature: float | None = None
-    top_p: float | None = None
-    frequency_penalty: float | None = None
-    presence_penalty: float | None = None
-    tool_choice: str | None = None
-    parallel_tool_calls: bool | None = None
-    truncation: str | None = None
-    max_tokens: int | None = None
-    reasoning: dict[str, Any] | None = None
-    verbosity: str | None = None
-    metadata: dict[str, str] | None = None
-    store: bool | None = None
-    include: list[str] | None = None
-    timeout: timedelta | None = None
-    extra_headers: dict[str, str] | None = None
-    extra_query: dict[str, Any] | None = None
-    extra_body: dict[str, Any] | None = None
-    extra_args: dict[str, Any] | None = None
+MODEL_REF = "model_ref"
+"""The key of a model that is an object; one that is a name is under `model`."""
 
-    def resolve(self, override: "ModelSettings | None") -> "ModelSettings":
-        """Return these settings with every field that `override` sets laid over them.
+BLOCKED_MESSAGE_REF = "output_guardrail_blocked_message_ref"
+"""The key of a formatter; a message that is a text is under the field's own name."""
 
-        `extra_args` merge key by key; every other field is replaced.
-        """
-        if override is None:
-            return self
-        changes = {
-            field.name: value
-            for field in fields(override)
-            if (value := getattr(override, field.name)) is not None
-        }
-        if self.extra_args and override.extra_args:
-            changes["extra_args"] = {**self.extra_args, **override.extra_args}
-        return replace(self, **changes)
+HOOKS = "hooks"
+"""The key of the name of the `RunHooks` given to `Runner.run`."""
 
+ERROR_HANDLERS = "error_handlers"
+"""The key of the error handlers given to `Runner.run`: a name for each kind of error."""
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunConfig:
-    """Settings of one run.
-
-    Attributes:
-        model: the model's name for every agent of the run, whatever theirs is.
-        model_settings: laid over every agent's own.
-        tool_not_found_behavior: what a call of an unknown tool does: the model is told, or the
-            run fails with `ModelBehaviorError`.
-        heartbeat_timeout: how soon a dead worker is noticed; default 10 seconds.
-    """
-
-    model: str | None = None
-    model_settings: ModelSettings | None = None
-    tool_not_found_behavior: Literal["return_error_to_model", "raise"] = "return_error_to_model"
-    heartbeat_timeout: timedelta | None = None
+_PLAIN: dict[str, object] = {
+    "nest_handoff_history": False,
+    "conversation_history_wrappers": None,
+    "reasoning_item_id_policy": None,
+    "tracing_disabled": False,
+    "tracing": None,
+    "trace_include_sensitive_data": True,
+    "workflow_name": DEFAULT_WORKFLOW_NAME,
+    "trace_id": None,
+    "group_id": None,
+    "trace_metadata": None,
+    "tool_name_collision_policy": "warn",
+}
+"""Fields that travel as they are, with the value that is left out."""
 
 
-def write_run_config(config: RunConfig) -> JsonObject:
+def write_run_config(config: RunConfig | Mapping[str, Any] | None) -> JsonObject:
     """Return a run's settings as JSON, without those that have their default.
 
+    Callables and objects are entered into this process's table and travel by name.
+
+    Args:
+        config: the settings, a dict of them, or None for the default ones.
+
     Raises:
-        UserError: a setting is not plain data.
+        UserError: a setting does not fit, or is not plain data where it must be. The message names
+            the field.
     """
+    config = as_run_config(config)
+    settings = _write_models(config)
+    if config.tool_not_found_behavior != "return_error_to_model":
+        settings["tool_not_found_behavior"] = "raise"
+    if config.heartbeat_timeout is not None:
+        settings["heartbeat_ms"] = int(config.heartbeat_timeout.total_seconds() * 1000)
+    for name in ("session_settings", "tool_execution"):
+        if (record := getattr(config, name)) is not None:
+            settings[name] = asdict(record)
+    for name, default in _PLAIN.items():
+        if (value := getattr(config, name)) != default:
+            settings[name] = _plain(name, value)
+    return settings | _write_names(config)
+
+
+def references_in(settings: Mapping[str, Any] | None) -> list[str]:
+    """Return every name in a run's settings that a worker has to know, in order, each once.
+
+    The settings may have been typed by hand: what cannot be a name is left out.
+    """
+    given = cast("object", settings)
+    if not isinstance(given, Mapping):
+        return []
+    written = cast("Mapping[str, object]", given)
+    found = [written.get(key) for key in (MODEL_REF, *NAMED, BLOCKED_MESSAGE_REF, HOOKS)]
+    for key in NAMED_LISTS:
+        names = written.get(key)
+        found.extend(cast("list[object]", names) if isinstance(names, list) else ())
+    handlers = written.get(ERROR_HANDLERS)
+    if isinstance(handlers, Mapping):
+        found.extend(cast("Mapping[str, object]", handlers).values())
+    return list(dict.fromkeys(name for name in found if isinstance(name, str)))
+
+
+def read_session_settings(settings: Mapping[str, Any] | None) -> SessionSettings | None:
+    """Return the session settings in a run's settings; what cannot be any counts as not given."""
+    written = (settings or {}).get("session_settings")
+    if not isinstance(written, Mapping):
+        return None
+    try:
+        return SessionSettings(limit=cast("Mapping[str, Any]", written).get("limit"))
+    except UserError:
+        return None
+
+
+def read_tool_execution(settings: Mapping[str, Any] | None) -> ToolExecutionConfig:
+    """Return how a run's tools are run; what cannot be read has its default."""
+    written = (settings or {}).get("tool_execution")
+    if not isinstance(written, Mapping):
+        return ToolExecutionConfig()
+    given = cast("Mapping[str, Any]", written)
+    try:
+        return ToolExecutionConfig(
+            max_function_tool_concurrency=given.get("max_function_tool_concurrency"),
+            pre_approval_tool_input_guardrails=given.get(
+                "pre_approval_tool_input_guardrails", False
+            ),
+        )
+    except UserError:
+        return ToolExecutionConfig()
+
+
+def _write_models(config: RunConfig) -> JsonObject:
     settings: JsonObject = {}
     if config.model is not None:
-        if not isinstance(config.model, str):  # pyright: ignore[reportUnnecessaryIsInstance]  users
-            raise UserError(
-                "RunConfig(model=...) is a model's name, so that it can travel to the worker. Give "
-                "model objects to AgentWorker(model_provider=...)."
-            )
-        settings["model"] = config.model
+        is_name = isinstance(config.model, str)
+        settings["model" if is_name else MODEL_REF] = _name_of(config.model)
     if config.model_settings is not None:
-        settings["model_settings"] = _write_model_settings(config.model_settings)
-    if config.tool_not_found_behavior != "return_error_to_model":
-        settings["tool_not_found_behavior"] = config.tool_not_found_behavior
-    if config.heartbeat_timeout is not None:
-        silence = _duration("RunConfig(heartbeat_timeout=...)", config.heartbeat_timeout)
-        settings["heartbeat_ms"] = int(silence.total_seconds() * 1000)
+        settings["model_settings"] = write_model_settings(config.model_settings)
     return settings
 
 
-def _write_model_settings(settings: ModelSettings) -> JsonObject:
-    if not isinstance(settings, ModelSettings):  # pyright: ignore[reportUnnecessaryIsInstance]  users
-        raise UserError(f"RunConfig(model_settings=...) must be ModelSettings, not {settings!r}.")
-    written: JsonObject = {
-        field.name: value
-        for field in fields(settings)
-        if (value := getattr(settings, field.name)) is not None
+def _write_names(config: RunConfig) -> JsonObject:
+    """Return what travels by name, and see to it that the names resolve in this process."""
+    settings: JsonObject = {
+        name: _name_of(value) for name in NAMED if (value := getattr(config, name)) is not None
     }
-    timeout = written.pop("timeout", None)
-    if timeout is not None:
-        written["timeout_seconds"] = _duration(
-            "ModelSettings(timeout=...)", timeout
-        ).total_seconds()
+    for name in NAMED_LISTS:
+        if values := getattr(config, name):
+            settings[name] = [_name_of(value) for value in values]
+    message = config.output_guardrail_blocked_message
+    if isinstance(message, str):
+        settings["output_guardrail_blocked_message"] = message
+    elif message is not None:
+        settings[BLOCKED_MESSAGE_REF] = register(message)
+    return settings
+
+
+def _name_of(value: object) -> str:
+    """Return the name that a thing travels under; a string is one already."""
+    return value if isinstance(value, str) else register(value)
+
+
+def _plain(name: str, value: object) -> object:
+    """Return a field's value, or refuse it where it cannot travel."""
+    if name == "tracing" and "api_key" in cast("Mapping[str, Any]", value):
+        raise UserError(
+            "RunConfig(tracing={'api_key': ...}) would write the key into the run's history, where "
+            "it can be read. Give it to the worker, whose trace processors send the traces."
+        )
+    if isinstance(value, tuple):
+        value = list(cast("tuple[object, ...]", value))
     try:
-        json.dumps(written)
+        json.dumps(value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise UserError(f"ModelSettings of a run must be plain data, to travel: {error}") from None
-    return written
-
-
-def _duration(what: str, value: object) -> timedelta:
-    if not isinstance(value, timedelta):
-        raise UserError(f"{what} must be a timedelta, not {value!r}.")
+        raise UserError(
+            f"RunConfig({name}=...) must be plain data, to travel to the worker: {error}."
+        ) from None
     return value
-
-
-def read_model_settings(written: JsonObject | None) -> ModelSettings | None:
-    """Return the model settings that a run carries as JSON.
-
-    They may have been typed by hand, so what is no setting, and a time-out that is none, count as
-    not given.
-    """
-    if not written or not isinstance(written, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  typed by hand
-        return None
-    known = {field.name for field in fields(ModelSettings)}
-    values = {name: value for name, value in written.items() if name in known - {"timeout"}}
-    seconds = written.get("timeout_seconds")
-    if isinstance(seconds, int | float) and 0 < seconds < 10**6:
-        values["timeout"] = timedelta(seconds=seconds)
-    return ModelSettings(**values)

@@ -15,7 +15,7 @@ from typer.core import TyperGroup
 
 import outlast
 from outlast.agents.errors import AgentsException
-from outlast.cli import deciding, demo, doctor, looking, running, serving, terminal
+from outlast.cli import deciding, demo, doctor, looking, running, serving, tailing, terminal
 from outlast.cli.exit_codes import ExitCode, epilog, exit_code_of
 
 _HELP = "Agents that outlast the process. Try `outlast demo`, then `outlast dev`."
@@ -99,6 +99,7 @@ _add("Runs", running.run)
 _add("Runs", running.send)
 _add("Runs", looking.list_runs, "list")
 _add("Runs", looking.show)
+_add("Runs", tailing.tail)
 _add("Runs", deciding.cancel)
 _add("Approvals", deciding.approve)
 _add("Approvals", deciding.reject)

@@ -41,6 +41,7 @@ class HistoryReader:
     """Turns Temporal's records, fed in any portions, into what each workflow task delivered."""
 
     converter: DataConverter
+    history_id: str = ""
     start_payload: Json = None
     closed_by: HistoryEvent | None = None
     size: int = 0
@@ -71,6 +72,7 @@ class HistoryReader:
         match event.event_type:
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
                 started = event.workflow_execution_started_event_attributes
+                self.history_id = started.original_execution_run_id
                 try:
                     self.start_payload = await self._first(started.input)
                 except Exception:  # noqa: BLE001  the workflow cannot decode it either, and fails
@@ -91,6 +93,9 @@ class HistoryReader:
             case EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED:
                 activity_id = event.activity_task_scheduled_event_attributes.activity_id
                 self._effects[event.event_id] = int(activity_id) if activity_id.isdigit() else 0
+            case EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED:
+                nested = event.start_child_workflow_execution_initiated_event_attributes
+                self._effects[event.event_id] = history.effect_of_nested(nested.workflow_id)
             case kind if kind in CLOSING:
                 self.closed_by = event
             case _:
@@ -98,7 +103,7 @@ class HistoryReader:
 
     async def _take_signal(self, event: HistoryEvent) -> None:
         signal = event.workflow_execution_signaled_event_attributes
-        known = signal.signal_name in {names.SIGNAL_DECIDE, names.SIGNAL_CANCEL}
+        known = signal.signal_name in names.SIGNALS
         try:
             arguments = await self._decode(signal.input) if known else ()
         except Exception:  # noqa: BLE001  the workflow's SDK drops what it cannot decode, too
@@ -129,6 +134,7 @@ class HistoryReader:
         self._local.setdefault(task, []).append(happening)
 
     async def _take_result(self, event: HistoryEvent) -> None:
+        """Take in how an activity or a nested run ended."""
         match event.event_type:
             case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
                 done = event.activity_task_completed_event_attributes
@@ -144,10 +150,37 @@ class HistoryReader:
             case EventType.EVENT_TYPE_ACTIVITY_TASK_CANCELED:
                 payload, failure = None, EngineFailure(kind="cancelled")
                 scheduled = event.activity_task_canceled_event_attributes.scheduled_event_id
+            case EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_COMPLETED:
+                ended = event.child_workflow_execution_completed_event_attributes
+                payload, failure = await self._first(ended.result), None
+                scheduled = ended.initiated_event_id
             case _:
-                return
+                scheduled, failure = await self._failure_of_nested(event)
+                payload = None
+                if failure is None:
+                    return
         effect = self._effects.pop(scheduled, 0)
         self._note(event, history.Resolved(effect=effect, payload=payload, failure=failure))
+
+    async def _failure_of_nested(self, event: HistoryEvent) -> tuple[int, EngineFailure | None]:
+        match event.event_type:
+            case EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_FAILED:
+                lost = event.child_workflow_execution_failed_event_attributes
+                return lost.initiated_event_id, await self._failure(lost.failure)
+            case EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_CANCELED:
+                stopped = event.child_workflow_execution_canceled_event_attributes
+                return stopped.initiated_event_id, EngineFailure(kind="cancelled")
+            case EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TIMED_OUT:
+                late = event.child_workflow_execution_timed_out_event_attributes
+                return late.initiated_event_id, EngineFailure(kind="timeout")
+            case EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_TERMINATED:
+                ended = event.child_workflow_execution_terminated_event_attributes
+                return ended.initiated_event_id, EngineFailure(kind="other")
+            case EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_FAILED:
+                refused = event.start_child_workflow_execution_failed_event_attributes
+                return refused.initiated_event_id, EngineFailure(kind="other")
+            case _:
+                return 0, None
 
     def _note(self, event: HistoryEvent, happening: history.Happening) -> None:
         self._waiting.append((event.event_id, happening))
@@ -201,12 +234,15 @@ class RunReader:
 
     Attributes:
         state: the run as read so far.
+        place: how far it was read: which of the histories that continue each other, and how many
+            events of it. Places of the same history can be compared.
         closed_by: the record that ended the run, once there is one.
     """
 
     client: Client
     run_id: str
     state: RunState = field(default_factory=RunState)
+    place: tuple[str, int] = ("", 0)
     closed_by: HistoryEvent | None = None
 
     async def catch_up(self) -> RunState:
@@ -281,9 +317,11 @@ class RunReader:
             tasks = await reader.feed(page)
             if begins:
                 self.state = history.opening(reader.start_payload)
+                self.place = (reader.history_id, 0)
                 yield Progress(None, self.state)
             for event, state in history.fold(self.state, self.run_id, tasks):
                 self.state = state
+                self.place = (reader.history_id, self.place[1] + 1)
                 yield Progress(event, state)
         self.closed_by = reader.closed_by
 

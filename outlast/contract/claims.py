@@ -8,16 +8,15 @@ references only, so it never keeps a request alive and never needs cleaning. A m
 
 from weakref import WeakValueDictionary
 
-from outlast.contract.records import ModelRequestRecord
-from outlast.loop.commands import Effect
+from outlast.contract.records import Request
 
 INLINE_BYTES = 2_000
 """Requests up to this size are written into history, so that short runs read well in the UI."""
 
-_requests: WeakValueDictionary[tuple[str, int], Effect | ModelRequestRecord] = WeakValueDictionary()
+_requests: WeakValueDictionary[tuple[str, int], Request] = WeakValueDictionary()
 
 
-def offer(run_id: str, effect: int, request: Effect | ModelRequestRecord) -> None:
+def offer(run_id: str, effect: int, request: Request) -> None:
     """Make a request available to activities of this process.
 
     Args:
@@ -28,7 +27,7 @@ def offer(run_id: str, effect: int, request: Effect | ModelRequestRecord) -> Non
     _requests[run_id, effect] = request
 
 
-def take(run_id: str, effect: int) -> Effect | ModelRequestRecord | None:
+def take(run_id: str, effect: int) -> Request | None:
     """Return the request, or None when it is not in this process."""
     return _requests.get((run_id, effect))
 

@@ -8,7 +8,17 @@ the client, so both come to the same `Failure`.
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from outlast.loop.commands import CallModel, Effect, PrepareRun, RunHandoff, RunTool
+from outlast.loop.commands import (
+    CallModel,
+    CheckInput,
+    Conclude,
+    Effect,
+    PrepareRun,
+    RunAgent,
+    RunHandoff,
+    RunTool,
+    SaveSession,
+)
 from outlast.loop.values import Failure, JsonObject
 
 USER_ERROR: Final = "user_error"
@@ -16,6 +26,12 @@ MODEL_CALL_FAILED: Final = "model_call_failed"
 MODEL_BEHAVIOR: Final = "model_behavior"
 MODEL_REFUSAL: Final = "model_refusal"
 MAX_TURNS_EXCEEDED: Final = "max_turns_exceeded"
+INPUT_GUARDRAIL: Final = "input_guardrail_tripwire"
+OUTPUT_GUARDRAIL: Final = "output_guardrail_tripwire"
+TOOL_INPUT_GUARDRAIL: Final = "tool_input_guardrail_tripwire"
+TOOL_OUTPUT_GUARDRAIL: Final = "tool_output_guardrail_tripwire"
+INVALID_OUTPUT: Final = "invalid_final_output"
+SESSION_FAILED: Final = "session_failed"
 TOOL_FAILED: Final = "tool_failed"
 TOOL_TIMEOUT: Final = "tool_timeout"
 CANCELLED: Final = "cancelled"
@@ -45,19 +61,7 @@ def failure_of(effect: Effect, engine: EngineFailure) -> Failure:
     """Return what an activity's failure means to the run, in words that say what to do."""
     if engine.kind == "cancelled":
         return Failure(code=CANCELLED, message="It was cancelled.")
-    match effect:
-        case RunTool():
-            what = f"The tool {effect.name}"
-            default = TOOL_FAILED
-        case RunHandoff():
-            what = f"The callback of the handoff {effect.name}"
-            default = USER_ERROR
-        case CallModel():
-            what = f"The model call of {effect.agent}"
-            default = MODEL_CALL_FAILED
-        case PrepareRun():
-            what = f"The start of {effect.agent}"
-            default = USER_ERROR
+    what, default = _named(effect)
     if engine.kind == "timeout":
         code = TOOL_TIMEOUT if isinstance(effect, RunTool) else default
         return Failure(
@@ -67,3 +71,22 @@ def failure_of(effect: Effect, engine: EngineFailure) -> Failure:
         )
     code = engine.code if engine.kind == "application" and engine.code else default
     return Failure(code=code, message=engine.message or f"{what} failed.", details=engine.details)
+
+
+def _named(effect: Effect) -> tuple[str, str]:
+    """Return how to speak of an effect, and what its failure is called if nothing says more."""
+    match effect:
+        case RunTool() | RunAgent():
+            return f"The tool {effect.name}", TOOL_FAILED
+        case RunHandoff():
+            return f"The callback of the handoff {effect.name}", USER_ERROR
+        case CallModel():
+            return f"The model call of {effect.agent}", MODEL_CALL_FAILED
+        case PrepareRun():
+            return f"The start of {effect.agent}", USER_ERROR
+        case CheckInput():
+            return f"An input guardrail of {effect.agent}", USER_ERROR
+        case Conclude():
+            return f"The end of {effect.agent}'s answer", USER_ERROR
+        case SaveSession():
+            return "Saving the session", SESSION_FAILED

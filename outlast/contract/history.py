@@ -19,6 +19,7 @@ from outlast.contract import names
 from outlast.contract.failures import INTERNAL, EngineFailure, failure_of
 from outlast.contract.records import (
     CancelRecord,
+    NestedRecord,
     RunInput,
     SendRecord,
     UnreadableRecordError,
@@ -27,18 +28,34 @@ from outlast.contract.records import (
     read_state,
 )
 from outlast.loop.approvals import Decision
-from outlast.loop.calls import Briefing, HandoffResult, ModelReply, ToolResult
-from outlast.loop.commands import CallModel, Effect, PrepareRun, RunHandoff, RunTool
+from outlast.loop.calls import AgentResult, Briefing, HandoffResult, ModelReply, ToolResult
+from outlast.loop.checks import CheckResult, Conclusion
+from outlast.loop.commands import (
+    CallModel,
+    CheckInput,
+    Conclude,
+    Effect,
+    PrepareRun,
+    RunAgent,
+    RunHandoff,
+    RunTool,
+    SaveSession,
+)
 from outlast.loop.events import (
+    AgentFinished,
+    AnswerConcluded,
     CancelRequested,
     DecisionReceived,
     EffectFailed,
     Event,
     HandoffFinished,
+    InputChecked,
     MessageReceived,
     ModelReplied,
+    NestedReported,
     RunPrepared,
     RunStarted,
+    SessionSaved,
     SignalUnreadable,
     ToolFinished,
 )
@@ -59,6 +76,10 @@ def started(run_id: str, record: RunInput, at_ms: int) -> RunStarted:
         max_turns=record.max_turns,
         keep_open=record.keep_open,
         settings=record.settings,
+        session=record.session,
+        thread=record.thread,
+        handled=record.handled,
+        parent=record.parent,
     )
 
 
@@ -71,6 +92,9 @@ def signalled(name: str, arguments: Sequence[Json], at_ms: int) -> Event:
             return DecisionReceived(at_ms=at_ms, decision=read(Decision, payload))
         if name == names.SIGNAL_CANCEL:
             return CancelRequested(at_ms=at_ms, mode=read(CancelRecord, payload).mode)
+        if name == names.SIGNAL_NESTED:
+            nested = read(NestedRecord, payload)
+            return NestedReported(at_ms=at_ms, nested_id=nested.nested_id, requests=nested.requests)
     except UnreadableRecordError as error:
         return SignalUnreadable(at_ms=at_ms, name=f"signal {name}", problem=str(error))
     return SignalUnreadable(
@@ -93,23 +117,40 @@ def updated(name: str, arguments: Sequence[Json], at_ms: int) -> Event:
 
 
 def answered(effect: Effect, payload: Json, at_ms: int) -> Event:
-    """Return the event of an activity's result."""
-    number = effect.effect
+    """Return the event of what an effect came to: an activity's result, or a nested run's."""
     try:
-        match effect:
-            case PrepareRun():
-                briefing = read(Briefing, payload)
-                return RunPrepared(at_ms=at_ms, effect=number, briefing=briefing)
-            case CallModel():
-                return ModelReplied(at_ms=at_ms, effect=number, reply=read(ModelReply, payload))
-            case RunTool():
-                return ToolFinished(at_ms=at_ms, effect=number, result=read(ToolResult, payload))
-            case RunHandoff():
-                result = read(HandoffResult, payload)
-                return HandoffFinished(at_ms=at_ms, effect=number, result=result)
+        return _answer(effect, payload, at_ms, effect.effect)
     except UnreadableRecordError as error:
         failure = Failure(code=INTERNAL, message=str(error))
-        return EffectFailed(at_ms=at_ms, effect=number, failure=failure)
+        return EffectFailed(at_ms=at_ms, effect=effect.effect, failure=failure)
+
+
+def _answer(effect: Effect, payload: Json, at_ms: int, number: int) -> Event:
+    match effect:
+        case PrepareRun():
+            briefing = read(Briefing, payload)
+            return RunPrepared(at_ms=at_ms, effect=number, briefing=briefing)
+        case CheckInput():
+            return InputChecked(at_ms=at_ms, effect=number, result=read(CheckResult, payload))
+        case CallModel():
+            return ModelReplied(at_ms=at_ms, effect=number, reply=read(ModelReply, payload))
+        case RunTool():
+            return ToolFinished(at_ms=at_ms, effect=number, result=read(ToolResult, payload))
+        case RunAgent():
+            return AgentFinished(at_ms=at_ms, effect=number, result=read(AgentResult, payload))
+        case RunHandoff():
+            return HandoffFinished(at_ms=at_ms, effect=number, result=read(HandoffResult, payload))
+        case Conclude():
+            conclusion = read(Conclusion, payload)
+            return AnswerConcluded(at_ms=at_ms, effect=number, conclusion=conclusion)
+        case SaveSession():
+            return SessionSaved(at_ms=at_ms, effect=number)
+
+
+def effect_of_nested(nested_id: str) -> int:
+    """Return the number of the effect that a nested run answers: its id ends with it."""
+    _, _, number = nested_id.rpartition("-")
+    return int(number) if number.isdigit() else 0
 
 
 def failed(effect: Effect, engine: EngineFailure, at_ms: int) -> EffectFailed:

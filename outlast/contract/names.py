@@ -2,7 +2,17 @@
 
 from typing import Final
 
-from outlast.loop.commands import CallModel, Effect, PrepareRun, RunHandoff, RunTool
+from outlast.loop.commands import (
+    CallModel,
+    CheckInput,
+    Conclude,
+    Effect,
+    PrepareRun,
+    RunAgent,
+    RunHandoff,
+    RunTool,
+    SaveSession,
+)
 
 SCHEMA_VERSION: Final = 1
 """Version of everything in this package. Newer records than this are refused in words."""
@@ -13,6 +23,8 @@ TASK_QUEUE: Final = "outlast"
 
 SIGNAL_DECIDE: Final = "decide"
 SIGNAL_CANCEL: Final = "cancel"
+SIGNAL_NESTED: Final = "nested"
+SIGNALS: Final = frozenset({SIGNAL_DECIDE, SIGNAL_CANCEL, SIGNAL_NESTED})
 UPDATE_DECIDE: Final = "decide"
 UPDATE_SEND: Final = "send"
 
@@ -37,15 +49,29 @@ MEMO_INPUT_DIGEST: Final = "outlast_input_digest"
 
 ACTIVITY_PREPARE: Final = "prepare_run"
 ACTIVITY_MODEL: Final = "call_model"
+ACTIVITY_CHECK: Final = "check_input"
+ACTIVITY_CONCLUDE: Final = "conclude"
+ACTIVITY_SAVE: Final = "save_session"
 TOOL_PREFIX: Final = "tool:"
 HANDOFF_PREFIX: Final = "handoff:"
 
 
 def activity_type(effect: Effect) -> str:
-    """Return the activity type that answers an effect; tools and handoffs have one each."""
+    """Return the activity type that answers an effect; tools and handoffs have one each.
+
+    An agent that works as a tool is a workflow of its own.
+    """
     match effect:
         case PrepareRun():
             return ACTIVITY_PREPARE
+        case CheckInput():
+            return ACTIVITY_CHECK
+        case Conclude():
+            return ACTIVITY_CONCLUDE
+        case SaveSession():
+            return ACTIVITY_SAVE
+        case RunAgent():
+            return WORKFLOW
         case CallModel():
             return ACTIVITY_MODEL
         case RunTool():

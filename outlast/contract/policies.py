@@ -8,14 +8,38 @@ from datetime import timedelta
 from typing import Final
 
 from outlast.loop.calls import Policy
-from outlast.loop.commands import CallModel, Effect, PrepareRun
+from outlast.loop.commands import (
+    CallModel,
+    CheckInput,
+    Conclude,
+    Effect,
+    PrepareRun,
+    RunAgent,
+    RunHandoff,
+    RunTool,
+    SaveSession,
+)
 from outlast.loop.state import RunState
 from outlast.loop.values import JsonObject
+
+SESSION: Final = "session"
+"""The setting that says which session a run has."""
 
 MODEL: Final = Policy(timeout_ms=600_000, attempts=10, maximum_interval_ms=60_000)
 """Ten attempts wait about five minutes in all: longer than most provider incidents."""
 
 PREPARE: Final = Policy(timeout_ms=10_000, attempts=3, fast=True)
+
+LOAD: Final = Policy(timeout_ms=60_000, attempts=5)
+"""A run that begins with its session's items reads them from a database."""
+
+CHECK: Final = Policy(timeout_ms=300_000)
+"""Guardrails, hooks and handlers may ask models themselves."""
+
+NESTED: Final = Policy(attempts=1)
+"""A nested run retries what it does by itself."""
+
+SAVE: Final = Policy(timeout_ms=60_000, attempts=10, maximum_interval_ms=60_000)
 
 LONGEST_MS: Final = 24 * 3_600_000
 """Bound on an effect as a whole. Generous, because it also covers the time without any worker."""
@@ -42,11 +66,17 @@ def policy_of(effect: Effect) -> Policy:
     """Return how an effect is run."""
     match effect:
         case PrepareRun():
-            return PREPARE
+            return PREPARE if SESSION not in (effect.settings or {}) else LOAD
         case CallModel():
             return MODEL
-        case _:
+        case CheckInput() | Conclude():
+            return CHECK
+        case SaveSession():
+            return SAVE
+        case RunTool() | RunHandoff():
             return effect.policy
+        case RunAgent():
+            return NESTED
 
 
 def heartbeat_ms(settings: JsonObject | None) -> int:

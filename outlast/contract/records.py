@@ -11,21 +11,39 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
 from outlast.contract.names import SCHEMA_VERSION
-from outlast.loop.commands import CallModel, Effect
+from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.commands import (
+    CallModel,
+    Conclude,
+    Effect,
+    RunAgent,
+    RunHandoff,
+    SaveSession,
+)
+from outlast.loop.events import Parent
 from outlast.loop.items import Item, Message
-from outlast.loop.state import RunState, model_input
-from outlast.loop.values import Failure, Json, JsonObject, Usage
+from outlast.loop.state import RunState, items_of, items_to_save
+from outlast.loop.values import Failure, Json, JsonObject, ServerThread, Usage
 
 T = TypeVar("T")
 
 PAGE_BYTES = 1_500_000
 """How much of a request one query answers: well below the 2 MB that a payload may have."""
+
+AS_TOOL: Final = "as_tool"
+"""The setting of a nested run that says which tool it is: the agent's name and the tool's."""
+
+NOT_INHERITED: Final = frozenset({"hooks", "session", "error_handlers", AS_TOOL})
+"""Settings that a nested run does not take over: they belong to the run that asks."""
+
+ANY_FAILURE: Final = "*"
+"""Handles every failure: a tool's failure is its tool's business."""
 
 COMPRESS_ABOVE_BYTES = 250_000
 """States larger than this are compressed when a run continues as new."""
@@ -51,6 +69,10 @@ class RunInput:
         keep_open: stay open after the answer.
         settings: the run's settings, for the activities.
         visibility: the namespace has our search attributes, so the run may set them.
+        session: the run has a session; the settings say which.
+        thread: how the provider's server keeps the conversation.
+        handled: the codes of the failures that handlers may turn into answers.
+        parent: the run that this one works for.
         carried: the state of the run that this one continues.
         schema_version: the version of this record.
     """
@@ -64,6 +86,10 @@ class RunInput:
     keep_open: bool = False
     settings: JsonObject | None = None
     visibility: bool = False
+    session: bool = False
+    thread: ServerThread | None = None
+    handled: tuple[str, ...] = ()
+    parent: Parent | None = None
     carried: JsonObject | None = None
     schema_version: int = SCHEMA_VERSION
 
@@ -92,6 +118,14 @@ class CancelRecord:
     mode: Literal["immediate", "after_turn"] = "immediate"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NestedRecord:
+    """The payload of the signal `nested`: what people have to decide in a nested run."""
+
+    nested_id: str
+    requests: tuple[ApprovalRequest, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class ModelRequestRecord:
     """The whole request of a model call: the command and the items it is about."""
@@ -100,9 +134,42 @@ class ModelRequestRecord:
     items: tuple[Item, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
+class HandoffRequestRecord:
+    """The whole request of a handoff: the command and, for a filter, the transcript."""
+
+    call: RunHandoff
+    items: tuple[Item, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
+class ConclusionRequestRecord:
+    """The whole request of a conclusion: the command and the transcript."""
+
+    call: Conclude
+    items: tuple[Item, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
+class SaveRequestRecord:
+    """The whole request of a save: the command and the items."""
+
+    call: SaveSession
+    items: tuple[Item, ...]
+
+
+Request: TypeAlias = (
+    Effect | ModelRequestRecord | HandoffRequestRecord | ConclusionRequestRecord | SaveRequestRecord
+)
+"""What an activity gets: an effect as it is, or with the items it is about."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResultRecord:
-    """The workflow's result: small, because the transcript is in the history."""
+    """The workflow's result: small, because the transcript is in the history.
+
+    `context` is there for the run that this one worked for.
+    """
 
     status: Literal["completed", "failed", "cancelled"]
     agent: str
@@ -110,6 +177,7 @@ class RunResultRecord:
     failure: Failure | None = None
     turns: int = 0
     usage: Usage = field(default_factory=Usage)
+    context: Json = None
 
 
 def messages_of(content: str | list[JsonObject]) -> tuple[JsonObject, ...]:
@@ -208,19 +276,54 @@ def read_state(payload: JsonObject) -> RunState:
     return state
 
 
-def request_of(state: RunState, effect: Effect) -> Effect | ModelRequestRecord:
+def request_of(state: RunState, effect: Effect) -> Request:
     """Return the whole request of an effect; the same whenever it is asked for."""
-    if isinstance(effect, CallModel):
-        return ModelRequestRecord(call=effect, items=model_input(state, effect))
-    return effect
+    match effect:
+        case CallModel():
+            return ModelRequestRecord(call=effect, items=items_of(state, effect))
+        case RunHandoff() if effect.input_length is not None:
+            return HandoffRequestRecord(call=effect, items=items_of(state, effect))
+        case Conclude():
+            return ConclusionRequestRecord(call=effect, items=items_of(state, effect))
+        case SaveSession():
+            return SaveRequestRecord(call=effect, items=items_to_save(state, effect))
+        case _:
+            return effect
 
 
-def is_small(request: Effect | ModelRequestRecord, limit_bytes: int) -> bool:
+def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
+    """Return the input of the run of an agent that works as a tool.
+
+    It takes over the settings of the run that asks, where it has none of its own, but not what
+    belongs to that run alone.
+    """
+    nested = effect.nested
+    settings = nested.settings
+    if settings is None:
+        outer = effect.settings or {}
+        settings = {name: value for name, value in outer.items() if name not in NOT_INHERITED}
+    return RunInput(
+        agent=effect.target,
+        input=effect.arguments,
+        message_id=effect.call_id,
+        context=effect.context,
+        context_type=effect.context_type,
+        max_turns=nested.max_turns,
+        settings={**settings, AS_TOOL: [effect.agent, effect.name]},
+        session=nested.session,
+        thread=nested.thread,
+        handled=(ANY_FAILURE,),
+        parent=Parent(run_id=effect.run_id, prefix=f"e{effect.effect}."),
+        visibility=visibility,
+    )
+
+
+def is_small(request: Request, limit_bytes: int) -> bool:
     """Whether a request is small enough to be written into history.
 
     Long conversations are told by their length, so that a long run never pays for measuring.
     """
-    if isinstance(request, ModelRequestRecord) and len(request.items) > 12:
+    if len(getattr(request, "items", ())) > 12:
         return False
     return len(_text(write(request))) <= limit_bytes
 
@@ -250,9 +353,9 @@ def _text(value: Json) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _explain(kind: type, error: ValidationError) -> str:
+def _explain(kind: Any, error: ValidationError) -> str:
     problems = "; ".join(
         f"{'.'.join(str(part) for part in one['loc']) or 'the payload'}: {one['msg']}"
         for one in error.errors()[:5]
     )
-    return f"This is not a {kind.__name__}: {problems}."
+    return f"This is not a {getattr(kind, '__name__', kind)}: {problems}."

@@ -6,8 +6,8 @@ Owns: those shapes. Must not know: HTTP, the clock, randomness, and how an answe
 import json
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import cast
 
+from outlast.contract.reply_events import reply_events
 from outlast.dev.offline_request import InvalidRequestError, Request
 from outlast.dev.offline_rules import CallTool, Reply
 from outlast.loop.values import Json, JsonObject
@@ -79,7 +79,7 @@ def response_object(
 
 def stream_events(response: JsonObject) -> Iterator[JsonObject]:
     """Tell a complete response as the events of a stream, numbered, a word or so at a time."""
-    for number, event in enumerate(_events(response)):
+    for number, event in enumerate(reply_events(response, _CHUNK.findall)):
         yield {"type": event["type"], "sequence_number": number, **event}
 
 
@@ -93,49 +93,6 @@ def error_object(error: InvalidRequestError) -> JsonObject:
             "code": error.code,
         }
     }
-
-
-def _events(response: JsonObject) -> Iterator[JsonObject]:
-    begun: JsonObject = {
-        **response,
-        "status": "in_progress",
-        "output": [],
-        "usage": None,
-        "completed_at": None,
-    }
-    yield {"type": "response.created", "response": begun}
-    yield {"type": "response.in_progress", "response": begun}
-    for at, item in enumerate(cast("list[JsonObject]", response["output"])):
-        empty: JsonObject = (
-            {"arguments": ""} if item["type"] == "function_call" else {"content": []}
-        )
-        begun_item: JsonObject = {**item, "status": "in_progress", **empty}
-        yield {"type": "response.output_item.added", "output_index": at, "item": begun_item}
-        place = {"item_id": item["id"], "output_index": at}
-        yield from (
-            _call_events(item, place)
-            if item["type"] == "function_call"
-            else _text_events(item, {**place, "content_index": 0})
-        )
-        yield {"type": "response.output_item.done", "output_index": at, "item": item}
-    yield {"type": "response.completed", "response": response}
-
-
-def _call_events(item: JsonObject, place: JsonObject) -> Iterator[JsonObject]:
-    kind, arguments = "response.function_call_arguments", item["arguments"]
-    for chunk in _CHUNK.findall(arguments):
-        yield {"type": f"{kind}.delta", **place, "delta": chunk}
-    yield {"type": f"{kind}.done", **place, "name": item["name"], "arguments": arguments}
-
-
-def _text_events(item: JsonObject, place: JsonObject) -> Iterator[JsonObject]:
-    part: JsonObject = item["content"][0]
-    begun: JsonObject = {**part, "text": ""}
-    yield {"type": "response.content_part.added", **place, "part": begun}
-    for chunk in _CHUNK.findall(part["text"]):
-        yield {"type": "response.output_text.delta", **place, "delta": chunk, "logprobs": []}
-    yield {"type": "response.output_text.done", **place, "text": part["text"], "logprobs": []}
-    yield {"type": "response.content_part.done", **place, "part": part}
 
 
 def _output_item(reply: Reply, new_id: Callable[[str], str]) -> JsonObject:

@@ -25,6 +25,7 @@ class Decision:
         by: who decided, as a trusted caller says.
         channel: where the decision was made, such as `cli`.
         args_digest: the digest of the arguments the person saw; when given, it has to match.
+        remember: the same goes for every further call of this tool by this agent in this run.
     """
 
     request_id: str
@@ -33,6 +34,7 @@ class Decision:
     by: str | None = None
     channel: str | None = None
     args_digest: str | None = None
+    remember: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,6 +55,7 @@ class ApprovalRequest:
         status: how it stands.
         decision: what was decided.
         decided_at_ms: when.
+        run_id: the nested run in which it waits; empty for the run itself.
     """
 
     id: str
@@ -68,6 +71,16 @@ class ApprovalRequest:
     status: ApprovalStatus = "pending"
     decision: Decision | None = None
     decided_at_ms: int | None = None
+    run_id: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Remembered:
+    """A decision that goes for every further call of a tool by an agent."""
+
+    agent: str
+    name: str
+    decision: Decision
 
 
 def digest(arguments: str) -> str:

@@ -1,7 +1,7 @@
 """The calls in a model's reply: what was planned for each, and how far each has come.
 
 Owns: the plan that the model activity makes (`PlannedCall`, `Policy`), what comes back from
-effects (`ModelReply`, `ToolResult`, `Briefing`), and a call's progress (`Call`). Must not know: when what happens;
+effects (`ModelReply`, `ToolResult`, `Briefing` …), and a call's progress (`Call`). Must not know: when what happens;
 that is `machine.py`.
 """
 
@@ -9,9 +9,11 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from outlast.loop.changes import Change
-from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, Usage
+from outlast.loop.checks import Duty, GuardrailRecord
+from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, ServerThread, Usage
+from outlast.loop.view import ViewEdit
 
-CallKind: TypeAlias = Literal["tool", "handoff", "unknown"]
+CallKind: TypeAlias = Literal["tool", "agent", "handoff", "unknown"]
 CallStatus: TypeAlias = Literal["planned", "waiting", "running", "held", "settled"]
 FinalKind: TypeAlias = Literal["text", "value", "again"]
 
@@ -45,19 +47,44 @@ DEFAULT_POLICY = Policy()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NestedPlan:
+    """How an agent that works as a tool is run.
+
+    Attributes:
+        max_turns: how many model calls it may make.
+        settings: the settings of its run; None for those of the run that asks.
+        session: its run has a session; the settings say which.
+        thread: how the provider's server keeps its conversation.
+    """
+
+    max_turns: int | None = None
+    settings: JsonObject | None = None
+    session: bool = False
+    thread: ServerThread | None = None
+
+
+DEFAULT_NESTED = NestedPlan()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCall:
     """What one call in a reply is, decided once by the model activity and recorded.
 
     Attributes:
         item: which of the reply's items it is.
-        kind: a tool, a handoff, or a name that nobody offers.
+        kind: a tool, an agent that works as a tool, a handoff, or a name that nobody offers.
         problem: why it cannot run, in words for the model; it is then the call's output.
         needs_approval: a person decides before it runs.
         reason: why a person decides.
         fatal: a failure ends the run instead of being told to the model.
-        target: the agent that a handoff leads to.
+        target: the agent that a handoff leads to, or that works as the tool.
         target_model: the model of that agent, for people to read.
-        callback: the handoff has a callback to run.
+        target_duties: what has to be done for that agent.
+        callback: the handoff has something to run: a callback, a filter, a hook.
+        filters: it changes what the next agent sees, so it needs the transcript.
+        final: the call's output ends the run.
+        rejection: what the model reads when a person rejects the call without a word.
+        nested: how an agent that works as a tool is run.
         policy: how it is run.
     """
 
@@ -69,7 +96,12 @@ class PlannedCall:
     fatal: bool = False
     target: str = ""
     target_model: str = ""
+    target_duties: tuple[Duty, ...] = ()
     callback: bool = False
+    filters: bool = False
+    final: bool = False
+    rejection: str | None = None
+    nested: NestedPlan | None = None
     policy: Policy = DEFAULT_POLICY
 
 
@@ -88,6 +120,10 @@ class ModelReply:
         changes: what callables changed in the context on the way.
         model: the model's name, for people to read.
         response_id: the provider's id of the response.
+        request_id: the provider's id of the request.
+        duties: what has to be done for the agent, as it is defined now.
+        judged: a rule of the agent decides whether the tools' outputs are the answer.
+        parallel: how many tool calls may run at once; None for no bound.
     """
 
     items: tuple[JsonObject, ...]
@@ -99,6 +135,10 @@ class ModelReply:
     changes: tuple[Change, ...] = ()
     model: str = ""
     response_id: str | None = None
+    request_id: str | None = None
+    duties: tuple[Duty, ...] = ()
+    judged: bool = False
+    parallel: int | None = None
 
     def __post_init__(self) -> None:
         """Refuse a plan that does not fit the reply, so that no call can go unanswered.
@@ -112,47 +152,91 @@ class ModelReply:
         for plan in self.calls:
             if plan.kind == "unknown" and plan.problem is None:
                 raise ValueError("a call that nobody offers needs a problem to tell the model")
-            if plan.kind != "tool" and plan.needs_approval:
+            if plan.kind not in {"tool", "agent"} and plan.needs_approval:
                 raise ValueError("only tools can wait for an approval")
+        if self.parallel is not None and self.parallel < 1:
+            raise ValueError("at least one call has to run at a time")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
     """What a tool call came to: the output for the model, and the context changes.
 
-    `failed` marks an output that describes a failure, for people to see.
+    Attributes:
+        output: what the model reads.
+        changes: what the call changed in the context.
+        failed: marks an output that describes a failure, for people to see.
+        value: the result as the answer of the run, where that was asked for.
+        checks: what the tool's guardrails said.
+        failure: why the run cannot go on, whatever the tool's own rule for failures is.
     """
 
     output: Json
     changes: tuple[Change, ...] = ()
     failed: bool = False
+    value: Json = None
+    checks: tuple[GuardrailRecord, ...] = ()
+    failure: Failure | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffResult:
-    """What a handoff callback came to."""
+    """What a handoff came to.
+
+    Attributes:
+        changes: what its callback changed in the context.
+        target: the agent that takes over, where the handoff chose it when it was called.
+        target_model: that agent's model.
+        duties: what has to be done for that agent.
+        edit: what the next agent sees, where a filter changed it.
+    """
 
     changes: tuple[Change, ...] = ()
+    target: str | None = None
+    target_model: str = ""
+    duties: tuple[Duty, ...] = ()
+    edit: ViewEdit | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentResult:
+    """What an agent that worked as a tool came to: its run's result."""
+
+    status: Literal["completed", "failed", "cancelled"] = "completed"
+    final_output: Json = None
+    failure: Failure | None = None
+    usage: Usage = NO_USAGE
+    context: Json = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Briefing:
-    """What the worker knows of the starting agent: that it exists, and its model's name.
+    """What the worker knows of the starting agent: that it exists, and what the run begins with.
 
-    `context` is the empty context of its type, for a run that was started without one: so that
-    two tools that run side by side change parts of one context and not the whole of it.
+    Attributes:
+        model: the name of its model.
+        context: the empty context of its type, for a run that was started without one: so that
+            two tools that run side by side change parts of one context and not the whole of it.
+        duties: what has to be done for the agent.
+        input: what the model is shown instead of the first message alone: a session's items
+            with it, or what an agent that works as a tool is asked. None: the message as it is.
+        old: the positions of those that the session has already.
     """
 
     model: str = ""
     context: Json = None
+    duties: tuple[Duty, ...] = ()
+    input: tuple[JsonObject, ...] | None = None
+    old: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
     """One call of the current reply and how far it has come.
 
-    `planned` only while the reply is taken in; then `waiting` for a person, `running`, `held` back (a handoff, until the others are settled), or
-    `settled` with an output.
+    `planned` while the reply is taken in, or until there is room for it; then `waiting` for a
+    person, `running`, `held` back (a handoff, until the others are settled), or `settled` with an
+    output. `value` is the output as the answer of the run, where it may become one.
     """
 
     plan: PlannedCall
@@ -163,4 +247,5 @@ class Call:
     effect: int | None = None
     approval: str | None = None
     output: Json = None
+    value: Json = None
     changes: tuple[Change, ...] = ()

@@ -8,19 +8,27 @@ know: how a command is carried out.
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from outlast.loop.calls import DEFAULT_POLICY, Policy
+from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.calls import DEFAULT_NESTED, DEFAULT_POLICY, NestedPlan, Policy
+from outlast.loop.checks import Candidate, CheckStage
+from outlast.loop.items import Item
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, Usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class PrepareRun:
-    """Look the starting agent up. Answered by `RunPrepared`."""
+    """Look the starting agent up. Answered by `RunPrepared`.
+
+    `input` is what was asked, where a session or a tool makes the model's input of it.
+    """
 
     effect: int
     agent: str
     context: Json = None
     context_type: str | None = None
     settings: JsonObject | None = None
+    input: tuple[JsonObject, ...] | None = None
+    run_id: str = ""
     kind: Literal["prepare_run"] = "prepare_run"
 
 
@@ -28,8 +36,16 @@ class PrepareRun:
 class CallModel:
     """Ask the agent's model. Answered by `ModelReplied`.
 
-    The input is the first `input_length` items of the state: items are only ever appended, so
-    they are still the same when the activity asks for them, and the state holds them once.
+    The input is what the state's view shows of its first `input_length` items: items are only
+    ever appended, and the view only changes between model calls, so they are still the same when
+    the activity asks for them, and the state holds them once.
+
+    Attributes:
+        known: how many of them the provider's server has already.
+        conversation_id: the conversation on the provider's server.
+        previous_response_id: the response on the provider's server that this one follows.
+        tools_used: the agent has called tools for the current question.
+        starts: the agent begins to work, or works again after people decided.
     """
 
     effect: int
@@ -41,12 +57,37 @@ class CallModel:
     settings: JsonObject | None = None
     usage: Usage = NO_USAGE
     run_id: str
+    known: int = 0
+    conversation_id: str | None = None
+    previous_response_id: str | None = None
+    tools_used: bool = False
+    starts: bool = False
     kind: Literal["call_model"] = "call_model"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
+class CheckInput:
+    """Run input guardrails. Answered by `InputChecked`."""
+
+    effect: int
+    agent: str
+    stage: CheckStage
+    items: tuple[Item, ...]
+    context: Json = None
+    context_type: str | None = None
+    settings: JsonObject | None = None
+    usage: Usage = NO_USAGE
+    turn: int
+    run_id: str
+    kind: Literal["check_input"] = "check_input"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class RunTool:
-    """Run a tool call. Answered by `ToolFinished`."""
+    """Run a tool call. Answered by `ToolFinished`.
+
+    `final` asks for the result as the answer of the run, too.
+    """
 
     effect: int
     agent: str
@@ -59,13 +100,48 @@ class RunTool:
     usage: Usage = NO_USAGE
     turn: int
     run_id: str
+    final: bool = False
     policy: Policy = DEFAULT_POLICY
     kind: Literal["run_tool"] = "run_tool"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
+class RunAgent:
+    """Run an agent as a tool: a run of its own. Answered by `AgentFinished`.
+
+    Attributes:
+        agent: the agent whose tool it is.
+        target: the agent to run.
+        name: the tool's name.
+        nested_id: the id of the nested run.
+        nested: how it is run.
+        run_id: the run that asks.
+    """
+
+    effect: int
+    agent: str
+    target: str
+    name: str
+    call_id: str
+    arguments: str
+    nested_id: str
+    nested: NestedPlan = DEFAULT_NESTED
+    context: Json = None
+    context_type: str | None = None
+    settings: JsonObject | None = None
+    run_id: str
+    kind: Literal["run_agent"] = "run_agent"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class RunHandoff:
-    """Run a handoff's callback. Answered by `HandoffFinished`."""
+    """Run a handoff's callback, hooks and filter. Answered by `HandoffFinished`.
+
+    Attributes:
+        input_length: for a filter: how much of the transcript it sees, as for `CallModel`.
+        history: how many entries of that are the input of the question.
+        fresh: how many of the newest items are this turn's.
+    """
 
     effect: int
     agent: str
@@ -79,8 +155,52 @@ class RunHandoff:
     usage: Usage = NO_USAGE
     turn: int
     run_id: str
+    input_length: int | None = None
+    history: int = 0
+    fresh: int = 0
     policy: Policy = DEFAULT_POLICY
     kind: Literal["run_handoff"] = "run_handoff"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
+class Conclude:
+    """Decide what becomes of an answer. Answered by `AnswerConcluded`.
+
+    The transcript is the first `input_length` items, as for `CallModel`.
+    """
+
+    effect: int
+    agent: str
+    candidate: Candidate
+    input_length: int
+    history: int = 0
+    context: Json = None
+    context_type: str | None = None
+    settings: JsonObject | None = None
+    usage: Usage = NO_USAGE
+    turn: int
+    run_id: str
+    kind: Literal["conclude"] = "conclude"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
+class SaveSession:
+    """Write items into the run's session. Answered by `SessionSaved`.
+
+    The items are those of the transcript from `start` up to `stop`, without those that a filter
+    has `dropped` by then. `withheld` stands in for the output of a tool. `started_at_ms` tells the run
+    from others that had its id.
+    """
+
+    effect: int
+    start: int
+    stop: int
+    dropped: tuple[int, ...] = ()
+    withheld: str | None = None
+    settings: JsonObject | None = None
+    run_id: str
+    started_at_ms: int = 0
+    kind: Literal["save_session"] = "save_session"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +208,14 @@ class CancelEffect:
     """Stop an effect; whatever it still answers is ignored."""
 
     effect: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TellParent:
+    """Tell the run that this one works for what people have to decide here, as it is now."""
+
+    parent: str
+    requests: tuple[ApprovalRequest, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,5 +233,7 @@ class Finish:
     failure: Failure | None = None
 
 
-Effect: TypeAlias = PrepareRun | CallModel | RunTool | RunHandoff
-Command: TypeAlias = Effect | CancelEffect | Finish
+Effect: TypeAlias = (
+    PrepareRun | CheckInput | CallModel | RunTool | RunAgent | RunHandoff | Conclude | SaveSession
+)
+Command: TypeAlias = Effect | CancelEffect | TellParent | Finish

@@ -7,12 +7,26 @@ no clock. Must not know: how an event reaches the run; `outlast.contract` decode
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from outlast.loop.approvals import Decision
-from outlast.loop.calls import Briefing, HandoffResult, ModelReply, ToolResult
+from outlast.loop.approvals import ApprovalRequest, Decision
+from outlast.loop.calls import AgentResult, Briefing, HandoffResult, ModelReply, ToolResult
+from outlast.loop.checks import CheckResult, Conclusion
 from outlast.loop.items import Message
-from outlast.loop.values import Failure, Json, JsonObject
+from outlast.loop.values import Failure, Json, JsonObject, ServerThread
 
 CancelMode: TypeAlias = Literal["immediate", "after_turn"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parent:
+    """The run that this one works for, as the agent behind one of its tools.
+
+    Attributes:
+        run_id: its workflow id.
+        prefix: begins the ids of this run's approvals, so that they differ from the parent's.
+    """
+
+    run_id: str
+    prefix: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +42,10 @@ class RunStarted:
         max_turns: how many model calls one answer may take; None for no bound.
         keep_open: stay open after the answer and take further messages.
         settings: the run's settings as JSON; opaque to the loop, for the activities.
+        session: the run has a session, where its items are read from and written to.
+        thread: how the provider's server keeps the conversation.
+        handled: the codes of the failures that may become answers; `*` for all.
+        parent: the run that this one works for.
     """
 
     at_ms: int
@@ -39,6 +57,10 @@ class RunStarted:
     max_turns: int | None = 10
     keep_open: bool = False
     settings: JsonObject | None = None
+    session: bool = False
+    thread: ServerThread | None = None
+    handled: tuple[str, ...] = ()
+    parent: Parent | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +70,15 @@ class RunPrepared:
     at_ms: int
     effect: int
     briefing: Briefing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InputChecked:
+    """Input guardrails have run."""
+
+    at_ms: int
+    effect: int
+    result: CheckResult
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,12 +100,38 @@ class ToolFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AgentFinished:
+    """An agent that works as a tool came to an end."""
+
+    at_ms: int
+    effect: int
+    result: AgentResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffFinished:
-    """A handoff's callback has run."""
+    """A handoff's callback, hooks and filter have run."""
 
     at_ms: int
     effect: int
     result: HandoffResult
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AnswerConcluded:
+    """It is decided what becomes of an answer."""
+
+    at_ms: int
+    effect: int
+    conclusion: Conclusion
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionSaved:
+    """Items were written into the session."""
+
+    at_ms: int
+    effect: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,6 +160,15 @@ class DecisionReceived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class NestedReported:
+    """A nested run says what people have to decide there, as it is now."""
+
+    at_ms: int
+    nested_id: str
+    requests: tuple[ApprovalRequest, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested:
     """Somebody wants the run to stop: at once, or after the turn it is in."""
 
@@ -119,15 +185,25 @@ class SignalUnreadable:
     problem: str
 
 
-Event: TypeAlias = (
-    RunStarted
-    | RunPrepared
+EffectEvent: TypeAlias = (
+    RunPrepared
+    | InputChecked
     | ModelReplied
     | ToolFinished
+    | AgentFinished
     | HandoffFinished
+    | AnswerConcluded
+    | SessionSaved
     | EffectFailed
+)
+"""What answers an effect."""
+
+Event: TypeAlias = (
+    RunStarted
+    | EffectEvent
     | MessageReceived
     | DecisionReceived
+    | NestedReported
     | CancelRequested
     | SignalUnreadable
 )

@@ -9,27 +9,32 @@ from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, RunState
 
 _EFFECT_OF_PHASE = {
     "preparing": "prepare_run",
+    "checking": "check_input",
     "thinking": "call_model",
     "transferring": "run_handoff",
 }
+
+_SIDE_EFFECTS = frozenset({"save_session", "check_input"})
+"""What may be in flight beside a phase's own effect."""
 
 
 def violations(state: RunState) -> list[str]:
     """Return the broken invariants of a state, as sentences; empty when all hold."""
     effects = [effect.effect for effect in state.pending]
-    kinds = sorted(effect.kind for effect in state.pending)
+    saving = [effect for effect in state.pending if effect.kind == "save_session"]
     running = {call.effect for call in state.calls if call.status == "running"}
     waiting = {call.approval for call in state.calls if call.status == "waiting"}
-    asked = {request.id for request in state.pending_approvals}
+    asked = {request.id for request in state.approvals if request.status == "pending"}
     current = Counter((call.plan.kind == "handoff", call.call_id) for call in state.calls)
     answered = [name for answer in state.answers for name in answer.to]
     messages = [*answered, *state.answering, *(message.id for message in state.inbox)]
     checks = {
         "I1: effects have distinct numbers below the next one": len(set(effects)) == len(effects)
         and all(0 < effect < state.next_effect for effect in effects),
-        "I2: each phase has exactly the effects it is named for": kinds
-        == _expected_kinds(state, len(running)),
-        "I3: every running call has its effect": state.phase != "acting" or running == set(effects),
+        "I2: each phase has exactly the effects it is named for": _has_its_effects(state),
+        "I3: every running call has its effect": state.phase != "acting"
+        or running
+        == {one.effect for one in state.pending if one.kind in {"run_tool", "run_agent"}},
         "I4: calls exist only while they are acted on": bool(state.calls)
         == (state.phase in {"acting", "transferring"}),
         "I5: every waiting call has its pending approval, and the reverse": waiting == asked,
@@ -48,15 +53,32 @@ def violations(state: RunState) -> list[str]:
         or (state.keep_open and not state.inbox and not state.answering),
         "I12: acting has something to wait for": state.phase != "acting"
         or bool(running or waiting),
+        "I13: what is to be saved is being saved, one range at a time": len(saving)
+        == min(len(state.to_save), 1),
+        "I14: an answer waits for its conclusion exactly while there is one": (
+            state.phase == "concluding"
+        )
+        == (state.candidate is not None),
+        "I15: only what is held or being saved stays where it would go on by itself": state.phase
+        not in {"turned", "closing"}
+        or bool(state.pending),
+        "I16: a run closes because it has decided how": (state.phase == "closing")
+        == (state.closing is not None),
     }
     return [law for law, holds in checks.items() if not holds]
 
 
-def _expected_kinds(state: RunState, running: int) -> list[str]:
+def _has_its_effects(state: RunState) -> bool:
+    kinds = [effect.kind for effect in state.pending]
+    if state.phase == "checking":
+        return [kind for kind in kinds if kind != "save_session"] == ["check_input"]
+    own = sorted(kind for kind in kinds if kind not in _SIDE_EFFECTS)
     if state.phase == "acting":
-        return ["run_tool"] * running
+        return set(own) <= {"run_tool", "run_agent"}
+    if state.phase == "concluding":
+        return own == ([] if "check_input" in kinds else ["conclude"])
     effect = _EFFECT_OF_PHASE.get(state.phase)
-    return [effect] if effect else []
+    return own == ([effect] if effect else [])
 
 
 def _calls_without_output(state: RunState) -> Counter[tuple[bool, str]]:

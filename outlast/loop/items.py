@@ -9,6 +9,7 @@ from typing import Any, Literal, TypeAlias, cast
 from outlast.loop.values import Json, JsonObject
 
 ItemKind: TypeAlias = Literal[
+    "history",
     "input",
     "message",
     "reasoning",
@@ -25,7 +26,8 @@ class Item:
     """One entry of the transcript.
 
     Attributes:
-        kind: what it is to the loop; `other` is what a provider did on its own.
+        kind: what it is to the loop; `history` came from a session, `other` is what a provider
+            did on its own.
         raw: the item as the model sees it; opaque to the loop but for a few fields.
         agent: whose turn produced it; empty for what came from outside.
         turn: which model call of the run produced it, from 1; 0 for what came from outside.

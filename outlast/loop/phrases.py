@@ -5,6 +5,8 @@ Owns: the sentences. Plain English, no internals.
 
 import json
 
+from outlast.loop.values import Json
+
 CANCELLED = "This call was cancelled and did not run to its end."
 NOT_RUN = "This call was not run, because the run could not go on."
 REJECTED = "A person decided that this call must not run."
@@ -14,6 +16,11 @@ HANDOFF_IGNORED = "This handoff was ignored: a reply can hand over to one agent 
 def handed_over(target: str) -> str:
     """Say that an agent took over, in the form that models of this field know."""
     return json.dumps({"assistant": target}, ensure_ascii=False)
+
+
+def as_text(output: Json) -> str:
+    """Return an answer as a model reads it."""
+    return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
 
 
 def tool_failed(name: str, code: str) -> str:

@@ -6,10 +6,24 @@ Owns: the making of effects and approval requests. Says what is asked; `machine.
 from dataclasses import replace
 
 from outlast.loop.approvals import ApprovalRequest, digest
-from outlast.loop.calls import Call
-from outlast.loop.commands import CallModel, Effect, Finish, PrepareRun, RunHandoff, RunTool
-from outlast.loop.state import Outcome, RunState
-from outlast.loop.transcript import context_before
+from outlast.loop.calls import DEFAULT_NESTED, Call
+from outlast.loop.checks import Candidate, CheckStage
+from outlast.loop.commands import (
+    CallModel,
+    CheckInput,
+    Conclude,
+    Effect,
+    Finish,
+    PrepareRun,
+    RunAgent,
+    RunHandoff,
+    RunTool,
+    SaveSession,
+    TellParent,
+)
+from outlast.loop.items import Item
+from outlast.loop.state import ItemsToSave, Outcome, RunState
+from outlast.loop.transcript import context_before, turn_start
 
 
 def issue(state: RunState, effect: Effect) -> tuple[RunState, tuple[Effect, ...]]:
@@ -19,18 +33,38 @@ def issue(state: RunState, effect: Effect) -> tuple[RunState, tuple[Effect, ...]
 
 
 def preparation(state: RunState) -> PrepareRun:
-    """Ask the worker whether it knows the agent."""
+    """Ask the worker whether it knows the agent, and what the run begins with."""
+    made_elsewhere = state.session or state.parent is not None
     return PrepareRun(
         effect=state.next_effect,
         agent=state.agent,
         context=state.context,
         context_type=state.context_type,
         settings=state.settings,
+        input=state.inbox[0].content if made_elsewhere else None,
+        run_id=state.run_id if made_elsewhere else "",
+    )
+
+
+def input_check(state: RunState, stage: CheckStage, items: tuple[Item, ...]) -> CheckInput:
+    """Ask for input guardrails to be run."""
+    return CheckInput(
+        effect=state.next_effect,
+        agent=state.agent,
+        stage=stage,
+        items=items,
+        context=state.context,
+        context_type=state.context_type,
+        settings=state.settings,
+        usage=state.usage,
+        turn=state.turn,
+        run_id=state.run_id,
     )
 
 
 def model_call(state: RunState) -> CallModel:
-    """Ask the active agent's model about everything said so far."""
+    """Ask the active agent's model about everything it is shown."""
+    thread = state.thread
     return CallModel(
         effect=state.next_effect,
         agent=state.agent,
@@ -41,12 +75,32 @@ def model_call(state: RunState) -> CallModel:
         settings=state.settings,
         usage=state.usage,
         run_id=state.run_id,
+        known=state.known,
+        conversation_id=thread.conversation_id if thread else None,
+        previous_response_id=thread.previous_response_id if thread else None,
+        tools_used=state.agent in state.tool_users,
+        starts=state.starts,
     )
 
 
-def tool_run(state: RunState, index: int) -> RunTool:
+def call_run(state: RunState, index: int) -> RunTool | RunAgent:
     """Ask for a call to be run, on the context as the calls before it have left it so far."""
     call = state.calls[index]
+    if call.plan.kind == "agent":
+        return RunAgent(
+            effect=state.next_effect,
+            agent=state.agent,
+            target=call.plan.target,
+            name=call.name,
+            call_id=call.call_id,
+            arguments=call.arguments,
+            nested_id=f"{state.run_id}/{call.name}-{state.next_effect}",
+            nested=call.plan.nested or DEFAULT_NESTED,
+            context=context_before(state, index),
+            context_type=state.context_type,
+            settings=state.settings,
+            run_id=state.run_id,
+        )
     return RunTool(
         effect=state.next_effect,
         agent=state.agent,
@@ -59,12 +113,14 @@ def tool_run(state: RunState, index: int) -> RunTool:
         usage=state.usage,
         turn=state.turn,
         run_id=state.run_id,
+        final=call.plan.final or state.judged,
         policy=call.plan.policy,
     )
 
 
 def handoff_run(state: RunState, call: Call) -> RunHandoff:
-    """Ask for a handoff's callback to be run."""
+    """Ask for a handoff's callback, hooks and filter to be run."""
+    filters = call.plan.filters
     return RunHandoff(
         effect=state.next_effect,
         agent=state.agent,
@@ -78,14 +134,49 @@ def handoff_run(state: RunState, call: Call) -> RunHandoff:
         usage=state.usage,
         turn=state.turn,
         run_id=state.run_id,
+        input_length=len(state.items) if filters else None,
+        history=state.view.history if filters else 0,
+        fresh=len(state.items) - turn_start(state) if filters else 0,
         policy=call.plan.policy,
+    )
+
+
+def conclusion(state: RunState, candidate: Candidate) -> Conclude:
+    """Ask what becomes of an answer."""
+    return Conclude(
+        effect=state.next_effect,
+        agent=state.agent,
+        candidate=candidate,
+        input_length=len(state.items),
+        history=state.view.history,
+        context=state.context,
+        context_type=state.context_type,
+        settings=state.settings,
+        usage=state.usage,
+        turn=state.turn,
+        run_id=state.run_id,
+    )
+
+
+def session_save(state: RunState, items: ItemsToSave) -> SaveSession:
+    """Ask for items to be written into the session."""
+    return SaveSession(
+        effect=state.next_effect,
+        start=items.start,
+        stop=items.stop,
+        dropped=items.dropped,
+        withheld=items.withheld,
+        settings=state.settings,
+        run_id=state.run_id,
+        started_at_ms=state.started_at_ms,
     )
 
 
 def approval(state: RunState, call: Call, at_ms: int) -> ApprovalRequest:
     """Ask people whether a call may run."""
+    prefix = state.parent.prefix if state.parent else ""
     return ApprovalRequest(
-        id=f"a{len(state.approvals) + 1}",
+        id=f"{prefix}a{len(state.approvals) + 1}",
         call_id=call.call_id,
         name=call.name,
         agent=state.agent,
@@ -94,6 +185,18 @@ def approval(state: RunState, call: Call, at_ms: int) -> ApprovalRequest:
         args_digest=digest(call.arguments),
         reason=call.plan.reason,
         requested_at_ms=at_ms,
+    )
+
+
+def report(state: RunState) -> TellParent:
+    """Tell the parent what people have to decide, in this run and in those nested in it."""
+    assert state.parent is not None  # noqa: S101  who asks has looked
+    return TellParent(
+        parent=state.parent.run_id,
+        requests=tuple(
+            request if request.run_id else replace(request, run_id=state.run_id)
+            for request in state.pending_approvals
+        ),
     )
 
 

@@ -6,15 +6,35 @@ Owns: `RunState`, what can be read off it, and its invariants. Only `machine.py`
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.approvals import ApprovalRequest, Remembered
 from outlast.loop.calls import Call
-from outlast.loop.commands import CallModel, Effect
-from outlast.loop.events import CancelMode
+from outlast.loop.checks import Candidate, Duty, GuardrailRecord
+from outlast.loop.commands import (
+    CallModel,
+    CheckInput,
+    Command,
+    Conclude,
+    Effect,
+    RunHandoff,
+    SaveSession,
+)
+from outlast.loop.events import CancelMode, Parent
 from outlast.loop.items import Item, Message
-from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, Usage
+from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, ServerThread, Usage
+from outlast.loop.view import WHOLE, View, shown
 
 Phase: TypeAlias = Literal[
-    "new", "preparing", "thinking", "acting", "transferring", "idle", "closed"
+    "new",
+    "preparing",
+    "checking",
+    "thinking",
+    "acting",
+    "transferring",
+    "turned",
+    "concluding",
+    "idle",
+    "closing",
+    "closed",
 ]
 Outcome: TypeAlias = Literal["completed", "failed", "cancelled"]
 Status: TypeAlias = Literal["running", "waiting", "idle", "completed", "failed", "cancelled"]
@@ -50,6 +70,34 @@ class Ignored:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Response:
+    """One response of a model: which turn of the run it was, what it cost, its provider's ids."""
+
+    turn: int
+    usage: Usage = NO_USAGE
+    response_id: str | None = None
+    request_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ItemsToSave:
+    """A range of the transcript that the session has to get, but for what a filter has dropped."""
+
+    start: int
+    stop: int
+    dropped: tuple[int, ...] = ()
+    withheld: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NestedRequests:
+    """What people have to decide in a nested run, and in those nested in it."""
+
+    nested_id: str
+    requests: tuple[ApprovalRequest, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunState:
     """Where a run is.
 
@@ -81,6 +129,27 @@ class RunState:
         outcome: how the run ended, once it has.
         ignored: the newest things that did not count.
         started_at_ms: when the run began.
+        duties: what has to be done for the active agent.
+        handled: codes of the failures that may become answers; `*` for all.
+        candidate: the answer that is not given yet.
+        guardrails: what guardrails said about the current question and its answer.
+        responses: the models' responses, one for each turn.
+        view: what the model is shown of the transcript.
+        asked_from: the index of the first item after the current question.
+        hidden: indices of items that a filter took out of the run.
+        thread: how the provider's server keeps the conversation.
+        known: how many items that server has.
+        session: the run has a session.
+        to_save: what the session has to get, oldest first.
+        noted: the index up to which it is decided what the session gets.
+        closing: how the run ends, once everything is saved.
+        judged: a rule decides whether the outputs of the calls are the answer.
+        parallel: how many calls may run at once.
+        tool_users: the agents that have called tools for the current question.
+        starts: the active agent's next model call begins its work.
+        remembered: decisions that go for further calls.
+        nested: what people have to decide in nested runs.
+        parent: the run that this one works for.
     """
 
     run_id: str = ""
@@ -110,6 +179,27 @@ class RunState:
     outcome: Outcome | None = None
     ignored: tuple[Ignored, ...] = ()
     started_at_ms: int = 0
+    duties: tuple[Duty, ...] = ()
+    handled: tuple[str, ...] = ()
+    candidate: Candidate | None = None
+    guardrails: tuple[GuardrailRecord, ...] = ()
+    responses: tuple[Response, ...] = ()
+    view: View = WHOLE
+    asked_from: int = 0
+    hidden: tuple[int, ...] = ()
+    thread: ServerThread | None = None
+    known: int = 0
+    session: bool = False
+    to_save: tuple[ItemsToSave, ...] = ()
+    noted: int = 0
+    closing: Outcome | None = None
+    judged: bool = False
+    parallel: int | None = None
+    tool_users: tuple[str, ...] = ()
+    starts: bool = True
+    remembered: tuple[Remembered, ...] = ()
+    nested: tuple[NestedRequests, ...] = ()
+    parent: Parent | None = None
 
     @property
     def status(self) -> Status:
@@ -122,13 +212,27 @@ class RunState:
 
     @property
     def pending_approvals(self) -> tuple[ApprovalRequest, ...]:
-        """What people still have to decide."""
-        return tuple(request for request in self.approvals if request.status == "pending")
+        """What people still have to decide, here and in nested runs."""
+        own = tuple(request for request in self.approvals if request.status == "pending")
+        return own + tuple(request for one in self.nested for request in one.requests)
+
+
+Step: TypeAlias = tuple[RunState, tuple[Command, ...]]
+"""Where a run is after something, and what the shell has to do about it."""
 
 
 def waits_for_people(state: RunState) -> bool:
-    """Whether nothing will happen until a person decides."""
-    return state.phase == "acting" and not state.pending
+    """Whether nothing will happen until a person decides, here or in every nested run."""
+    asking = {one.nested_id for one in state.nested if one.requests}
+    return state.phase == "acting" and all(
+        effect.kind == "save_session" or (effect.kind == "run_agent" and effect.nested_id in asking)
+        for effect in state.pending
+    )
+
+
+def is_held(state: RunState) -> bool:
+    """Whether input guardrails still run beside a turn; it may not lead to anything before."""
+    return any(isinstance(effect, CheckInput) for effect in state.pending)
 
 
 def has_message(state: RunState, message_id: str) -> bool:
@@ -140,6 +244,14 @@ def has_message(state: RunState, message_id: str) -> bool:
     )
 
 
-def model_input(state: RunState, call: CallModel) -> tuple[Item, ...]:
-    """Return the items a model call is about: the same ones whenever it is asked."""
-    return state.items[: call.input_length]
+def items_of(state: RunState, effect: CallModel | RunHandoff | Conclude) -> tuple[Item, ...]:
+    """Return the items an effect is about: the same ones whenever it is asked."""
+    if isinstance(effect, CallModel):
+        return shown(state.view, state.items, effect.input_length)[effect.known :]
+    return shown(state.view, state.items, effect.input_length or 0)
+
+
+def items_to_save(state: RunState, effect: SaveSession) -> tuple[Item, ...]:
+    """Return the items that a session gets: the same ones whenever it is asked."""
+    kept = (at for at in range(effect.start, effect.stop) if at not in effect.dropped)
+    return tuple(state.items[at] for at in kept)

@@ -9,10 +9,11 @@ from dataclasses import replace
 
 from outlast.loop.calls import Call, CallStatus, ModelReply, PlannedCall
 from outlast.loop.changes import apply
-from outlast.loop.commands import RunTool
-from outlast.loop.items import Item, ItemKind, call_id_of, output_item
-from outlast.loop.state import Ignored, RunState
+from outlast.loop.commands import RunAgent, RunTool
+from outlast.loop.items import Item, ItemKind, Message, call_id_of, output_item
+from outlast.loop.state import Ignored, ItemsToSave, Response, RunState
 from outlast.loop.values import Json, JsonObject
+from outlast.loop.view import ViewEdit, edited, places_in_transcript, size, without
 
 KEPT_IGNORED = 20
 """How many notes of ignored things stay visible."""
@@ -30,21 +31,78 @@ def admit(state: RunState) -> RunState:
     )
 
 
+def open_with(state: RunState, content: Sequence[JsonObject], old: Sequence[int]) -> RunState:
+    """Begin the transcript with what the worker made of the first message.
+
+    The message stays in the inbox, with nothing left to say, to be answered.
+    """
+    known = frozenset(old)
+    items = tuple(
+        Item("history" if at in known else "input", raw) for at, raw in enumerate(content)
+    )
+    first, *others = state.inbox
+    state = replace(state, inbox=(Message(first.id, (), first.at_ms), *others), items=items)
+    for at, item in enumerate(items):
+        if item.kind == "input":
+            state = note(replace(state, noted=at), at + 1)
+    return replace(state, noted=len(items))
+
+
+def begin_question(state: RunState) -> RunState:
+    """Forget what belonged to the question before: each has guardrails and a view of its own."""
+    length = len(state.items)
+    return replace(
+        state,
+        asked_from=length,
+        view=replace(state.view, history=size(state.view, length)),
+        guardrails=(),
+        tool_users=(),
+        starts=True,
+    )
+
+
 def take_in(state: RunState, reply: ModelReply) -> RunState:
-    """Write a reply's items, usage and plan into the state."""
+    """Write a reply's items, usage, ids and plan into the state."""
     plans = {plan.item: plan for plan in sorted(reply.calls, key=lambda plan: plan.item)}
     items = tuple(
         Item(_kind_of(raw, plans.get(index)), raw, state.agent, state.turns)
         for index, raw in enumerate(reply.items)
     )
-    return replace(
+    response = Response(
+        turn=state.turns,
+        usage=reply.usage,
+        response_id=reply.response_id,
+        request_id=reply.request_id,
+    )
+    state = replace(
         state,
         items=state.items + items,
         usage=state.usage.plus(reply.usage),
         context=apply(state.context, reply.changes),
         model=reply.model or state.model,
         calls=tuple(_planned(plan, reply.items[index]) for index, plan in plans.items()),
+        responses=(*state.responses, response),
+        duties=reply.duties,
+        judged=reply.judged,
+        parallel=reply.parallel,
     )
+    if any(item.kind == "tool_call" for item in items) and state.agent not in state.tool_users:
+        state = replace(state, tool_users=(*state.tool_users, state.agent))
+    if state.thread is None:
+        return state
+    follows = reply.response_id if state.thread.chained else None
+    thread = replace(
+        state.thread, previous_response_id=follows or state.thread.previous_response_id
+    )
+    return replace(state, thread=thread, known=len(state.items))
+
+
+def turn_start(state: RunState) -> int:
+    """Return the index of the first item of the newest turn: the reply and its outputs."""
+    index = len(state.items)
+    while index > 0 and state.items[index - 1].turn == state.turns > 0:
+        index -= 1
+    return index
 
 
 def last_message(state: RunState, count: int) -> int | None:
@@ -72,7 +130,36 @@ def context_before(state: RunState, index: int) -> Json:
     return context
 
 
-def call_of(state: RunState, effect: RunTool) -> int:
+def change_view(state: RunState, edit: ViewEdit) -> RunState:
+    """Show the model what a filter made of the transcript, from now on."""
+    length = len(state.items)
+    hidden = places_in_transcript(state.view, length, edit.dropped)
+    added = tuple(Item(_kind_of(raw, None), raw, state.agent, state.turns) for raw in edit.added)
+    view = edited(state.view, length, edit)
+    return replace(
+        state,
+        items=state.items + added,
+        view=replace(view, rest=length + len(added)),
+        hidden=(*state.hidden, *hidden),
+    )
+
+
+def hide_turn(state: RunState) -> RunState:
+    """Show the model no more of the newest turn: its answer was blocked."""
+    view = without(state.view, turn_start(state), len(state.items))
+    return replace(state, view=view)
+
+
+def note(state: RunState, length: int, withheld: str | None = None) -> RunState:
+    """Note that the session has to get the transcript up to a length."""
+    if not state.session or length <= state.noted:
+        return state
+    dropped = tuple(at for at in state.hidden if state.noted <= at < length)
+    newest = ItemsToSave(start=state.noted, stop=length, dropped=dropped, withheld=withheld)
+    return replace(state, to_save=(*state.to_save, newest), noted=length)
+
+
+def call_of(state: RunState, effect: RunTool | RunAgent) -> int:
     """Return the index of the call that an effect runs."""
     return next(at for at, call in enumerate(state.calls) if call.effect == effect.effect)
 

@@ -1,6 +1,7 @@
 """The plain values that states, events and commands are made of.
 
-Owns: JSON aliases, token usage and the description of a failure. Knows nothing of runs.
+Owns: JSON aliases, token usage, the description of a failure, and where a provider keeps a
+conversation. Knows nothing of runs.
 """
 
 from dataclasses import dataclass
@@ -50,3 +51,18 @@ class Failure:
     code: str
     message: str
     details: JsonObject | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerThread:
+    """How the provider's server keeps the conversation, where it does.
+
+    Attributes:
+        conversation_id: the conversation there.
+        previous_response_id: the response there that the newest items follow.
+        chained: each response follows the one before.
+    """
+
+    conversation_id: str | None = None
+    previous_response_id: str | None = None
+    chained: bool = False

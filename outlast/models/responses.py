@@ -9,11 +9,11 @@ from contextlib import aclosing
 from typing import Any
 
 from outlast.agents.settings import ModelSettings
-from outlast.loop.values import JsonObject, Usage
+from outlast.loop.values import JsonObject
 from outlast.models.connection import OpenAIConnection
 from outlast.models.failures import Target, bad_response, refused_request, reported_failure
-from outlast.models.json_values import as_count, as_object, as_objects, as_text
-from outlast.ports.model import ModelRequest, ModelResponse
+from outlast.models.json_values import as_object, as_objects, as_text
+from outlast.ports.model import ModelRequest, ModelResponse, usage_of
 
 _PATH = "/responses"
 
@@ -160,26 +160,10 @@ def read_response(body: object, target: Target, *, request_id: str | None = None
         )
     return ModelResponse(
         output=output,
-        usage=read_usage(response.get("usage")),
+        usage=usage_of(response.get("usage")),
         response_id=as_text(response.get("id")),
         request_id=request_id,
-    )
-
-
-def read_usage(value: object) -> Usage:
-    """Return the usage of one call; what the provider does not count is zero."""
-    usage = as_object(value) or {}
-    input_tokens = as_count(usage.get("input_tokens"))
-    output_tokens = as_count(usage.get("output_tokens"))
-    input_details = as_object(usage.get("input_tokens_details")) or {}
-    output_details = as_object(usage.get("output_tokens_details")) or {}
-    return Usage(
-        requests=1,
-        input_tokens=input_tokens,
-        output_tokens=output_tokens,
-        total_tokens=as_count(usage.get("total_tokens")) or input_tokens + output_tokens,
-        cached_tokens=as_count(input_details.get("cached_tokens")),
-        reasoning_tokens=as_count(output_details.get("reasoning_tokens")),
+        raw_usage=as_object(response.get("usage")),
     )
 
 

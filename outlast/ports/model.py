@@ -5,10 +5,11 @@ format of OpenAI's Responses API, whatever the provider speaks. Must not know: T
 any provider's package.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject, Usage
@@ -55,12 +56,16 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelResponse:
-    """What the model answered: Responses output items, usage, and the provider's ids."""
+    """What the model answered: Responses output items, usage, and the provider's ids.
+
+    `raw_usage` is the usage in the provider's words, where it is known.
+    """
 
     output: Sequence[JsonObject]
     usage: Usage
     response_id: str | None = None
     request_id: str | None = None
+    raw_usage: JsonObject | None = None
 
 
 class Model(Protocol):
@@ -126,3 +131,73 @@ class ModelError(Exception):
         self.retryable = retryable
         self.retry_after = retry_after
         self.status = status
+
+
+async def response_of_stream(
+    events: AsyncIterator[JsonObject], on_event: Callable[[JsonObject], None] | None = None
+) -> ModelResponse:
+    """Read what `Model.stream_response` yields to its end, and return the answer.
+
+    Args:
+        events: the stream; it is closed, whatever happens.
+        on_event: is called with every event, as it comes.
+
+    Raises:
+        ModelError: the stream raised it, or ended without an answer.
+    """
+    if isinstance(events, AsyncGenerator):
+        async with aclosing(cast("AsyncGenerator[JsonObject]", events)) as closed_at_the_end:
+            return await _last_response(closed_at_the_end, on_event)
+    return await _last_response(events, on_event)
+
+
+def usage_of(value: object) -> Usage:
+    """Return the usage of one call from a response object's; what is not counted is zero."""
+    usage = _object(value)
+    input_tokens = _count(usage.get("input_tokens"))
+    output_tokens = _count(usage.get("output_tokens"))
+    return Usage(
+        requests=1,
+        input_tokens=input_tokens,
+        output_tokens=output_tokens,
+        total_tokens=_count(usage.get("total_tokens")) or input_tokens + output_tokens,
+        cached_tokens=_count(_object(usage.get("input_tokens_details")).get("cached_tokens")),
+        reasoning_tokens=_count(
+            _object(usage.get("output_tokens_details")).get("reasoning_tokens")
+        ),
+    )
+
+
+async def _last_response(
+    events: AsyncIterator[JsonObject], on_event: Callable[[JsonObject], None] | None
+) -> ModelResponse:
+    response: JsonObject | None = None
+    async for event in events:
+        if event.get("type") == "response.completed":
+            response = _object(event.get("response"))
+        if on_event is not None:
+            on_event(event)
+    if response is None:
+        message = "The model's stream ended before the answer was complete."
+        raise ModelError(message, code="bad_response", retryable=True)
+    output: Any = response.get("output")
+    if not isinstance(output, list) or not all(
+        isinstance(item, dict) for item in cast("list[Any]", output)
+    ):
+        message = "The model's stream ended in a response without a list of items."
+        raise ModelError(message, code="bad_response", retryable=True)
+    response_id, usage = response.get("id"), response.get("usage")
+    return ModelResponse(
+        output=cast("list[JsonObject]", output),
+        usage=usage_of(usage),
+        response_id=response_id if isinstance(response_id, str) else None,
+        raw_usage=_object(usage) or None,
+    )
+
+
+def _object(value: object) -> JsonObject:
+    return cast("JsonObject", value) if isinstance(value, dict) else {}
+
+
+def _count(value: object) -> int:
+    return value if type(value) is int and value > 0 else 0

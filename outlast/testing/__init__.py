@@ -3,7 +3,7 @@
 Owns: `run_in_memory` and `ScriptedModel`. Shipped with the package. Must not know: Temporal.
 """
 
-from outlast.testing.in_memory import run_in_memory
+from outlast.testing.run import run_in_memory
 from outlast.testing.scripted_model import ScriptedModel, call, refuse, say
 
 __all__ = ["ScriptedModel", "call", "refuse", "run_in_memory", "say"]

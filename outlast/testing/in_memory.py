@@ -6,150 +6,164 @@ production. Nothing is durable, and retries do not wait.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias, cast
 
+from outlast.activities.conclusion import conclude
 from outlast.activities.errors import EffectError
-from outlast.activities.model import call_model, prepare_run
-from outlast.activities.tool import run_handoff, run_tool
+from outlast.activities.handoff import run_handoff
+from outlast.activities.input_check import check_input
+from outlast.activities.memory import save_session
+from outlast.activities.model import call_model
+from outlast.activities.preparation import prepare_run
+from outlast.activities.tool import run_tool
 from outlast.activities.worker_knowledge import WorkerKnowledge
-from outlast.agents.agent import Agent
-from outlast.agents.callables import call
-from outlast.agents.context_codec import write_context
-from outlast.agents.registry import Registry
-from outlast.agents.settings import RunConfig, write_run_config
-from outlast.client.results import RunResult, error_of, result_of
 from outlast.contract import failures, history, policies, records
-from outlast.loop.approvals import ApprovalRequest, Decision
+from outlast.loop.approvals import Decision
 from outlast.loop.commands import (
     CancelEffect,
+    CheckInput,
     Command,
     Effect,
     Finish,
     PrepareRun,
+    RunAgent,
     RunHandoff,
     RunTool,
+    TellParent,
 )
-from outlast.loop.events import DecisionReceived, Event, RunStarted
-from outlast.loop.items import Message
+from outlast.loop.events import DecisionReceived, Event, NestedReported
 from outlast.loop.machine import advance
 from outlast.loop.state import RunState
 from outlast.loop.values import JsonObject
-from outlast.ports.model import Model, ModelProvider
 
-Decide: TypeAlias = Callable[[ApprovalRequest], bool | str | Awaitable[bool | str]]
-"""Plays the person: true approves, false rejects, a text rejects with that message."""
+OnState = Callable[[RunState, RunState], None]
+"""Called with the states before and after each event of the outermost run."""
 
-
-async def run_in_memory(
-    agent: Agent[Any],
-    input: str | list[JsonObject],  # noqa: A002  the name that Runner has
-    *,
-    model: Model,
-    context: Any = None,
-    max_turns: int | None = 10,
-    run_config: RunConfig | None = None,
-    decide: Decide | None = None,
-    run_id: str = "in-memory",
-) -> RunResult:
-    """Run an agent to its answer, or until a person would have to decide.
-
-    Args:
-        agent: the starting agent.
-        input: a text, or Responses items.
-        model: answers for every agent, such as a `ScriptedModel`.
-        context: as for `Runner.run`; the result has the context as the run left it.
-        max_turns: as for `Runner.run`.
-        run_config: as for `Runner.run`.
-        decide: plays the person. Without it the run returns when somebody has to decide.
-        run_id: the run's id; idempotency keys begin with it.
-
-    Raises:
-        AgentsException: the run failed; the subclass says why, as with `Runner.run`.
-    """
-    worker = WorkerKnowledge(registry=Registry([agent]), models=_provider_of(model))
-    started = RunStarted(
-        at_ms=0,
-        run_id=run_id,
-        agent=agent.name,
-        message=Message("start", records.messages_of(input)),
-        context=write_context(context) if context is not None else None,
-        max_turns=max_turns,
-        settings=write_run_config(run_config or RunConfig()) or None,
-    )
-    if context is not None and not isinstance(context, dict | list | str | int | float):
-        worker.registry.add_context_type(cast("type[Any]", type(context)))
-    state = await _Shell(worker).run(started, decide)
-    if state.failure is not None:
-        raise error_of(state.failure, state)
-    return result_of(state)
+OnDelta = Callable[[JsonObject], None]
+"""Called with the raw events of its models."""
 
 
 @dataclass
-class _Shell:
-    """Carries out commands, and takes in how they ended."""
+class MemoryRun:
+    """A run in this process: carries out commands, and takes in how they ended.
+
+    Attributes:
+        worker: the definitions.
+        run_id: its id.
+        state: where it is.
+        parent: the run that it works for.
+        nested: the runs that work for it, by id.
+        on_state: told of every event.
+        on_delta: told of what models say meanwhile.
+    """
 
     worker: WorkerKnowledge
+    run_id: str
     state: RunState = field(default_factory=RunState)
-    running: dict[int, asyncio.Task[Event]] = field(default_factory=dict[int, asyncio.Task[Event]])
+    parent: "MemoryRun | None" = None
+    nested: dict[str, "MemoryRun"] = field(default_factory=dict[str, "MemoryRun"])
+    on_state: OnState | None = None
+    on_delta: OnDelta | None = None
+    _running: dict[int, asyncio.Task[Event]] = field(default_factory=dict[int, asyncio.Task[Event]])
+    _news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def run(self, started: RunStarted, decide: Decide | None) -> RunState:
-        self._take(started)
-        try:
-            while self.state.phase != "closed":
-                if self.running:
-                    await self._take_next()
-                elif decide is not None and self.state.pending_approvals:
-                    await self._ask(decide, self.state.pending_approvals[0])
-                else:
-                    break
-        finally:
-            for task in self.running.values():
-                task.cancel()
+    def start(self, record: records.RunInput) -> None:
+        """Take the run's input in."""
+        self.take(history.started(self.run_id, record, 0))
+
+    async def go_on(self) -> RunState:
+        """Carry out commands until the run is closed, or can go no further without a person."""
+        while self._works():
+            await self.take_next()
         return self.state
 
-    def _take(self, event: Event) -> None:
-        self.state, commands = advance(self.state, event)
+    def _works(self) -> bool:
+        """Whether anything will happen without a person."""
+        waits = self.state.status == "waiting"
+        return any(
+            not (waits and effect.kind == "run_agent")
+            for effect in self.state.pending
+            if effect.effect in self._running
+        )
+
+    def resume(self) -> None:
+        """Carry out again what was in flight when the run was stopped, here and in nested runs."""
+        for effect in self.state.pending:
+            if effect.effect not in self._running:
+                self._carry_out(effect)
+
+    def take(self, event: Event) -> None:
+        """Take an event into the run."""
+        before = self.state
+        self.state, commands = advance(before, event)
         for command in commands:
             self._carry_out(command)
+        if self.on_state is not None:
+            self.on_state(before, self.state)
+        self._news.set()
+
+    def decide(self, decision: Decision, run_id: str = "") -> None:
+        """Take a person's decision, here or in a nested run."""
+        target = self.find(run_id)
+        target.take(DecisionReceived(at_ms=0, decision=decision))
+
+    def find(self, run_id: str) -> "MemoryRun":
+        """Return this run, or the nested one of this id."""
+        if run_id in {"", self.run_id}:
+            return self
+        for one in self.nested.values():
+            if run_id == one.run_id or run_id.startswith(f"{one.run_id}/"):
+                return one.find(run_id)
+        raise LookupError(f"There is no run {run_id!r} in {self.run_id!r}.")
+
+    async def stop(self) -> None:
+        """Stop whatever is still in flight."""
+        for task in self._running.values():
+            task.cancel()
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
+        self._running.clear()
 
     def _carry_out(self, command: Command) -> None:
         match command:
             case Finish():
                 pass
             case CancelEffect():
-                self.running.pop(command.effect).cancel()
+                self._running.pop(command.effect).cancel()
+            case TellParent():
+                if self.parent is not None:
+                    told = NestedReported(at_ms=0, nested_id=self.run_id, requests=command.requests)
+                    self.parent.take(told)
             case _:
-                task = asyncio.create_task(self._perform(command))
-                self.running[command.effect] = task
+                self._running[command.effect] = asyncio.create_task(self._perform(command))
 
-    async def _take_next(self) -> None:
-        done, _ = await asyncio.wait(self.running.values(), return_when=asyncio.FIRST_COMPLETED)
-        for effect in [effect for effect, task in self.running.items() if task in done]:
-            task = self.running.pop(effect, None)  # an event before may have cancelled it
+    async def take_next(self) -> None:
+        """Wait for an effect to end, or for somebody to say something, and take it in."""
+        self._news.clear()
+        waiting = asyncio.create_task(self._news.wait())
+        try:
+            done, _ = await asyncio.wait(
+                [waiting, *self._running.values()], return_when=asyncio.FIRST_COMPLETED
+            )
+        finally:
+            waiting.cancel()
+        for effect in [effect for effect, task in self._running.items() if task in done]:
+            task = self._running.pop(effect, None)  # an event before may have cancelled it
             if task is not None:
-                self._take(task.result())
-
-    async def _ask(self, decide: Decide, request: ApprovalRequest) -> None:
-        answer: bool | str = await call(decide, request)
-        decision = Decision(
-            request_id=request.id,
-            type="approve" if answer is True else "reject",
-            message=answer if isinstance(answer, str) else None,
-            by="test",
-        )
-        self._take(DecisionReceived(at_ms=0, decision=decision))
+                self.take(task.result())
 
     async def _perform(self, effect: Effect) -> Event:
+        if isinstance(effect, RunAgent):
+            return await self._run_nested(effect)
         attempts = policies.policy_of(effect).attempts
         for attempt in range(1, attempts + 1):
             try:
                 # Through the wire format and back, so that a test finds what does not survive it.
-                payload = records.write(await self._answer(effect, attempt))
+                payload = await self._answer(effect, attempt)
                 return history.answered(effect, payload, 0)
             except EffectError as error:
-                if error.retryable and attempt < attempts:
+                enough = error.attempts is not None and attempt >= error.attempts
+                if error.retryable and attempt < attempts and not enough:
                     continue
                 engine = failures.EngineFailure(
                     kind="application",
@@ -160,35 +174,62 @@ class _Shell:
                 return history.failed(effect, engine, 0)
         raise AssertionError("a policy has at least one attempt")
 
-    async def _answer(self, effect: Effect, attempt: int) -> object:
+    async def _run_nested(self, effect: RunAgent) -> Event:
+        known = self.nested.get(effect.nested_id)
+        run = known or MemoryRun(self.worker, effect.nested_id, parent=self)
+        self.nested[effect.nested_id] = run
+        try:
+            if known is None:
+                run.start(records.nested_input(effect, visibility=False))
+            else:
+                run.worker = self.worker
+                run.resume()
+            while run.state.phase != "closed":
+                await run.take_next()
+        finally:
+            await run.stop()
+        state = run.state
+        if state.outcome == "failed" and state.failure is not None:
+            failure = state.failure
+            engine = failures.EngineFailure(
+                kind="application",
+                code=failure.code,
+                message=failure.message,
+                details=failure.details,
+            )
+            return history.failed(effect, engine, 0)
+        result = records.RunResultRecord(
+            status=state.outcome or "cancelled",
+            agent=state.agent,
+            final_output=state.final_output if state.outcome == "completed" else None,
+            turns=state.turns,
+            usage=state.usage,
+            context=state.context,
+        )
+        return history.answered(effect, records.write(result), 0)
+
+    async def _answer(self, effect: Effect, attempt: int) -> JsonObject:
         request = records.request_of(self.state, effect)
-        if isinstance(request, records.ModelRequestRecord):
-            return await call_model(self.worker, request)
         match request:
             case PrepareRun():
-                return await prepare_run(self.worker, request)
+                return records.write(await prepare_run(self.worker, request))
+            case CheckInput():
+                return records.write(await check_input(self.worker, request))
+            case records.ModelRequestRecord():
+                on_event = self.on_delta or _ignore
+                return records.write(await call_model(self.worker, request, on_event))
             case RunTool():
-                return await run_tool(self.worker, request, attempt=attempt)
-            case RunHandoff():
-                return await run_handoff(self.worker, request)
+                return records.write(await run_tool(self.worker, request, attempt=attempt))
+            case RunHandoff() | records.HandoffRequestRecord():
+                return records.write(await run_handoff(self.worker, request))
+            case records.ConclusionRequestRecord():
+                return records.write(await conclude(self.worker, request))
+            case records.SaveRequestRecord():
+                await save_session(self.worker.registry, request, attempt=attempt)
+                return {}
             case _:
                 raise AssertionError(f"no such effect: {request}")
 
 
-def _provider_of(model: Model) -> ModelProvider:
-    return model if isinstance(model, ModelProvider) else _OneModel(model)
-
-
-class _OneModel(ModelProvider):
-    """One model under every name."""
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-
-    def get_model(self, name: str | None) -> Model:
-        """Return the model, whatever its name."""
-        del name
-        return self._model
-
-    async def aclose(self) -> None:
-        """Leave the model open: it is the test's."""
+def _ignore(event: JsonObject) -> None:
+    del event

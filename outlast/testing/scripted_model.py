@@ -3,23 +3,100 @@
 Owns: `ScriptedModel`, and short ways to write replies down. Must not know: runs, Temporal.
 """
 
+import asyncio
 import inspect
 import json
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any, TypeAlias, cast
 
+from outlast.contract.reply_events import reply_events, response_object
 from outlast.loop.values import JsonObject, Usage
 from outlast.ports.model import Model, ModelError, ModelRequest, ModelResponse
 
 Reply: TypeAlias = Sequence[JsonObject]
 """The output items of one reply."""
 
-Step: TypeAlias = str | Reply | Exception | Callable[[ModelRequest], "Reply | Awaitable[Reply]"]
-"""What one model call does: answer with a text, reply with items, fail, or do whatever a function
-of the request does, which may also wait."""
+PlainStep: TypeAlias = (
+    str | Reply | Exception | Callable[[ModelRequest], "Reply | Awaitable[Reply]"]
+)
+"""Answer with a text, reply with items, fail, or do whatever a function of the request does,
+which may also wait."""
 
 TOKENS = Usage(requests=1, input_tokens=10, output_tokens=5, total_tokens=15)
-"""What every call costs."""
+"""What a call costs where its step does not say otherwise."""
+
+_WORD = re.compile(r"\S+\s*|\s+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectedStep:
+    """A step, and how it is played. Made by `after`, `wait_for`, `paced`, `fail_after`, `costing`.
+
+    Attributes:
+        step: what the model call does.
+        delay: how long it thinks first.
+        gate: what it waits for before anything else.
+        every: how long each event of a stream takes.
+        failure: what it fails with in the end.
+        fails_after: how many events of a stream come before that.
+        usage: what it costs.
+    """
+
+    step: PlainStep
+    delay: timedelta = timedelta()
+    gate: asyncio.Event | None = None
+    every: timedelta = timedelta()
+    failure: Exception | None = None
+    fails_after: int = 0
+    usage: Usage = TOKENS
+
+
+Step: TypeAlias = PlainStep | DirectedStep
+"""What one model call does."""
+
+
+def after(delay: timedelta | float, step: Step) -> DirectedStep:
+    """Let the model think before a step.
+
+    Args:
+        delay: how long; a number counts seconds.
+        step: what it does then.
+    """
+    return replace(_directed(step), delay=_duration(delay))
+
+
+def wait_for(event: asyncio.Event, step: Step) -> DirectedStep:
+    """Let the model think until a test sets an event."""
+    return replace(_directed(step), gate=event)
+
+
+def paced(every: timedelta | float, step: Step) -> DirectedStep:
+    """Let a streamed reply take its time.
+
+    Args:
+        every: the pause before each event of the stream, a word or so; a number counts seconds.
+        step: the reply.
+    """
+    return replace(_directed(step), every=_duration(every))
+
+
+def fail_after(events: int, error: Exception, step: Step) -> DirectedStep:
+    """Let a stream break off; a reply that is not streamed fails as a whole.
+
+    Args:
+        events: how many events come before, `response.created` and all.
+        error: what breaks it off.
+        step: the reply of which only the beginning is heard.
+    """
+    return replace(_directed(step), fails_after=events, failure=error)
+
+
+def costing(usage: Usage, step: Step) -> DirectedStep:
+    """Set what a step costs; without it, `TOKENS`."""
+    return replace(_directed(step), usage=usage)
 
 
 def say(text: str) -> list[JsonObject]:
@@ -64,15 +141,18 @@ class ScriptedModel:
         closed: how often it was closed.
     """
 
-    def __init__(self, *steps: Step, always: Step | None = None) -> None:
+    def __init__(self, *steps: Step, always: Step | None = None, repeat: bool = False) -> None:
         """Write the script.
 
         Args:
             steps: one for each model call, in order.
             always: what every call after them does; None makes them fail.
+            repeat: begin again with the first step after the last one; `always` then means
+                nothing.
         """
         self._steps = list(steps)
         self._always = always
+        self._repeat = repeat
         self.requests: list[ModelRequest] = []
         self.names: list[str | None] = []
         self.closed = 0
@@ -102,23 +182,66 @@ class ScriptedModel:
             Exception: the step is a failure.
             ModelError: the script is at its end.
         """
+        step, reply = await self._play(request)
+        if step.failure is not None:
+            raise step.failure
+        return ModelResponse(output=reply, usage=step.usage, response_id=f"resp_{self.calls}")
+
+    async def stream_response(self, request: ModelRequest) -> AsyncGenerator[JsonObject]:
+        """Take the next step, and tell it as a provider does, a word or so at a time.
+
+        The reply at the end is the one that `get_response` would have given.
+
+        Raises:
+            Exception: the step is a failure, or fails after some events.
+            ModelError: the script is at its end.
+        """
+        step, reply = await self._play(request)
+        response = response_object(
+            reply, step.usage, response_id=f"resp_{self.calls}", model="scripted"
+        )
+        events = list(reply_events(response, _WORD.findall))
+        if step.failure is not None and step.fails_after > len(events):
+            message = f"fail_after({step.fails_after}): the reply has only {len(events)} events"
+            raise ValueError(message)
+        for number, event in enumerate(events):
+            if step.failure is not None and number == step.fails_after:
+                raise step.failure
+            await asyncio.sleep(step.every.total_seconds())
+            yield {**event, "sequence_number": number}
+        if step.failure is not None:
+            raise step.failure
+
+    async def _play(self, request: ModelRequest) -> tuple[DirectedStep, Reply]:
+        """Wait as the next step says, and return it with its reply."""
         self.requests.append(request)
-        step = self._steps.pop(0) if self._steps else self._always
+        step = self._next_step()
         if step is None:
             message = f"The script has no step for model call {self.calls}."
             raise ModelError(message, code="invalid_request", retryable=False)
-        if isinstance(step, Exception):
-            raise step
-        reply = await _reply_of(step, request)
-        return ModelResponse(output=reply, usage=TOKENS, response_id=f"resp_{self.calls}")
+        directed = _directed(step)
+        if directed.gate is not None:
+            await directed.gate.wait()
+        await asyncio.sleep(directed.delay.total_seconds())
+        if isinstance(directed.step, Exception):
+            raise directed.step
+        return directed, await _reply_of(directed.step, request)
 
-    def stream_response(self, request: ModelRequest) -> AsyncIterator[JsonObject]:
-        """Not scripted yet: runs do not stream from models.
+    def _next_step(self) -> Step | None:
+        if not self._steps:
+            return self._always
+        step = self._steps.pop(0)
+        if self._repeat:
+            self._steps.append(step)
+        return step
 
-        Raises:
-            NotImplementedError: always.
-        """
-        raise NotImplementedError
+
+def _directed(step: Step) -> DirectedStep:
+    return step if isinstance(step, DirectedStep) else DirectedStep(step=step)
+
+
+def _duration(value: timedelta | float) -> timedelta:
+    return value if isinstance(value, timedelta) else timedelta(seconds=value)
 
 
 async def _reply_of(step: Any, request: ModelRequest) -> Reply:

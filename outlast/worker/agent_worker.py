@@ -4,7 +4,7 @@ Owns: the defaults of the process. Must not know: what runs do.
 """
 
 import importlib.metadata
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self
@@ -40,6 +40,7 @@ class AgentWorker:
         task_queue: str = names.TASK_QUEUE,
         model_provider: ModelProvider | None = None,
         context_types: Iterable[type] = (),
+        references: Iterable[object] | Mapping[str, object] = (),
         **worker_options: Any,
     ) -> None:
         """Make a worker; it starts when it is entered or run.
@@ -50,6 +51,8 @@ class AgentWorker:
             task_queue: where runs wait for this worker.
             model_provider: where models come from; default: OpenAI's API.
             context_types: types of run contexts that no callable is annotated with.
+            references: callables and objects that runs refer to in their settings, such as
+                guardrails of a `RunConfig`; a dict gives them names of their own.
             worker_options: further options of `temporalio.worker.Worker`.
 
         Raises:
@@ -57,6 +60,7 @@ class AgentWorker:
         """
         self.task_queue = task_queue
         plugin = OutlastPlugin(agents, model_provider=model_provider, context_types=context_types)
+        plugin.registry.add_references(references)
         self.registry: Registry = plugin.registry
         plugins = [*worker_options.pop("plugins", []), plugin]
         options: dict[str, Any] = {
@@ -66,8 +70,9 @@ class AgentWorker:
             "build_id": importlib.metadata.version("outlast"),
             # A run whose worker died is offered to the others after this long.
             "sticky_queue_schedule_to_start_timeout": timedelta(seconds=5),
-            # A cancel travels with the answer to a heartbeat, so heartbeats must not be saved up.
-            "max_heartbeat_throttle_interval": timedelta(seconds=1),
+            # A cancel travels with the answer to a heartbeat, and what a model says with the
+            # heartbeat itself, so they must not be saved up.
+            "max_heartbeat_throttle_interval": timedelta(milliseconds=100),
             **worker_options,
         }
         self._worker = Worker(client, task_queue=task_queue, plugins=plugins, **options)

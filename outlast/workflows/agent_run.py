@@ -11,30 +11,29 @@ by one coroutine, after everything that a workflow task delivered has been taken
 """
 
 import asyncio
+import contextlib
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 from temporalio import workflow
-from temporalio.common import RawValue, RetryPolicy, SearchAttributeKey, SearchAttributeUpdate
-from temporalio.exceptions import (
-    ActivityError,
-    ApplicationError,
-    CancelledError,
-    FailureError,
-)
-from temporalio.exceptions import (
-    TimeoutError as EngineTimeoutError,
-)
+from temporalio.common import RawValue, RetryPolicy, SearchAttributeUpdate
+from temporalio.exceptions import ApplicationError, FailureError
 
 from outlast.contract import claims, failures, history, names, policies, records
 from outlast.loop.approvals import refusal
-from outlast.loop.commands import CancelEffect, Command, Effect, Finish
+from outlast.loop.commands import CancelEffect, Command, Effect, Finish, RunAgent, TellParent
 from outlast.loop.events import CancelRequested, DecisionReceived, Event
 from outlast.loop.machine import advance
 from outlast.loop.state import RunState
 from outlast.loop.values import JsonObject
 from outlast.workflows import presentation
+from outlast.workflows.translation import (
+    attribute_update,
+    engine_failure,
+    first_attributes,
+    typed_error,
+)
 
 LARGEST_CARRIED_BYTES = 1_900_000
 """Compressed. The server takes payloads of 2 MB, but histories of 50 MB."""
@@ -69,6 +68,7 @@ class AgentRun:
         self._news = True
         self._stepped = False
         self._rooted = False
+        self._telling: asyncio.Task[None] | None = None
         self._cancel_asked = False
         self._defect: ApplicationError | None = None
         self._visibility = False
@@ -81,7 +81,9 @@ class AgentRun:
                 self._state = records.read_state(record.carried)
                 self._commands.extend(self._state.pending)
         except records.UnreadableRecordError as error:
-            self._defect = _typed(failures.USER_ERROR, f"The run's input is unreadable: {error}")
+            self._defect = typed_error(
+                failures.USER_ERROR, f"The run's input is unreadable: {error}"
+            )
         self._shown = presentation.attributes(self._state)
 
     @workflow.run
@@ -128,7 +130,7 @@ class AgentRun:
             self._state, commands = advance(self._state, event)
         except Exception as error:  # noqa: BLE001  a defect must fail the run, not hang its task
             message = f"outlast has a defect: {type(error).__name__}: {error}"
-            self._defect = _typed(failures.INTERNAL, message)
+            self._defect = typed_error(failures.INTERNAL, message)
             return
         self._commands.extend(commands)
 
@@ -148,6 +150,11 @@ class AgentRun:
     def signal_cancel(self, payload: Any = None, *_more: Any) -> None:
         """Stop the run, at once or after the turn it is in."""
         self._take(history.signalled(names.SIGNAL_CANCEL, [payload], self._now_ms()))
+
+    @workflow.signal(name=names.SIGNAL_NESTED, description="From nested runs: what they wait for")
+    def signal_nested(self, payload: Any = None, *_more: Any) -> None:
+        """Take what a nested run says that people have to decide."""
+        self._take(history.signalled(names.SIGNAL_NESTED, [payload], self._now_ms()))
 
     @workflow.signal(dynamic=True)
     def signal_other(self, name: str, _arguments: Sequence[RawValue]) -> None:
@@ -174,7 +181,7 @@ class AgentRun:
         assert isinstance(event, DecisionReceived)  # noqa: S101  the table says so
         problem = refusal(self._state.approvals, event.decision)
         if problem is not None:
-            raise _typed(failures.DECISION_REFUSED, problem)
+            raise typed_error(failures.DECISION_REFUSED, problem)
 
     @workflow.update(
         name=names.UPDATE_SEND,
@@ -189,18 +196,32 @@ class AgentRun:
     def validate_send(self, payload: Any = None, *_more: Any) -> None:
         """Refuse a message that cannot be read or would never be answered."""
         _readable(names.UPDATE_SEND, payload)
-        if self._state.phase == "closed":
-            raise _typed(failures.RUN_CLOSED, f"The run {self._id} has ended. Start a new one.")
+        if self._state.phase in {"closing", "closed"}:
+            raise typed_error(
+                failures.RUN_CLOSED, f"The run {self._id} has ended. Start a new one."
+            )
 
     # --- What the loop asks for -----------------------------------------------------------------
 
-    def _carry_out(self, command: CancelEffect | Effect) -> None:
-        if isinstance(command, CancelEffect):
-            task = self._running.pop(command.effect, None)
-            if task is not None:
-                task.cancel()
-            return
-        self._running[command.effect] = asyncio.create_task(self._perform(command))
+    def _carry_out(self, command: CancelEffect | TellParent | Effect) -> None:
+        match command:
+            case CancelEffect():
+                task = self._running.pop(command.effect, None)
+                if task is not None:
+                    task.cancel()
+            case TellParent():
+                self._telling = asyncio.create_task(self._tell(command, self._telling))
+            case _:
+                self._running[command.effect] = asyncio.create_task(self._perform(command))
+
+    async def _tell(self, command: TellParent, before: asyncio.Task[None] | None) -> None:
+        """Signal the parent, one thing after the other. A parent that is gone needs no telling."""
+        if before is not None:
+            await before
+        parent = workflow.get_external_workflow_handle(command.parent)
+        record = records.NestedRecord(nested_id=self._id, requests=command.requests)
+        with contextlib.suppress(FailureError):
+            await parent.signal(names.SIGNAL_NESTED, records.write(record))
 
     async def _perform(self, effect: Effect) -> None:
         """Run one activity, and make exactly one event of however it ends."""
@@ -210,7 +231,7 @@ class AgentRun:
         except asyncio.CancelledError:
             return
         except FailureError as error:
-            event = history.failed(effect, _engine_failure(error), self._now_ms())
+            event = history.failed(effect, engine_failure(error), self._now_ms())
         except Exception as error:  # noqa: BLE001  an effect never raises: it has an event
             failure = failures.EngineFailure(kind="other", message=str(error))
             event = history.failed(effect, failure, self._now_ms())
@@ -220,6 +241,8 @@ class AgentRun:
         self._take(event)
 
     async def _execute(self, effect: Effect) -> Any:
+        if isinstance(effect, RunAgent):
+            return await self._run_nested(effect)
         policy = policies.policy_of(effect)
         one_attempt = timedelta(milliseconds=policy.timeout_ms + policies.SLACK_MS)
         retry = RetryPolicy(
@@ -251,6 +274,18 @@ class AgentRun:
             summary=presentation.summary(self._state, effect),
         )
 
+    async def _run_nested(self, effect: RunAgent) -> Any:
+        """Run an agent that works as a tool: a run of its own, cancelled when this one ends."""
+        record = records.nested_input(effect, visibility=self._visibility)
+        return await workflow.execute_child_workflow(
+            names.WORKFLOW,
+            records.write(record),
+            id=effect.nested_id,
+            parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
+            search_attributes=first_attributes(effect.target) if self._visibility else None,
+            static_summary=presentation.summary(self._state, effect),
+        )
+
     def _request(self, effect: Effect) -> JsonObject:
         """Return the request itself when it is small, or else a claim on it."""
         request = records.request_of(self._state, effect)
@@ -263,7 +298,7 @@ class AgentRun:
     def _finish(self, finish: Finish) -> JsonObject:
         if finish.status == "failed" and finish.failure is not None:
             failure = finish.failure
-            raise _typed(failure.code, failure.message, failure.details)
+            raise typed_error(failure.code, failure.message, failure.details)
         result = records.RunResultRecord(
             status=finish.status,
             agent=self._state.agent,
@@ -271,6 +306,7 @@ class AgentRun:
             failure=finish.failure,
             turns=self._state.turns,
             usage=self._state.usage,
+            context=self._state.context if self._state.parent else None,
         )
         return records.write(result)
 
@@ -286,6 +322,7 @@ class AgentRun:
         return (
             not (self._running or self._rooted)
             and self._state.phase not in {"new", "closed"}
+            and (self._telling is None or self._telling.done())
             and workflow.all_handlers_finished()
             and (
                 info.is_continue_as_new_suggested()
@@ -317,7 +354,7 @@ class AgentRun:
         attributes = presentation.attributes(self._state)
         if self._visibility:
             updates: list[SearchAttributeUpdate[Any]] = [
-                _attribute(name, value)
+                attribute_update(name, value)
                 for name, value in attributes.items()
                 if value != self._shown[name]
             ]
@@ -362,36 +399,4 @@ def _readable(name: str, payload: Any) -> Event:
     try:
         return history.updated(name, [payload], 0)
     except records.UnreadableRecordError as error:
-        raise _typed(failures.USER_ERROR, str(error)) from None
-
-
-def _typed(code: str, message: str, details: JsonObject | None = None) -> ApplicationError:
-    return ApplicationError(message, *([details] if details else []), type=code, non_retryable=True)
-
-
-def _engine_failure(error: FailureError) -> failures.EngineFailure:
-    # A local activity's failure comes as it is, any other activity's inside of an ActivityError.
-    cause = error.cause if isinstance(error, ActivityError) else error
-    match cause:
-        case ApplicationError():
-            details: Any = cause.details[0] if cause.details else None
-            return failures.EngineFailure(
-                kind="application",
-                code=cause.type or "",
-                message=cause.message,
-                details=cast("JsonObject", details) if isinstance(details, dict) else None,
-            )
-        case EngineTimeoutError():
-            return failures.EngineFailure(kind="timeout")
-        case CancelledError():
-            return failures.EngineFailure(kind="cancelled")
-        case FailureError():
-            return failures.EngineFailure(kind="other", message=cause.message)
-        case _:
-            return failures.EngineFailure(kind="other", message=str(error))
-
-
-def _attribute(name: str, value: str | int) -> SearchAttributeUpdate[Any]:
-    if isinstance(value, int):
-        return SearchAttributeKey.for_int(name).value_set(value)
-    return SearchAttributeKey.for_keyword(name).value_set(value)
+        raise typed_error(failures.USER_ERROR, str(error)) from None

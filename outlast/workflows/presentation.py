@@ -9,7 +9,17 @@ from typing import Any, cast
 
 from outlast.contract import names
 from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.commands import CallModel, Effect, PrepareRun, RunHandoff, RunTool
+from outlast.loop.commands import (
+    CallModel,
+    CheckInput,
+    Conclude,
+    Effect,
+    PrepareRun,
+    RunAgent,
+    RunHandoff,
+    RunTool,
+    SaveSession,
+)
 from outlast.loop.items import Item, text_of
 from outlast.loop.state import RunState
 from outlast.loop.values import JsonObject
@@ -40,7 +50,13 @@ def summary(state: RunState, effect: Effect) -> str:
         case CallModel():
             model = f" · {state.model}" if state.model else ""
             text = f"{effect.agent}{model} · turn {effect.turn}"
-        case RunTool():
+        case CheckInput():
+            text = f"{effect.agent} · input guardrails"
+        case Conclude():
+            text = f"{effect.agent} · conclude the answer"
+        case SaveSession():
+            text = f"save items {effect.start} to {effect.stop}"
+        case RunTool() | RunAgent():
             text = call_line(effect.name, effect.arguments)
         case RunHandoff():
             text = f"{effect.agent} → {effect.target}"
@@ -114,10 +130,12 @@ def details(state: RunState) -> str:
         lines.append(f"Not answered: `{state.failure.code}` {message}")
     for request in state.pending_approvals:
         call = _shortened(call_line(request.name, request.arguments), EXCERPT_BYTES)
+        run = request.run_id or state.run_id
+        where = f" (in the nested run `{run}`)" if request.run_id else ""
         lines.append(
-            f"Waits for a person: `{call}` asked by {request.agent}. Signal `decide` with "
+            f"Waits for a person: `{call}` asked by {request.agent}{where}. Signal `decide` with "
             f'`{{"request_id": "{request.id}", "type": "approve"}}` or `"reject"`, or '
-            f"`outlast approve {state.run_id} {request.id}`."
+            f"`outlast approve {run} {request.id}`."
         )
     for item in state.items[-EXCERPT_ITEMS:]:
         view = _item_view(item)
@@ -146,7 +164,7 @@ def _approval_view(state: RunState, request: ApprovalRequest) -> JsonObject:
         "schema_version": names.SCHEMA_VERSION,
         "id": request.id,
         "kind": request.kind,
-        "run_id": state.run_id,
+        "run_id": request.run_id or state.run_id,
         "agent": request.agent,
         "handoff_path": list(request.handoff_path),
         "tool_call_id": request.call_id,

@@ -1,13 +1,19 @@
 """Agents: a definition with its mistakes found where they are made."""
 
+from dataclasses import fields as fields_of
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 
 from outlast.agents.agent import Agent
+from outlast.agents.agent_output import AgentOutputSchema
+from outlast.agents.agent_tool import AgentTool
+from outlast.agents.context import RunContextWrapper
 from outlast.agents.errors import UserError
+from outlast.agents.guardrail import GuardrailFunctionOutput, input_guardrail, output_guardrail
 from outlast.agents.handoff import handoff
+from outlast.agents.lifecycle import AgentHooks, RunHooks
 from outlast.agents.settings import ModelSettings
 from outlast.agents.tool import function_tool
 
@@ -33,10 +39,80 @@ def look_up(order_id: str) -> str:
     return order_id
 
 
+class HouseModel:
+    async def get_response(self, request: object) -> object:
+        return request
+
+
+@input_guardrail
+def polite(ctx: RunContextWrapper[Any], agent: Any, text: Any) -> GuardrailFunctionOutput:
+    return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+
+@output_guardrail
+def safe(ctx: RunContextWrapper[Any], agent: Any, output: Any) -> GuardrailFunctionOutput:
+    return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+
+class Watching(AgentHooks[Any]):
+    """Hooks of an agent."""
+
+
+class WatchingRun(RunHooks[Any]):
+    """Hooks of a run."""
+
+
+class Thing:
+    """Nothing that JSON can express."""
+
+
 def test_an_agent_needs_a_name_only() -> None:
-    agent = Agent[Any](name="Triage")
+    agent = Agent[Any]("Triage")
+    assert agent.name == "Triage"
     assert (agent.instructions, agent.tools, agent.handoffs) == (None, [], [])
     assert (agent.model, agent.model_settings) == (None, ModelSettings())
+    assert (agent.input_guardrails, agent.output_guardrails) == ([], [])
+    assert (agent.prompt, agent.output_type, agent.hooks) == (None, None, None)
+    assert (agent.tool_use_behavior, agent.reset_tool_choice) == ("run_llm_again", True)
+
+
+def test_every_field_is_taken() -> None:
+    given: dict[str, Any] = {
+        "name": "Triage",
+        "instructions": two_parameters,
+        "prompt": {"id": "pmpt_1"},
+        "handoff_description": "Sorts.",
+        "tools": [look_up],
+        "handoffs": [Agent[Any]("Billing")],
+        "model": HouseModel(),
+        "model_settings": ModelSettings(temperature=0),
+        "input_guardrails": [polite, polite],
+        "output_guardrails": [safe],
+        "output_type": list[int],
+        "hooks": Watching(),
+        "tool_use_behavior": {"stop_at_tool_names": ["look_up"]},
+        "reset_tool_choice": False,
+    }
+    agent = AnyAgent(**given)
+    assert {field.name: getattr(agent, field.name) for field in fields_of(agent)} == given
+
+
+@pytest.mark.parametrize(
+    "output_type", [str, int, list[str], dict[str, Any] | None, Annotated[int, "n"]]
+)
+def test_an_output_type_may_be_wrapped_in_a_schema(output_type: Any) -> None:
+    schema = AgentOutputSchema(output_type, strict_json_schema=False)
+    assert Agent[Any]("A", output_type=schema).output_type is schema
+
+
+def test_an_agent_is_only_the_same_as_itself() -> None:
+    one = Agent[Any]("A")
+    one.handoffs.append(one)
+    other = Agent[Any]("A")
+    other.handoffs.append(other)
+    assert one != other
+    assert len({one, other, one}) == 2
+    assert "A" in repr(one)
 
 
 def test_agents_do_not_share_their_lists() -> None:
@@ -73,6 +149,24 @@ def test_a_cycle_is_closed_afterwards() -> None:
         ({"handoffs": Agent(name="B")}, "handoffs= must be a list, not Agent"),
         ({"model_settings": {"top_p": 1}}, r"model_settings is {'top_p': 1}: use ModelSettings"),
         ({"model_settings": None}, "model_settings is None"),
+        ({"model": 5}, "model must be a model's name, a model .* or None, not 5"),
+        ({"model": HouseModel}, "model must be a model's name"),
+        ({"prompt": "pmpt_1"}, "a prompt is a dict with an id"),
+        ({"prompt": no_parameters}, r"prompt is called with \(data\)"),
+        ({"handoff_description": 5}, "handoff_description must be a string or None, not 5"),
+        ({"tools": [Agent(name="B")]}, r"use agent\.as_tool\(\.\.\.\), or put it into handoffs="),
+        ({"input_guardrails": [safe]}, "in input_guardrails= .*decorate it with @input_guardrail"),
+        ({"input_guardrails": polite}, "input_guardrails= must be a list, not InputGuardrail"),
+        ({"output_guardrails": [no_parameters]}, "no_parameters in output_guardrails= does not"),
+        ({"output_guardrails": None}, "output_guardrails= must be a list, not NoneType"),
+        ({"output_type": Thing}, "Thing"),
+        ({"output_type": "Thing"}, "'Thing' is a value of type str"),
+        ({"output_type": dict[str, int]}, "Strict mode cannot express that"),
+        ({"hooks": WatchingRun()}, r"RunHooks go to Runner\.run\(hooks="),
+        ({"hooks": Watching}, "must be an instance"),
+        ({"tool_use_behavior": "stop"}, "tool_use_behavior must be 'run_llm_again'"),
+        ({"tool_use_behavior": one_parameter}, r"tool_use_behavior is called with \(context, res"),
+        ({"reset_tool_choice": None}, "reset_tool_choice must be True or False, not None"),
     ],
 )
 def test_a_mistake_is_found_where_it_is_made(fields: dict[str, Any], problem: str) -> None:
@@ -81,7 +175,20 @@ def test_a_mistake_is_found_where_it_is_made(fields: dict[str, Any], problem: st
 
 
 @pytest.mark.parametrize(
-    "fields", [{"tools": [print]}, {"instructions": 5}, {"handoffs": [1]}, {"tools": None}]
+    "fields",
+    [
+        {"tools": [print]},
+        {"instructions": 5},
+        {"handoffs": [1]},
+        {"tools": None},
+        {"model": 5},
+        {"model_settings": None},
+        {"output_type": Thing},
+        {"prompt": 5},
+        {"hooks": 5},
+        {"tool_use_behavior": 5},
+        {"input_guardrails": 5},
+    ],
 )
 def test_a_mistake_names_its_agent(fields: dict[str, Any]) -> None:
     with pytest.raises(UserError, match="Agent 'Billing'"):
@@ -105,3 +212,14 @@ def test_a_copy_differs_where_it_is_told_to_and_shares_the_rest() -> None:
 def test_a_copy_is_checked_too() -> None:
     with pytest.raises(UserError, match="non-empty string"):
         Agent(name="A").clone(name="")
+
+
+def test_an_agent_can_be_a_tool_of_another() -> None:
+    spanish = Agent[Any]("Spanish Desk", handoff_description="Answers in Spanish.")
+    tool = spanish.as_tool(None, "Translates.", needs_approval=True)
+    triage = Agent[Any]("Triage", tools=[look_up, tool, spanish.as_tool("other", None)])
+    assert isinstance(tool, AgentTool)
+    assert (tool.name, tool.description) == ("spanish_desk", "Translates.")
+    assert (tool.agent, tool.needs_approval) == (spanish, True)
+    assert [one.name for one in triage.tools] == ["look_up", "spanish_desk", "other"]
+    assert triage.tools[2].description == "Answers in Spanish."

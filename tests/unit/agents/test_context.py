@@ -17,6 +17,14 @@ def test_a_context_can_be_made_by_hand_in_a_users_test() -> None:
     )
 
 
+def test_the_application_s_object_may_be_given_by_place() -> None:
+    wrapper = RunContextWrapper({"n": 1}, turn=2)
+    assert (wrapper.context, wrapper.turn) == ({"n": 1}, 2)
+    assert (wrapper.turn_input, wrapper.tool_input) == ([], None)
+    context = ToolContext(None, tool_name="t", tool_call_id="c", tool_arguments="{}")
+    assert (context.context, context.agent, context.run_config) == (None, None, None)
+
+
 def test_a_tools_context_is_a_context() -> None:
     agent = Agent[Any](name="A")
     context = ToolContext(
@@ -36,7 +44,8 @@ def test_contexts_do_not_share_what_can_change() -> None:
 
     first, second = one(), one()
     first.tool_call["x"] = 1
-    assert second.tool_call == {}
+    first.turn_input.append({})
+    assert (second.tool_call, second.turn_input) == ({}, [])
 
 
 def test_a_context_can_be_subscripted_with_the_type_of_the_application() -> None:

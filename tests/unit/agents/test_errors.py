@@ -8,7 +8,18 @@ import re
 import pytest
 
 from outlast.agents import errors
-from outlast.agents.errors import AgentsException, RunCancelled, RunClosed, UserError
+from outlast.agents.errors import (
+    AgentsException,
+    InputGuardrailTripwireTriggered,
+    ModelRefusalError,
+    OutputGuardrailTripwireTriggered,
+    RunCancelled,
+    RunClosed,
+    ToolInputGuardrailTripwireTriggered,
+    ToolOutputGuardrailTripwireTriggered,
+    ToolTimeoutError,
+    UserError,
+)
 
 KINDS = [
     kind
@@ -28,16 +39,21 @@ def test_the_codes_stay_what_they_are() -> None:
     assert {kind.__name__: kind.code for kind in KINDS} == {
         "AgentsException": "agents_error",
         "DecisionRefused": "decision_refused",
+        "InputGuardrailTripwireTriggered": "input_guardrail_tripwire",
         "MaxTurnsExceeded": "max_turns_exceeded",
         "ModelBehaviorError": "model_behavior",
         "ModelCallFailed": "model_call_failed",
         "ModelRefusalError": "model_refusal",
+        "ModelTimeoutError": "model_timeout",
+        "OutputGuardrailTripwireTriggered": "output_guardrail_tripwire",
         "RunAlreadyStarted": "run_already_started",
         "RunCancelled": "cancelled",
         "RunClosed": "run_closed",
         "RunNotFound": "run_not_found",
         "ServerUnavailable": "server_unavailable",
         "ToolFailed": "tool_failed",
+        "ToolInputGuardrailTripwireTriggered": "tool_input_guardrail_tripwire",
+        "ToolOutputGuardrailTripwireTriggered": "tool_output_guardrail_tripwire",
         "ToolTimeoutError": "tool_timeout",
         "UserError": "user_error",
     }
@@ -59,6 +75,35 @@ def test_an_error_survives_being_copied_and_pickled(kind: type[AgentsException])
     for twin in (copy.copy(error), pickle.loads(pickle.dumps(error))):
         assert type(twin) is kind
         assert (twin.message, twin.run_data) == ("What to do.", [1])
+
+
+@pytest.mark.parametrize(
+    ("error", "attributes"),
+    [
+        (InputGuardrailTripwireTriggered("", guardrail_result=1), {"guardrail_result": 1}),
+        (InputGuardrailTripwireTriggered(), {"guardrail_result": None}),
+        (OutputGuardrailTripwireTriggered("", guardrail_result=1), {"guardrail_result": 1}),
+        (
+            ToolInputGuardrailTripwireTriggered("", guardrail=1, output=2),
+            {"guardrail": 1, "output": 2},
+        ),
+        (
+            ToolOutputGuardrailTripwireTriggered("", guardrail=1, output=2),
+            {"guardrail": 1, "output": 2},
+        ),
+        (
+            ToolTimeoutError("", tool_name="refund", timeout_seconds=1.5),
+            {"tool_name": "refund", "timeout_seconds": 1.5},
+        ),
+        (ToolTimeoutError(), {"tool_name": None, "timeout_seconds": None}),
+        (ModelRefusalError("", refusal="No."), {"refusal": "No."}),
+    ],
+)
+def test_an_error_says_what_caused_it_also_as_a_copy(
+    error: AgentsException, attributes: dict[str, object]
+) -> None:
+    for twin in (error, copy.copy(error), pickle.loads(pickle.dumps(error))):
+        assert {name: getattr(twin, name) for name in attributes} == attributes
 
 
 def test_what_a_program_did_wrong_can_be_caught_as_one_kind() -> None:

@@ -1,12 +1,18 @@
 """Handoffs: what the model sees of a way to another agent."""
 
+import json
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+from pydantic import BaseModel, ConfigDict
+from typing_extensions import TypedDict
 
 from outlast.agents.agent import Agent
-from outlast.agents.errors import UserError
-from outlast.agents.handoff import Handoff, handoff
+from outlast.agents.context import RunContextWrapper
+from outlast.agents.errors import ModelBehaviorError, UserError
+from outlast.agents.handoff import NO_INPUT, Handoff, handoff
+from outlast.agents.handoff_data import HandoffInputData
 
 
 def no_parameters() -> None: ...
@@ -16,6 +22,15 @@ def one_parameter(ctx: object) -> None: ...
 
 
 def two_parameters(ctx: object, more: object) -> None: ...
+
+
+class Reason(BaseModel):
+    why: str
+    urgency: int = 0
+
+
+class Handmade:
+    """A type that pydantic knows nothing of."""
 
 
 BILLING = Agent[Any](name="Billing", handoff_description="Pays money back.")
@@ -29,6 +44,8 @@ def test_a_handoff_is_named_and_described_after_its_agent() -> None:
     )
     assert (entry.agent, entry.agent_name) == (BILLING, "Billing")
     assert (entry.on_handoff, entry.is_enabled) == (None, True)
+    assert (entry.input_filter, entry.nest_handoff_history) == (None, None)
+    assert (entry.input_json_schema, entry.strict_json_schema) == (NO_INPUT, True)
 
 
 def test_without_a_description_the_name_has_to_do() -> None:
@@ -53,6 +70,7 @@ def test_name_and_description_can_be_chosen() -> None:
 )
 def test_any_agents_name_makes_a_name_that_providers_take(agent: str, tool: str) -> None:
     assert Handoff.default_tool_name(agent) == tool
+    assert Handoff.default_tool_name(Agent[Any](name=agent)) == tool
     assert handoff(Agent(name=agent)).tool_name == tool
 
 
@@ -80,6 +98,13 @@ def test_a_handoff_leads_to_an_agent(agent: Any) -> None:
         ({"on_handoff": 5}, r"'transfer_to_billing': on_handoff must be a callable .*\(context\)"),
         ({"on_handoff": no_parameters}, r"on_handoff is called with \(context\), but"),
         ({"on_handoff": two_parameters}, r"on_handoff is called with \(context\), but"),
+        ({"on_handoff": one_parameter, "input_type": Reason}, r"called with \(context, input\)"),
+        ({"input_type": Reason}, r"'transfer_to_billing': input_type needs on_handoff"),
+        ({"on_handoff": two_parameters, "input_type": str}, r"'transfer_to_billing'.*not an objec"),
+        ({"on_handoff": two_parameters, "input_type": Handmade}, r"cannot give .* Handmade: "),
+        ({"input_filter": "mine"}, r"input_filter must be a callable that takes \(data\)"),
+        ({"input_filter": two_parameters}, r"input_filter is called with \(data\), but"),
+        ({"nest_handoff_history": "yes"}, r"nest_handoff_history must be true, false or None"),
         ({"is_enabled": "yes"}, r"is_enabled must be a callable that takes \(context, agent\)"),
         ({"is_enabled": one_parameter}, r"is_enabled is called with \(context, agent\)"),
     ],
@@ -99,3 +124,186 @@ def test_callables_that_fit_are_kept() -> None:
 
     entry = handoff(BILLING, on_handoff=taken_over, is_enabled=by_day)
     assert (entry.on_handoff, entry.is_enabled) == (taken_over, by_day)
+
+
+def context() -> RunContextWrapper[Any]:
+    return RunContextWrapper[Any](context={"seen": []})
+
+
+async def test_invoked_it_calls_back_and_leads_to_its_agent() -> None:
+    def taken_over(ctx: RunContextWrapper[Any]) -> str:
+        ctx.context["seen"].append("sync")
+        return "ignored"
+
+    async def taken_over_async(ctx: RunContextWrapper[Any]) -> None:
+        ctx.context["seen"].append("async")
+
+    wrapper = context()
+    for callback in (taken_over, taken_over_async):
+        entry = handoff(BILLING, on_handoff=callback)
+        assert await entry.on_invoke_handoff(wrapper, "not read at all") is BILLING
+    assert await handoff(BILLING).on_invoke_handoff(wrapper, "") is BILLING
+    assert wrapper.context["seen"] == ["sync", "async"]
+
+
+async def test_what_the_callback_raises_is_raised() -> None:
+    def broken(ctx: object) -> None:
+        raise ValueError("no such desk")
+
+    with pytest.raises(ValueError, match="no such desk"):
+        await handoff(BILLING, on_handoff=broken).on_invoke_handoff(context(), "{}")
+
+
+@dataclass
+class ReasonData:
+    why: str
+    urgency: int = 0
+
+
+class ReasonDict(TypedDict):
+    why: str
+    urgency: int
+
+
+@pytest.mark.parametrize("input_type", [Reason, ReasonData, ReasonDict])
+async def test_the_input_of_the_model_is_given_to_the_callback_typed(input_type: Any) -> None:
+    got: list[Any] = []
+
+    async def taken_over(ctx: object, reason: Any) -> None:
+        got.append(reason)
+
+    entry = handoff(BILLING, on_handoff=taken_over, input_type=input_type)
+    arguments = json.dumps({"why": "refund", "urgency": 2, "extra": "ignored"})
+    assert await entry.on_invoke_handoff(context(), arguments) is BILLING
+    assert got == [input_type(why="refund", urgency=2)]
+    assert set(entry.input_json_schema["required"]) == {"why", "urgency"}
+    assert entry.input_json_schema["additionalProperties"] is False
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        ('{"why": "x", "urgency": "1"}', "valid integer at urgency"),
+        ('{"urgency": 1}', "Field required at why"),
+        ("", "Invalid JSON.* at its root"),
+        ("null", "at its root"),
+        ("{", "Invalid JSON"),
+    ],
+)
+async def test_input_that_does_not_fit_strictly_is_the_models_fault(
+    arguments: str, problem: str
+) -> None:
+    called: list[Any] = []
+    entry = handoff(BILLING, on_handoff=lambda _, reason: called.append(reason), input_type=Reason)
+    message = f"handoff 'transfer_to_billing' with input that does not fit Reason: .*{problem}"
+    with pytest.raises(ModelBehaviorError, match=message):
+        await entry.on_invoke_handoff(context(), arguments)
+    assert called == []
+
+
+async def test_a_type_may_forbid_more_than_it_names() -> None:
+    class Exact(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+        why: str
+
+    entry = handoff(BILLING, on_handoff=two_parameters, input_type=Exact)
+    with pytest.raises(ModelBehaviorError, match="at more"):
+        await entry.on_invoke_handoff(context(), '{"why": "x", "more": 1}')
+
+
+async def test_what_the_model_wrote_is_not_in_the_message() -> None:
+    entry = handoff(BILLING, on_handoff=two_parameters, input_type=Reason)
+    with pytest.raises(ModelBehaviorError) as caught:
+        await entry.on_invoke_handoff(context(), '{"why": "x", "urgency": "card 1234"}')
+    assert "1234" not in str(caught.value)
+
+
+def test_only_a_handoff_with_something_to_run_needs_an_activity() -> None:
+    def same(data: HandoffInputData) -> HandoffInputData:
+        return data
+
+    async def pick(ctx: object, arguments: str) -> Agent[Any]:
+        return BILLING
+
+    assert not handoff(BILLING).needs_activity
+    assert not handoff(BILLING, nest_handoff_history=False, is_enabled=False).needs_activity
+    assert handoff(BILLING, on_handoff=one_parameter).needs_activity
+    assert handoff(BILLING, on_handoff=two_parameters, input_type=Reason).needs_activity
+    assert handoff(BILLING, input_filter=same).needs_activity
+    assert handoff(BILLING, nest_handoff_history=True).needs_activity
+    picked = Handoff(
+        tool_name="go", tool_description="", agent_name="some desk", on_invoke_handoff=pick
+    )
+    assert picked.needs_activity
+
+
+async def test_a_handoff_made_by_hand_picks_its_agent_when_it_is_invoked() -> None:
+    desks = {name: Agent[Any](name=name) for name in ("Billing", "Orders")}
+
+    async def pick(ctx: RunContextWrapper[Any], arguments: str) -> Agent[Any]:
+        return desks[json.loads(arguments)["desk"]]
+
+    entry = Handoff[Any, Any](
+        tool_name="to_a_desk",
+        tool_description="To the desk that fits.",
+        input_json_schema={"type": "object", "properties": {"desk": {"type": "string"}}},
+        on_invoke_handoff=pick,
+        agent_name="a desk",
+    )
+    assert (entry.agent, entry.agent_name, entry.picks_agent) == (None, "a desk", True)
+    assert entry.input_json_schema["required"] == ["desk"], "held to strictly"
+    assert await entry.on_invoke_handoff(context(), '{"desk": "Orders"}') is desks["Orders"]
+
+
+def test_a_schema_may_be_loose_where_it_is_said() -> None:
+    schema: dict[str, Any] = {"type": "object", "additionalProperties": True}
+    entry = Handoff(
+        tool_name="go",
+        tool_description="",
+        agent=BILLING,
+        input_json_schema=schema,
+        strict_json_schema=False,
+    )
+    assert entry.input_json_schema == schema
+    empty = Handoff(tool_name="go", tool_description="", agent=BILLING, input_json_schema={})
+    assert empty.input_json_schema == NO_INPUT
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({}, "'go' leads nowhere: give agent=, or on_invoke_handoff="),
+        ({"agent_name": "A"}, "'go' leads nowhere"),
+        ({"on_invoke_handoff": two_parameters}, "'go' needs agent_name="),
+        ({"on_invoke_handoff": one_parameter, "agent_name": "A"}, r"called with \(context, argu"),
+        (
+            {"agent": BILLING, "on_invoke_handoff": two_parameters, "on_handoff": one_parameter},
+            "on_handoff and input_type do not go with it",
+        ),
+        (
+            {"agent": BILLING, "input_json_schema": {"type": "string"}},
+            "'go'.*is not an object",
+        ),
+    ],
+)
+def test_a_handoff_made_by_hand_has_to_lead_somewhere(fields: Any, problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
+        Handoff(tool_name="go", tool_description="", **fields)
+
+
+async def test_a_handoff_can_be_changed_and_copied() -> None:
+    entry = handoff(BILLING)
+    entry.is_enabled = False
+    entry.on_handoff = lambda ctx: ctx.context["seen"].append("called")
+    wrapper = context()
+    await entry.on_invoke_handoff(wrapper, "")
+    orders = Agent[Any](name="Orders")
+    copy = replace(entry, agent=orders, on_handoff=None)
+    assert (copy.is_enabled, copy.agent_name, copy.picks_agent) == (False, "Orders", False)
+    assert await copy.on_invoke_handoff(wrapper, "") is orders
+    assert wrapper.context["seen"] == ["called"]
+
+
+def test_the_transfer_message_names_the_agent_that_takes_over() -> None:
+    message = handoff(BILLING).get_transfer_message(Agent[Any](name="Löschen"))
+    assert json.loads(message) == {"assistant": "Löschen"}

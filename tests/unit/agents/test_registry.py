@@ -10,7 +10,14 @@ from outlast.agents.agent import Agent
 from outlast.agents.context import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
 from outlast.agents.handoff import Handoff, handoff
-from outlast.agents.registry import Registry, handoffs_of, target_of, type_name
+from outlast.agents.references import register
+from outlast.agents.registry import (
+    Registry,
+    agent_tools_of,
+    handoffs_of,
+    target_of,
+    type_name,
+)
 from outlast.agents.tool import FunctionTool, function_tool
 
 
@@ -192,3 +199,89 @@ def test_a_handoff_has_to_lead_to_an_agent() -> None:
 
 def test_a_type_travels_under_its_module_and_name() -> None:
     assert type_name(Agent) == "outlast.agents.agent:Agent"
+
+
+def test_agents_that_are_tools_are_registered_with_all_they_reach() -> None:
+    deep = Agent[Any]("Deep", tools=[greet])
+    helper = Agent[Any]("Helper", handoffs=[Agent("Other", tools=[deep.as_tool()])])
+    tool = helper.as_tool("ask_helper")
+    registry = Registry([Agent("Triage", tools=[tool])])
+    assert registry.names == ["Deep", "Helper", "Other", "Triage"]
+    assert registry.tool("Triage", "ask_helper") is tool
+    assert target_of(tool) is helper
+    assert agent_tools_of(registry.agent("Triage")) == [tool]
+    assert registry.context_type(None) is Customer
+
+
+def test_an_agent_may_be_its_own_tool() -> None:
+    agent = Agent[Any]("Again")
+    agent.tools.append(agent.as_tool())
+    registry = Registry([agent])
+    assert registry.names == ["Again"]
+    registry.replace(agent)
+    assert registry.agent("Again") is agent
+
+
+def test_an_agent_that_becomes_a_tool_later_is_found() -> None:
+    triage = Agent[Any]("Triage")
+    registry = Registry([triage])
+    triage.tools.append(Agent[Any]("Late").as_tool())
+    assert registry.agent("Late").name == "Late"
+
+
+def test_an_agent_that_is_a_tool_needs_a_name_of_its_own() -> None:
+    with pytest.raises(UserError, match="Two agents are named 'A'"):
+        Registry([Agent("A", tools=[Agent[Any]("A").as_tool("other")])])
+
+
+def test_a_handoff_that_picks_its_agent_later_is_not_followed() -> None:
+    late = Agent[Any]("Late")
+
+    async def pick(context: RunContextWrapper[Any], arguments: str) -> Agent[Any]:
+        return late
+
+    entry = Handoff(
+        tool_name="pick", tool_description="", agent_name="Late", on_invoke_handoff=pick
+    )
+    registry = Registry([Agent("Triage", handoffs=[entry])])
+    assert registry.names == ["Triage"]
+    assert registry.handoff("Triage", "pick") is entry
+    with pytest.raises(UserError, match="knows no agent 'Late'"):
+        registry.agent("Late")
+
+
+def trim(data: Any) -> Any:
+    return data
+
+
+def test_references_of_a_worker_come_before_those_of_the_process() -> None:
+    registry, theirs = Registry(), tool("x")
+    name = register(theirs)
+    assert registry.reference(name) is theirs
+    registry.add_reference(trim, name)
+    assert registry.reference(name) is trim
+    assert Registry().reference(name) is theirs
+
+
+def test_references_are_given_as_a_list_or_by_name() -> None:
+    registry = Registry()
+    assert registry.add_reference(trim) == f"{__name__}:trim"
+    registry.add_references([trim, Customer])
+    registry.add_references({"customer": Customer})
+    assert registry.reference(f"{__name__}:trim") is trim
+    assert registry.reference("customer") is Customer
+    assert registry.unknown_references(["customer", "app:other", f"{__name__}:trim"]) == [
+        "app:other"
+    ]
+
+
+def test_a_reference_that_could_mean_two_things_is_refused() -> None:
+    registry = Registry()
+    registry.add_reference(trim, "trim")
+    with pytest.raises(UserError, match="The name 'trim' stands for two things"):
+        registry.add_reference(Customer, "trim")
+
+
+def test_an_unknown_reference_is_an_error_that_says_where_to_register_it() -> None:
+    with pytest.raises(UserError, match=r"nothing named 'app:trim'.*AgentWorker\(references="):
+        Registry().reference("app:trim")

@@ -1,73 +1,185 @@
-"""Settings that travel with a run."""
+"""The settings of a run as they travel."""
 
 import json
-from dataclasses import fields
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from outlast.agents.context import RunContextWrapper
 from outlast.agents.errors import UserError
+from outlast.agents.guardrail import GuardrailFunctionOutput, input_guardrail, output_guardrail
+from outlast.agents.references import resolve
+from outlast.agents.session_memory import SessionSettings
 from outlast.agents.settings import (
     ModelSettings,
     RunConfig,
     read_model_settings,
+    read_session_settings,
+    read_tool_execution,
+    references_in,
     write_run_config,
 )
+from outlast.agents.tool_use import ToolExecutionConfig
 
-EVERYTHING = ModelSettings(
-    temperature=0.0,
-    top_p=0.5,
-    frequency_penalty=0.1,
-    presence_penalty=0.2,
-    tool_choice="required",
-    parallel_tool_calls=False,
-    truncation="auto",
-    max_tokens=100,
-    reasoning={"effort": "low"},
-    verbosity="low",
-    metadata={"team": "support"},
-    store=False,
-    include=["reasoning.encrypted_content"],
-    timeout=timedelta(milliseconds=1500),
-    extra_headers={"x-a": "1"},
-    extra_query={"q": 1},
-    extra_body={"b": [1]},
-    extra_args={"a": None},
-)
+HERE = __name__
 
 
-def test_every_setting_survives_the_journey() -> None:
-    assert all(getattr(EVERYTHING, field.name) is not None for field in fields(ModelSettings))
-    written = write_run_config(RunConfig(model_settings=EVERYTHING))
-    travelled = json.loads(json.dumps(written))
-    assert read_model_settings(travelled["model_settings"]) == EVERYTHING
+class HouseModel:
+    async def get_response(self, request: object) -> object:
+        return request
+
+
+class HouseProvider:
+    def get_model(self, name: str | None) -> HouseModel:
+        return HouseModel()
+
+
+@input_guardrail
+def polite(ctx: RunContextWrapper[Any], agent: Any, text: Any) -> GuardrailFunctionOutput:
+    return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+
+@output_guardrail
+def safe(ctx: RunContextWrapper[Any], agent: Any, output: Any) -> GuardrailFunctionOutput:
+    return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+
+def merge(history: list[Any], new_items: list[Any]) -> list[Any]:
+    return [*history, *new_items]
+
+
+def trim(data: Any) -> Any:
+    return data
+
+
+def blocked(withheld: Any) -> str:
+    return "withheld"
 
 
 def test_a_run_carries_only_what_is_set() -> None:
     assert write_run_config(RunConfig()) == {}
+    assert write_run_config(None) == {}
     assert write_run_config(RunConfig(model="gpt-5")) == {"model": "gpt-5"}
-    assert write_run_config(
+    assert write_run_config({"model": "gpt-5"}) == {"model": "gpt-5"}
+
+
+def test_plain_data_travels_as_it_is() -> None:
+    written = write_run_config(
         RunConfig(
             tool_not_found_behavior="raise",
             heartbeat_timeout=timedelta(seconds=2),
             model_settings=ModelSettings(temperature=0),
+            session_settings=SessionSettings(limit=5),
+            nest_handoff_history=True,
+            conversation_history_wrappers=("<a>", "</a>"),
+            reasoning_item_id_policy="omit",
+            tracing_disabled=True,
+            tracing={"include_task_and_turn_spans": True},
+            trace_include_sensitive_data=False,
+            workflow_name="Support",
+            trace_id="trace_1",
+            group_id="chat-7",
+            trace_metadata={"tier": "gold"},
+            tool_name_collision_policy="error",
+            tool_execution=ToolExecutionConfig(max_function_tool_concurrency=2),
+            output_guardrail_blocked_message="withheld",
         )
-    ) == {
+    )
+    assert json.loads(json.dumps(written)) == {
         "tool_not_found_behavior": "raise",
         "heartbeat_ms": 2000,
         "model_settings": {"temperature": 0},
+        "session_settings": {"limit": 5},
+        "nest_handoff_history": True,
+        "conversation_history_wrappers": ["<a>", "</a>"],
+        "reasoning_item_id_policy": "omit",
+        "tracing_disabled": True,
+        "tracing": {"include_task_and_turn_spans": True},
+        "trace_include_sensitive_data": False,
+        "workflow_name": "Support",
+        "trace_id": "trace_1",
+        "group_id": "chat-7",
+        "trace_metadata": {"tier": "gold"},
+        "tool_name_collision_policy": "error",
+        "tool_execution": {
+            "max_function_tool_concurrency": 2,
+            "pre_approval_tool_input_guardrails": False,
+        },
+        "output_guardrail_blocked_message": "withheld",
     }
+    assert references_in(written) == []
+
+
+def test_callables_and_objects_travel_by_names_that_resolve_in_this_process() -> None:
+    model, provider = HouseModel(), HouseProvider()
+    written = write_run_config(
+        RunConfig(
+            model=model,
+            model_provider=provider,
+            session_input_callback=merge,
+            input_guardrails=[polite],
+            output_guardrails=[safe],
+            handoff_input_filter=trim,
+            handoff_history_mapper=trim,
+            call_model_input_filter=trim,
+            tool_error_formatter=trim,
+            output_guardrail_blocked_message=blocked,
+        )
+    )
+    names = references_in(json.loads(json.dumps(written)))
+    assert written["call_model_input_filter"] == f"{HERE}:trim"
+    assert written["input_guardrails"] == [f"{HERE}:polite"]
+    assert resolve(written["model_ref"]) is model
+    assert "model" not in written
+    assert resolve(written["output_guardrail_blocked_message_ref"]) is blocked
+    found = [resolve(name) for name in names]
+    assert found == [model, provider, merge, trim, blocked, polite, safe]
+
+
+def test_a_name_that_the_worker_gave_travels_as_it_is() -> None:
+    written = write_run_config(RunConfig(call_model_input_filter="trimmer"))
+    assert written == {"call_model_input_filter": "trimmer"}
+    assert references_in(written) == ["trimmer"]
+
+
+def test_a_lambda_travels_by_its_line() -> None:
+    keep: Callable[[Any], Any] = lambda data: data  # noqa: E731
+    name = write_run_config(RunConfig(call_model_input_filter=keep))["call_model_input_filter"]
+    assert f"<lambda>:{keep.__code__.co_firstlineno}" in name
+    assert resolve(name) is keep
+
+
+def test_hooks_and_error_handlers_of_a_run_are_names_too() -> None:
+    settings = {
+        "hooks": "app:Logging",
+        "error_handlers": {"max_turns": "app:sorry", "model_refusal": "app:sorry"},
+        "model": "gpt-5",
+        "workflow_name": "app:trim",
+    }
+    assert references_in(settings) == ["app:Logging", "app:sorry"]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [None, {}, [], "x", {"hooks": 5}, {"error_handlers": "x"}, {"input_guardrails": {"a": 1}},
+     {"output_guardrails": [None]}],
+)  # fmt: skip
+def test_what_was_typed_by_hand_holds_no_names(settings: Any) -> None:
+    assert references_in(settings) == []
 
 
 @pytest.mark.parametrize(
     ("config", "problem"),
     [
-        ({"model": object()}, "a model's name, so that it can travel"),
+        ({"model": object()}, r"RunConfig\(model=...\) must be a model's name"),
         ({"model_settings": {"temperature": 0}}, "must be ModelSettings, not {'temperature': 0}"),
         ({"model_settings": ModelSettings(extra_args={"x": object()})}, "must be plain data"),
         ({"model_settings": ModelSettings(extra_body={"x": b"1"})}, "must be plain data"),
         ({"heartbeat_timeout": 5}, r"heartbeat_timeout=\.\.\.\) must be a timedelta, not 5"),
+        ({"trace_metadata": {"x": object()}}, r"trace_metadata=...\) must be plain data"),
+        ({"tracing": {"api_key": "sk-1"}}, "would write the key into the run's history"),
     ],
 )
 def test_what_cannot_travel_is_refused_before_the_run_starts(
@@ -77,35 +189,33 @@ def test_what_cannot_travel_is_refused_before_the_run_starts(
         write_run_config(RunConfig(**config))
 
 
-def test_a_bare_number_is_no_duration() -> None:
-    seconds: Any = 30
-    with pytest.raises(UserError, match=r"ModelSettings\(timeout=\.\.\.\) must be a timedelta"):
-        write_run_config(RunConfig(model_settings=ModelSettings(timeout=seconds)))
+def test_a_key_that_is_refused_is_not_repeated() -> None:
+    with pytest.raises(UserError) as caught:
+        write_run_config(RunConfig(tracing={"api_key": "sk-secret"}))
+    assert "sk-secret" not in str(caught.value)
 
 
-@pytest.mark.parametrize("written", [None, {}, [], "hot", 5])
-def test_what_is_no_settings_is_none(written: Any) -> None:
-    assert read_model_settings(written) is None
-
-
-@pytest.mark.parametrize("seconds", ["soon", None, -1, 0, [], 1e300])
-def test_a_timeout_typed_by_hand_counts_where_it_is_one(seconds: Any) -> None:
-    written = {"timeout_seconds": seconds, "temperature": 1, "colour": "red", "timeout": "x"}
-    assert read_model_settings(written) == ModelSettings(temperature=1)
-
-
-def test_what_is_laid_over_wins_field_by_field() -> None:
-    own = ModelSettings(temperature=1, max_tokens=5, metadata={"a": "1"})
-    over = ModelSettings(temperature=0.0, metadata={"b": "2"}, store=False)
-    assert own.resolve(over) == ModelSettings(
-        temperature=0.0, max_tokens=5, metadata={"b": "2"}, store=False
+def test_what_travelled_is_read() -> None:
+    execution = ToolExecutionConfig(
+        max_function_tool_concurrency=3, pre_approval_tool_input_guardrails=True
     )
-    assert own.resolve(None) is own
-    assert own.resolve(ModelSettings()) == own
+    written = write_run_config(
+        RunConfig(
+            tool_execution=execution,
+            session_settings=SessionSettings(limit=0),
+            model_settings=ModelSettings(timeout=3),
+        )
+    )
+    assert read_tool_execution(written) == execution
+    assert read_session_settings(written) == SessionSettings(limit=0)
+    assert read_model_settings(written["model_settings"]) == ModelSettings(timeout=3)
 
 
-def test_further_arguments_are_merged_key_by_key() -> None:
-    own, over = ModelSettings(extra_args={"a": 1, "b": 1}), ModelSettings(extra_args={"b": 2})
-    assert own.resolve(over).extra_args == {"a": 1, "b": 2}
-    assert ModelSettings().resolve(over).extra_args == {"b": 2}
-    assert own.extra_args == {"a": 1, "b": 1}, "the agent's own are untouched"
+@pytest.mark.parametrize(
+    "settings",
+    [None, {}, {"tool_execution": 5, "session_settings": 5},
+     {"tool_execution": {"max_function_tool_concurrency": -1}, "session_settings": {"limit": "x"}}],
+)  # fmt: skip
+def test_what_cannot_be_read_counts_as_not_given(settings: Any) -> None:
+    assert read_tool_execution(settings) == ToolExecutionConfig()
+    assert read_session_settings(settings) is None

@@ -16,6 +16,13 @@ from outlast.agents.agent import Agent
 from outlast.agents.context import RunContextWrapper, ToolContext
 from outlast.agents.errors import ModelBehaviorError, ToolTimeoutError
 from outlast.agents.tool import FunctionTool, ToolRetry, default_tool_error, function_tool
+from outlast.agents.tool_guardrails import (
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrailData,
+    ToolOutputGuardrailData,
+    tool_input_guardrail,
+    tool_output_guardrail,
+)
 
 
 @dataclass
@@ -110,6 +117,38 @@ def test_every_option_lands_in_the_record() -> None:
     assert function.retry.attempts == 7
     assert function.is_enabled is offered
     assert function.failure_error_function is explain
+
+
+def explain_lateness(ctx: RunContextWrapper[Any], error: Exception) -> str:
+    return "late"
+
+
+@tool_input_guardrail
+def no_secrets(data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
+    return ToolGuardrailFunctionOutput.allow()
+
+
+@tool_output_guardrail
+def no_numbers(data: ToolOutputGuardrailData) -> ToolGuardrailFunctionOutput:
+    return ToolGuardrailFunctionOutput.allow()
+
+
+def test_guardrails_and_what_a_late_tool_does_land_in_the_record() -> None:
+    tool = function_tool(
+        empty,
+        timeout_behavior="raise_exception",
+        timeout_error_function=explain_lateness,
+        tool_input_guardrails=[no_secrets],
+        tool_output_guardrails=[no_numbers],
+    )
+    assert (tool.timeout_behavior, tool.timeout_error_function) == (
+        "raise_exception",
+        explain_lateness,
+    )
+    assert (tool.tool_input_guardrails, tool.tool_output_guardrails) == ([no_secrets], [no_numbers])
+    bare = function_tool(empty, tool_input_guardrails=None)
+    assert (bare.tool_input_guardrails, bare.tool_output_guardrails) == ([], [])
+    assert (bare.timeout_behavior, bare.timeout_error_function) == ("error_as_result", None)
 
 
 def test_options_may_be_given_with_the_function() -> None:

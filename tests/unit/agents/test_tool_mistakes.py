@@ -65,11 +65,11 @@ def takes_one(a: object) -> bool:
     [
         ({"timeout": 0}, "timeout must be a positive timedelta"),
         ({"timeout": timedelta(seconds=-1)}, "timeout must be a positive timedelta"),
-        ({"timeout": float("nan")}, "timeout must be a timedelta or seconds, not nan"),
-        ({"timeout": float("inf")}, "timeout must be a timedelta or seconds, not inf"),
-        ({"timeout": "5s"}, "timeout must be a timedelta or seconds, not '5s'"),
-        ({"timeout": True}, "timeout must be a timedelta or seconds, not True"),
-        ({"timeout": None}, "timeout must be a timedelta or seconds, not None"),
+        ({"timeout": float("nan")}, "timeout must be a positive timedelta or seconds, not nan"),
+        ({"timeout": float("inf")}, "timeout must be a positive timedelta or seconds, not inf"),
+        ({"timeout": "5s"}, "timeout must be a positive timedelta or seconds, not '5s'"),
+        ({"timeout": True}, "timeout must be a positive timedelta or seconds, not True"),
+        ({"timeout": None}, "timeout must be a positive timedelta or seconds, not None"),
         ({"retry": 0}, r"retry=0: ToolRetry\(attempts=...\) must be a whole number from 1"),
         ({"retry": 1.5}, "retry=1.5: "),
         ({"retry": True}, "retry=True: "),
@@ -136,7 +136,7 @@ async def run_by_hand(context: ToolContext[Any], arguments: str) -> str:
     ("field", "value", "message"),
     [
         ("on_invoke_tool", takes_one, r"on_invoke_tool is called with \(context, arguments\)"),
-        ("timeout", 30, "timeout must be a positive timedelta, not 30"),
+        ("timeout", -30, "timeout must be a positive timedelta or seconds, not datetime"),
         ("params_json_schema", {"type": "array"}, "the schema is not an object"),
     ],
 )

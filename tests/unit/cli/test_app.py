@@ -14,6 +14,7 @@ TALKS_TO_A_SERVER = {
     "send",
     "list",
     "show",
+    "tail",
     "approve",
     "reject",
     "cancel",

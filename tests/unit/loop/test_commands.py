@@ -7,8 +7,8 @@ from typing import Any, get_args
 import pytest
 
 from outlast.loop import commands
-from outlast.loop.commands import CancelEffect, Command, Effect, Finish
-from tests.loop_driver import Play, said, tool, transfer
+from outlast.loop.commands import CancelEffect, Command, Effect, Finish, TellParent
+from tests.loop_driver import Play, nested, said, tool, transfer
 from tests.loop_step_laws import ANSWER_OF
 
 EFFECT_CLASSES = get_args(Effect)
@@ -16,18 +16,23 @@ EFFECT_CLASSES = get_args(Effect)
 
 def effects() -> list[Any]:
     """One effect of each kind, as the loop makes them."""
-    play = Play.ready()
-    play.replies(tool("look_up", "c1"), transfer("Billing", "h1", callback=True))
+    play = Play(session=True)
+    play.prepared(duties=("check",))
+    play.saved()
+    play.checked()
+    calls = tool("look_up", "c1"), nested("Orders", "c2"), transfer("Billing", "h1", callback=True)
+    play.replies(*calls)
     play.returns("c1")
+    play.worked()
     play.called_back()
-    play.replies(said("Done."))
+    play.replies(said("Done."), duties=("conclude",))
     return [next(one for one in play.issued if isinstance(one, kind)) for kind in EFFECT_CLASSES]
 
 
 def test_the_unions_name_every_command_there_is() -> None:
     defined = {one for one in vars(commands).values() if dataclasses.is_dataclass(one)}
     own = {one for one in defined if getattr(one, "__module__", "") == commands.__name__}
-    assert own == {*EFFECT_CLASSES, CancelEffect, Finish}
+    assert own == {*EFFECT_CLASSES, CancelEffect, TellParent, Finish}
     assert set(get_args(Command)) == own
     assert set(ANSWER_OF) == set(EFFECT_CLASSES)
 
@@ -47,4 +52,13 @@ def test_an_effect_can_be_held_weakly_and_never_changed(at: int) -> None:
 
 def test_each_kind_of_effect_says_what_it_is() -> None:
     kinds = [effect.kind for effect in effects()]
-    assert kinds == ["prepare_run", "call_model", "run_tool", "run_handoff"]
+    assert kinds == [
+        "prepare_run",
+        "check_input",
+        "call_model",
+        "run_tool",
+        "run_agent",
+        "run_handoff",
+        "conclude",
+        "save_session",
+    ]

@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from outlast.loop.checks import Candidate
 from outlast.loop.invariants import violations
 from outlast.loop.items import Item, output_item
-from outlast.loop.state import Answer, RunState
+from outlast.loop.state import Answer, ItemsToSave, RunState
 from tests.loop_driver import SITUATIONS, Play, message, play_in, said, tool, transfer
 
 
@@ -28,7 +29,11 @@ BROKEN: list[tuple[str, str, Callable[[RunState], RunState]]] = [
     ("I2", "transferring", lambda s: replace(s, pending=())),
     ("I2", "thinking", lambda s: replace(s, phase="preparing")),
     ("I2", "idle", lambda s: replace(s, pending=in_("thinking").pending)),
-    ("I2", "running", lambda s: replace(s, pending=s.pending[:1])),
+    ("I2", "running", lambda s: replace(s, pending=in_("thinking").pending)),
+    ("I2", "checking", lambda s: replace(s, pending=())),
+    ("I2", "concluding", lambda s: replace(s, pending=())),
+    ("I2", "held up", lambda s: replace(s, phase="concluding")),
+    ("I3", "running", lambda s: replace(s, pending=s.pending[:1])),
     ("I3", "running", lambda s: replace(s, pending=(replace(s.pending[0], effect=1), s.pending[1]))),
     ("I4", "thinking", lambda s: replace(s, calls=in_("running").calls)),
     ("I4", "transferring", lambda s: replace(s, calls=())),
@@ -48,6 +53,14 @@ BROKEN: list[tuple[str, str, Callable[[RunState], RunState]]] = [
     ("I11", "idle", lambda s: replace(s, inbox=(message("m2"),))),
     ("I11", "idle", lambda s: replace(s, answering=("m2",))),
     ("I12", "running", lambda s: replace(s, pending=(), calls=tuple(replace(c, status="settled") for c in s.calls))),
+    ("I13", "saving", lambda s: replace(s, to_save=())),
+    ("I13", "thinking", lambda s: replace(s, to_save=(ItemsToSave(start=0, stop=1),))),
+    ("I14", "concluding", lambda s: replace(s, candidate=None)),
+    ("I14", "thinking", lambda s: replace(s, candidate=Candidate())),
+    ("I15", "thinking", lambda s: replace(s, phase="turned", pending=())),
+    ("I15", "thinking", lambda s: replace(s, phase="closing", closing="failed", pending=())),
+    ("I16", "thinking", lambda s: replace(s, closing="failed")),
+    ("I16", "saving", lambda s: replace(s, phase="closing")),
 ]  # fmt: skip
 
 
@@ -74,7 +87,7 @@ def test_a_run_that_has_not_begun_breaks_no_invariant() -> None:
 
 def test_every_invariant_is_numbered_and_covered_here() -> None:
     named = {law for law, _, _ in BROKEN}
-    assert named == {f"I{number}" for number in range(1, 13)}
+    assert named == {f"I{number}" for number in range(1, 17)}
     worst = replace(in_("idle"), next_effect=0, pending=in_("running").pending * 2, phase="closed")
     assert len(violations(worst)) >= 3
 

@@ -230,8 +230,9 @@ def test_a_run_ends_when_everything_it_asks_for_is_answered(
         if play.state.phase == "closed":
             break
         choice = choices[step % len(choices)]
-        if waits_for_people(play.state) or (play.state.pending_approvals and choice % 3 == 0):
-            request = play.state.pending_approvals[0]
+        own = [one for one in play.state.approvals if one.status == "pending"]
+        if own and (waits_for_people(play.state) or choice % 3 == 0):
+            request = own[0]
             kind = "approve" if choice % 2 else "reject"
             decision = Decision(request_id=request.id, type=kind)
             play.take(DecisionReceived(at_ms=play.now_ms, decision=decision))

@@ -2,24 +2,44 @@
 
 import pytest
 
-from outlast.loop.commands import CallModel, PrepareRun, RunHandoff
+from outlast.loop.commands import (
+    CallModel,
+    CheckInput,
+    Conclude,
+    PrepareRun,
+    RunAgent,
+    RunHandoff,
+    RunTool,
+    SaveSession,
+)
 from outlast.loop.items import Message
 from tests.loop_driver import BUSY, SITUATIONS, Play, gated, message, play_in, refused, said, tool
 
 
 def finish_turn(play: Play) -> None:
-    """Answer whatever the run waits for, until the model is asked again."""
-    while play.state.phase != "thinking":
+    """Answer whatever the run waits for, until the model is asked about all that was said."""
+    while play.state.inbox:
         if play.state.pending_approvals:
             play.decided(play.state.pending_approvals[0].id, "reject")
             continue
         effect = next(iter(play.outstanding.values()))
-        if isinstance(effect, PrepareRun):
-            play.prepared()
-        elif isinstance(effect, RunHandoff):
-            play.called_back()
-        else:
-            play.returns(play.running_ids[0])
+        match effect:
+            case PrepareRun():
+                play.prepared()
+            case CheckInput():
+                play.checked()
+            case CallModel():
+                play.replies(tool("f", "c1"))
+            case RunHandoff():
+                play.called_back()
+            case RunAgent():
+                play.worked(final_output="done")
+            case Conclude():
+                play.concluded(final=False)
+            case SaveSession():
+                play.saved()
+            case RunTool():
+                play.returns(effect.call_id)
 
 
 @pytest.mark.parametrize("situation", BUSY)
@@ -29,8 +49,6 @@ def test_a_message_to_a_busy_run_waits_for_the_next_model_call(situation: str) -
     assert play.hears("m2", "And my invoice?") == ()
     assert play.state.phase == phase
     assert [one.id for one in play.state.inbox if one.id != "start"] == ["m2"]
-    if situation == "thinking":
-        play.replies(tool("f", "c1"))
     finish_turn(play)
     assert play.state.inbox == ()
     assert play.state.answering == ("start", "m2")

@@ -44,6 +44,7 @@ def test_a_model_call_is_about_the_items_so_far() -> None:
         settings=SETTINGS,
         usage=Usage(),
         run_id="support-42",
+        starts=True,
     )
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from outlast.loop.commands import CallModel
 from outlast.loop.items import Message
-from outlast.loop.state import Answer, RunState, has_message, model_input, waits_for_people
+from outlast.loop.state import Answer, RunState, has_message, items_of, waits_for_people
 from tests.loop_driver import SITUATIONS, Play, gated, play_in, said
 
 STATUS_OF = dict.fromkeys(SITUATIONS, "running") | {"waiting": "waiting", "idle": "idle"}
@@ -75,11 +75,11 @@ def test_an_empty_state_knows_no_message() -> None:
 def test_the_input_of_a_model_call_stays_the_same_when_the_transcript_grows() -> None:
     play = Play.ready(keep_open=True)
     call = play.only(CallModel)
-    before = model_input(play.state, call)
+    before = items_of(play.state, call)
     play.replies(said("Hi."))
     play.hears("m2")
-    assert model_input(play.state, call) == before == play.state.items[:1]
-    assert model_input(play.state, play.only(CallModel)) == play.state.items
+    assert items_of(play.state, call) == before == play.state.items[:1]
+    assert items_of(play.state, play.only(CallModel)) == play.state.items
 
 
 def test_states_compare_by_value() -> None:

@@ -1,12 +1,21 @@
 """The port to a model: what adapters implement and what they may raise."""
 
+from collections.abc import AsyncGenerator
 from datetime import timedelta
 
 import pytest
 
 from outlast.agents.settings import ModelSettings
+from outlast.loop.values import JsonObject, Usage
 from outlast.models.provider import OpenAIProvider
-from outlast.ports.model import ModelError, ModelProvider, ModelRequest, ModelResponse
+from outlast.ports.model import (
+    ModelError,
+    ModelProvider,
+    ModelRequest,
+    ModelResponse,
+    response_of_stream,
+    usage_of,
+)
 from outlast.testing import ScriptedModel
 
 
@@ -40,3 +49,118 @@ def test_what_finds_models_is_recognised_as_a_provider(provider: type) -> None:
 @pytest.mark.parametrize("thing", [object(), "gpt-5", None, ModelResponse])
 def test_what_does_not_is_not(thing: object) -> None:
     assert not isinstance(thing, ModelProvider)
+
+
+ITEM: JsonObject = {"type": "message", "role": "assistant", "content": []}
+USAGE: JsonObject = {
+    "input_tokens": 7,
+    "output_tokens": 5,
+    "input_tokens_details": {"cached_tokens": 3},
+    "output_tokens_details": {"reasoning_tokens": 2},
+}
+
+
+class Stream:
+    """A stream that notes whether it was closed."""
+
+    def __init__(self, *events: JsonObject | Exception) -> None:
+        self._events = events
+        self.closed = False
+
+    async def __call__(self) -> AsyncGenerator[JsonObject]:
+        try:
+            for event in self._events:
+                if isinstance(event, Exception):
+                    raise event
+                yield event
+        finally:
+            self.closed = True
+
+
+async def test_a_stream_comes_to_the_answer_at_its_end() -> None:
+    first: JsonObject = {"type": "response.output_text.delta", "delta": "h"}
+    last: JsonObject = {
+        "type": "response.completed",
+        "response": {"id": "r1", "output": [ITEM], "usage": USAGE},
+    }
+    seen: list[JsonObject] = []
+    response = await response_of_stream(Stream(first, last)(), seen.append)
+    assert seen == [first, last]
+    assert response == ModelResponse(
+        output=[ITEM],
+        usage=Usage(
+            requests=1,
+            input_tokens=7,
+            output_tokens=5,
+            total_tokens=12,
+            cached_tokens=3,
+            reasoning_tokens=2,
+        ),
+        response_id="r1",
+        raw_usage=USAGE,
+    )
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [],
+        [{"type": "response.output_text.delta", "delta": "h"}],
+        [{"type": "response.completed"}],
+        [{"type": "response.completed", "response": {"output": "text"}}],
+        [{"type": "response.completed", "response": {"output": ["text"]}}],
+    ],
+)
+async def test_a_stream_without_an_answer_is_a_bad_response(events: list[JsonObject]) -> None:
+    with pytest.raises(ModelError) as caught:
+        await response_of_stream(Stream(*events)())
+    assert (caught.value.code, caught.value.retryable) == ("bad_response", True)
+
+
+async def test_a_failing_stream_is_closed() -> None:
+    busy = ModelError("Busy.", code="overloaded", retryable=True)
+    stream = Stream({"type": "response.created"}, busy)
+    with pytest.raises(ModelError, match="Busy"):
+        await response_of_stream(stream())
+    assert stream.closed
+
+    def refuse(_event: JsonObject) -> None:
+        raise RuntimeError("no room")
+
+    stream = Stream({"type": "response.created"}, {"type": "response.in_progress"})
+    with pytest.raises(RuntimeError, match="no room"):
+        await response_of_stream(stream(), refuse)
+    assert stream.closed
+
+
+async def test_a_stream_may_be_any_iterator() -> None:
+    class Once:
+        """An iterator that cannot be closed."""
+
+        def __init__(self) -> None:
+            self.left: list[JsonObject] = [
+                {"type": "response.completed", "response": {"output": [ITEM]}}
+            ]
+
+        def __aiter__(self) -> "Once":
+            return self
+
+        async def __anext__(self) -> JsonObject:
+            if not self.left:
+                raise StopAsyncIteration
+            return self.left.pop()
+
+    assert (await response_of_stream(Once())).output == [ITEM]
+
+
+@pytest.mark.parametrize(
+    ("value", "usage"),
+    [
+        (None, Usage(requests=1)),
+        ("many", Usage(requests=1)),
+        ({"input_tokens": True, "output_tokens": -4}, Usage(requests=1)),
+        ({"input_tokens_details": 5, "total_tokens": 9}, Usage(requests=1, total_tokens=9)),
+    ],
+)
+def test_what_is_not_counted_is_nothing(value: object, usage: Usage) -> None:
+    assert usage_of(value) == usage

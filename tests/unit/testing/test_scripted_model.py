@@ -1,13 +1,28 @@
 """The model that says what a test wrote down."""
 
+import asyncio
 import json
+from datetime import timedelta
 from typing import Any
 
+import openai
 import pytest
 
-from outlast.ports.model import ModelError, ModelRequest
+from outlast.loop.values import JsonObject, Usage
+from outlast.models.typed_events import typed_event
+from outlast.ports.model import ModelError, ModelRequest, response_of_stream
 from outlast.testing import ScriptedModel, call, refuse, say
-from outlast.testing.scripted_model import TOKENS, Reply, Step, raw_call
+from outlast.testing.scripted_model import (
+    TOKENS,
+    Reply,
+    Step,
+    after,
+    costing,
+    fail_after,
+    paced,
+    raw_call,
+    wait_for,
+)
 
 REQUEST = ModelRequest(instructions=None, input=[{"role": "user", "content": "Hello"}])
 
@@ -79,9 +94,117 @@ async def test_it_is_its_own_provider() -> None:
     assert (model.names, model.closed) == (["gpt-5", None], 1)
 
 
-def test_it_does_not_stream() -> None:
-    with pytest.raises(NotImplementedError):
-        ScriptedModel().stream_response(REQUEST)
+async def streamed(model: ScriptedModel) -> list[JsonObject]:
+    return [event async for event in model.stream_response(REQUEST)]
+
+
+async def test_a_step_can_be_streamed_as_a_provider_does() -> None:
+    model = ScriptedModel([*say("Good morning to you."), call("look_up", "c1", id=5)])
+    events = await streamed(model)
+    deltas = [event["delta"] for event in events if event["type"].endswith("text.delta")]
+    assert deltas == ["Good ", "morning ", "to ", "you."]
+    calls = [event["delta"] for event in events if event["type"].endswith("arguments.delta")]
+    assert "".join(calls) == '{"id": 5}'
+    assert [event["sequence_number"] for event in events] == list(range(len(events)))
+    assert (events[0]["type"], events[-1]["type"]) == ("response.created", "response.completed")
+    assert model.calls == 1
+
+
+async def test_every_event_of_a_stream_is_one_of_the_providers() -> None:
+    for event in await streamed(ScriptedModel([*say("Hi"), *refuse("No."), call("t", "c1")])):
+        kind = type(typed_event(event))
+        assert kind is not openai.BaseModel
+        kind.model_validate(_as_sent(event))
+
+
+def _as_sent(event: JsonObject) -> JsonObject:
+    """Fill in of a response and its message what a script does not write down."""
+    if "response" in event:
+        output = [{"id": "x", "status": "completed", **one} for one in event["response"]["output"]]
+        head: JsonObject = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
+        response: JsonObject = {**head, **event["response"], "output": output}
+        if response["usage"]:
+            response["usage"]["input_tokens_details"]["cache_write_tokens"] = 0
+        return {**event, "response": response}
+    item = event.get("item")
+    return {**event, "item": {"status": "completed", **item}} if item else event
+
+
+async def test_a_stream_ends_with_the_reply_that_is_given_without_it() -> None:
+    model = ScriptedModel("Hi there", "Hi there")
+    whole = await model.get_response(REQUEST)
+    at_the_end = await response_of_stream(model.stream_response(REQUEST))
+    assert at_the_end.output == whole.output == say("Hi there")
+    assert at_the_end.usage == whole.usage
+    assert at_the_end.response_id == "resp_2"
+
+
+async def test_a_stream_breaks_off_where_the_script_says_so() -> None:
+    model = ScriptedModel(fail_after(5, ValueError("cut off"), "Good morning"), "up")
+    seen: list[JsonObject] = []
+    with pytest.raises(ValueError, match="cut off"):
+        await response_of_stream(model.stream_response(REQUEST), seen.append)
+    assert "".join(event.get("delta", "") for event in seen) == "Good "
+    assert await said_by(model) == say("up")
+
+
+async def test_what_breaks_off_when_streamed_fails_as_a_whole_otherwise() -> None:
+    with pytest.raises(ValueError, match="cut off"):
+        await said_by(ScriptedModel(fail_after(5, ValueError("cut off"), "Good morning")))
+
+
+async def test_a_stream_too_short_to_break_off_says_so() -> None:
+    with pytest.raises(ValueError, match=r"fail_after\(500\): the reply has only 9 events"):
+        await streamed(ScriptedModel(fail_after(500, ValueError("cut off"), "Hi")))
+
+
+async def test_a_failure_is_raised_before_a_stream_says_anything() -> None:
+    with pytest.raises(ValueError, match="down"):
+        await anext(ScriptedModel(ValueError("down")).stream_response(REQUEST))
+
+
+async def test_the_model_thinks_until_it_may_speak() -> None:
+    gate = asyncio.Event()
+    model = ScriptedModel(wait_for(gate, "Hi"))
+    answer = asyncio.create_task(said_by(model))
+    done, _ = await asyncio.wait({answer}, timeout=0.02)
+    assert not done
+    assert model.calls == 1
+    gate.set()
+    assert await answer == say("Hi")
+
+
+@pytest.mark.parametrize("delay", [0.02, timedelta(milliseconds=20)])
+async def test_a_delay_comes_before_the_step_whatever_it_is(delay: float | timedelta) -> None:
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    with pytest.raises(ValueError, match="down"):
+        await said_by(ScriptedModel(after(delay, ValueError("down"))))
+    assert loop.time() - begun >= 0.015
+
+
+async def test_a_paced_stream_takes_its_time_for_every_event() -> None:
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    events = await streamed(ScriptedModel(paced(0.002, "a b c d")))
+    assert loop.time() - begun >= 0.001 * len(events)
+
+
+async def test_directions_can_be_combined() -> None:
+    usage = Usage(requests=1, input_tokens=7)
+    gate = asyncio.Event()
+    gate.set()
+    step = costing(usage, after(0.0, wait_for(gate, paced(0.0, "Hi"))))
+    assert (await ScriptedModel(step).get_response(REQUEST)).usage == usage
+    assert (await response_of_stream(ScriptedModel(step).stream_response(REQUEST))).usage == Usage(
+        requests=1, input_tokens=7, total_tokens=7
+    )
+
+
+async def test_a_script_may_begin_again() -> None:
+    model = ScriptedModel("one", "two", repeat=True)
+    said = [(await said_by(model))[0]["content"][0]["text"] for _ in range(5)]
+    assert said == ["one", "two", "one", "two", "one"]
 
 
 def test_a_call_has_arguments_as_json_text_or_as_anything() -> None:

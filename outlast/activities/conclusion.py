@@ -1,0 +1,287 @@
+"""Answering `Conclude`: everything between a possible answer and the answer.
+
+Owns: the order of it: a rule judges the tools' outputs, a handler makes an answer of a failure, a
+nested run's answer is taken out; then the end hooks, then the output guardrails. Knows no
+Temporal.
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any, cast
+
+from outlast.activities.errors import EffectError, failure_of, of_user_code
+from outlast.activities.input_check import as_input, info_of, tripwire
+from outlast.activities.scene import Scene
+from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.agents.agent_output import output_schema_of, read_output, write_output
+from outlast.agents.callables import call
+from outlast.agents.errors import (
+    AgentsException,
+    MaxTurnsExceeded,
+    ModelBehaviorError,
+    ModelRefusalError,
+    UserError,
+)
+from outlast.agents.lifecycle import AgentHookContext, call_hooks
+from outlast.agents.nested_result import AgentToolResult
+from outlast.agents.run_error import RunErrorData, RunErrorHandlerInput, handler_result
+from outlast.agents.run_item_forms import run_item
+from outlast.agents.settings import BLOCKED_MESSAGE_REF, ERROR_HANDLERS
+from outlast.agents.tool_use import FunctionToolResult, ToolsToFinalOutputFunction, judge
+from outlast.contract import failures
+from outlast.contract.records import ConclusionRequestRecord
+from outlast.loop.checks import Candidate, Conclusion, GuardrailRecord
+from outlast.loop.items import Item, output_item
+from outlast.loop.phrases import as_text
+from outlast.loop.values import Failure, Json, JsonObject
+
+BLOCKED = "[This output was withheld by a guardrail.]"
+"""What stands in a session instead of a tool's output that a guardrail has blocked."""
+
+_HANDLED: dict[str, tuple[str, type[AgentsException]]] = {
+    failures.MAX_TURNS_EXCEEDED: ("max_turns", MaxTurnsExceeded),
+    failures.MODEL_REFUSAL: ("model_refusal", ModelRefusalError),
+    failures.INVALID_OUTPUT: ("invalid_final_output", ModelBehaviorError),
+}
+"""By the code of a failure: the key of its handler, and the error that the handler gets."""
+
+
+@dataclass(kw_only=True)
+class _Output:
+    """An answer on its way: its JSON, the value that user code sees, and how it came about."""
+
+    json: Json
+    value: Any
+    replaced: bool = False
+    message: JsonObject | None = None
+
+
+async def conclude(worker: WorkerKnowledge, request: ConclusionRequestRecord) -> Conclusion:
+    """Decide what becomes of an answer.
+
+    Raises:
+        EffectError: user code failed.
+    """
+    asked = request.call
+    scene = Scene.of(worker, asked)
+    output = await _output(scene, asked.candidate, request)
+    if output is None:
+        declined = asked.candidate.failure is not None
+        return Conclusion(final=False, declined=declined, changes=scene.changes())
+    await _end(scene, output, request)
+    records, failure = await _check(scene, output)
+    blocked = any(record.tripped for record in records)
+    return Conclusion(
+        output=output.json if output.replaced else None,
+        replaced=output.replaced,
+        message=output.message if not blocked else None,
+        results=tuple(records),
+        failure=failure,
+        withheld=_withheld(scene, output) if blocked else None,
+        changes=scene.changes(),
+    )
+
+
+async def _output(
+    scene: Scene, candidate: Candidate, request: ConclusionRequestRecord
+) -> _Output | None:
+    """Return the answer, or None where there is none after all."""
+    if candidate.outcomes:
+        return await _judged(scene, candidate)
+    if candidate.failure is not None:
+        return await _handled(scene, candidate.failure, request)
+    extractor = scene.tool.custom_output_extractor if scene.tool is not None else None
+    if extractor is not None:
+        what = f"custom_output_extractor of the tool {scene.tool and scene.tool.name!r}"
+        text = await _called(what, extractor, _nested_result(scene, candidate.output, request))
+        return _Output(json=str(text), value=text, replaced=True)
+    return _Output(json=candidate.output, value=_value(scene, candidate))
+
+
+async def _judged(scene: Scene, candidate: Candidate) -> _Output | None:
+    """Ask the agent's own rule whether the outputs of the tools are the answer."""
+    results: list[FunctionToolResult] = []
+    for outcome in candidate.outcomes:
+        tool = scene.worker.registry.tool(scene.agent.name, outcome.name)
+        raw = output_item(outcome.call_id, outcome.output)
+        item = run_item(Item("tool_output", raw, scene.agent.name), _finder(scene))
+        value = outcome.output if outcome.value is None else outcome.value
+        results.append(FunctionToolResult(tool=tool, output=value, run_item=item))
+    rule = cast("ToolsToFinalOutputFunction", scene.agent.tool_use_behavior)
+    owner = f"Agent {scene.agent.name!r}"
+    try:
+        verdict = await judge(rule, scene.wrapper, results, owner=owner)
+        if not verdict.is_final_output:
+            return None
+        return _Output(**final_of_tool(scene, verdict.final_output), replaced=True)
+    except Exception as error:
+        raise of_user_code(f"tool_use_behavior of agent {scene.agent.name!r}", error) from error
+
+
+def final_of_tool(scene: Scene, value: Any) -> dict[str, Any]:
+    """Return a tool's result as an answer: text where the agent answers with text."""
+    if output_schema_of(scene.agent.output_type) is None:
+        return {"json": str(value), "value": str(value)}
+    return {"json": write_output(None, value), "value": value}
+
+
+async def _handled(
+    scene: Scene, failure: Failure, request: ConclusionRequestRecord
+) -> _Output | None:
+    """Let a handler make an answer of a failure; for a nested run that is its tool's business."""
+    if scene.tool is not None:
+        return await _failed_tool(scene, failure)
+    key, kind = _HANDLED.get(failure.code, ("", AgentsException))
+    names: Any = scene.settings.get(ERROR_HANDLERS)
+    name = cast("dict[str, str]", names).get(key) if isinstance(names, dict) else None
+    if name is None:
+        return None
+    what = f"The error handler for {key}"
+    given = RunErrorHandlerInput[Any](
+        error=cast("Any", kind(failure.message)),
+        context=scene.wrapper,
+        run_data=_run_data(scene, request),
+    )
+    answer = await _called(what, scene.named(name), given)
+    try:
+        result = handler_result(answer)
+        if result is None:
+            return None
+        schema = output_schema_of(scene.agent.output_type)
+        written = write_output(schema, result.final_output)
+        value = read_output(schema, written)
+    except Exception as error:
+        raise EffectError(
+            failures.USER_ERROR, f"{what} gave no valid answer: {error}", retryable=False
+        ) from error
+    said = _said(as_text(written)) if result.include_in_history else None
+    return _Output(json=written, value=value, replaced=True, message=said)
+
+
+async def _failed_tool(scene: Scene, failure: Failure) -> _Output | None:
+    """Turn the failure of a nested run into what the outer model reads."""
+    tool = scene.tool
+    if tool is None or tool.failure_error_function is None:
+        return None
+    what = f"failure_error_function of the tool {tool.name!r}"
+    _, kind = _HANDLED.get(failure.code, ("", AgentsException))
+    text = await _called(what, tool.failure_error_function, scene.wrapper, kind(failure.message))
+    return _Output(json=str(text), value=text, replaced=True)
+
+
+async def _end(scene: Scene, output: _Output, request: ConclusionRequestRecord) -> None:
+    """Call the end hooks."""
+    if not scene.hooked("on_agent_end", "on_end"):
+        return
+    context = AgentHookContext[Any](
+        context=scene.wrapper.context,
+        usage=scene.usage,
+        run_id=scene.run_id,
+        turn=scene.turn,
+        turn_input=[item.raw for item in request.items],
+    )
+    calls = scene.hook_calls("on_agent_end", "on_end", context, scene.agent, output.value)
+    try:
+        await call_hooks(*calls)
+    except Exception as error:
+        raise of_user_code(f"An end hook of agent {scene.agent.name!r}", error) from error
+    scene.wrapper.context = context.context
+
+
+async def _check(scene: Scene, output: _Output) -> tuple[list[GuardrailRecord], Failure | None]:
+    """Ask the output guardrails, all at once; a tripwire counts more than what one raised."""
+    guardrails = scene.output_guardrails() if scene.tool is None else scene.agent.output_guardrails
+    running = [
+        asyncio.create_task(one.run(scene.wrapper, scene.agent, output.value)) for one in guardrails
+    ]
+    records: list[GuardrailRecord] = []
+    try:
+        for finished in asyncio.as_completed(running):
+            result = await finished
+            records.append(
+                GuardrailRecord(
+                    stage="output",
+                    name=result.guardrail.get_name(),
+                    agent=scene.agent.name,
+                    info=info_of(result.output.output_info),
+                    tripped=result.output.tripwire_triggered,
+                    output=output.json,
+                )
+            )
+            if records[-1].tripped:
+                break
+    except Exception as error:  # noqa: BLE001  whatever a guardrail raised, it is the run's failure
+        what = f"An output guardrail of agent {scene.agent.name!r}"
+        return records, failure_of(what, error)
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+    return records, tripwire(failures.OUTPUT_GUARDRAIL, "output", records)
+
+
+def _withheld(scene: Scene, output: _Output) -> str:
+    """Return what stands in place of a blocked output."""
+    message = scene.settings.get("output_guardrail_blocked_message")
+    if isinstance(message, str):
+        return message
+    formatter = scene.reference(BLOCKED_MESSAGE_REF)
+    try:
+        return str(formatter(output.value)) if formatter is not None else BLOCKED
+    except Exception:  # noqa: BLE001  what is blocked stays blocked, whatever the formatter does
+        return BLOCKED
+
+
+def _value(scene: Scene, candidate: Candidate) -> Any:
+    """Return an answer as user code sees it: of the agent's output type, where it has one."""
+    schema = output_schema_of(scene.agent.output_type)
+    if schema is None or candidate.tool_made:
+        return candidate.output
+    try:
+        return read_output(schema, candidate.output)
+    except UserError as error:
+        raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
+
+
+def _run_data(scene: Scene, request: ConclusionRequestRecord) -> RunErrorData:
+    history, own = _parts(request)
+    items = [run_item(item, _finder(scene)) for item in own]
+    return RunErrorData(
+        input=as_input(history),
+        new_items=list(items),
+        history=[item.raw for item in request.items],
+        output=[item.raw for item in own],
+        raw_responses=[],
+        last_agent=scene.agent,
+    )
+
+
+def _nested_result(scene: Scene, output: Json, request: ConclusionRequestRecord) -> AgentToolResult:
+    history, own = _parts(request)
+    return AgentToolResult(
+        input=as_input(history),
+        new_items=[run_item(item, _finder(scene)) for item in own],
+        final_output=read_output(output_schema_of(scene.agent.output_type), output),
+        last_agent=scene.agent,
+        context_wrapper=scene.wrapper,
+    )
+
+
+def _parts(request: ConclusionRequestRecord) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
+    return request.items[: request.call.history], request.items[request.call.history :]
+
+
+def _finder(scene: Scene) -> Any:
+    return scene.worker.registry.agent
+
+
+def _said(text: str) -> JsonObject:
+    content: list[JsonObject] = [{"type": "output_text", "text": text, "annotations": []}]
+    return {"type": "message", "role": "assistant", "status": "completed", "content": content}
+
+
+async def _called(what: str, function: Any, *arguments: Any) -> Any:
+    try:
+        return await call(function, *arguments)
+    except Exception as error:
+        raise of_user_code(what, error) from error

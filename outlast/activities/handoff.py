@@ -1,0 +1,144 @@
+"""Answering `RunHandoff`: a handoff's callback, its hooks, and what the next agent sees.
+
+Owns: the order of these, and the request of a filter. Knows no Temporal.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from outlast.activities.errors import EffectError, of_user_code
+from outlast.activities.plan import model_label
+from outlast.activities.scene import Scene
+from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.agents.agent import Agent
+from outlast.agents.callables import call
+from outlast.agents.context_codec import context_type_of
+from outlast.agents.errors import UserError
+from outlast.agents.handoff import Handoff
+from outlast.agents.handoff_edit import HandoffView, edit_of, handoff_view
+from outlast.agents.handoff_history import nest_handoff_history
+from outlast.agents.lifecycle import HookCall, call_hooks
+from outlast.agents.run_item_forms import run_item
+from outlast.contract import failures
+from outlast.contract.records import HandoffRequestRecord
+from outlast.loop.calls import HandoffResult
+from outlast.loop.commands import RunHandoff
+from outlast.loop.items import Item, output_item
+from outlast.loop.phrases import handed_over
+from outlast.loop.values import JsonObject
+from outlast.loop.view import ViewEdit
+
+
+async def run_handoff(
+    worker: WorkerKnowledge, request: RunHandoff | HandoffRequestRecord
+) -> HandoffResult:
+    """Run what a handoff has to run: callback, hooks, and then the filter.
+
+    Raises:
+        EffectError: user code failed, or the model's input does not fit.
+    """
+    asked = request.call if isinstance(request, HandoffRequestRecord) else request
+    items = request.items if isinstance(request, HandoffRequestRecord) else ()
+    try:
+        entry = worker.registry.handoff(asked.agent, asked.name)
+    except UserError as error:
+        raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
+    annotated = context_type_of(entry.on_handoff) if entry.on_handoff is not None else None
+    scene = Scene.of(worker, asked, annotated)
+    what = f"on_handoff of {asked.name!r} of agent {asked.agent!r}"
+    bound_seconds = asked.policy.timeout_ms / 1000
+    bound = asyncio.timeout(bound_seconds)
+    try:
+        async with bound:
+            target = await _target(scene, entry, asked)
+            what = f"A hook of {asked.name!r} of agent {asked.agent!r}"
+            await call_hooks(
+                HookCall(scene.run_hooks, "on_handoff", scene.wrapper, scene.agent, target),
+                HookCall(scene.agent.hooks, "on_handoff", scene.wrapper, target, scene.agent),
+            )
+            what = f"The input filter of {asked.name!r} of agent {asked.agent!r}"
+            edit = None
+            if asked.input_length is not None:
+                edit = await _edit(scene, entry, asked, items, target)
+    except Exception as error:
+        if bound.expired():
+            message = f"{what} took longer than {bound_seconds:g} s."
+            raise EffectError(failures.USER_ERROR, message, retryable=True) from error
+        raise of_user_code(what, error) from error
+    return HandoffResult(
+        changes=scene.changes(),
+        target=target.name if target.name != asked.target else None,
+        target_model=model_label(target.model),
+        duties=scene.duties(target),
+        edit=edit,
+    )
+
+
+def filter_of(scene: Scene, entry: Handoff) -> Any:
+    """Return what changes the next agent's view: the handoff's filter, the run's, or nesting.
+
+    None where the next agent sees everything.
+    """
+    if entry.input_filter is not None:
+        return entry.input_filter
+    of_run = scene.reference("handoff_input_filter")
+    if of_run is not None:
+        return of_run
+    nests = entry.nest_handoff_history
+    if nests is None:
+        nests = scene.settings.get("nest_handoff_history") is True
+    if not nests:
+        return None
+    wrappers = scene.settings.get("conversation_history_wrappers")
+    return partial(
+        nest_handoff_history,
+        history_mapper=scene.reference("handoff_history_mapper"),
+        wrappers=tuple(wrappers) if wrappers else None,
+    )
+
+
+async def _target(scene: Scene, entry: Handoff, asked: RunHandoff) -> Agent[Any]:
+    chosen: object = await call(entry.on_invoke_handoff, scene.wrapper, asked.arguments)
+    if not isinstance(chosen, Agent):
+        raise UserError(
+            f"The handoff {asked.name!r} of agent {asked.agent!r} chose {chosen!r}: "
+            "on_invoke_handoff has to return an Agent."
+        )
+    return scene.worker.registry.agent(chosen.name)
+
+
+async def _edit(
+    scene: Scene,
+    entry: Handoff,
+    asked: RunHandoff,
+    items: Sequence[Item],
+    target: Agent[Any],
+) -> ViewEdit | None:
+    """Ask the filter, and return what it did as an edit of the view."""
+    chosen = filter_of(scene, entry)
+    if chosen is None:
+        return None
+    transfer = output_item(asked.call_id, handed_over(target.name))
+    everything = [*items, Item("handoff_output", transfer, asked.agent)]
+    view = _view(scene, everything, asked)
+    result: object = await call(chosen, view.data)
+    return edit_of(view, result, handoff=asked.name)
+
+
+def _view(scene: Scene, items: Sequence[Item], asked: RunHandoff) -> HandoffView:
+    def agent_of(name: str) -> Any:
+        return scene.worker.registry.agent(name)
+
+    def as_items(some: Sequence[Item]) -> list[Any]:
+        return [run_item(item, agent_of) for item in some]
+
+    first_new = len(items) - asked.fresh - 1
+    history: list[JsonObject] = [item.raw for item in items[: asked.history]]
+    return handoff_view(
+        history,
+        as_items(items[asked.history : first_new]),
+        as_items(items[first_new:]),
+        scene.wrapper,
+    )

@@ -1,0 +1,93 @@
+"""Answering `CheckInput`: ask the input guardrails.
+
+Owns: which guardrails are asked at which stage, and what the first tripwire ends. Knows no
+Temporal.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from outlast.activities.errors import of_user_code
+from outlast.activities.scene import Scene
+from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.agents.agent_output import write_output
+from outlast.agents.guardrail import InputGuardrail
+from outlast.contract import failures
+from outlast.loop.checks import CheckResult, GuardrailRecord
+from outlast.loop.commands import CheckInput
+from outlast.loop.items import Item
+from outlast.loop.values import Failure, Json, JsonObject
+
+
+async def check_input(worker: WorkerKnowledge, request: CheckInput) -> CheckResult:
+    """Ask the guardrails of a stage, all at once. The first tripwire stops those still running.
+
+    Raises:
+        EffectError: a guardrail failed.
+    """
+    scene = Scene.of(worker, request)
+    chosen = _chosen(scene.input_guardrails(), request.stage)
+    given = as_input(request.items)
+    running = {
+        asyncio.create_task(one.run(scene.agent, given, scene.wrapper)): one for one in chosen
+    }
+    records: list[GuardrailRecord] = []
+    try:
+        for finished in asyncio.as_completed(list(running)):
+            result = await finished
+            records.append(
+                GuardrailRecord(
+                    stage="input",
+                    name=result.guardrail.get_name(),
+                    agent=scene.agent.name,
+                    info=info_of(result.output.output_info),
+                    tripped=result.output.tripwire_triggered,
+                )
+            )
+            if records[-1].tripped:
+                break
+    except Exception as error:
+        raise of_user_code(f"An input guardrail of agent {scene.agent.name!r}", error) from error
+    finally:
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+    return CheckResult(
+        results=tuple(records),
+        failure=tripwire(failures.INPUT_GUARDRAIL, "input", records),
+        changes=scene.changes(),
+    )
+
+
+def tripwire(code: str, stage: str, records: Sequence[GuardrailRecord]) -> Failure | None:
+    """Return the failure of the tripwire among guardrails' verdicts, if there is one."""
+    tripped = next((record for record in records if record.tripped), None)
+    if tripped is None:
+        return None
+    message = f"The {stage} guardrail {tripped.name!r} of agent {tripped.agent!r} was triggered."
+    return Failure(code=code, message=message, details={"guardrail": tripped.name})
+
+
+def info_of(info: Any) -> Json:
+    """Return what a guardrail tells of its check, as JSON; what is none is told as text."""
+    try:
+        return write_output(None, info)
+    except Exception:  # noqa: BLE001  it is only for people to read
+        return repr(info)[:1_000]
+
+
+def as_input(items: Sequence[Item]) -> str | list[JsonObject]:
+    """Return what a run is asked as guardrails get it: one plain text, or items."""
+    raws = [item.raw for item in items]
+    if len(raws) == 1 and raws[0].keys() == {"role", "content"} and raws[0]["role"] == "user":
+        content = raws[0]["content"]
+        if isinstance(content, str):
+            return content
+    return raws
+
+
+def _chosen(guardrails: Sequence[InputGuardrail[Any]], stage: str) -> list[InputGuardrail[Any]]:
+    if stage == "added":
+        return list(guardrails)
+    return [one for one in guardrails if one.run_in_parallel == (stage == "parallel")]

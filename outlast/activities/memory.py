@@ -1,0 +1,115 @@
+"""The session of a run: finding it, beginning with its items, saving to it.
+
+Owns: which session a run's settings mean, and answering `SaveSession`. How a session is read and
+written once is in `session.py`. Knows no Temporal.
+"""
+
+from dataclasses import replace
+from typing import Any, cast
+
+from outlast.activities.errors import EffectError, of_user_code
+from outlast.activities.session import load_session, save_items
+from outlast.agents.agent_tool import AgentTool
+from outlast.agents.errors import UserError
+from outlast.agents.registry import Registry
+from outlast.agents.session_memory import MergedInput
+from outlast.agents.settings import read_session_settings
+from outlast.contract import failures
+from outlast.contract.policies import SESSION
+from outlast.contract.records import SaveRequestRecord
+from outlast.loop.items import Item
+from outlast.loop.values import JsonObject
+from outlast.ports.session import Session, session_from_description
+
+REFERENCE = "ref"
+"""The key of a session that travels by name; any other is described by data."""
+
+
+def session_of(registry: Registry, settings: JsonObject, tool: AgentTool | None = None) -> Session:
+    """Return the session that a run's settings mean.
+
+    Args:
+        registry: knows the sessions that travel by name.
+        settings: the run's.
+        tool: the tool that the run is, whose own session it may have.
+
+    Raises:
+        EffectError: this worker cannot find it.
+    """
+    given: Any = settings.get(SESSION)
+    if tool is not None and tool.session is not None:
+        return cast("Session", tool.session)
+    described = cast("JsonObject", given) if isinstance(given, dict) else {}
+    try:
+        if REFERENCE in described:
+            return cast("Session", registry.reference(str(described[REFERENCE])))
+        return session_from_description(described)
+    except UserError as error:
+        raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
+
+
+async def load(
+    registry: Registry,
+    settings: JsonObject,
+    new_items: tuple[JsonObject, ...],
+    tool: AgentTool | None = None,
+) -> MergedInput:
+    """Read a run's session and put the input of the run together.
+
+    Raises:
+        EffectError: the session or the run's callback failed.
+    """
+    session = session_of(registry, settings, tool)
+    callback = settings.get("session_input_callback")
+    try:
+        return await load_session(
+            session,
+            new_items,
+            settings=read_session_settings(settings),
+            callback=registry.reference(callback) if isinstance(callback, str) else None,
+            reasoning_item_id_policy=settings.get("reasoning_item_id_policy"),
+        )
+    except Exception as error:
+        raise of_user_code(f"The session {session.session_id!r}", error) from error
+
+
+async def save_session(registry: Registry, request: SaveRequestRecord, *, attempt: int) -> None:
+    """Write items into the session of a run, once.
+
+    Raises:
+        EffectError: the session failed.
+    """
+    call, settings = request.call, request.call.settings or {}
+    session = session_of(registry, settings, _tool_of(registry, settings))
+    key = f"{call.run_id}@{call.started_at_ms}:{call.start}"
+    rows = [_row(item, call.withheld) for item in request.items]
+    if settings.get("reasoning_item_id_policy") == "omit":
+        rows = [_without_id(row) for row in rows]
+    try:
+        await save_items(session, key, rows, attempt=attempt)
+    except Exception as error:
+        failed = of_user_code(f"The session {session.session_id!r}", error)
+        failed.attempts = None  # a database may be away for longer than a function is wrong
+        raise failed from error
+
+
+def _tool_of(registry: Registry, settings: JsonObject) -> AgentTool | None:
+    address: Any = settings.get("as_tool")
+    if not isinstance(address, list):
+        return None
+    owner, name = cast("list[str]", address)
+    tool = registry.tool(owner, name)
+    return tool if isinstance(tool, AgentTool) else None
+
+
+def _row(item: Item, withheld: str | None) -> JsonObject:
+    """Return an item as it is saved; what a guardrail has blocked leaves a placeholder."""
+    if withheld is not None and item.kind == "tool_output":
+        item = replace(item, raw={**item.raw, "output": withheld})
+    return item.raw
+
+
+def _without_id(raw: JsonObject) -> JsonObject:
+    if raw.get("type") != "reasoning":
+        return raw
+    return {name: value for name, value in raw.items() if name != "id"}

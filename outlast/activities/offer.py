@@ -1,0 +1,97 @@
+"""What an agent offers its model in one call: the tools and handoffs that are enabled now.
+
+Owns: `Offer`, and what happens where two entries have one name. Knows no Temporal.
+"""
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from outlast.activities.errors import EffectError, of_user_code
+from outlast.activities.scene import Scene
+from outlast.agents.callables import call
+from outlast.agents.handoff import Handoff
+from outlast.agents.registry import handoffs_of
+from outlast.agents.tool_definition import FunctionTool
+from outlast.contract import failures
+from outlast.ports.model import ToolSpec
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offer:
+    """What an agent offered its model in one call: tools and handoffs by name."""
+
+    tools: Mapping[str, FunctionTool]
+    handoffs: Mapping[str, Handoff]
+    unknown_is_fatal: bool = False
+
+    def specs(self) -> list[ToolSpec]:
+        """Return what the provider is told of them."""
+        tools = [
+            ToolSpec(
+                name=tool.name,
+                description=tool.description,
+                parameters=tool.params_json_schema,
+                strict=tool.strict_json_schema,
+            )
+            for tool in self.tools.values()
+        ]
+        handoffs = [
+            ToolSpec(
+                name=entry.tool_name,
+                description=entry.tool_description,
+                parameters=entry.input_json_schema,
+                strict=entry.strict_json_schema,
+            )
+            for entry in self.handoffs.values()
+        ]
+        return [*tools, *handoffs]
+
+
+async def offer_of(scene: Scene) -> Offer:
+    """Return what is enabled now. A handoff beats a tool of its name; a later one an earlier.
+
+    Raises:
+        EffectError: a predicate failed, or two entries have one name and the run forbids that.
+    """
+    agent = scene.agent
+    tools, handoffs = await asyncio.gather(
+        _enabled(scene, {tool.name: tool for tool in agent.tools}),
+        _enabled(scene, {entry.tool_name: entry for entry in handoffs_of(agent)}),
+    )
+    for name in sorted(tools.keys() & handoffs.keys()):
+        message = f"Agent {agent.name!r}: the handoff {name!r} hides a tool of that name"
+        if scene.settings.get("tool_name_collision_policy") == "error":
+            raise EffectError(
+                failures.USER_ERROR, f"{message}. Rename one of them.", retryable=False
+            )
+        logger.warning("%s", message)
+    return Offer(
+        tools={name: tool for name, tool in tools.items() if name not in handoffs},
+        handoffs=handoffs,
+        unknown_is_fatal=scene.settings.get("tool_not_found_behavior") == "raise",
+    )
+
+
+async def is_enabled(scene: Scene, name: str, entry: FunctionTool | Handoff) -> bool:
+    """Ask whether an entry is enabled now.
+
+    Raises:
+        EffectError: the predicate failed.
+    """
+    if isinstance(entry.is_enabled, bool):
+        return entry.is_enabled
+    try:
+        return bool(await call(entry.is_enabled, scene.wrapper, scene.agent))
+    except Exception as error:
+        what = f"is_enabled of {name!r} of agent {scene.agent.name!r}"
+        raise of_user_code(what, error) from error
+
+
+async def _enabled(scene: Scene, entries: Mapping[str, Any]) -> dict[str, Any]:
+    answers = await asyncio.gather(*(is_enabled(scene, name, one) for name, one in entries.items()))
+    return {name: one for (name, one), yes in zip(entries.items(), answers, strict=True) if yes}

@@ -1,0 +1,136 @@
+"""What users' code has to say to the plan of a call.
+
+Owns: the texts that a run's `tool_error_formatter` writes, guardrails that are asked before a
+person is, and the settings of nested runs. Knows no Temporal.
+"""
+
+from typing import Any, Literal
+
+from outlast.activities.scene import Scene
+from outlast.activities.tool_checks import check_call
+from outlast.agents.agent_tool import AgentTool
+from outlast.agents.callables import call
+from outlast.agents.context import ToolContext
+from outlast.agents.run_config import ToolErrorFormatterArgs
+from outlast.agents.settings import read_tool_execution, write_run_config
+from outlast.agents.tool_definition import FunctionTool
+from outlast.contract import failures
+from outlast.contract.policies import SESSION
+from outlast.loop import phrases
+from outlast.loop.calls import NestedPlan
+from outlast.loop.items import call_id_of
+from outlast.loop.values import Failure, JsonObject, ServerThread
+
+FORMATTER = "tool_error_formatter"
+
+
+async def not_offered(scene: Scene, name: str, call_id: str, offered: list[str]) -> str:
+    """Return what the model reads of a call of something that it was not offered."""
+    known = ", ".join(offered) or "none"
+    default = f"There is no tool {name!r}. Available: {known}."
+    return await _formatted(scene, "tool_not_found", name, call_id, default) or default
+
+
+async def rejection_text(scene: Scene, name: str, call_id: str) -> str | None:
+    """Return what the model reads if a person rejects a call without a word; None for our words.
+
+    It is asked for when the call is planned, because no user code runs when a person decides.
+    """
+    return await _formatted(scene, "approval_rejected", name, call_id, phrases.REJECTED)
+
+
+async def refused_before_asking(
+    scene: Scene, tool: FunctionTool, raw: JsonObject
+) -> tuple[str | None, Failure | None]:
+    """Ask a tool's input guardrails before a person is asked, where the run wants that.
+
+    Returns:
+        What the model reads instead, and why the run cannot go on; both None where a person
+        decides.
+    """
+    early = read_tool_execution(scene.settings).pre_approval_tool_input_guardrails
+    if not early or not tool.tool_input_guardrails:
+        return None, None
+    try:
+        checked = await check_call(tool, tool_context(scene, raw))
+    except Exception as error:  # noqa: BLE001  the model is paid, so it is told and not retried
+        message = f"A guardrail of the tool {tool.name!r} raised {type(error).__name__}: {error}"
+        return None, Failure(code=failures.USER_ERROR, message=message)
+    return checked.message, checked.failure
+
+
+def nested_plan(scene: Scene, tool: FunctionTool) -> NestedPlan | None:
+    """Return how the agent behind a tool is run; None for a tool that is a function."""
+    if not isinstance(tool, AgentTool):
+        return None
+    given = tool.conversation_id or tool.previous_response_id
+    settings: JsonObject | None = None
+    if tool.run_config is not None:
+        settings = write_run_config(tool.run_config)
+    if tool.session is not None:
+        settings = {**(scene.settings if settings is None else settings), SESSION: {}}
+    return NestedPlan(
+        max_turns=tool.max_turns,
+        settings=settings,
+        session=tool.session is not None,
+        thread=ServerThread(
+            conversation_id=tool.conversation_id,
+            previous_response_id=tool.previous_response_id,
+            chained=tool.previous_response_id is not None,
+        )
+        if given
+        else None,
+    )
+
+
+def tool_context(scene: Scene, raw: JsonObject) -> ToolContext[Any]:
+    """Return the context of a call that is not run yet."""
+    call_id = call_id_of(raw)
+    return ToolContext[Any](
+        context=scene.wrapper.context,
+        usage=scene.usage,
+        run_id=scene.run_id,
+        turn=scene.turn,
+        tool_name=str(raw.get("name", "")),
+        tool_call_id=call_id,
+        tool_arguments=str(raw.get("arguments", "")),
+        agent=scene.agent,
+        idempotency_key=f"{scene.run_id}:{call_id}",
+        tool_call=dict(raw),
+    )
+
+
+async def formatted_failure(
+    scene: Scene, name: str, call_id: str, default: str, error: Exception
+) -> str:
+    """Return what the model reads of a tool that failed."""
+    text = await _formatted(scene, "tool_exception", name, call_id, default, error)
+    return default if text is None else text
+
+
+async def _formatted(
+    scene: Scene,
+    kind: Literal["approval_rejected", "tool_not_found", "tool_exception"],
+    name: str,
+    call_id: str,
+    default: str,
+    error: Exception | None = None,
+) -> str | None:
+    """Ask the run's formatter; None where it has none, says nothing, or fails."""
+    try:
+        formatter = scene.reference(FORMATTER)
+        if formatter is None:
+            return None
+        args = ToolErrorFormatterArgs[Any](
+            kind=kind,
+            tool_type="function",
+            tool_name=name,
+            call_id=call_id,
+            default_message=default,
+            run_context=scene.wrapper,
+            error=error,
+        )
+        text: object = await call(formatter, args)
+    except Exception:  # noqa: BLE001  a failing formatter leaves the default
+        return None
+    return text if isinstance(text, str) else None

@@ -1,0 +1,78 @@
+"""Answering `PrepareRun`: whether the worker can carry the run, and what the run begins with.
+
+Owns: the checks before anything is paid for, and the input of runs that have a session or work as
+a tool. Knows no Temporal.
+"""
+
+from outlast.activities.errors import EffectError, of_user_code
+from outlast.activities.memory import load
+from outlast.activities.model import annotated_type
+from outlast.activities.plan import model_label
+from outlast.activities.scene import Scene
+from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.agents.agent_tool import nested_input
+from outlast.agents.errors import UserError
+from outlast.agents.settings import references_in
+from outlast.contract import failures
+from outlast.contract.policies import SESSION
+from outlast.contract.records import messages_of
+from outlast.loop.calls import Briefing
+from outlast.loop.commands import PrepareRun
+from outlast.loop.values import NO_USAGE, JsonObject, Usage
+
+
+async def prepare_run(worker: WorkerKnowledge, request: PrepareRun) -> Briefing:
+    """Look the starting agent up, before anything is paid for.
+
+    Raises:
+        EffectError: the worker does not know the agent or what the settings name, the context
+            does not fit, or the session failed.
+    """
+    settings = request.settings or {}
+    try:
+        agent = worker.registry.agent(request.agent)
+        borrowed = worker.borrow(request.context, request.context_type, annotated_type(agent))
+        for name in worker.registry.unknown_references(references_in(settings)):
+            worker.registry.reference(name)
+    except UserError as error:
+        raise EffectError(failures.USER_ERROR, str(error), retryable=False) from error
+    scene = Scene.of(worker, _Request(request), annotated_type(agent))
+    content = await _content(scene, request)
+    old: tuple[int, ...] = ()
+    if content is not None and SESSION in settings:
+        merged = await load(worker.registry, settings, content, scene.tool)
+        content = tuple(merged.items)
+        old = tuple(at for at, is_new in enumerate(merged.new) if not is_new)
+    return Briefing(
+        model=model_label(settings.get("model") or agent.model),
+        context=borrowed.value if request.context is None else None,
+        duties=scene.duties(),
+        input=content,
+        old=old,
+    )
+
+
+async def _content(scene: Scene, request: PrepareRun) -> tuple[JsonObject, ...] | None:
+    """Return what the run is asked: for a tool, what is made of the call's arguments."""
+    tool = scene.tool
+    if tool is None or request.input is None:
+        return request.input
+    try:
+        built = await nested_input(tool, str(request.input[0].get("content", "")))
+    except Exception as error:
+        raise of_user_code(f"The input of the tool {tool.name!r}", error) from error
+    return messages_of(built)
+
+
+class _Request:
+    """A `PrepareRun` as the request of an effect: nothing was spent yet."""
+
+    usage: Usage = NO_USAGE
+    turn = 0
+
+    def __init__(self, request: PrepareRun) -> None:
+        self.agent = request.agent
+        self.context = request.context
+        self.context_type = request.context_type
+        self.settings = request.settings
+        self.run_id = request.run_id

@@ -1,0 +1,200 @@
+"""What every effect needs before it can call users' code: the agent, the context, the run's hooks.
+
+Owns: `Scene`. One is made for each attempt of an effect, from its request and the worker's
+knowledge. Must not know: Temporal, or what the effect does.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Protocol, cast
+
+from outlast.activities.errors import EffectError
+from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.agents.agent import Agent
+from outlast.agents.agent_tool import AgentTool
+from outlast.agents.context import RunContextWrapper
+from outlast.agents.context_codec import BorrowedContext
+from outlast.agents.errors import UserError
+from outlast.agents.guardrail import InputGuardrail, OutputGuardrail
+from outlast.agents.lifecycle import HookCall, RunHooks, overrides
+from outlast.agents.settings import HOOKS
+from outlast.contract import failures
+from outlast.contract.records import AS_TOOL
+from outlast.loop.changes import Change
+from outlast.loop.checks import Duty
+from outlast.loop.values import Json, JsonObject, Usage
+
+
+class EffectRequest(Protocol):
+    """What the requests of all effects with an agent have in common."""
+
+    @property
+    def agent(self) -> str:
+        """The agent's name."""
+        ...
+
+    @property
+    def context(self) -> Json:
+        """The run's context as JSON."""
+        ...
+
+    @property
+    def context_type(self) -> str | None:
+        """The name of its type."""
+        ...
+
+    @property
+    def settings(self) -> JsonObject | None:
+        """The run's settings."""
+        ...
+
+    @property
+    def usage(self) -> Usage:
+        """What the run has spent so far."""
+        ...
+
+    @property
+    def turn(self) -> int:
+        """Model calls made for the current answer."""
+        ...
+
+    @property
+    def run_id(self) -> str:
+        """The workflow id."""
+        ...
+
+
+@dataclass(kw_only=True)
+class Scene:
+    """The agent, the context and the run's own callables, for one attempt of an effect.
+
+    Attributes:
+        worker: the definitions.
+        agent: the agent the effect is for.
+        settings: the run's settings.
+        borrowed: the run's context, lent out.
+        wrapper: the context as callables get it.
+    """
+
+    worker: WorkerKnowledge
+    agent: Agent[Any]
+    settings: JsonObject
+    borrowed: BorrowedContext
+    wrapper: RunContextWrapper[Any] = field(init=False)
+    usage: Usage
+    turn: int
+    run_id: str
+
+    def __post_init__(self) -> None:
+        """Make the wrapper."""
+        self.wrapper = RunContextWrapper[Any](
+            context=self.borrowed.context, usage=self.usage, run_id=self.run_id, turn=self.turn
+        )
+
+    @classmethod
+    def of(cls, worker: WorkerKnowledge, request: EffectRequest, annotated: Any = None) -> "Scene":
+        """Make the scene of a request.
+
+        Args:
+            worker: the definitions.
+            request: the effect's.
+            annotated: the type of context that the callables want, where it is known.
+
+        Raises:
+            EffectError: the worker does not know the agent, or the context does not fit. Another
+                worker may: during a deploy, old and new ones share a queue.
+        """
+        try:
+            return cls(
+                worker=worker,
+                agent=worker.registry.agent(request.agent),
+                settings=request.settings or {},
+                borrowed=worker.borrow(request.context, request.context_type, annotated),
+                usage=request.usage,
+                turn=request.turn,
+                run_id=request.run_id,
+            )
+        except UserError as error:
+            raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
+
+    def reference(self, key: str) -> Any:
+        """Return what a setting names, or None where the run has no such setting.
+
+        Raises:
+            EffectError: this worker does not know the name.
+        """
+        name = self.settings.get(key)
+        return self.named(name) if isinstance(name, str) else None
+
+    def named(self, name: str) -> Any:
+        """Return what a name in the settings stands for.
+
+        Raises:
+            EffectError: this worker does not know it.
+        """
+        try:
+            return self.worker.registry.reference(name)
+        except UserError as error:
+            raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
+
+    @cached_property
+    def tool(self) -> AgentTool | None:
+        """The tool that this run is, for a nested run."""
+        address: Any = self.settings.get(AS_TOOL)
+        if not isinstance(address, list):
+            return None
+        owner, name = cast("list[str]", address)
+        tool = self.worker.registry.tool(owner, name)
+        return tool if isinstance(tool, AgentTool) else None
+
+    @cached_property
+    def run_hooks(self) -> RunHooks[Any] | None:
+        """The hooks of the run."""
+        return self.tool.hooks if self.tool is not None else self.reference(HOOKS)
+
+    def hook_calls(self, run_method: str, agent_method: str, *arguments: Any) -> list[HookCall]:
+        """Return the calls of the run's and the agent's hooks at one step."""
+        return [
+            HookCall(self.run_hooks, run_method, *arguments),
+            HookCall(self.agent.hooks, agent_method, *arguments),
+        ]
+
+    def hooked(self, run_method: str, agent_method: str) -> bool:
+        """Whether anybody wants to be called at a step."""
+        return overrides(self.run_hooks, run_method) or overrides(self.agent.hooks, agent_method)
+
+    def input_guardrails(self, agent: Agent[Any] | None = None) -> list[InputGuardrail[Any]]:
+        """Return the input guardrails of an agent and of the run, in this order."""
+        return [*(agent or self.agent).input_guardrails, *self._named_list("input_guardrails")]
+
+    def output_guardrails(self, agent: Agent[Any] | None = None) -> list[OutputGuardrail[Any]]:
+        """Return the output guardrails of an agent and of the run, in this order."""
+        return [*(agent or self.agent).output_guardrails, *self._named_list("output_guardrails")]
+
+    def duties(self, agent: Agent[Any] | None = None) -> tuple[Duty, ...]:
+        """Return what has to be done for an agent besides asking its model."""
+        agent = agent or self.agent
+        checks = self.input_guardrails(agent)
+        ends = overrides(self.run_hooks, "on_agent_end") or overrides(agent.hooks, "on_end")
+        extracts = self.tool is not None and self.tool.custom_output_extractor is not None
+        found: dict[Duty, bool] = {
+            "check_first": any(not one.run_in_parallel for one in checks),
+            "check": any(one.run_in_parallel for one in checks),
+            "conclude": ends or extracts or bool(self.output_guardrails(agent)),
+        }
+        return tuple(duty for duty, is_due in found.items() if is_due)
+
+    def changes(self) -> tuple[Change, ...]:
+        """Return what the callables have changed in the context.
+
+        Raises:
+            UserError: what they left cannot be written as JSON.
+        """
+        return self.borrowed.changes(self.wrapper)
+
+    def _named_list(self, key: str) -> Iterable[Any]:
+        names: Any = self.settings.get(key)
+        if not isinstance(names, list):
+            return []
+        return [self.named(str(name)) for name in cast("list[Any]", names)]

@@ -1,0 +1,95 @@
+"""A tool's own guardrails, before its call and after.
+
+Owns: their order, and what their verdicts come to. Knows no Temporal.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from outlast.activities.input_check import info_of
+from outlast.agents.context import ToolContext
+from outlast.agents.tool_definition import FunctionTool
+from outlast.agents.tool_guardrails import (
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrailData,
+    ToolOutputGuardrailData,
+)
+from outlast.contract import failures
+from outlast.loop.checks import GuardrailRecord, GuardrailStage
+from outlast.loop.values import Failure
+
+
+@dataclass(frozen=True, slots=True)
+class ToolCheck:
+    """What a tool's guardrails came to.
+
+    Attributes:
+        records: what each said, in order.
+        message: what the model reads instead; None where all let it pass.
+        failure: why the run cannot go on.
+    """
+
+    records: tuple[GuardrailRecord, ...] = ()
+    message: str | None = None
+    failure: Failure | None = None
+
+
+async def check_call(tool: FunctionTool, context: ToolContext[Any]) -> ToolCheck:
+    """Ask a tool's input guardrails, in order; the first that does not allow the call decides.
+
+    Raises:
+        Exception: what a guardrail raised.
+    """
+    data = ToolInputGuardrailData(context=context, agent=context.agent)
+    records: list[GuardrailRecord] = []
+    for guardrail in tool.tool_input_guardrails:
+        verdict = await guardrail.run(data)
+        records.append(_record("tool_input", guardrail.get_name(), context, verdict))
+        if verdict.behavior["type"] != "allow":
+            return _stopped(records, verdict, failures.TOOL_INPUT_GUARDRAIL)
+    return ToolCheck(tuple(records))
+
+
+async def check_result(tool: FunctionTool, context: ToolContext[Any], output: Any) -> ToolCheck:
+    """Ask a tool's output guardrails, in order; the first that does not allow the output decides.
+
+    Raises:
+        Exception: what a guardrail raised.
+    """
+    data = ToolOutputGuardrailData(context=context, agent=context.agent, output=output)
+    records: list[GuardrailRecord] = []
+    for guardrail in tool.tool_output_guardrails:
+        verdict = await guardrail.run(data)
+        records.append(_record("tool_output", guardrail.get_name(), context, verdict))
+        if verdict.behavior["type"] != "allow":
+            return _stopped(records, verdict, failures.TOOL_OUTPUT_GUARDRAIL)
+    return ToolCheck(tuple(records))
+
+
+def _record(
+    stage: GuardrailStage,
+    name: str,
+    context: ToolContext[Any],
+    verdict: ToolGuardrailFunctionOutput,
+) -> GuardrailRecord:
+    return GuardrailRecord(
+        stage=stage,
+        name=name,
+        agent=context.agent.name,
+        info=info_of(verdict.output_info),
+        tripped=verdict.behavior["type"] == "raise_exception",
+        tool=context.tool_name,
+        call_id=context.tool_call_id,
+        behavior=dict(verdict.behavior),
+    )
+
+
+def _stopped(
+    records: Sequence[GuardrailRecord], verdict: ToolGuardrailFunctionOutput, code: str
+) -> ToolCheck:
+    if verdict.behavior["type"] == "reject_content":
+        return ToolCheck(tuple(records), message=verdict.behavior["message"])
+    last = records[-1]
+    message = f"The guardrail {last.name!r} of the tool {last.tool!r} was triggered."
+    return ToolCheck(tuple(records), failure=Failure(code=code, message=message))

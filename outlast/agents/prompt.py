@@ -1,0 +1,89 @@
+"""Prompts that the provider stores: their record, fixed or made before every model call.
+
+Owns: `Prompt`, and asking a callable for one. Must not know: how a model call is made.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NotRequired, TypeAlias, TypedDict, cast
+
+from outlast.agents.callables import call, check_callable
+from outlast.agents.context import RunContextWrapper
+from outlast.agents.errors import UserError
+from outlast.loop.values import JsonObject
+
+
+class Prompt(TypedDict):
+    """A prompt that the provider stores.
+
+    Attributes:
+        id: its id there.
+        version: which version; default the newest.
+        variables: what is put in its places.
+    """
+
+    id: str
+    version: NotRequired[str]
+    variables: NotRequired[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class GenerateDynamicPromptData:
+    """What a callable is given that makes a prompt.
+
+    Attributes:
+        context: the run's context.
+        agent: the agent that is about to call its model.
+    """
+
+    context: RunContextWrapper[Any]
+    agent: Any
+
+
+DynamicPromptFunction: TypeAlias = Callable[[GenerateDynamicPromptData], Prompt | Awaitable[Prompt]]
+"""Called with (data) before every model call, in an activity; sync or async."""
+
+
+def check_prompt(prompt: object, owner: str) -> None:
+    """Refuse what is no prompt, where it is given.
+
+    Raises:
+        UserError: it is none. The message names the owner.
+    """
+    if prompt is None:
+        return
+    if callable(prompt):
+        check_callable(prompt, ("data",), what=f"{owner}: prompt")
+        return
+    _checked(prompt, owner)
+
+
+async def prompt_of(
+    prompt: Prompt | DynamicPromptFunction | None, context: RunContextWrapper[Any], agent: Any
+) -> JsonObject | None:
+    """Return the prompt of one model call as the request has it, or None.
+
+    Raises:
+        UserError: the callable returned something else.
+        Exception: whatever the callable raised.
+    """
+    given: object = prompt
+    if callable(given):
+        given = await call(given, GenerateDynamicPromptData(context=context, agent=agent))
+    if given is None:
+        return None
+    return _checked(given, f"Agent {agent.name!r}")
+
+
+def _checked(prompt: object, owner: str) -> JsonObject:
+    entry = cast("Mapping[str, Any]", prompt) if isinstance(prompt, Mapping) else None
+    if entry is None or not isinstance(entry.get("id"), str):
+        raise UserError(
+            f"{owner}: a prompt is a dict with an id, as in {{'id': 'pmpt_1'}}, or a callable "
+            f"that makes one, not {prompt!r}."
+        )
+    if unknown := sorted(entry.keys() - Prompt.__annotations__.keys()):
+        raise UserError(
+            f"{owner}: a prompt has the keys id, version and variables, not {', '.join(unknown)}."
+        )
+    return {key: value for key, value in entry.items() if value is not None}

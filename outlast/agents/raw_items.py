@@ -1,0 +1,114 @@
+"""The raw form of an item: JSON inside, the provider's typed object for whoever looks at it.
+
+Owns: making the typed object when it is first looked at, and noticing what was changed in it.
+Must not know: kinds of run items.
+"""
+
+from copy import deepcopy
+from functools import cache
+from importlib import import_module
+from typing import Any, cast
+
+from outlast.agents.errors import UserError
+from outlast.loop.values import JsonObject
+
+_TYPED: dict[str, str] = {
+    "message": "ResponseOutputMessage",
+    "function_call": "ResponseFunctionToolCall",
+    "reasoning": "ResponseReasoningItem",
+    "custom_tool_call": "ResponseCustomToolCall",
+    "computer_call": "ResponseComputerToolCall",
+    "file_search_call": "ResponseFileSearchToolCall",
+    "web_search_call": "ResponseFunctionWebSearch",
+    "code_interpreter_call": "ResponseCodeInterpreterToolCall",
+    "image_generation_call": "response_output_item.ImageGenerationCall",
+    "local_shell_call": "response_output_item.LocalShellCall",
+    "shell_call": "ResponseFunctionShellToolCall",
+    "apply_patch_call": "ResponseApplyPatchToolCall",
+    "mcp_call": "response_output_item.McpCall",
+    "mcp_list_tools": "response_output_item.McpListTools",
+    "mcp_approval_request": "response_output_item.McpApprovalRequest",
+    "tool_search_call": "ResponseToolSearchCall",
+    "tool_search_output": "ResponseToolSearchOutputItem",
+}
+"""What a model writes, by its type, and the class in `openai.types.responses` that it becomes.
+
+Outputs, and all that programs write, stay dicts."""
+
+
+class HeldRaw:
+    """The raw form of one item.
+
+    It may be shared with a run's own state, so nobody gets the JSON itself: who asks gets a copy,
+    and what is changed in that copy is what the item says from then on.
+    """
+
+    __slots__ = ("_as_shown", "_json", "_shown")
+
+    def __init__(self, given: object) -> None:
+        """Hold a raw item: JSON, or a typed object.
+
+        Raises:
+            UserError: it is neither.
+        """
+        self._json: JsonObject | None = None
+        self._shown: Any = None
+        self._as_shown: JsonObject | None = None
+        if isinstance(given, dict):
+            self._json = cast("JsonObject", given)
+        elif callable(getattr(given, "model_dump", None)):
+            self._shown = given
+        else:
+            raise UserError(
+                f"raw_item is {type(given).__name__}. Give a dict in the format of the Responses "
+                "API, or one of the openai package's objects."
+            )
+
+    def shown(self) -> Any:
+        """Return what a program sees: the typed object, or a dict where there is no type."""
+        if self._shown is None:
+            self._shown = _typed(deepcopy(cast("JsonObject", self._json)))
+            self._as_shown = deepcopy(_plain(self._shown))
+        return self._shown
+
+    def value(self) -> JsonObject:
+        """Return the JSON as it is now. Treat it as immutable."""
+        if self._shown is None:
+            return cast("JsonObject", self._json)
+        now = _plain(self._shown)
+        unchanged = self._json is not None and now == self._as_shown
+        return cast("JsonObject", self._json) if unchanged else deepcopy(now)
+
+
+def _plain(shown: Any) -> JsonObject:
+    if isinstance(shown, dict):
+        return cast("JsonObject", shown)
+    return shown.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
+
+
+def _typed(raw: JsonObject) -> Any:
+    """Return the typed object of an item that a model wrote; anything else as it is."""
+    kind = raw.get("type")
+    if kind == "message" and raw.get("role") != "assistant":
+        return raw
+    model = _model(kind) if isinstance(kind, str) else None
+    # `construct` makes the nested objects too and checks nothing: an item that a newer API wrote
+    # is no error.
+    return raw if model is None else model.construct(**raw)
+
+
+@cache
+def _model(kind: str) -> Any:
+    """Return the class of a type of item, or None.
+
+    The package is imported here, when a program first looks at a raw item, and not with this
+    module: it takes half a second, and most programs never look. These are the very types that
+    programs of this field annotate and match on, so own ones would not do.
+    """
+    path = _TYPED.get(kind)
+    if path is None:
+        return None
+    place: Any = import_module("openai.types.responses")
+    for name in path.split("."):
+        place = getattr(place, name, None)  # an older package may not have it yet
+    return place

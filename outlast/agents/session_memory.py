@@ -1,0 +1,353 @@
+"""What a session's memory and a run's new input make together.
+
+Owns: `SessionSettings`; how history and input become the input of a run, and which items of it
+are to be saved; what an object needs to be a session. Must not know: where a session keeps its
+items; nothing here reads or writes one.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, cast
+
+from outlast.agents.callables import call, callable_name
+from outlast.agents.errors import UserError
+from outlast.loop.values import JsonObject
+
+ReasoningItemIdPolicy: TypeAlias = Literal["preserve", "omit"]
+"""Whether reasoning items keep their ids when they are read from and written to a session."""
+
+SessionInputCallback: TypeAlias = Callable[[list[Any], list[Any]], list[Any] | Awaitable[list[Any]]]
+"""Called with the history and the new items; returns the input of the run. Sync or async."""
+
+SESSION_METHODS = ("get_items", "add_items", "pop_item", "clear_session")
+
+OUTPUT_OF_CALL = {
+    "function_call": "function_call_output",
+    "custom_tool_call": "custom_tool_call_output",
+    "computer_call": "computer_call_output",
+    "local_shell_call": "local_shell_call_output",
+    "shell_call": "shell_call_output",
+    "apply_patch_call": "apply_patch_call_output",
+    "tool_search_call": "tool_search_output",
+}
+"""Calls that a provider only takes together with their output, and the type of that."""
+
+CALL_OF_OUTPUT = {output: call_type for call_type, output in OUTPUT_OF_CALL.items()}
+
+_Key: TypeAlias = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class SessionSettings:
+    """How a session is read.
+
+    Attributes:
+        limit: read only the newest items, at most this many; None reads all of them.
+    """
+
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.limit is None:
+            return
+        if isinstance(self.limit, bool) or not isinstance(cast("object", self.limit), int):
+            raise UserError(f"SessionSettings: limit must be an int or None, not {self.limit!r}.")
+        if self.limit < 0:
+            raise UserError(
+                f"SessionSettings: limit is {self.limit}; it is a number of items: 0 reads "
+                "nothing, None reads everything."
+            )
+
+    def resolve(self, override: "SessionSettings | None") -> "SessionSettings":
+        """Return these settings with those of `override` that are set in their place."""
+        if override is None or override.limit is None:
+            return self
+        return replace(self, limit=override.limit)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as plain data."""
+        return {"limit": self.limit}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedInput:
+    """The input of a run, of what a session remembers and what is new.
+
+    Attributes:
+        items: what the model is shown.
+        new: for each of `items`, whether it is new; the others come from the session.
+        to_save: what the session does not have yet.
+    """
+
+    items: tuple[JsonObject, ...]
+    new: tuple[bool, ...]
+    to_save: tuple[JsonObject, ...]
+
+    @property
+    def history(self) -> int:
+        """How many of `items` come from the session."""
+        return self.new.count(False)
+
+
+def merge_history(
+    history: Sequence[JsonObject],
+    new_items: Sequence[JsonObject],
+    *,
+    reasoning_item_id_policy: ReasoningItemIdPolicy | None = None,
+) -> MergedInput:
+    """Put the new items behind the history.
+
+    What the session remembers is cleaned for the model: of an item that is there twice, the
+    newest value stays, and calls without an output and outputs without a call go, as they are
+    found where a limit cuts. The new items are the caller's: they stay as they are.
+    """
+    flagged = [(item, False) for item in history] + [(item, True) for item in new_items]
+    return _merged(flagged, tuple(new_items), reasoning_item_id_policy)
+
+
+async def merge_with_callback(
+    history: Sequence[JsonObject],
+    new_items: Sequence[JsonObject],
+    callback: SessionInputCallback,
+    *,
+    reasoning_item_id_policy: ReasoningItemIdPolicy | None = None,
+) -> MergedInput:
+    """Let a `session_input_callback` make the input, and find out which of its items are new.
+
+    The callback gets copies. An item that it returns is from the history when it is one of the
+    objects of the history list, or equals one that was not returned yet; any other is new and
+    gets saved. What the callback then leaves out of the new items is not saved.
+
+    Raises:
+        UserError: the callback returned something that is no list of items.
+        Exception: whatever the callback raised.
+    """
+    # One by one: an object that is in a list twice becomes two, which can be told apart.
+    old = [deepcopy(item) for item in history]
+    fresh = [deepcopy(item) for item in new_items]
+    returned = await call(callback, list(old), list(fresh))
+    what = f"session_input_callback {callable_name(callback)!r}"
+    if not isinstance(returned, list):
+        raise UserError(
+            f"{what} returned {type(returned).__name__}; it must return the list of input items "
+            "for the run, such as history + new_items."
+        )
+    combined = cast("list[Any]", returned)
+    is_new = _trace(combined, old, fresh)
+    items = [plain_item(item, what=f"what {what} returned") for item in combined]
+    flagged = list(zip(items, is_new, strict=True))
+    to_save = tuple(item for item, new in flagged if new)
+    return _merged(flagged, to_save, reasoning_item_id_policy)
+
+
+def deduplicated(items: Sequence[JsonObject]) -> list[JsonObject]:
+    """Return the items, each call, output and item with an id once, with its newest value.
+
+    A call comes before its output, and reasoning before what it led to, whichever of the
+    repetitions they are taken from.
+    """
+    return [items[newest] for _, newest in _unique(items)]
+
+
+def plain_item(item: object, *, what: str) -> JsonObject:
+    """Return an item as a JSON object; pydantic models are written.
+
+    Args:
+        item: what somebody handed over as an item.
+        what: names where it comes from, for the message.
+
+    Raises:
+        UserError: it is no JSON object.
+    """
+    dump = getattr(item, "model_dump", None)
+    plain = dump(mode="json", exclude_unset=True) if callable(dump) else item
+    if not isinstance(plain, dict):
+        raise UserError(f"An item in {what} must be a dict, not {type(item).__name__}.")
+    raw = cast("JsonObject", plain)
+    try:
+        json.dumps(raw)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(
+            f"An item of type {raw.get('type', 'message')!r} in {what} cannot be written as JSON: "
+            f"{error}."
+        ) from None
+    return raw
+
+
+def without_reasoning_ids(
+    items: Iterable[JsonObject], policy: ReasoningItemIdPolicy | None
+) -> tuple[JsonObject, ...]:
+    """Return the items; under the policy `omit`, the reasoning items among them without ids."""
+    return tuple(_without_reasoning_id(item, policy) for item in items)
+
+
+def check_session(session: object) -> None:
+    """Refuse what cannot be a session, when it is given and not when it is used.
+
+    Raises:
+        UserError: it lacks a method or its id.
+    """
+    if isinstance(session, type):
+        raise UserError(
+            f"session must be a session, not the class {session.__name__}: "
+            f'make one, as in {session.__name__}("customer-7").'
+        )
+    kind = type(session).__name__
+    for method in SESSION_METHODS:
+        if not callable(getattr(session, method, None)):
+            raise UserError(
+                f"The session of type {kind} has no method {method}(); a session has "
+                f"{', '.join(SESSION_METHODS)}, all of them async."
+            )
+    session_id = getattr(session, "session_id", None)
+    if not isinstance(session_id, str) or not session_id:
+        raise UserError(
+            f"The session of type {kind} must have a session_id that is a string and not empty, "
+            f"not {session_id!r}."
+        )
+
+
+def _merged(
+    flagged: Sequence[tuple[JsonObject, bool]],
+    to_save: tuple[JsonObject, ...],
+    policy: ReasoningItemIdPolicy | None,
+) -> MergedInput:
+    raws = [item for item, _ in flagged]
+    unique = [
+        # Where a new item repeats one of the history, its value is the new one, and so is it.
+        (raws[newest], flagged[newest][1])
+        for _, newest in _unique(raws)
+    ]
+    kept = _without_orphans(unique)
+    return MergedInput(
+        items=tuple(item if new else _without_reasoning_id(item, policy) for item, new in kept),
+        new=tuple(new for _, new in kept),
+        to_save=to_save,
+    )
+
+
+def _trace(
+    combined: Sequence[Any], history: Sequence[JsonObject], new: Sequence[JsonObject]
+) -> list[bool]:
+    """Say of each item that a callback returned whether it is new.
+
+    First the very objects that were handed over, each once; then what equals one of them. An
+    equal item of the history is preferred, so that what is stored already is not stored again.
+    """
+    verdicts: list[bool | None] = [None] * len(combined)
+    unseen = {id(item): False for item in history} | {id(item): True for item in new}
+    for at, item in enumerate(combined):
+        verdicts[at] = unseen.pop(id(item), None)
+    left = Counter(_fingerprint(item) for item in history if id(item) in unseen)
+    for at, item in enumerate(combined):
+        if verdicts[at] is not None:
+            continue
+        print_ = _fingerprint(item)
+        verdicts[at] = left[print_] <= 0
+        left[print_] -= 1
+    return [verdict is not False for verdict in verdicts]
+
+
+def _fingerprint(item: object) -> str:
+    dump = getattr(item, "model_dump", None)
+    plain = dump(mode="json", exclude_unset=True) if callable(dump) else item
+    return json.dumps(plain, sort_keys=True, default=repr)
+
+
+def _key(item: JsonObject) -> _Key | None:
+    """Return what makes an item the same as another: its kind and call id, or its id."""
+    kind = str(item.get("type") or "message")
+    for name in ("call_id", "id"):
+        value = item.get(name)
+        if isinstance(value, str) and value:
+            return kind, value
+    return None
+
+
+def _unique(items: Sequence[JsonObject]) -> list[tuple[int, int]]:
+    """Return where each item is to stand, and where its newest value is, in order of place.
+
+    Each stands where it is last, with two exceptions that keep causes before effects: a call
+    stands where it is last before its output; and reasoning where what follows it stands.
+    """
+    places: dict[_Key, list[int]] = {}
+    for at, item in enumerate(items):
+        key = _key(item)
+        if key is not None:
+            places.setdefault(key, []).append(at)
+    chosen: dict[_Key, int] = {}
+    for key, at in places.items():
+        outputs = places.get((OUTPUT_OF_CALL.get(key[0], ""), key[1]), [len(items)])
+        chosen[key] = max((one for one in at if one < outputs[-1]), default=at[-1])
+    standing = set(chosen.values())
+    for key, at in places.items():
+        if key[0] == "reasoning" and len(at) > 1:
+            before = [one for one in at if _next_stands(items, one, standing)]
+            chosen[key] = before[-1] if before else at[-1]
+    newest = {at: places[key][-1] for key, at in chosen.items()}
+    return [
+        (at, newest.get(at, at))
+        for at, item in enumerate(items)
+        if _key(item) is None or at in newest
+    ]
+
+
+def _next_stands(items: Sequence[JsonObject], at: int, standing: set[int]) -> bool:
+    """Whether the item that reasoning led to stands where it follows this reasoning."""
+    after = next((i for i in range(at + 1, len(items)) if not _is_reasoning(items[i])), None)
+    return after is not None and (after in standing or _key(items[after]) is None)
+
+
+def _without_orphans(flagged: Sequence[tuple[JsonObject, bool]]) -> list[tuple[JsonObject, bool]]:
+    """Drop, of the history, calls without an output, outputs without a call, and their reasoning.
+
+    A provider refuses a conversation with one of these in it.
+    """
+    seats: dict[_Key, int] = {}
+    for at, (item, _) in enumerate(flagged):
+        key = _key(item)
+        if key is not None:
+            seats[key] = at
+
+    def is_orphan(at: int) -> bool:
+        item, new = flagged[at]
+        key = _key(item)
+        if new or key is None or not item.get("call_id"):
+            return False
+        kind, call_id = key
+        if kind in OUTPUT_OF_CALL:
+            return seats.get((OUTPUT_OF_CALL[kind], call_id), -1) < at
+        if kind in CALL_OF_OUTPUT:
+            return seats.get((CALL_OF_OUTPUT[kind], call_id), len(flagged)) > at
+        return False
+
+    dropped = {at for at in range(len(flagged)) if is_orphan(at)}
+    # From the end, so that several reasoning items before one dropped call all go.
+    for at in range(len(flagged) - 2, -1, -1):
+        item, new = flagged[at]
+        if not new and _is_reasoning(item) and _led_to_dropped_calls(flagged, at, dropped):
+            dropped.add(at)
+    return [entry for at, entry in enumerate(flagged) if at not in dropped]
+
+
+def _led_to_dropped_calls(
+    flagged: Sequence[tuple[JsonObject, bool]], at: int, dropped: set[int]
+) -> bool:
+    """Whether what follows this reasoning is dropped, and no sibling of it stays."""
+    if at + 1 not in dropped:
+        return False
+    after = next((i for i in range(at + 1, len(flagged)) if i not in dropped), None)
+    return after is None or str(flagged[after][0].get("type")) not in OUTPUT_OF_CALL
+
+
+def _is_reasoning(item: JsonObject) -> bool:
+    return item.get("type") == "reasoning"
+
+
+def _without_reasoning_id(item: JsonObject, policy: ReasoningItemIdPolicy | None) -> JsonObject:
+    if policy != "omit" or not _is_reasoning(item) or "id" not in item:
+        return item
+    return {name: value for name, value in item.items() if name != "id"}

@@ -1,0 +1,48 @@
+"""Where a tool comes from, as items tell it.
+
+Owns: `ToolOrigin` and its JSON. Must not know: tools.
+"""
+
+from dataclasses import asdict, dataclass
+from enum import StrEnum
+
+from outlast.loop.values import JsonObject
+
+
+class ToolOriginType(StrEnum):
+    """What kind of thing stands behind a tool."""
+
+    FUNCTION = "function"
+    MCP = "mcp"
+    AGENT_AS_TOOL = "agent_as_tool"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolOrigin:
+    """Where a called tool comes from.
+
+    Attributes:
+        type: what kind of thing stands behind it.
+        mcp_server_name: the MCP server that offers it.
+        agent_name: the agent that stands behind it.
+        agent_tool_name: the name under which that agent is a tool.
+    """
+
+    type: ToolOriginType
+    mcp_server_name: str | None = None
+    agent_name: str | None = None
+    agent_tool_name: str | None = None
+
+    def to_json_dict(self) -> JsonObject:
+        """Return it as JSON, without what is not set."""
+        return {key: value for key, value in asdict(self).items() if value is not None}
+
+    @classmethod
+    def from_json_dict(cls, data: JsonObject) -> "ToolOrigin":
+        """Read it from JSON."""
+        return cls(
+            type=ToolOriginType(data["type"]),
+            mcp_server_name=data.get("mcp_server_name"),
+            agent_name=data.get("agent_name"),
+            agent_tool_name=data.get("agent_tool_name"),
+        )

@@ -1,0 +1,90 @@
+"""What guardrails said in a run, as objects of their kinds.
+
+Owns: making the results of the records that a run keeps. Must not know: when guardrails run.
+"""
+
+from typing import Any, cast
+
+from outlast.agents.agent_output import read_output
+from outlast.agents.errors import UserError
+from outlast.agents.guardrail import (
+    GuardrailFunctionOutput,
+    InputGuardrailResult,
+    OutputGuardrailResult,
+)
+from outlast.agents.tool_guardrails import (
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrailResult,
+    ToolOutputGuardrailResult,
+)
+from outlast.client.known_agents import KnownAgents
+from outlast.loop.checks import GuardrailRecord, GuardrailStage
+from outlast.loop.state import RunState
+
+
+def guardrail_results(state: RunState, stage: GuardrailStage, known: KnownAgents) -> list[Any]:
+    """Return what the guardrails of a stage said about the current question, in their order."""
+    return [guardrail_result(one, known) for one in state.guardrails if one.stage == stage]
+
+
+def tripped(state: RunState, stage: GuardrailStage) -> GuardrailRecord | None:
+    """Return what the guardrail said that ended the run, or None."""
+    found = (one for one in reversed(state.guardrails) if one.stage == stage)
+    return next((one for one in found if one.tripped or _raises(one)), None)
+
+
+def guardrail_result(
+    record: GuardrailRecord, known: KnownAgents
+) -> (
+    InputGuardrailResult
+    | OutputGuardrailResult
+    | ToolInputGuardrailResult
+    | ToolOutputGuardrailResult
+):
+    """Return one record as the result that users know."""
+    agent, name = record.agent, record.name
+    match record.stage:
+        case "input":
+            return InputGuardrailResult(
+                guardrail=known.input_guardrail(agent, name), output=_output(record)
+            )
+        case "output":
+            return OutputGuardrailResult(
+                guardrail=known.output_guardrail(agent, name),
+                agent_output=_checked(record, known),
+                agent=known.agent(agent),
+                output=_output(record),
+            )
+        case "tool_input":
+            return ToolInputGuardrailResult(
+                guardrail=known.tool_input_guardrail(agent, record.tool, name),
+                output=_verdict(record),
+            )
+        case "tool_output":
+            return ToolOutputGuardrailResult(
+                guardrail=known.tool_output_guardrail(agent, record.tool, name),
+                output=_verdict(record),
+            )
+
+
+def _output(record: GuardrailRecord) -> GuardrailFunctionOutput:
+    return GuardrailFunctionOutput(output_info=record.info, tripwire_triggered=record.tripped)
+
+
+def _verdict(record: GuardrailRecord) -> ToolGuardrailFunctionOutput:
+    if record.behavior is None:
+        return ToolGuardrailFunctionOutput(output_info=record.info)
+    return ToolGuardrailFunctionOutput(
+        output_info=record.info, behavior=cast("Any", record.behavior)
+    )
+
+
+def _checked(record: GuardrailRecord, known: KnownAgents) -> Any:
+    try:
+        return read_output(known.output_schema(record.agent), record.output)
+    except UserError:  # a tool's output, which need not be of the agent's type
+        return record.output
+
+
+def _raises(record: GuardrailRecord) -> bool:
+    return record.behavior is not None and record.behavior.get("type") == "raise_exception"

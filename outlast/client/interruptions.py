@@ -1,0 +1,105 @@
+"""Calls that wait for a person, as a program that asked sees them.
+
+Owns: `Interruption`, and finding its call in a transcript. Must not know: how it is decided.
+"""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any
+
+from outlast.agents.run_items import ToolApprovalItem, raw_of
+from outlast.client.known_agents import KnownAgents
+from outlast.loop.approvals import ApprovalRequest, ApprovalStatus, Decision
+from outlast.loop.items import Item, call_id_of
+from outlast.loop.values import JsonObject
+
+
+class Interruption(ToolApprovalItem):
+    """A call that waits, or waited, for a person.
+
+    Attributes:
+        request: the request as the run has it.
+    """
+
+    def __init__(self, request: ApprovalRequest, agent: Any, raw: JsonObject) -> None:
+        super().__init__(agent=agent, raw_item=raw, tool_name=request.name, approval_id=request.id)
+        self.request = request
+
+    @property
+    def id(self) -> str:
+        """The address of the decision, as in `handle.approve(id)`."""
+        return self.request.id
+
+    @property
+    def arguments(self) -> str:
+        """The arguments as JSON text."""
+        return self.request.arguments
+
+    @property
+    def args_digest(self) -> str:
+        """The digest of the arguments, the same for every spelling of the same JSON."""
+        return self.request.args_digest
+
+    @property
+    def reason(self) -> str | None:
+        """Why a person is asked."""
+        return self.request.reason
+
+    @property
+    def requested_at_ms(self) -> int:
+        """When, in milliseconds since the epoch."""
+        return self.request.requested_at_ms
+
+    @property
+    def handoff_path(self) -> tuple[str, ...]:
+        """The agents the conversation went through, the asking one last."""
+        return self.request.handoff_path
+
+    @property
+    def status(self) -> ApprovalStatus:
+        """How it stood when the result was made."""
+        return self.request.status
+
+    @property
+    def decision(self) -> Decision | None:
+        """What was decided."""
+        return self.request.decision
+
+    @property
+    def run_id(self) -> str:
+        """The nested run in which it waits; empty for the run itself."""
+        return self.request.run_id
+
+    def to_call(self) -> JsonObject:
+        """Return the call as the model wrote it."""
+        return deepcopy(raw_of(self))
+
+
+def interruption(
+    request: ApprovalRequest, items: Sequence[Item], known: KnownAgents
+) -> Interruption:
+    """Return a request as a program sees it.
+
+    Args:
+        request: what a person has to decide.
+        items: the transcript that may have the call; that of a nested run has it elsewhere.
+        known: finds the asking agent.
+    """
+    at = None if request.run_id else place_of_call(request, items)
+    raw: JsonObject = {
+        "type": "function_call",
+        "name": request.name,
+        "call_id": request.call_id,
+        "arguments": request.arguments,
+    }
+    return Interruption(request, known.agent(request.agent), raw if at is None else items[at].raw)
+
+
+def place_of_call(request: ApprovalRequest, items: Sequence[Item]) -> int | None:
+    """Return the index of the call that a request is about, or None."""
+    for at in range(len(items) - 1, -1, -1):
+        item = items[at]
+        asked = item.kind == "tool_call" and item.agent == request.agent
+        if asked and call_id_of(item.raw) == request.call_id:
+            return at
+    return None

@@ -1,0 +1,158 @@
+"""What the calling process knows of a run's agents: the objects behind the names.
+
+Owns: finding agents, their tools and guardrails by name, and what stands in for those that only
+the worker knows. Must not know: how a run came to be.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NoReturn, cast
+
+from outlast.agents.agent import Agent
+from outlast.agents.agent_output import AgentOutputSchemaBase, output_schema_of
+from outlast.agents.context_codec import read_context
+from outlast.agents.errors import UserError
+from outlast.agents.guardrail import InputGuardrail, OutputGuardrail
+from outlast.agents.registry import Registry
+from outlast.agents.run_config import RunConfig, as_run_config
+from outlast.agents.run_item_forms import run_item
+from outlast.agents.run_items import RunItem
+from outlast.agents.tool_definition import FunctionTool
+from outlast.agents.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
+from outlast.loop.items import Item
+from outlast.loop.values import Json
+
+
+@dataclass(frozen=True)
+class RemoteAgent:
+    """An agent of which this process knows the name only; `Runner.run` takes it like an `Agent`.
+
+    Attributes:
+        name: the agent's name at the worker.
+        handoff_description: not known here.
+    """
+
+    name: str
+    handoff_description: str | None = None
+
+
+class KnownAgents:
+    """The agents that can be reached from the one a program started with, and the run's settings.
+
+    Args:
+        starting_agent: an `Agent`; anything else is known by name only.
+        run_config: the settings of the run, for its guardrails.
+        context: the context that the program gave, for its type.
+    """
+
+    def __init__(
+        self,
+        starting_agent: object = None,
+        *,
+        run_config: RunConfig | Mapping[str, Any] | None = None,
+        context: object = None,
+    ) -> None:
+        self._start: Agent[Any] | None = None
+        if isinstance(starting_agent, Agent):
+            self._start = cast("Agent[Any]", starting_agent)
+        self._config = as_run_config(run_config)
+        self._context_type: Any = None if context is None else type(context)
+        self._registry: Registry | None = None
+
+    def agent(self, name: str) -> Any:
+        """Return the agent of a name: an `Agent`, or a `RemoteAgent` where it is not known."""
+        return self.definition(name) or RemoteAgent(name)
+
+    def definition(self, name: str) -> Agent[Any] | None:
+        """Return the `Agent` of a name, or None."""
+        if self._start is None:
+            return None
+        if name == self._start.name:
+            return self._start
+        try:
+            if self._registry is None:
+                self._registry = Registry([self._start])
+            return self._registry.agent(name)
+        except UserError:  # unknown here, or a graph that the worker will complain about
+            return None
+
+    def output_schema(self, agent: str) -> AgentOutputSchemaBase | None:
+        """Return the schema of an agent's answers; None for text, and where it is not known."""
+        known = self.definition(agent)
+        return None if known is None else output_schema_of(known.output_type)
+
+    def tool(self, agent: str, name: str) -> FunctionTool | None:
+        """Return a tool of an agent, or None."""
+        known = self.definition(agent)
+        tools = [] if known is None else known.tools
+        return next((tool for tool in reversed(tools) if tool.name == name), None)
+
+    def run_item(self, item: Item) -> RunItem:
+        """Return an entry of a transcript as programs see it."""
+        called = str(item.raw.get("name")) if item.kind == "tool_call" else None
+        tool = None if called is None else self.tool(item.agent, called)
+        return run_item(item, self.agent, description=tool.description if tool else None)
+
+    def context(self, value: Json) -> Any:
+        """Return the context as the type it was given in; as JSON where that is not known."""
+        try:
+            return read_context(value, self._context_type)
+        except UserError:  # a callable has put something else in its place
+            return value
+
+    def input_guardrail(self, agent: str, name: str) -> InputGuardrail[Any]:
+        """Return an input guardrail of an agent or of the run's settings."""
+        known = self.definition(agent)
+        own = [] if known is None else known.input_guardrails
+        found = _named([*own, *(self._config.input_guardrails or ())], name)
+        return found or InputGuardrail(_Elsewhere(name).check_input, name=name)
+
+    def output_guardrail(self, agent: str, name: str) -> OutputGuardrail[Any]:
+        """Return an output guardrail of an agent or of the run's settings."""
+        known = self.definition(agent)
+        own = [] if known is None else known.output_guardrails
+        found = _named([*own, *(self._config.output_guardrails or ())], name)
+        return found or OutputGuardrail(_Elsewhere(name).check_output, name=name)
+
+    def tool_input_guardrail(self, agent: str, tool: str, name: str) -> ToolInputGuardrail[Any]:
+        """Return a guardrail on the calls of a tool."""
+        known = self.tool(agent, tool)
+        own = [] if known is None else known.tool_input_guardrails
+        return _named(own, name) or ToolInputGuardrail(_Elsewhere(name).check_call, name=name)
+
+    def tool_output_guardrail(self, agent: str, tool: str, name: str) -> ToolOutputGuardrail[Any]:
+        """Return a guardrail on the results of a tool."""
+        known = self.tool(agent, tool)
+        own = [] if known is None else known.tool_output_guardrails
+        return _named(own, name) or ToolOutputGuardrail(_Elsewhere(name).check_call, name=name)
+
+
+def _named(guardrails: Iterable[Any], name: str) -> Any:
+    """Return the guardrail of a name, or None; the run's settings may hold names only."""
+    known = (one for one in guardrails if not isinstance(one, str))
+    return next((one for one in known if one.get_name() == name), None)
+
+
+@dataclass(frozen=True)
+class _Elsewhere:
+    """What a guardrail does that only the worker has."""
+
+    name: str
+
+    def check_input(self, context: Any, agent: Any, input: Any) -> NoReturn:
+        del context, agent, input
+        self._refuse()
+
+    def check_output(self, context: Any, agent: Any, agent_output: Any) -> NoReturn:
+        del context, agent, agent_output
+        self._refuse()
+
+    def check_call(self, data: Any) -> NoReturn:
+        del data
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise UserError(
+            f"The guardrail {self.name!r} is defined at the worker; this process knows its name "
+            "only and cannot run it."
+        )

@@ -1,0 +1,306 @@
+"""A run where it waits for people, as a program holds it: decide, say more, go on.
+
+Owns: `RunState`: what was decided and said and not sent yet, and its JSON. The run itself is where
+it always was; this is its address. Must not know: how decisions are sent.
+"""
+
+import json
+import secrets
+from collections.abc import Iterable
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+from outlast.agents.errors import UserError
+from outlast.agents.run_items import ToolApprovalItem
+from outlast.client.interruptions import Interruption
+from outlast.client.known_agents import KnownAgents
+from outlast.client.messages import check_input
+from outlast.contract import records
+from outlast.loop import state as loop
+from outlast.loop.approvals import ApprovalRequest, Decision
+from outlast.loop.values import JsonObject
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedInput:
+    """Something to be said to a run when it goes on; the id makes it one message."""
+
+    message_id: str
+    input: str | list[JsonObject]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StagedDecision:
+    """What was decided about a request.
+
+    Attributes:
+        run_id: the nested run in which the request waits; empty for the run itself.
+        decision: what was decided.
+    """
+
+    run_id: str
+    decision: Decision
+
+
+class RunState:
+    """A run that waits for people: `result.to_state()`.
+
+    Decide with `approve` and `reject`, and go on with `Runner.run(agent, state)`. Nothing is lost
+    when it is dropped: the run waits, and `Runner.attach(state.run_id)` finds it again. Its JSON
+    holds no secrets of the run, but whoever has it can decide: keep it where decisions are made.
+
+    Attributes:
+        run_id: the workflow id.
+        agent: the name of the agent that waits.
+        client: the client that the run was read with, if any.
+        snapshot: the run itself, where it lives in no server.
+    """
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        agent: str,
+        interruptions: Iterable[Interruption] = (),
+        known: KnownAgents | None = None,
+        client: Any = None,
+        snapshot: loop.RunState | None = None,
+    ) -> None:
+        self.run_id = run_id
+        self.agent = agent
+        self.client = client
+        self.snapshot = snapshot
+        self.known = known or KnownAgents()
+        self._interruptions = list(interruptions)
+        self._decisions: dict[tuple[str, str], StagedDecision] = {}
+        self._input: list[StagedInput] = []
+
+    def __repr__(self) -> str:
+        waiting = ", ".join(one.id for one in self._interruptions)
+        return f"RunState({self.run_id!r}, waiting=[{waiting}])"
+
+    def get_interruptions(self) -> list[Interruption]:
+        """Return what people have to decide."""
+        return list(self._interruptions)
+
+    def approve(self, approval_item: ToolApprovalItem, always_approve: bool = False) -> None:  # noqa: FBT001, FBT002  the SDK's
+        """Let a call run, once the run goes on.
+
+        Args:
+            approval_item: one of `get_interruptions()` or `result.interruptions`.
+            always_approve: and every further call of this tool by this agent in this run.
+
+        Raises:
+            UserError: this run waits for no such decision.
+        """
+        self._stage(approval_item, remember=always_approve, approved=True, message=None)
+
+    def reject(
+        self,
+        approval_item: ToolApprovalItem,
+        always_reject: bool = False,  # noqa: FBT001, FBT002  the SDK's
+        *,
+        rejection_message: str | None = None,
+    ) -> None:
+        """Do not let a call run; the model is told.
+
+        Args:
+            approval_item: one of `get_interruptions()` or `result.interruptions`.
+            always_reject: nor any further call of this tool by this agent in this run.
+            rejection_message: what the model reads as the call's output.
+
+        Raises:
+            UserError: this run waits for no such decision.
+        """
+        self._stage(
+            approval_item, remember=always_reject, approved=False, message=rejection_message
+        )
+
+    def add_input(self, input: str | list[JsonObject]) -> None:
+        """Say something more to the run; it is read after the outputs of the waiting calls.
+
+        Raises:
+            UserError: it is neither a text nor a list of items.
+        """
+        check_input(input)
+        message_id = f"m-{secrets.token_hex(8)}"
+        self._input.append(StagedInput(message_id=message_id, input=deepcopy(input)))
+
+    @property
+    def pending_input(self) -> list[JsonObject]:
+        """What `add_input` was given, as items."""
+        return [deepcopy(raw) for one in self._input for raw in records.messages_of(one.input)]
+
+    def clear_pending_input(self) -> None:
+        """Forget what `add_input` was given."""
+        self._input.clear()
+
+    def staged_input(self) -> tuple[StagedInput, ...]:
+        """Return what is to be said, in its order."""
+        return tuple(self._input)
+
+    def staged_decisions(self) -> tuple[StagedDecision, ...]:
+        """Return the decisions in the order in which they have to be sent.
+
+        A decision about one call beats one about all calls of the tool, so it comes first; and of
+        several about all calls only the newest is kept for further ones.
+        """
+        newest: dict[tuple[str, str, str], tuple[str, str]] = {}
+        for key, one in self._decisions.items():
+            if one.decision.remember:
+                newest[self._tool_of(key)] = key
+        sticky = set(newest.values())
+        exact = [
+            replace(one, decision=replace(one.decision, remember=False))
+            for key, one in self._decisions.items()
+            if key not in sticky
+        ]
+        return (*exact, *(self._decisions[key] for key in newest.values()))
+
+    def to_json(self) -> JsonObject:
+        """Return the state as JSON: the run's id, what it waits for, and what was decided."""
+        data: JsonObject = {
+            "schema_version": SCHEMA_VERSION,
+            "run_id": self.run_id,
+            "agent": self.agent,
+            "waiting": [
+                {"request": records.write(one.request), "call": one.to_call()}
+                for one in self._interruptions
+            ],
+            "decisions": [records.write(one) for one in self._decisions.values()],
+            "input": [records.write(one) for one in self._input],
+        }
+        if self.snapshot is not None:
+            data["snapshot"] = records.write_state(self.snapshot)
+        return data
+
+    def to_string(self) -> str:
+        """Return the JSON as text."""
+        return json.dumps(self.to_json())
+
+    @classmethod
+    async def from_json(cls, initial_agent: Any, state_json: JsonObject) -> "RunState":
+        """Read a state that `to_json` wrote, perhaps in another process.
+
+        Args:
+            initial_agent: the agent that the run was started with.
+            state_json: what `to_json` returned.
+
+        Raises:
+            UserError: it is no such JSON, or a newer version wrote it.
+        """
+        return cls._read(initial_agent, state_json)
+
+    @classmethod
+    async def from_string(cls, initial_agent: Any, state_string: str) -> "RunState":
+        """Read a state that `to_string` wrote, perhaps in another process.
+
+        Raises:
+            UserError: it is no such text, or a newer version wrote it.
+        """
+        try:
+            data = json.loads(state_string)
+        except (TypeError, ValueError) as error:
+            raise _unreadable(f"it is not JSON ({error})") from None
+        return cls._read(initial_agent, data)
+
+    @classmethod
+    def _read(cls, initial_agent: Any, data: object) -> "RunState":
+        given = cast("JsonObject", data) if isinstance(data, dict) else {}
+        known = KnownAgents(initial_agent)
+        version = given.get("schema_version")
+        if isinstance(version, int) and version > SCHEMA_VERSION:
+            raise _unreadable("a newer version of outlast wrote it")
+        try:
+            snapshot = given.get("snapshot")
+            state = cls(
+                run_id=_text(given, "run_id"),
+                agent=_text(given, "agent"),
+                interruptions=[
+                    _interruption(one, known) for one in _objects(given.get("waiting", []))
+                ],
+                known=known,
+                snapshot=None if snapshot is None else records.read_state(snapshot),
+            )
+            for one in _objects(given.get("decisions", [])):
+                staged = records.read(StagedDecision, one)
+                state._decisions[staged.run_id, staged.decision.request_id] = staged
+            state._input = [
+                records.read(StagedInput, one) for one in _objects(given.get("input", []))
+            ]
+        except (records.UnreadableRecordError, KeyError, TypeError) as error:
+            raise _unreadable(str(error)) from None
+        return state
+
+    def _stage(
+        self, item: ToolApprovalItem, *, remember: bool, approved: bool, message: str | None
+    ) -> None:
+        request = self._request_of(item)
+        decision = Decision(
+            request_id=request.id,
+            type="approve" if approved else "reject",
+            message=message,
+            channel="state",
+            remember=remember,
+        )
+        key = (request.run_id, request.id)
+        self._decisions.pop(key, None)  # the newest decision comes last
+        self._decisions[key] = StagedDecision(run_id=request.run_id, decision=decision)
+
+    def _request_of(self, item: ToolApprovalItem) -> ApprovalRequest:
+        given = cast("object", item)
+        if not isinstance(given, ToolApprovalItem):
+            raise UserError(
+                f"A decision is about one of state.get_interruptions(), not {given!r:.80}."
+            )
+        for one in self._interruptions:
+            if one is given:
+                return one.request
+        for one in self._interruptions:
+            if isinstance(given, Interruption):
+                same = (one.run_id, one.id) == (given.run_id, given.id)
+            else:
+                same = (one.call_id, one.name) == (given.call_id, given.name)
+            if same:
+                return one.request
+        waiting = ", ".join(f"{one.name} ({one.id})" for one in self._interruptions) or "nothing"
+        raise UserError(
+            f"The run {self.run_id} does not wait for a decision about {given.name!r} "
+            f"({given.approval_id or given.call_id}). It waits for: {waiting}."
+        )
+
+    def _tool_of(self, key: tuple[str, str]) -> tuple[str, str, str]:
+        for one in self._interruptions:
+            if (one.run_id, one.id) == key:
+                return one.run_id, one.request.agent, one.request.name
+        return (*key, "")
+
+
+def _interruption(data: JsonObject, known: KnownAgents) -> Interruption:
+    request = records.read(ApprovalRequest, data["request"])
+    (call,) = _objects([data["call"]])
+    return Interruption(request, known.agent(request.agent), call)
+
+
+def _text(data: JsonObject, name: str) -> str:
+    value = data[name]
+    if not isinstance(value, str):
+        raise TypeError(f"{name} is no text")
+    return value
+
+
+def _objects(value: object) -> list[JsonObject]:
+    entries = cast("list[object]", value) if isinstance(value, list) else [value]
+    if not all(isinstance(one, dict) for one in entries):
+        raise TypeError("an entry is no JSON object")
+    return cast("list[JsonObject]", entries)
+
+
+def _unreadable(why: str) -> UserError:
+    return UserError(
+        f"This is not the JSON of a RunState: {why}. Give what state.to_json() or "
+        "state.to_string() returned."
+    )

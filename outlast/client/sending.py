@@ -1,0 +1,117 @@
+"""Sending something to a run, and what the refusals of a server mean.
+
+Owns: updates that meet a moment in which the run takes none, and the translation of the engine's
+errors into ours. Must not know: what is sent.
+"""
+
+import asyncio
+from typing import Any
+
+from temporalio.client import (
+    Client,
+    WorkflowExecutionDescription,
+    WorkflowHandle,
+    WorkflowUpdateFailedError,
+    WorkflowUpdateRPCTimeoutOrCancelledError,
+)
+from temporalio.exceptions import ApplicationError
+from temporalio.service import RPCError, RPCStatusCode
+
+from outlast.agents.errors import AgentsException, RunClosed, RunNotFound, ServerUnavailable
+from outlast.client.raising import exception_of
+from outlast.loop.values import Failure, JsonObject
+
+UPDATE_WAITS_SECONDS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 2.0, 2.0, 2.0)
+"""Between the attempts of an update that meets a workflow task that is being repeated."""
+
+
+class RunAddress:
+    """Where a run is: what is said to it, and what the server says of it.
+
+    Attributes:
+        run_id: the workflow id.
+        workflow: the engine's handle.
+    """
+
+    def __init__(self, client: Client, run_id: str) -> None:
+        self.run_id = run_id
+        self.workflow: WorkflowHandle[Any, Any] = client.get_workflow_handle(run_id)
+        self._namespace = client.namespace
+
+    async def update(self, name: str, payload: JsonObject, update_id: str) -> JsonObject:
+        """Send an update, once, however often it has to be tried.
+
+        Raises:
+            RunClosed: the run has ended.
+            RunNotFound: there is no such run.
+            ServerUnavailable: the run did not take it in time.
+            AgentsException: the run refused it; the subclass says why.
+        """
+        for wait_seconds in UPDATE_WAITS_SECONDS:
+            try:
+                return await self._update_once(name, payload, update_id)
+            except RPCError as error:
+                if not await self._is_passing(error):
+                    raise await self.translated(error) from error
+            await asyncio.sleep(wait_seconds)
+        raise ServerUnavailable(
+            f"The run {self.run_id} did not take it, many times over. Try again with the same id, "
+            "and see in the Temporal UI whether its workflow tasks fail."
+        )
+
+    async def translated(self, error: RPCError) -> AgentsException:
+        """Say what a refusal of the server means; it calls ended runs not found, too."""
+        if error.status == RPCStatusCode.NOT_FOUND:
+            try:
+                description = await self.workflow.describe()
+            except RPCError:
+                return RunNotFound(
+                    f"There is no run {self.run_id!r} in the namespace {self._namespace!r}. Is "
+                    "the id right, and its history still retained?"
+                )
+            return self.closed(description)
+        if error.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED}:
+            return ServerUnavailable(f"The Temporal server does not answer: {error.message}")
+        return AgentsException(f"The Temporal server refused: {error.message}")
+
+    def closed(self, description: WorkflowExecutionDescription) -> RunClosed:
+        """Say that the run has ended."""
+        status = description.status.name.lower() if description.status else "closed"
+        return RunClosed(
+            f"The run {self.run_id} has ended ({status}). Start a new one; what was said in this "
+            "one can still be read."
+        )
+
+    async def _is_passing(self, error: RPCError) -> bool:
+        """Whether an update met a moment in which the run takes none; its id makes it one update.
+
+        That is so while a workflow task is repeated, because something arrived at its end, and
+        while the run goes on in a new history.
+        """
+        if error.status == RPCStatusCode.FAILED_PRECONDITION:
+            return True
+        if error.status != RPCStatusCode.NOT_FOUND:
+            return False
+        try:
+            return (await self.workflow.describe()).close_time is None
+        except RPCError:
+            return False
+
+    async def _update_once(self, name: str, payload: JsonObject, update_id: str) -> JsonObject:
+        try:
+            return await self.workflow.execute_update(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
+                name, payload, id=update_id
+            )
+        except WorkflowUpdateFailedError as error:
+            cause = error.cause
+            if isinstance(cause, ApplicationError):
+                failure = Failure(code=cause.type or "", message=cause.message)
+                raise exception_of(failure) from error
+            raise
+        except WorkflowUpdateRPCTimeoutOrCancelledError as error:
+            if isinstance(error.__cause__, asyncio.CancelledError):
+                raise error.__cause__ from None  # the caller was cancelled, and has to notice
+            raise ServerUnavailable(
+                f"The run {self.run_id} did not take it in time. Is a worker running? It may still "
+                "be taken later: try again with the same id."
+            ) from error

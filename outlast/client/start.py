@@ -1,0 +1,210 @@
+"""The input of a run's workflow, made of what a program gives to `Runner`.
+
+Owns: checking it, all of it before anything is sent, and what of it travels in which form. Must
+not know: who carries the run.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+from outlast.agents.agent import Agent
+from outlast.agents.context_codec import write_context
+from outlast.agents.errors import UserError
+from outlast.agents.lifecycle import check_run_hooks
+from outlast.agents.references import register
+from outlast.agents.registry import type_name
+from outlast.agents.run_config import RunConfig, as_run_config
+from outlast.agents.run_error import RunErrorHandlers, check_error_handlers
+from outlast.agents.session_memory import check_session
+from outlast.agents.settings import ERROR_HANDLERS, HOOKS, write_run_config
+from outlast.client.messages import check_input
+from outlast.contract import failures, records
+from outlast.loop.events import ServerThread
+from outlast.loop.values import JsonObject
+from outlast.ports.session import DescribedSession, Session
+
+DEFAULT_MAX_TURNS: Final = 10
+
+SESSION: Final = "session"
+"""The setting that says which session a run has: its description, or the name it is known by."""
+
+STREAM: Final = "stream"
+"""The setting of a run that is read along: its models stream."""
+
+CODES: Final = {
+    "max_turns": failures.MAX_TURNS_EXCEEDED,
+    "model_refusal": failures.MODEL_REFUSAL,
+    "invalid_final_output": failures.INVALID_OUTPUT,
+}
+"""By the kind of an error handler, the code of the failures that it may turn into answers."""
+
+
+def run_input(
+    starting_agent: Any,
+    input: str | list[JsonObject],
+    *,
+    context: Any = None,
+    max_turns: int | None = DEFAULT_MAX_TURNS,
+    hooks: Any = None,
+    run_config: RunConfig | Mapping[str, Any] | None = None,
+    error_handlers: RunErrorHandlers[Any] | None = None,
+    previous_response_id: str | None = None,
+    auto_previous_response_id: bool = False,
+    conversation_id: str | None = None,
+    session: Session | None = None,
+    keep_open: bool = False,
+    stream: bool = False,
+) -> records.RunInput:
+    """Return the input of the workflow that carries a run.
+
+    Args:
+        starting_agent: an `Agent`, its name, or an object with its `name`.
+        input: a text, or Responses items.
+        context: a pydantic model, dataclass or JSON value.
+        max_turns: how many model calls the answer may take; None for no bound.
+        hooks: called at the run's steps: `RunHooks`, or the name they have at the worker.
+        run_config: settings of the run.
+        error_handlers: what to answer instead of failing.
+        previous_response_id: the response on the provider's server that this run follows.
+        auto_previous_response_id: each response follows the one before on the provider's server.
+        conversation_id: the conversation on the provider's server.
+        session: remembers the conversation between runs.
+        keep_open: stay open after the answer and take further messages.
+        stream: the run is read along.
+
+    Raises:
+        UserError: something does not fit, or does not go together; the message says what to do.
+        TypeError: the hooks are not those of a run.
+    """
+    name = agent_name(starting_agent)
+    _check_max_turns(max_turns)
+    check_input(input)
+    config = as_run_config(run_config)
+    thread = _thread(conversation_id, previous_response_id, chained=auto_previous_response_id)
+    if session is not None:
+        check_session(session)
+    if thread is not None:
+        _check_thread(thread, starting_agent, config, session)
+    settings = write_run_config(config)
+    if hooks is not None:
+        settings[HOOKS] = hooks if isinstance(hooks, str) else _hooks_name(hooks)
+    handlers = _handler_names(error_handlers)
+    if handlers:
+        settings[ERROR_HANDLERS] = handlers
+    if session is not None:
+        settings[SESSION] = _described(session)
+    if stream:
+        settings[STREAM] = True
+    return records.RunInput(
+        agent=name,
+        input=input,
+        context=write_context(context) if context is not None else None,
+        context_type=_context_type(context),
+        max_turns=max_turns,
+        keep_open=keep_open,
+        settings=settings or None,
+        session=session is not None,
+        thread=thread,
+        handled=tuple(CODES[kind] for kind in handlers),
+    )
+
+
+def agent_name(given: object) -> str:
+    """Return the name of what a run is to start with.
+
+    Raises:
+        UserError: it is no agent and no name.
+    """
+    name = given if isinstance(given, str) else getattr(given, "name", None)
+    if not isinstance(name, str) or not name.strip():
+        raise UserError(f"A run starts with an Agent or an agent's name, not {given!r}.")
+    return name
+
+
+def _check_max_turns(max_turns: object) -> None:
+    is_number = isinstance(max_turns, int) and not isinstance(max_turns, bool)
+    if max_turns is not None and (not is_number or cast("int", max_turns) < 0):
+        raise UserError(f"max_turns={max_turns!r} makes no sense: give a positive number or None.")
+
+
+def _thread(
+    conversation_id: str | None, previous_response_id: str | None, *, chained: bool
+) -> ServerThread | None:
+    for name, value in (
+        ("conversation_id", conversation_id),
+        ("previous_response_id", previous_response_id),
+    ):
+        given = cast("object", value)
+        if given is not None and (not isinstance(given, str) or not given):
+            raise UserError(f"{name}= must be a non-empty string, not {given!r}.")
+    if conversation_id is not None and (previous_response_id is not None or chained):
+        raise UserError(
+            "conversation_id= and previous_response_id= are two ways to keep the conversation on "
+            "the provider's server, which exclude each other. Give one of them."
+        )
+    if conversation_id is None and previous_response_id is None and not chained:
+        return None
+    return ServerThread(
+        conversation_id=conversation_id,
+        previous_response_id=previous_response_id,
+        chained=chained or previous_response_id is not None,
+    )
+
+
+def _check_thread(thread: ServerThread, agent: object, config: RunConfig, session: object) -> None:
+    """Refuse what cannot be while the provider's server keeps the conversation."""
+    if thread.conversation_id is not None:
+        given, without = "conversation_id=", "without conversation_id="
+    else:
+        given = "previous_response_id="
+        without = "without previous_response_id= and auto_previous_response_id="
+    if session is not None:
+        raise UserError(
+            f"session= and {given} would both remember the conversation, and the model would read "
+            f"it twice. Give the session, or run {without}."
+        )
+    if config.handoff_input_filter is not None:
+        raise UserError(
+            "RunConfig(handoff_input_filter=...) cannot change what the provider's server has. "
+            f"Leave the filter out, or run {without}."
+        )
+    known = cast("Agent[Any]", agent) if isinstance(agent, Agent) else None
+    own = known.output_guardrails if known is not None else []
+    owner = f"Agent {known.name!r}" if known is not None and own else "RunConfig"
+    if own or config.output_guardrails:
+        raise UserError(
+            f"{owner} has output_guardrails, but an answer that they block would stay on the "
+            f"provider's server. Leave them out, or run {without}."
+        )
+
+
+def _hooks_name(hooks: object) -> str:
+    check_run_hooks(hooks)
+    return register(hooks)
+
+
+def _handler_names(handlers: object) -> dict[str, str]:
+    """Return the names of the handlers, by kind; a handler may be given by its name."""
+    if isinstance(handlers, Mapping):
+        given = cast("Mapping[str, Any]", handlers)
+        checked = {kind: None if isinstance(one, str) else one for kind, one in given.items()}
+        check_error_handlers(checked)
+        return {
+            kind: one if isinstance(one, str) else register(one)
+            for kind, one in given.items()
+            if one is not None
+        }
+    check_error_handlers(handlers)
+    return {}
+
+
+def _described(session: Session) -> JsonObject:
+    """Return how a worker finds the session: its description, or its name in this process."""
+    described = session.describe() if isinstance(session, DescribedSession) else None
+    return described or {"ref": register(session), "session_id": session.session_id}
+
+
+def _context_type(context: object) -> str | None:
+    plain = (dict, list, str, int, float, bool, type(None))
+    kind = cast("type[Any]", type(context))
+    return None if issubclass(kind, plain) else type_name(kind)

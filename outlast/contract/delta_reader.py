@@ -1,0 +1,231 @@
+"""Reading what a model has said so far, without a doubled or swallowed character.
+
+Owns: what one reader has seen of one model call, and what is news to it: in the windows of
+`deltas.py`, which it sees as often as it looks, and in the reply itself, once the history has it.
+Must not know: where windows and replies come from, and who is told.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, cast
+
+from outlast.contract.deltas import Place, is_delta, place_of
+from outlast.contract.reply_events import item_events
+from outlast.loop.values import JsonObject
+
+RESTARTED: Final = "outlast.attempt_restarted"
+"""The type of an event that voids all before it of this model call; `attempt` is the new one."""
+
+GAP: Final = "outlast.gap"
+"""The type of an event that says that there was more than a reader has seen."""
+
+_Begun: TypeAlias = int | tuple[int, str, int]
+"""An item, or a part of it, of which something was seen."""
+
+
+@dataclass
+class _Text:
+    """What a reader has of one text: everything from an offset on."""
+
+    at: int
+    parts: list[str] = field(default_factory=list[str])
+
+    def end(self) -> int:
+        return self.at + sum(map(len, self.parts))
+
+    def is_part_of(self, text: str) -> bool:
+        said = "".join(self.parts)
+        return text[self.at : self.at + len(said)] == said
+
+
+class DeltaReader:
+    """What one reader has seen of one model call.
+
+    Attributes:
+        attempt: the newest attempt that was heard of; 0 before there was one.
+        is_complete: whether the whole reply was told; nothing new comes then.
+    """
+
+    def __init__(self) -> None:
+        self.attempt = 0
+        self.is_complete = False
+        self._forget()
+
+    def feed(self, details: object) -> list[JsonObject]:
+        """Return the events of a window that were not seen yet.
+
+        A newer attempt begins with an event of the type `outlast.attempt_restarted`, if anything
+        was seen of an older one; where events are missing, there is an `outlast.gap`. Anything
+        that is no window, and a window of an older attempt, has no events.
+        """
+        window = _Window.of(details)
+        if window is None or self.is_complete or window.attempt < self.attempt:
+            return []
+        events = self.restart(window.attempt)
+        if window.first > self._position:
+            events.append({"type": GAP, "missed": window.first - self._position})
+            self._position = window.first
+        position = window.first
+        for entry in window.entries:
+            for event, at in _events_of(entry):
+                span = len(event["delta"]) if at is not None else 1
+                seen = self._position - position
+                position += span
+                if seen >= span:
+                    continue
+                if at is not None and seen > 0:
+                    event["delta"] = event["delta"][seen:]
+                self._note(event, None if at is None else at + max(seen, 0))
+                self._position = position
+                events.append(event)
+        return events
+
+    def restart(self, attempt: int) -> list[JsonObject]:
+        """Take note that an attempt has begun; return the event that says so, if one is due."""
+        if attempt <= self.attempt or self.is_complete:
+            return []
+        told = self._position > 0
+        self.attempt = attempt
+        self._forget()
+        return [{"type": RESTARTED, "attempt": attempt}] if told else []
+
+    def complete(self, response: JsonObject) -> list[JsonObject]:
+        """Return what is missing to the whole reply, now that it is known.
+
+        If the reply does not go on where what was seen ends, it came from an attempt that this
+        reader knows nothing of; it is then told from its beginning, after a restart.
+
+        Args:
+            response: a response object; its items stand under `output`.
+        """
+        if self.is_complete:
+            return []
+        output = cast("Sequence[JsonObject]", response["output"])
+        whole = [event for at, item in self._placed(output) for event in item_events(item, at)]
+        events: list[JsonObject] = []
+        if any(self._contradicts(event) for event in whole):
+            events += self.restart(self.attempt + 1)
+            whole = [event for at, item in enumerate(output) for event in item_events(item, at)]
+        if self._position == 0:
+            begun: JsonObject = {**response, "status": "in_progress", "output": [], "usage": None}
+            whole.insert(0, {"type": "response.created", "response": begun})
+        whole.append({"type": "response.completed", "response": response})
+        for event in whole:
+            missing = self._missing(event)
+            if missing is not None:
+                events.append(missing)
+        self.is_complete = True
+        self._forget()  # a reader of a long run keeps one of these for every model call
+        return events
+
+    def _forget(self) -> None:
+        self._position = 0
+        self._signs: set[Place] = set()
+        self._texts: dict[Place, _Text] = {}
+        self._begun: set[_Begun] = set()
+        self._places: dict[str, int] = {}
+        self._number = -1
+
+    def _note(self, event: JsonObject, at: int | None) -> None:
+        place = place_of(event)
+        index = place[1]
+        if "output_index" in event:
+            self._begun |= {index, _part_of(event)}
+        if at is None:
+            self._signs.add(place)
+        else:
+            text = self._texts.get(place)
+            if text is None or text.end() != at:
+                text = self._texts[place] = _Text(at)
+            text.parts.append(event["delta"])
+        item_id = event.get("item_id")
+        if isinstance(event.get("item"), dict):
+            item_id = event["item"].get("id")
+        if isinstance(item_id, str):
+            self._places.setdefault(item_id, index)
+        number = event.get("sequence_number")
+        self._number = number if isinstance(number, int) else self._number
+
+    def _placed(self, output: Sequence[JsonObject]) -> Iterator[tuple[int, JsonObject]]:
+        """Yield the items with the places under which they were seen; some may be left out."""
+        for at, item in enumerate(output):
+            yield self._places.get(str(item.get("id")), at), item
+
+    def _contradicts(self, event: JsonObject) -> bool:
+        text = self._texts.get(place_of(event)) if is_delta(event) else None
+        return text is not None and not text.is_part_of(event["delta"])
+
+    def _missing(self, event: JsonObject) -> JsonObject | None:
+        """Return what was not seen of an event, and count it as seen."""
+        place = place_of(event)
+        if is_delta(event):
+            text = self._texts.get(place)
+            rest = event["delta"][text.end() if text is not None else 0 :]
+            if not rest:
+                return None
+            event = {**event, "delta": rest}
+        elif place in self._signs or (place[0].endswith(".added") and self._has_begun(event)):
+            return None
+        self._number += 1
+        return {**event, "sequence_number": self._number}
+
+    def _has_begun(self, event: JsonObject) -> bool:
+        return _part_of(event) in self._begun
+
+
+@dataclass(frozen=True)
+class _Window:
+    """A window as it came."""
+
+    attempt: int
+    first: int
+    entries: list[JsonObject]
+
+    @classmethod
+    def of(cls, details: object) -> "_Window | None":
+        """Read what somebody put into a heartbeat; None if it is no window."""
+        if not isinstance(details, dict):
+            return None
+        fields = cast("JsonObject", details)
+        attempt, first, entries = (fields.get(name) for name in ("attempt", "first", "events"))
+        if not (isinstance(attempt, int) and isinstance(first, int) and isinstance(entries, list)):
+            return None
+        listed = cast("list[Any]", entries)
+        return cls(attempt, first, listed) if all(map(_is_entry, listed)) else None
+
+
+def _is_entry(value: Any) -> bool:
+    if not isinstance(value, dict):
+        return False
+    entry = cast("JsonObject", value)
+    deltas: Any = entry.get("deltas", [])
+    return (
+        isinstance(entry.get("event"), dict)
+        and isinstance(entry.get("at", 0), int)
+        and isinstance(deltas, list)
+        and all(isinstance(delta, str) for delta in cast("list[Any]", deltas))
+    )
+
+
+def _events_of(entry: JsonObject) -> Iterator[tuple[JsonObject, int | None]]:
+    """Yield the events of an entry, each with the offset in its text if it is a delta."""
+    event, deltas = entry["event"], entry.get("deltas")
+    if not isinstance(deltas, list):
+        yield dict(event), None
+        return
+    at, last = entry.get("at", 0), event.get("sequence_number")
+    texts = cast("list[str]", deltas)
+    for index, delta in enumerate(texts):
+        numbered = (
+            {"sequence_number": last - (len(texts) - 1 - index)} if isinstance(last, int) else {}
+        )
+        yield {**event, **numbered, "delta": delta}, at
+        at += len(delta)
+
+
+def _part_of(event: JsonObject) -> "_Begun":
+    """Return the part of an item that an event is about, or the item, if it is about all of it."""
+    _, item, content, summary = place_of(event)
+    if "summary_index" in event:
+        return item, "summary", summary
+    return (item, "content", content) if "content_index" in event else item

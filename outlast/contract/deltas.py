@@ -1,0 +1,221 @@
+"""What a model has said so far, as it travels to readers beside the history.
+
+The worker keeps the newest events of the provider's stream in a window and puts it into its
+heartbeats; the server shows the last heartbeat to whoever asks. Nothing of it is in the history.
+Owns: the window's format, and how it is kept small. Must not know: heartbeats, polling, and
+readers; those are `delta_reader.py`.
+
+Every event has a position in its stream. A delta counts as many as it has characters, any other
+event counts one, so a reader that has half of a delta still knows which half.
+"""
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeAlias, cast
+
+from outlast.loop.values import JsonObject
+
+WINDOW_BYTES: Final = 16_000
+"""How long a window is at most, as JSON."""
+
+LARGEST_EVENT_SHARE: Final = 1 / 16
+"""An event that takes more of a window than this and is no delta does not travel: it repeats what
+deltas said, and would drive them out."""
+
+KEPT_APART: Final = 32
+"""How many of the newest deltas of a text stay apart where older ones have to be merged."""
+
+_SHRUNK_TO: Final = 0.75
+_WITH_RESPONSE = frozenset({"response.created", "response.in_progress", "response.queued"})
+_ENDS = frozenset({"response.completed", "response.incomplete", "response.failed", "error"})
+_OF_RESPONSE = ("id", "object", "created_at", "model", "status")
+_NOT_SENT = frozenset({"delta", "obfuscation"})
+
+Place: TypeAlias = tuple[str, int, int, int]
+"""A text or a sign of a stream: type of the event, and numbers of item, content, summary."""
+
+
+def is_delta(event: JsonObject) -> bool:
+    """Whether an event is the next piece of a text."""
+    return str(event.get("type")).endswith(".delta") and isinstance(event.get("delta"), str)
+
+
+def place_of(event: JsonObject) -> Place:
+    """Return where in its stream an event belongs."""
+    numbers = (event.get(name) for name in ("output_index", "content_index", "summary_index"))
+    item, content, summary = (one if isinstance(one, int) else 0 for one in numbers)
+    return str(event.get("type")), item, content, summary
+
+
+def _json_bytes(value: Any) -> int:
+    return len(json.dumps(value)) + 2
+
+
+@dataclass
+class _Entry:
+    """An event, or deltas of one text that follow each other and differ in nothing else."""
+
+    event: JsonObject
+    """Without its delta; of several deltas, with the `sequence_number` of the last."""
+
+    deltas: list[str] = field(default_factory=list[str])
+    at: int = 0
+    """How many characters of the text were said before."""
+
+    size: int = 0
+    """About how long it is as JSON."""
+
+    def span(self) -> int:
+        return sum(map(len, self.deltas)) if self.deltas else 1
+
+    def takes(self, event: JsonObject) -> bool:
+        """Whether a delta goes on with this entry."""
+        if not self.deltas:
+            return False
+        number, last = event.get("sequence_number"), self.event.get("sequence_number")
+        if isinstance(last, int) and number != last + 1:
+            return False
+        return {**event, "sequence_number": 0} == {**self.event, "sequence_number": 0}
+
+    def wire(self) -> JsonObject:
+        if not self.deltas:
+            return {"event": self.event}
+        return {"event": self.event, "at": self.at, "deltas": list(self.deltas)}
+
+
+class DeltaWindow:
+    """The newest events of one attempt of a model call: the writer's side."""
+
+    def __init__(self, *, effect: int, attempt: int, limit_bytes: int = WINDOW_BYTES) -> None:
+        """Begin with nothing said.
+
+        Args:
+            effect: which effect of the run the model call is.
+            attempt: which attempt of it this is; the first is 1.
+            limit_bytes: how long `details` may be as JSON.
+        """
+        self._effect = effect
+        self._attempt = attempt
+        self._limit = limit_bytes
+        self._first = 0
+        self._entries: list[_Entry] = []
+        self._size = _json_bytes(self.details())
+        self._said: dict[Place, int] = {}
+        self._halves: dict[Place, str] = {}
+        self._news = False
+
+    def feed(self, raw_event: JsonObject) -> None:
+        """Take the next event of the provider's stream in; the event stays as it is."""
+        kind = raw_event.get("type")
+        if kind in _ENDS:
+            return  # told by the history, with the whole reply
+        if is_delta(raw_event):
+            self._feed_delta(raw_event)
+        else:
+            self._feed_other(raw_event)
+        if self._size > self._limit:
+            self._shrink(int(self._limit * _SHRUNK_TO))
+
+    def details(self) -> JsonObject:
+        """Return the window: what a heartbeat carries."""
+        return {
+            "effect": self._effect,
+            "attempt": self._attempt,
+            "first": self._first,
+            "events": [entry.wire() for entry in self._entries],
+        }
+
+    def news(self) -> JsonObject | None:
+        """Return the window if something came in since it was last asked for, else None."""
+        if not self._news:
+            return None
+        self._news = False
+        return self.details()
+
+    def _feed_delta(self, raw_event: JsonObject) -> None:
+        event = {name: value for name, value in raw_event.items() if name not in _NOT_SENT}
+        place = place_of(event)
+        delta = self._whole_characters(place, str(raw_event["delta"]))
+        if not delta:
+            return
+        at = self._said.get(place, 0)
+        self._said[place] = at + len(delta)
+        size = _json_bytes(delta)
+        last = self._entries[-1] if self._entries else None
+        if last is not None and last.takes(event):
+            last.event = event
+            last.deltas.append(delta)
+            last.size += size
+        else:
+            size += _json_bytes({"event": event, "at": at, "deltas": []})
+            self._entries.append(_Entry(event, [delta], at, size))
+        self._size += size
+        self._news = True
+
+    def _whole_characters(self, place: Place, delta: str) -> str:
+        """Keep the first half of a character that JSON writes in two back, until both are there."""
+        if half := self._halves.pop(place, ""):
+            pair = (half + delta[:1]).encode("utf-16", "surrogatepass")
+            delta = pair.decode("utf-16", "surrogatepass") + delta[1:]
+        if "\ud800" <= delta[-1:] <= "\udbff":
+            self._halves[place] = delta[-1]
+            return delta[:-1]
+        return delta
+
+    def _feed_other(self, raw_event: JsonObject) -> None:
+        event = raw_event
+        response = event.get("response")
+        if event.get("type") in _WITH_RESPONSE and isinstance(response, dict):
+            known = cast("JsonObject", response)
+            slim: JsonObject = {name: known[name] for name in _OF_RESPONSE if name in known}
+            event = {**event, "response": {**slim, "output": list[Any]()}}
+        size = _json_bytes({"event": event})
+        if size <= self._limit * LARGEST_EVENT_SHARE:
+            self._entries.append(_Entry(event, size=size))
+            self._size += size
+            self._news = True
+
+    def _shrink(self, goal: int) -> None:
+        for entry in self._entries:
+            self._merge(entry)
+        while self._size > goal and self._entries:
+            oldest = self._entries[0]
+            if sum(map(_json_bytes, oldest.deltas)) > self._size - goal:
+                self._cut(oldest, self._size - goal)
+                return
+            self._entries.pop(0)
+            self._first += oldest.span()
+            self._size -= oldest.size
+
+    def _merge(self, entry: _Entry) -> None:
+        older = entry.deltas[:-KEPT_APART]
+        if len(older) < 2:
+            return
+        merged = "".join(older)
+        saved = sum(map(_json_bytes, older)) - _json_bytes(merged)
+        entry.deltas[:-KEPT_APART] = [merged]
+        entry.size -= saved
+        self._size -= saved
+
+    def _cut(self, entry: _Entry, excess: int) -> None:
+        """Drop characters from the beginning of a text until so many bytes are saved."""
+        while excess > 0 and entry.deltas:
+            delta = entry.deltas[0]
+            size = _json_bytes(delta)
+            if len(entry.deltas) > 1 and size <= excess:
+                rest, saved = "", size
+                entry.deltas.pop(0)
+            else:
+                # Escapes make characters differ in length, so what is kept is measured.
+                keep = max(1, len(delta) * max(size - excess, 0) // size)
+                rest = delta[-keep:]
+                entry.deltas[0] = rest
+                saved = size - _json_bytes(rest)
+            cut = len(delta) - len(rest)
+            entry.at += cut
+            entry.size -= saved
+            self._first += cut
+            self._size -= saved
+            excess -= saved
+            if cut == 0:
+                return

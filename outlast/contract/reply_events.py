@@ -1,0 +1,144 @@
+"""A whole reply of a model, told as a response object and as the events of a Responses stream.
+
+Owns: which events, in which order, tell an answer that is already there, item after item. Must
+not know: who reads them. Pure; the events have no `sequence_number`, which is the teller's.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias, cast
+
+from outlast.loop.values import JsonObject, Usage
+
+Split: TypeAlias = Callable[[str], Sequence[str]]
+"""Cuts a text into the deltas that tell it. An empty text has none."""
+
+_TEXT_OF_PART = {
+    "output_text": ("response.output_text", "text"),
+    "refusal": ("response.refusal", "refusal"),
+    "reasoning_text": ("response.reasoning_text", "text"),
+    "summary_text": ("response.reasoning_summary_text", "text"),
+}
+"""By the type of a part: how its events begin, and where its text is."""
+
+_TEXT_OF_ITEM = {
+    "function_call": ("response.function_call_arguments", "arguments"),
+    "custom_tool_call": ("response.custom_tool_call_input", "input"),
+    "mcp_call": ("response.mcp_call_arguments", "arguments"),
+}
+"""The same for items that are one text."""
+
+_PARTS_OF_ITEM = (
+    ("summary", "summary_index", "response.reasoning_summary_part"),
+    ("content", "content_index", "response.content_part"),
+)
+"""Where an item has parts, how they are numbered, and how the events of a part begin."""
+
+
+def whole(text: str) -> list[str]:
+    """Tell a text at once."""
+    return [text] if text else []
+
+
+def response_object(
+    output: Sequence[JsonObject],
+    usage: Usage,
+    *,
+    response_id: str | None = None,
+    model: str = "",
+    created_at: float = 0,
+) -> JsonObject:
+    """Return the response object that these items and this usage came in, or could have.
+
+    Args:
+        output: the items.
+        usage: what the call cost.
+        response_id: the provider's id, if it gave one.
+        model: the model's name.
+        created_at: seconds since 1970.
+    """
+    return {
+        "id": response_id or "",
+        "object": "response",
+        "created_at": created_at,
+        "model": model,
+        "status": "completed",
+        "error": None,
+        "incomplete_details": None,
+        "output": list(output),
+        "usage": {
+            "input_tokens": usage.input_tokens,
+            "input_tokens_details": {"cached_tokens": usage.cached_tokens},
+            "output_tokens": usage.output_tokens,
+            "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+            "total_tokens": usage.total_tokens,
+        },
+    }
+
+
+def reply_events(response: JsonObject, split: Split = whole) -> Iterator[JsonObject]:
+    """Yield the events that tell a complete response, from `response.created` on.
+
+    Args:
+        response: a response object; its items stand under `output`.
+        split: cuts the texts into deltas.
+    """
+    begun: JsonObject = {**response, "status": "in_progress", "output": [], "usage": None}
+    if "completed_at" in begun:
+        begun["completed_at"] = None
+    yield {"type": "response.created", "response": begun}
+    yield {"type": "response.in_progress", "response": begun}
+    for index, item in enumerate(cast("Sequence[JsonObject]", response["output"])):
+        yield from item_events(item, index, split)
+    yield {"type": "response.completed", "response": response}
+
+
+def item_events(item: JsonObject, index: int, split: Split = whole) -> Iterator[JsonObject]:
+    """Yield the events that tell one item of a reply.
+
+    Args:
+        item: the item. Where it has no id, its events have one that is made of its place.
+        index: its place in the reply.
+        split: cuts the texts into deltas.
+    """
+    item = {"id": f"item_{index}", **item}
+    place: JsonObject = {"item_id": item["id"], "output_index": index}
+    prefix, name = _TEXT_OF_ITEM.get(str(item.get("type")), ("", ""))
+    begun = {**item, "status": "in_progress"}
+    if name:
+        begun[name] = ""
+    for field, _, _ in _PARTS_OF_ITEM:
+        if isinstance(item.get(field), list):
+            begun[field] = []
+    yield {"type": "response.output_item.added", "output_index": index, "item": begun}
+    if name:
+        for event in _text(prefix, name, str(item.get(name) or ""), split, place):
+            is_whole = "delta" not in event and "name" in item
+            yield {**event, "name": item["name"]} if is_whole else event
+    for field, number, part_prefix in _PARTS_OF_ITEM:
+        parts = item.get(field)
+        if isinstance(parts, list):
+            for at, part in enumerate(cast("list[Any]", parts)):
+                if isinstance(part, dict):
+                    part_place = {**place, number: at}
+                    yield from _part(part_prefix, cast("JsonObject", part), split, part_place)
+    yield {"type": "response.output_item.done", "output_index": index, "item": item}
+
+
+def _part(
+    part_prefix: str, part: JsonObject, split: Split, place: JsonObject
+) -> Iterator[JsonObject]:
+    prefix, name = _TEXT_OF_PART.get(str(part.get("type")), ("", ""))
+    begun: JsonObject = {**part, name: ""} if name else part
+    yield {"type": f"{part_prefix}.added", **place, "part": begun}
+    if name:
+        yield from _text(prefix, name, str(part.get(name) or ""), split, place)
+    yield {"type": f"{part_prefix}.done", **place, "part": part}
+
+
+def _text(
+    prefix: str, name: str, text: str, split: Split, place: JsonObject
+) -> Iterator[JsonObject]:
+    extra: JsonObject = {"logprobs": []} if prefix == "response.output_text" else {}
+    for delta in split(text):
+        yield {"type": f"{prefix}.delta", **place, "delta": delta, **extra}
+    yield {"type": f"{prefix}.done", **place, name: text, **extra}

@@ -1,0 +1,236 @@
+"""How a turn acts: which calls run, wait for people, or are held back, and what comes of them.
+
+Owns: the calls of one reply, from the plan to the last output. Must not know: how the next turn
+begins; it says so with the phase `turned`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from outlast.loop import phrases, requests
+from outlast.loop.answering import cancel_now, fail, propose
+from outlast.loop.approvals import Decision, Remembered
+from outlast.loop.calls import AgentResult, Call, HandoffResult, ToolResult
+from outlast.loop.changes import Change, apply, diff
+from outlast.loop.checks import Candidate, ToolOutcome
+from outlast.loop.commands import Command, RunAgent, RunTool
+from outlast.loop.state import RunState, Step, is_held, waits_for_people
+from outlast.loop.transcript import (
+    call_of,
+    change_view,
+    note,
+    take_over,
+    with_call,
+)
+from outlast.loop.values import Failure, Json
+
+
+def start_acting(state: RunState, at_ms: int) -> Step:
+    """Start every call that may start; ask people about those that may not."""
+    state = replace(state, phase="acting")
+    for index, call in enumerate(state.calls):
+        if call.status != "planned" or not call.plan.needs_approval:
+            continue
+        decision = _remembered(state, call)
+        if decision is None:
+            state = _ask_people(state, index, at_ms)
+        elif decision.type == "reject":
+            state = with_call(state, index, _rejected(call, decision))
+    state, commands = continue_acting(state)
+    if state.phase == "acting" and state.pending_approvals and not _may_be_blocked(state):
+        state = note(state, len(state.items))
+    return state, commands
+
+
+def decide(state: RunState, decision: Decision, at_ms: int) -> Step:
+    """Take over a decision that counts, for every waiting call that it goes for."""
+    asked = next(one for one in state.approvals if one.id == decision.request_id)
+    if decision.remember:
+        kept = Remembered(agent=asked.agent, name=asked.name, decision=decision)
+        state = replace(state, remembered=(*state.remembered, kept))
+    for request in state.approvals:
+        same = (request.agent, request.name) == (asked.agent, asked.name)
+        if request.status == "pending" and (request is asked or (decision.remember and same)):
+            state = _decide_one(state, request.id, decision, at_ms)
+    return continue_acting(replace(state, starts=True))
+
+
+def tool_finished(state: RunState, effect: RunTool, result: ToolResult) -> Step:
+    """Take over what a tool came to."""
+    state = replace(state, guardrails=(*state.guardrails, *result.checks))
+    if result.failure is not None:
+        return _fail_with(state, effect, result.output, result.failure)
+    return _settle(state, effect, result.output, result.value, result.changes)
+
+
+def agent_finished(state: RunState, effect: RunAgent, result: AgentResult) -> Step:
+    """Take over what an agent that worked as a tool came to, also what it spent and changed."""
+    state = replace(state, usage=state.usage.plus(result.usage))
+    if result.status != "completed":
+        message = f"The run of {effect.target} was {result.status}."
+        failure = result.failure or Failure(code="tool_failed", message=message)
+        return call_failed(state, effect, failure)
+    changes = diff(effect.context, result.context)
+    output = phrases.as_text(result.final_output)
+    return _settle(_without_nested(state, effect), effect, output, result.final_output, changes)
+
+
+def call_failed(state: RunState, effect: RunTool | RunAgent, failure: Failure) -> Step:
+    """A failure is told to the model, unless the call's plan says otherwise."""
+    state = _without_nested(state, effect)
+    output = phrases.tool_failed(effect.name, failure.code)
+    if state.calls[call_of(state, effect)].plan.fatal:
+        return _fail_with(state, effect, output, failure)
+    return _settle(state, effect, output, None, ())
+
+
+def continue_acting(state: RunState) -> Step:
+    """Go on when every call is settled; a handoff waits for all others."""
+    state, commands = _start_calls(state)
+    if any(call.status in {"planned", "waiting", "running"} for call in state.calls):
+        if state.cancel is not None and waits_for_people(state):
+            state, stops = cancel_now(state)
+            return state, (*commands, *stops)
+        return state, commands
+    settled = [call for call in state.calls if call.status == "settled"]
+    state = take_over(state, settled)
+    handoffs = tuple(call for call in state.calls if call.status == "held")
+    if not handoffs:
+        return _end_of_calls(replace(state, calls=()), settled), commands
+    winner, *others = handoffs
+    ignored = [replace(call, output=phrases.HANDOFF_IGNORED) for call in others]
+    state = replace(take_over(state, ignored), calls=(winner,))
+    if not winner.plan.callback:
+        state, further = hand_over(state, HandoffResult())
+    else:
+        state = replace(state, phase="transferring")
+        state, further = requests.issue(state, requests.handoff_run(state, winner))
+    return state, (*commands, *further)
+
+
+def hand_over(state: RunState, result: HandoffResult) -> Step:
+    """Make another agent the active one; its first turn begins."""
+    call = state.calls[0]
+    target = result.target or call.plan.target
+    state = replace(state, context=apply(state.context, result.changes))
+    state = take_over(state, [replace(call, output=phrases.handed_over(target))])
+    if result.edit is not None:
+        state = change_view(state, result.edit)
+    state = replace(
+        state,
+        phase="turned",
+        calls=(),
+        agent=target,
+        model=result.target_model or call.plan.target_model,
+        duties=result.duties or call.plan.target_duties,
+        handoff_path=(*state.handoff_path, target),
+        starts=True,
+    )
+    return state, ()
+
+
+def _end_of_calls(state: RunState, calls: Sequence[Call]) -> RunState:
+    """The outputs go to the model, or one of them is the answer, or a rule decides whether."""
+    if state.judged:
+        outcomes = tuple(
+            ToolOutcome(name=call.name, call_id=call.call_id, output=call.output, value=call.value)
+            for call in calls
+            if call.plan.kind != "unknown"
+        )
+        if outcomes:
+            return propose(state, Candidate(outcomes=outcomes, tool_made=True))
+    last = next((call for call in calls if call.plan.final), None)
+    if last is None:
+        return replace(state, phase="turned")
+    output = last.output if last.value is None else last.value
+    return propose(state, Candidate(output=output, tool_made=True))
+
+
+def _start_calls(state: RunState) -> Step:
+    """Start the calls that may run, in their order, as many as may run at once."""
+    commands: list[Command] = []
+    for index, call in enumerate(state.calls):
+        running = sum(one.status == "running" for one in state.calls)
+        if state.parallel is not None and running >= state.parallel:
+            break
+        if call.status == "planned":
+            run = requests.call_run(state, index)
+            state = with_call(state, index, replace(call, status="running", effect=run.effect))
+            state, started = requests.issue(state, run)
+            commands.extend(started)
+    return state, tuple(commands)
+
+
+def _settle(
+    state: RunState,
+    effect: RunTool | RunAgent,
+    output: Json,
+    value: Json,
+    changes: Sequence[Change],
+) -> Step:
+    index = call_of(state, effect)
+    settled = replace(
+        state.calls[index], status="settled", output=output, value=value, changes=tuple(changes)
+    )
+    return continue_acting(with_call(state, index, settled))
+
+
+def _fail_with(state: RunState, effect: RunTool | RunAgent, output: Json, failure: Failure) -> Step:
+    index = call_of(state, effect)
+    call = replace(state.calls[index], status="settled", output=output)
+    return fail(with_call(state, index, call), failure)
+
+
+def _decide_one(state: RunState, request_id: str, decision: Decision, at_ms: int) -> RunState:
+    approved = decision.type == "approve"
+    approvals = tuple(
+        replace(
+            request,
+            status="approved" if approved else "rejected",
+            decision=decision,
+            decided_at_ms=at_ms,
+        )
+        if request.id == request_id
+        else request
+        for request in state.approvals
+    )
+    state = replace(state, approvals=approvals)
+    index, call = next(
+        (index, one) for index, one in enumerate(state.calls) if one.approval == request_id
+    )
+    if approved:
+        return with_call(state, index, replace(call, status="planned"))
+    return with_call(state, index, _rejected(call, decision))
+
+
+def _rejected(call: Call, decision: Decision) -> Call:
+    output = decision.message or call.plan.rejection or phrases.REJECTED
+    return replace(call, status="settled", output=output)
+
+
+def _ask_people(state: RunState, index: int, at_ms: int) -> RunState:
+    call = state.calls[index]
+    request = requests.approval(state, call, at_ms)
+    state = replace(state, approvals=(*state.approvals, request))
+    return with_call(state, index, replace(call, status="waiting", approval=request.id))
+
+
+def _remembered(state: RunState, call: Call) -> Decision | None:
+    """Return the newest decision that goes for every call of this tool by this agent."""
+    for one in reversed(state.remembered):
+        if (one.agent, one.name) == (state.agent, call.name):
+            return one.decision
+    return None
+
+
+def _may_be_blocked(state: RunState) -> bool:
+    """Whether a guardrail may still take back what the turn has said so far."""
+    ends = state.judged or any(call.plan.final for call in state.calls)
+    return is_held(state) or (ends and "conclude" in state.duties)
+
+
+def _without_nested(state: RunState, effect: RunTool | RunAgent) -> RunState:
+    if isinstance(effect, RunTool) or not state.nested:
+        return state
+    nested = tuple(one for one in state.nested if one.nested_id != effect.nested_id)
+    return replace(state, nested=nested)

@@ -1,0 +1,178 @@
+"""How a question ends: with an answer, with a failure, or because somebody stopped the run.
+
+Owns: candidates and their conclusion, giving up, the end of a run, and what a session gets then.
+Must not know: how a turn begins or acts; it says so with the phase `turned`, in which the next
+turn begins.
+"""
+
+from dataclasses import replace
+
+from outlast.loop import phrases, requests
+from outlast.loop.calls import ModelReply
+from outlast.loop.changes import apply
+from outlast.loop.checks import Candidate, Conclusion
+from outlast.loop.commands import CancelEffect, Command
+from outlast.loop.items import Item, refusal_of, text_of
+from outlast.loop.state import Answer, Outcome, RunState, Step
+from outlast.loop.transcript import hide_turn, last_message, note, take_over
+from outlast.loop.values import Failure, Json
+
+
+def end_of_reply(state: RunState, reply: ModelReply) -> Step:
+    """A reply without calls: an answer, or nothing yet. Only its last message counts."""
+    if reply.final == "again":
+        return replace(state, phase="turned"), ()
+    index = last_message(state, len(reply.items))
+    if reply.final == "value":
+        return propose(state, Candidate(output=reply.value, item=index)), ()
+    raw = state.items[index].raw if index is not None else {}
+    refused = refusal_of(raw)
+    if refused is not None:
+        return fail(state, Failure(code="model_refusal", message=refused))
+    return propose(state, Candidate(output=text_of(raw), item=index)), ()
+
+
+def propose(state: RunState, candidate: Candidate) -> RunState:
+    """Have an answer, which is given once it is concluded."""
+    return replace(state, phase="concluding", candidate=candidate)
+
+
+def conclude(state: RunState, candidate: Candidate) -> Step:
+    """Give an answer, or first ask users' code what becomes of it."""
+    if candidate.failure is None and not candidate.outcomes and "conclude" not in state.duties:
+        return _answer(note(state, len(state.items)), candidate.output, candidate.item)
+    return requests.issue(state, requests.conclusion(state, candidate))
+
+
+def concluded(state: RunState, conclusion: Conclusion) -> Step:
+    """Take over what became of an answer."""
+    candidate = state.candidate or Candidate()
+    state = replace(
+        state,
+        context=apply(state.context, conclusion.changes),
+        guardrails=(*state.guardrails, *conclusion.results),
+    )
+    if conclusion.declined and candidate.failure is not None:
+        return _give_up(state, candidate.failure)
+    if conclusion.failure is not None:
+        return _not_answered(state, candidate, conclusion, conclusion.failure)
+    if not conclusion.final:
+        return replace(state, phase="turned", candidate=None), ()
+    index = candidate.item
+    if conclusion.message is not None:
+        index = len(state.items)
+        said = Item("message", conclusion.message, state.agent, state.turns)
+        state = replace(state, items=(*state.items, said))
+    output = conclusion.output if conclusion.replaced else candidate.output
+    return _answer(note(state, len(state.items)), output, index)
+
+
+def fail(state: RunState, failure: Failure) -> Step:
+    """The question cannot be answered, unless a handler makes an answer of the failure."""
+    handled = failure.code in state.handled or "*" in state.handled
+    if state.candidate is not None or not handled:
+        return _give_up(state, failure)
+    state, stops = abandon(state, phrases.NOT_RUN, keep=frozenset({"save_session", "check_input"}))
+    return propose(state, Candidate(failure=failure)), stops
+
+
+def next_question(state: RunState) -> Step:
+    """Take up the next question, wait for it, or close."""
+    if state.cancel is not None:
+        return close_gently(state), ()
+    if state.inbox:
+        return replace(state, phase="turned"), ()
+    if state.keep_open:
+        return replace(state, phase="idle"), ()
+    return close(state, "completed"), ()
+
+
+def cancel_now(state: RunState) -> Step:
+    """Stop at once, whatever is in flight."""
+    state, stops = abandon(state, phrases.CANCELLED, keep=frozenset())
+    state = replace(state, candidate=None, to_save=(), noted=len(state.items))
+    return close(state, "cancelled"), stops
+
+
+def close_gently(state: RunState) -> RunState:
+    """Close between two questions: how the last one ended is how the run ends."""
+    return close(state, "completed" if state.failure is None else "failed")
+
+
+def close(state: RunState, outcome: Outcome) -> RunState:
+    """End the run, as soon as everything is saved."""
+    return replace(state, phase="closing", closing=outcome)
+
+
+def finish(state: RunState, outcome: Outcome) -> Step:
+    """Everything is done and saved."""
+    state = replace(state, phase="closed", outcome=outcome, closing=None)
+    return state, (requests.finish(state, outcome),)
+
+
+def save_failed(state: RunState, failure: Failure) -> Step:
+    """The session did not take its items: they are lost to it, and that must not go unseen."""
+    state = replace(state, to_save=())
+    if state.phase == "closing":
+        return replace(state, closing="failed", failure=state.failure or failure), ()
+    if state.answering:
+        return _give_up(state, failure)
+    return replace(state, failure=failure), ()
+
+
+def abandon(state: RunState, output: str, *, keep: frozenset[str]) -> Step:
+    """Stop what is in flight. What has finished counts; what has not begun gets `output`."""
+    stopped = tuple(effect for effect in state.pending if effect.kind not in keep)
+    stops: tuple[Command, ...] = tuple(CancelEffect(effect=one.effect) for one in stopped)
+    outputs = {"settled": None, "running": phrases.CANCELLED}
+    calls = [
+        replace(call, output=outputs.get(call.status, output) or call.output)
+        for call in state.calls
+    ]
+    approvals = tuple(
+        replace(request, status="cancelled") if request.status == "pending" else request
+        for request in state.approvals
+    )
+    pending = tuple(effect for effect in state.pending if effect not in stopped)
+    state = replace(state, approvals=approvals, calls=(), nested=(), pending=pending)
+    return take_over(state, calls), stops
+
+
+def _answer(state: RunState, output: Json, item: int | None) -> Step:
+    answer = Answer(state.answering, item, state.agent)
+    return next_question(_settled(state, answer, output, None))
+
+
+def _not_answered(
+    state: RunState, candidate: Candidate, conclusion: Conclusion, failure: Failure
+) -> Step:
+    """A blocked answer is neither shown nor saved; one that could not be checked is saved."""
+    blocked = any(result.tripped for result in conclusion.results)
+    if not blocked:
+        state = note(state, len(state.items))
+    elif candidate.tool_made and conclusion.withheld is not None:
+        state = note(state, len(state.items), withheld=conclusion.withheld)
+    return _give_up(hide_turn(state) if blocked else state, failure)
+
+
+def _give_up(state: RunState, failure: Failure) -> Step:
+    """The question has no answer. A conversation says so and stays open; a run closes."""
+    state, stops = abandon(state, phrases.NOT_RUN, keep=frozenset({"save_session"}))
+    answer = Answer(state.answering, None, state.agent, failure)
+    state = replace(_settled(state, answer, None, failure), noted=len(state.items))
+    if state.keep_open:
+        state, commands = next_question(state)
+        return state, (*stops, *commands)
+    return close(state, "failed"), stops
+
+
+def _settled(state: RunState, answer: Answer, output: Json, failure: Failure | None) -> RunState:
+    return replace(
+        state,
+        answers=(*state.answers, answer),
+        answering=(),
+        candidate=None,
+        final_output=output,
+        failure=failure,
+        turn=0,
+    )

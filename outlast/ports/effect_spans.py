@@ -1,0 +1,227 @@
+"""The spans of a run: opened by the activity that carries out an effect, with derived ids.
+
+Owns: what a run's settings say of tracing, and the ids of its trace, its agents' spans and its
+effects' spans. Must not know: Temporal, what an effect does.
+
+An id is derived from what it belongs to, so that processes that never met agree on it: the agent's
+span that one worker begins and another ends, the parent of a tool's span. A retry has another
+attempt and is another span; the same attempt told twice has the same id twice.
+"""
+
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from outlast.agents.run_config import DEFAULT_WORKFLOW_NAME
+from outlast.loop.values import Json, JsonObject
+from outlast.ports.receivers import REGISTRATION
+from outlast.ports.spans import AgentSpanData, SpanData, SpanError
+from outlast.ports.traces import (
+    NO_ID,
+    NO_SPAN,
+    Span,
+    Trace,
+    derived_span_id,
+    derived_trace_id,
+)
+
+D = TypeVar("D", bound=SpanData)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TraceScope:
+    """Where in which trace the effects of a run's agent belong.
+
+    Attributes:
+        run_id: the run; ids are derived from it.
+        trace_id: the trace of the run, and of the runs nested in it.
+        workflow_name: what the trace is called.
+        group_id: links several traces.
+        metadata: whatever else the program tells of the trace.
+        disabled: nobody is told of anything.
+        sensitive: whether inputs and outputs may be told.
+        agent_span_id: the span of the agent whose turn it is, the parent of its effects' spans.
+        parent_span_id: the span around the agent's; None directly under the trace.
+        is_joined: the trace belongs to somebody else: a program's `trace()`, or the run around
+            this one.
+    """
+
+    run_id: str
+    trace_id: str
+    workflow_name: str = DEFAULT_WORKFLOW_NAME
+    group_id: str | None = None
+    metadata: JsonObject | None = None
+    disabled: bool = False
+    sensitive: bool = True
+    agent_span_id: str
+    parent_span_id: str | None = None
+    is_joined: bool = False
+
+    def trace(self) -> Trace:
+        """Return the run's trace, as this process knows it."""
+        return Trace(
+            self.workflow_name,
+            trace_id=self.trace_id,
+            group_id=self.group_id,
+            metadata=self.metadata,
+            disabled=self.disabled,
+        )
+
+
+NO_SCOPE = TraceScope(run_id="", trace_id=NO_ID, agent_span_id=NO_ID, disabled=True)
+"""The scope of all runs while nobody is told of anything."""
+
+
+def scope_of(
+    settings: JsonObject | None,
+    run_id: str,
+    *,
+    agent: str,
+    handovers: int = 0,
+    root_run_id: str | None = None,
+    parent_span_id: str | None = None,
+) -> TraceScope:
+    """Return where the effects of a run's agent belong.
+
+    The settings may have been typed by hand, so what makes no sense counts as not given.
+
+    Args:
+        settings: of the run; those of tracing are `workflow_name`, `trace_id`, `group_id`,
+            `trace_metadata`, `tracing_disabled`, `trace_include_sensitive_data`, and, from
+            `join_current_trace`, `trace_joined` and `trace_parent_id`.
+        run_id: the run; nothing else may ever have this id.
+        agent: the agent whose turn it is.
+        handovers: how often the run changed hands before. An agent that gets it back has a
+            second span.
+        root_run_id: for a nested run, the outermost one around it: its trace is theirs.
+        parent_span_id: for a nested run, the span around it, such as
+            `agent_span_id(parent_run, parent_agent, parent_handovers)`.
+    """
+    if not REGISTRATION.active:
+        return NO_SCOPE
+    told = settings or {}
+    root = root_run_id or run_id
+    return TraceScope(
+        run_id=run_id,
+        trace_id=_text(told.get("trace_id")) or derived_trace_id("run", root),
+        workflow_name=_text(told.get("workflow_name")) or DEFAULT_WORKFLOW_NAME,
+        group_id=_text(told.get("group_id")),
+        metadata=_object(told.get("trace_metadata")),
+        disabled=told.get("tracing_disabled") is True,
+        sensitive=told.get("trace_include_sensitive_data") is not False,
+        agent_span_id=agent_span_id(run_id, agent, handovers),
+        parent_span_id=parent_span_id or _text(told.get("trace_parent_id")),
+        is_joined=told.get("trace_joined") is True or root != run_id,
+    )
+
+
+def agent_span_id(run_id: str, agent: str, handovers: int = 0) -> str:
+    """Return the id of the span of an agent that has a run in hand."""
+    return derived_span_id("agent", run_id, agent, handovers)
+
+
+def effect_span(
+    scope: TraceScope, span_data: D, *, effect: int, attempt: int = 1, part: str | int = ""
+) -> Span[D]:
+    """Open the span of an effect, as a context manager, as a child of the agent's span.
+
+    Fill in the data through the object that was given, not through the span: while nobody is
+    told, the span is a shared one that keeps nothing. An exception that leaves the block becomes
+    the span's error; `set_error` describes a failure that does not.
+
+    Args:
+        scope: where it belongs.
+        span_data: what it tells.
+        effect: the number of the effect in its run.
+        attempt: 1 for the first try.
+        part: tells spans of the same kind in one effect apart, such as its guardrails.
+    """
+    receivers = REGISTRATION.active
+    if not receivers:
+        return NO_SPAN
+    if scope.disabled:
+        # A span after all: what is opened inside must find that this run is not told of.
+        return Span(scope.trace(), span_data, span_id=NO_ID)
+    kind = span_data.type
+    return Span(
+        scope.trace(),
+        span_data,
+        span_id=derived_span_id("effect", scope.run_id, effect, attempt, kind, part),
+        parent_id=scope.agent_span_id,
+        receivers=receivers,
+        sensitive=scope.sensitive,
+        durable=True,
+    )
+
+
+def begin_agent_span(scope: TraceScope, span_data: AgentSpanData, *, at_ms: int) -> None:
+    """Tell that an agent takes the run in hand. Its span is ended by whoever sees the end.
+
+    Args:
+        scope: of that agent.
+        span_data: what is known of it.
+        at_ms: the workflow's time, so that a repetition tells the same.
+    """
+    span = _agent_span(scope, span_data)
+    if span is not None:
+        span.start(at_seconds=at_ms / 1000)
+
+
+def end_agent_span(
+    scope: TraceScope,
+    span_data: AgentSpanData,
+    *,
+    started_at_ms: int,
+    at_ms: int,
+    error: SpanError | None = None,
+) -> None:
+    """Tell that an agent has answered, failed, or handed the run over.
+
+    Args:
+        scope: of that agent.
+        span_data: what is known of it.
+        started_at_ms: when it took the run in hand.
+        at_ms: now.
+        error: why it failed, if it did.
+    """
+    span = _agent_span(scope, span_data)
+    if span is not None:
+        span.restore(started_at_seconds=started_at_ms / 1000)
+        span.error = error
+        span.finish(at_seconds=at_ms / 1000)
+
+
+def begin_run_trace(scope: TraceScope) -> None:
+    """Tell that a run's own trace begins; nothing where the trace is somebody else's."""
+    if not scope.disabled and not scope.is_joined:
+        scope.trace().start()
+
+
+def end_run_trace(scope: TraceScope) -> None:
+    """Tell that a run's own trace is over; nothing where the trace is somebody else's."""
+    if not scope.disabled and not scope.is_joined:
+        ended = scope.trace()
+        ended.restore()
+        ended.finish()
+
+
+def _agent_span(scope: TraceScope, span_data: AgentSpanData) -> Span[Any] | None:
+    receivers = REGISTRATION.active
+    if not receivers or scope.disabled:
+        return None
+    return Span(
+        scope.trace(),
+        span_data,
+        span_id=scope.agent_span_id,
+        parent_id=scope.parent_span_id,
+        receivers=receivers,
+        sensitive=scope.sensitive,
+        durable=True,
+    )
+
+
+def _text(value: Json) -> str | None:
+    return value if isinstance(value, str) and value else None
+
+
+def _object(value: Json) -> JsonObject | None:
+    return cast("JsonObject", value) if isinstance(value, dict) else None

@@ -1,0 +1,83 @@
+"""Who is told of traces and spans in this process.
+
+Owns: the registered processors, and that none of them can disturb the work. Must not know: what
+they are told.
+"""
+
+import atexit
+import logging
+import threading
+from collections.abc import Sequence
+from typing import TypeAlias
+
+logger = logging.getLogger(__name__)
+
+
+class Receiver:
+    """A registered processor that cannot disturb anybody."""
+
+    __slots__ = ("_is_faulty", "processor")
+
+    def __init__(self, processor: object) -> None:
+        self.processor = processor
+        self._is_faulty = False
+
+    def tell(self, method: str, *told: object) -> None:
+        """Call a method of the processor; log the first thing it raises."""
+        try:
+            getattr(self.processor, method)(*told)
+        except Exception:
+            if not self._is_faulty:
+                self._is_faulty = True
+                name = type(self.processor).__name__
+                logger.exception(
+                    "%s.%s failed; what it raises from now on is ignored", name, method
+                )
+
+
+Receivers: TypeAlias = tuple[Receiver, ...]
+
+
+class Registration:
+    """Who is told, in this process.
+
+    Attributes:
+        active: the processors to tell; empty while tracing is disabled.
+    """
+
+    def __init__(self) -> None:
+        self.active: Receivers = ()
+        self._all: Receivers = ()
+        self.is_disabled = False
+        self._lock = threading.Lock()
+        self._ends_with_process = False
+
+    def add(self, processors: Sequence[object], *, replace: bool = False) -> None:
+        """Register processors, next to those there are or instead of them."""
+        with self._lock:
+            kept = () if replace else self._all
+            self._all = (*kept, *(Receiver(processor) for processor in processors))
+            self.active = () if self.is_disabled else self._all
+            if not self._ends_with_process:
+                self._ends_with_process = True
+                atexit.register(self.tell_all, "shutdown")
+
+    def remove(self, processor: object) -> None:
+        """Tell a processor of nothing that begins from now on."""
+        with self._lock:
+            self._all = tuple(one for one in self._all if one.processor is not processor)
+            self.active = () if self.is_disabled else self._all
+
+    def disable(self, disabled: bool) -> None:  # noqa: FBT001  the one argument
+        """Tell nobody any more, or everybody again."""
+        with self._lock:
+            self.is_disabled = disabled
+            self.active = () if disabled else self._all
+
+    def tell_all(self, method: str) -> None:
+        """Call a method of every registered processor, disabled or not."""
+        for receiver in self._all:
+            receiver.tell(method)
+
+
+REGISTRATION = Registration()

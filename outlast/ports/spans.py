@@ -1,0 +1,244 @@
+"""What a span of a trace tells: one class for each kind of work.
+
+Owns: the span data classes and their exported form. Must not know: how a span is opened, whom it
+is told to, Temporal.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypedDict
+
+from outlast.loop.values import JsonObject
+
+
+class SpanError(TypedDict):
+    """Why the work of a span failed.
+
+    Attributes:
+        message: the failure in words.
+        data: whatever else is known about it.
+    """
+
+    message: str
+    data: dict[str, Any] | None
+
+
+class SpanData(ABC):
+    """What one kind of span tells. Filled in while the work goes on."""
+
+    @property
+    @abstractmethod
+    def type(self) -> str:
+        """The kind of work, such as `function`."""
+
+    @abstractmethod
+    def export(self) -> dict[str, Any]:
+        """Return the data as an exporter sends it."""
+
+    def drop_content(self) -> None:  # noqa: B027  most kinds hold no content
+        """Forget what people and models said: inputs and outputs. Names and counts stay."""
+
+
+@dataclass
+class AgentSpanData(SpanData):
+    """An agent that has a run in hand: from its first turn to its answer or its handoff."""
+
+    name: str
+    handoffs: list[str] | None = None
+    tools: list[str] | None = None
+    output_type: str | None = None
+
+    @property
+    def type(self) -> str:
+        """`agent`."""
+        return "agent"
+
+    def export(self) -> dict[str, Any]:
+        """Return the data as an exporter sends it."""
+        return {
+            "type": self.type,
+            "name": self.name,
+            "handoffs": self.handoffs,
+            "tools": self.tools,
+            "output_type": self.output_type,
+        }
+
+
+@dataclass
+class FunctionSpanData(SpanData):
+    """A call of a tool."""
+
+    name: str
+    input: str | None = None
+    output: Any = None
+    mcp_data: JsonObject | None = None
+
+    @property
+    def type(self) -> str:
+        """`function`."""
+        return "function"
+
+    def export(self) -> dict[str, Any]:
+        """Return the data as an exporter sends it; the output is a text."""
+        return {
+            "type": self.type,
+            "name": self.name,
+            "input": self.input,
+            "output": None if self.output is None else str(self.output),
+            "mcp_data": self.mcp_data,
+        }
+
+    def drop_content(self) -> None:
+        """Forget the arguments, the result, and what a server said of them."""
+        self.input = self.output = self.mcp_data = None
+
+
+@dataclass
+class GenerationSpanData(SpanData):
+    """A call of a model, whatever its provider.
+
+    Attributes:
+        input: the items the model was asked with.
+        output: the items it answered.
+        model: its name.
+        model_config: how it was called. Put no headers and no request bodies in: they hold keys.
+        usage: the tokens of this call.
+    """
+
+    input: Sequence[Mapping[str, Any]] | None = None
+    output: Sequence[Mapping[str, Any]] | None = None
+    model: str | None = None
+    model_config: Mapping[str, Any] | None = None
+    usage: dict[str, Any] | None = None
+
+    @property
+    def type(self) -> str:
+        """`generation`."""
+        return "generation"
+
+    def export(self) -> dict[str, Any]:
+        """Return the data as an exporter sends it."""
+        return {
+            "type": self.type,
+            "input": self.input,
+            "output": self.output,
+            "model": self.model,
+            "model_config": self.model_config,
+            "usage": self.usage,
+        }
+
+    def drop_content(self) -> None:
+        """Forget the items; model and usage stay."""
+        self.input = self.output = None
+
+
+@dataclass
+class ResponseSpanData(SpanData):
+    """A call of a model whose provider keeps the response under an id.
+
+    Attributes:
+        response: the response, as the provider sent it.
+        input: what the model was asked with.
+    """
+
+    response: JsonObject | None = None
+    input: str | Sequence[Mapping[str, Any]] | None = None
+
+    @property
+    def type(self) -> str:
+        """`response`."""
+        return "response"
+
+    def export(self) -> dict[str, Any]:
+        """Return the data as an exporter sends it: the response by its id, with its usage."""
+        response = self.response or {}
+        return {
+            "type": self.type,
+            "response_id": response.get("id"),
+            "usage": response.get("usage"),
+        }
+
+    def drop_content(self) -> None:
+        """Forget the input and all of the response but its id, model and usage."""
+        self.input = None
+        if self.response is not None:
+            kept = ("id", "model", "usage")
+            self.response = {key: self.response[key] for key in kept if key in self.response}
+
+
+@dataclass
+class GuardrailSpanData(SpanData):
+    """A guardrail's check, and whether its tripwire was triggered."""
+
+    name: str
+    triggered: bool = False
+
+    @property
+    def type(self) -> str:
+        """`guardrail`."""
+        return "guardrail"
+
+    def export(self) -> dict[str, Any]:
+        """Return the data as an exporter sends it."""
+        return {"type": self.type, "name": self.name, "triggered": self.triggered}
+
+
+@dataclass
+class HandoffSpanData(SpanData):
+    """A handoff from one agent to another."""
+
+    from_agent: str | None = None
+    to_agent: str | None = None
+
+    @property
+    def type(self) -> str:
+        """`handoff`."""
+        return "handoff"
+
+    def export(self) -> dict[str, Any]:
+        """Return the data as an exporter sends it."""
+        return {"type": self.type, "from_agent": self.from_agent, "to_agent": self.to_agent}
+
+
+@dataclass
+class CustomSpanData(SpanData):
+    """Work of the program's own.
+
+    `data` is whatever the program puts in; it is content that somebody chose to tell, so it stays
+    in runs that leave inputs and outputs out.
+    """
+
+    name: str
+    data: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def type(self) -> str:
+        """`custom`."""
+        return "custom"
+
+    def export(self) -> dict[str, Any]:
+        """Return the data as an exporter sends it."""
+        return {"type": self.type, "name": self.name, "data": self.data}
+
+
+class DiscardedData(SpanData):
+    """The data of a span that nobody is told of: takes everything and keeps nothing."""
+
+    @property
+    def type(self) -> str:
+        """`discarded`."""
+        return "discarded"
+
+    def export(self) -> dict[str, Any]:
+        """Return nothing."""
+        return {}
+
+    def __setattr__(self, name: str, value: object) -> None:
+        """Forget the value at once: one object serves all."""
+
+    def __getattr__(self, name: str) -> Any:
+        # A protocol's name must not look like a method that is None.
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return {} if name == "data" else None

@@ -1,0 +1,101 @@
+"""Spans of the known kinds, for programs that do such work themselves.
+
+Owns: one function for each kind, under the names users know. Runs open the spans of their own
+effects; a program needs these for a model it calls by itself, or a tool that is no `FunctionTool`.
+Each takes, after its data: `span_id` (by default a new one), `parent` (the span or trace around
+it; by default the current one) and `disabled` (nobody is told of it and of what is in it).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from outlast.loop.values import JsonObject
+from outlast.ports.spans import (
+    AgentSpanData,
+    FunctionSpanData,
+    GenerationSpanData,
+    GuardrailSpanData,
+    HandoffSpanData,
+    ResponseSpanData,
+)
+from outlast.ports.traces import Span, Trace
+from outlast.ports.tracing import open_span
+
+Parent: TypeAlias = Trace | Span[Any] | None
+
+
+def agent_span(
+    name: str,
+    handoffs: list[str] | None = None,
+    tools: list[str] | None = None,
+    output_type: str | None = None,
+    span_id: str | None = None,
+    parent: Parent = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+) -> Span[AgentSpanData]:
+    """Open the span of an agent at work."""
+    told = AgentSpanData(name, handoffs, tools, output_type)
+    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
+
+
+def function_span(
+    name: str,
+    input: str | None = None,  # noqa: A002  the name users know
+    output: str | None = None,
+    span_id: str | None = None,
+    parent: Parent = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+) -> Span[FunctionSpanData]:
+    """Open the span of a tool call."""
+    told = FunctionSpanData(name, input, output)
+    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
+
+
+def generation_span(
+    input: Sequence[Mapping[str, Any]] | None = None,  # noqa: A002  the name users know
+    output: Sequence[Mapping[str, Any]] | None = None,
+    model: str | None = None,
+    model_config: Mapping[str, Any] | None = None,
+    usage: dict[str, Any] | None = None,
+    span_id: str | None = None,
+    parent: Parent = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+) -> Span[GenerationSpanData]:
+    """Open the span of a model call."""
+    told = GenerationSpanData(input, output, model, model_config, usage)
+    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
+
+
+def response_span(
+    response: JsonObject | None = None,
+    span_id: str | None = None,
+    parent: Parent = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+) -> Span[ResponseSpanData]:
+    """Open the span of a model call whose provider keeps the response."""
+    told = ResponseSpanData(response)
+    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
+
+
+def guardrail_span(
+    name: str,
+    triggered: bool = False,  # noqa: FBT001, FBT002  the name users know
+    span_id: str | None = None,
+    parent: Parent = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+) -> Span[GuardrailSpanData]:
+    """Open the span of a guardrail's check."""
+    told = GuardrailSpanData(name, triggered)
+    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
+
+
+def handoff_span(
+    from_agent: str | None = None,
+    to_agent: str | None = None,
+    span_id: str | None = None,
+    parent: Parent = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+) -> Span[HandoffSpanData]:
+    """Open the span of a handoff."""
+    told = HandoffSpanData(from_agent, to_agent)
+    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)

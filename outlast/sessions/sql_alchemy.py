@@ -1,0 +1,344 @@
+"""Sessions in any database that SQLAlchemy speaks to with an async driver, such as Postgres.
+
+Owns: `SQLAlchemySession` and its tables. Must not know: runs. Its URL and engine hold secrets, so
+a session is never described as data: a worker gets its own.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, cast
+from weakref import WeakKeyDictionary
+
+try:
+    from sqlalchemy import (
+        TIMESTAMP,
+        BigInteger,
+        Column,
+        ForeignKey,
+        Index,
+        Integer,
+        MetaData,
+        String,
+        Table,
+        Text,
+        delete,
+        func,
+        insert,
+        inspect,
+        select,
+        update,
+    )
+    from sqlalchemy.dialects.mysql import LONGTEXT
+    from sqlalchemy.engine import Connection, Engine
+    from sqlalchemy.exc import DBAPIError, IntegrityError, SQLAlchemyError
+    from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+    from sqlalchemy.pool import StaticPool
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "SQLAlchemySession needs SQLAlchemy: pip install 'outlast[sqlalchemy]'", name=error.name
+    ) from error
+
+from outlast.agents.errors import UserError
+from outlast.agents.session_memory import SessionSettings
+from outlast.ports.session import SessionABC, item_limit
+from outlast.sessions.rows import read_rows, write_row
+
+_shared_connections: "WeakKeyDictionary[Engine, asyncio.Lock]" = WeakKeyDictionary()
+"""Locks of the engines whose tasks all share one connection, as those of SQLite in memory do."""
+
+
+class SQLAlchemySession(SessionABC):
+    """Remembers a conversation in a database.
+
+    Any number of sessions, threads and processes may use the same database at the same time;
+    what is added at once stands together.
+
+    Args:
+        session_id: names the conversation.
+        engine: an async engine; who made it disposes of it.
+        create_tables: make the tables that are not there, before the first use. Otherwise they
+            have to be there.
+        sessions_table: name of the table of sessions.
+        messages_table: name of the table of items. Under which keys items were saved is in a
+            table of the same name with `_saved` behind it.
+        session_settings: how the session is read where the run does not say otherwise.
+
+    Raises:
+        UserError: an argument makes no sense.
+    """
+
+    def __init__(
+        self,
+        session_id: str,
+        *,
+        engine: AsyncEngine,
+        create_tables: bool = False,
+        sessions_table: str = "agent_sessions",
+        messages_table: str = "agent_messages",
+        session_settings: SessionSettings | None = None,
+    ) -> None:
+        if not isinstance(cast("object", session_id), str) or not session_id or "\0" in session_id:
+            raise UserError("SQLAlchemySession: session_id must be a string that is not empty.")
+        if not isinstance(cast("object", engine), AsyncEngine):
+            raise UserError(
+                "SQLAlchemySession: engine must come from sqlalchemy.ext.asyncio's "
+                f"create_async_engine, and is a {type(engine).__name__}."
+            )
+        self.session_id = session_id
+        self.session_settings = session_settings or SessionSettings()
+        self._engine = engine
+        self._tables = _Tables(sessions_table, messages_table)
+        self._to_create = create_tables
+        self._creating = asyncio.Lock()
+
+    @classmethod
+    def from_url(
+        cls,
+        session_id: str,
+        *,
+        url: str,
+        engine_kwargs: dict[str, Any] | None = None,
+        session_settings: SessionSettings | None = None,
+        **kwargs: Any,
+    ) -> "SQLAlchemySession":
+        """Return a session with an engine of its own, found as `engine`.
+
+        Args:
+            session_id: names the conversation.
+            url: of the database, with an async driver, as in `postgresql+psycopg://user@host/db`.
+            engine_kwargs: passed to `create_async_engine`.
+            session_settings: how the session is read where the run does not say otherwise.
+            **kwargs: passed to `SQLAlchemySession`.
+
+        Raises:
+            UserError: no engine can be made of the URL.
+        """
+        try:
+            engine = create_async_engine(url, **(engine_kwargs or {}))
+        except (SQLAlchemyError, ImportError) as error:
+            # The URL may hold a password, and so may a message about it: neither is repeated.
+            scheme, separator, _ = str(url).partition("://")
+            begin = f"begins with {scheme[:40]!r}" if separator else "has no scheme"
+            raise UserError(
+                f"SQLAlchemySession: no engine for a URL that {begin} "
+                f"({type(error).__name__}). It needs an async driver that is installed, such as "
+                "postgresql+psycopg://, postgresql+asyncpg:// or sqlite+aiosqlite://."
+            ) from None
+        return cls(session_id, engine=engine, session_settings=session_settings, **kwargs)
+
+    @property
+    def engine(self) -> AsyncEngine:
+        """The engine, to dispose of, or for other sessions."""
+        return self._engine
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        """Return the newest items, at most `limit` of them, oldest first.
+
+        Rows that are no JSON objects are left out, with a warning in the log.
+
+        Args:
+            limit: None stands for the limit of the session's settings, or else for all.
+        """
+        count = item_limit(limit, self.session_settings)
+        if count == 0:
+            return []
+        messages = self._tables.messages
+        newest = (
+            select(messages.c.message_data)
+            .where(messages.c.session_id == self.session_id)
+            .order_by(messages.c.id.desc())
+            .limit(count)
+        )
+        async with self._transaction() as connection:
+            rows = (await connection.execute(newest)).scalars().all()
+        return read_rows(reversed(rows), session_id=self.session_id)
+
+    async def add_items(self, items: list[Any]) -> None:
+        """Put items behind those that are there, all of them or none.
+
+        Raises:
+            UserError: an item is no JSON object.
+        """
+        rows = [write_row(item) for item in items]
+        if not rows:
+            return
+        async with self._transaction() as connection:
+            await self._hold(connection)
+            await self._insert(connection, rows)
+
+    async def add_items_once(self, key: str, items: list[Any]) -> bool:
+        """Put items behind those that are there, unless this was done under this key before.
+
+        The items and the note of the key are written in one transaction.
+
+        Returns:
+            Whether the items were stored now.
+
+        Raises:
+            UserError: an item is no JSON object.
+        """
+        rows = [write_row(item) for item in items]
+        keys = self._tables.keys
+        mine = (keys.c.session_id == self.session_id) & (keys.c.save_key == key)
+        async with self._transaction() as connection:
+            await self._hold(connection)
+            if (await connection.execute(select(keys.c.save_key).where(mine))).first() is not None:
+                return False
+            await connection.execute(insert(keys).values(session_id=self.session_id, save_key=key))
+            await self._insert(connection, rows)
+            return True
+
+    async def pop_item(self) -> Any | None:
+        """Take the newest item away and return it; None when there is none.
+
+        A newest row that is no JSON object is taken away, too, and None is returned.
+        """
+        messages = self._tables.messages
+        newest = (
+            select(messages.c.id, messages.c.message_data)
+            .where(messages.c.session_id == self.session_id)
+            .order_by(messages.c.id.desc())
+            .limit(1)
+        )
+        async with self._transaction() as connection:
+            await self._hold(connection)
+            row = (await connection.execute(newest)).first()
+            if row is None:
+                return None
+            await connection.execute(delete(messages).where(messages.c.id == row.id))
+        items = read_rows([str(row.message_data)], session_id=self.session_id)
+        return items[0] if items else None
+
+    async def clear_session(self) -> None:
+        """Forget everything, also under which keys items were saved."""
+        tables = self._tables
+        async with self._transaction() as connection:
+            await self._hold(connection)
+            for table in (tables.messages, tables.keys, tables.sessions):
+                await connection.execute(delete(table).where(table.c.session_id == self.session_id))
+
+    @contextlib.asynccontextmanager
+    async def _transaction(self) -> AsyncGenerator[AsyncConnection]:
+        async with _alone(self._engine):
+            await self._create_tables()
+            async with self._engine.connect() as connection:
+                try:
+                    async with connection.begin():
+                        yield connection
+                except DBAPIError as error:
+                    if missing := await self._missing_tables(connection):
+                        raise UserError(
+                            "SQLAlchemySession: the database has no table "
+                            f"{', '.join(missing)}. Pass create_tables=True, or make it with your "
+                            "migrations."
+                        ) from error
+                    raise
+
+    async def _hold(self, connection: AsyncConnection) -> None:
+        """Keep other writers of this session waiting until the transaction ends.
+
+        Writing the session's row does it in every database, and as the first statement it never
+        has to turn a right to read into one to write, where two would block each other.
+        """
+        sessions = self._tables.sessions
+        touch = (
+            update(sessions)
+            .where(sessions.c.session_id == self.session_id)
+            .values(updated_at=func.now())
+        )
+        if (await connection.execute(touch)).rowcount:
+            return
+        try:
+            async with connection.begin_nested():
+                await connection.execute(insert(sessions).values(session_id=self.session_id))
+        except IntegrityError:  # somebody else was a moment faster
+            await connection.execute(touch)
+
+    async def _insert(self, connection: AsyncConnection, rows: Sequence[str]) -> None:
+        if rows:
+            values = [{"session_id": self.session_id, "message_data": row} for row in rows]
+            await connection.execute(insert(self._tables.messages), values)
+
+    async def _create_tables(self) -> None:
+        if not self._to_create:
+            return
+        async with self._creating:
+            if not self._to_create:
+                return
+            async with self._engine.connect() as connection:
+                # Another process may make any of them between the look and the making: look again.
+                for _ in self._tables.metadata.tables:
+                    with contextlib.suppress(DBAPIError):
+                        await self._create_missing(connection)
+                        break
+                else:
+                    await self._create_missing(connection)
+            self._to_create = False
+
+    async def _create_missing(self, connection: AsyncConnection) -> None:
+        async with connection.begin():
+            await connection.run_sync(self._tables.metadata.create_all)
+
+    async def _missing_tables(self, connection: AsyncConnection) -> list[str]:
+        """Return which tables are not there; nothing where the database does not say."""
+
+        def look(connection: Connection) -> list[str]:
+            there = inspect(connection)
+            return [name for name in self._tables.metadata.tables if not there.has_table(name)]
+
+        with contextlib.suppress(SQLAlchemyError):
+            return await connection.run_sync(look)
+        return []
+
+
+class _Tables:
+    """The tables of sessions, of items, and of the keys under which items were saved."""
+
+    def __init__(self, sessions_table: str, messages_table: str) -> None:
+        # MySQL wants to know how long a key can be, and means 64 KB by "text".
+        name = String().with_variant(String(255), "mysql", "mariadb")
+        text = Text().with_variant(LONGTEXT(), "mysql", "mariadb")
+        counter = BigInteger().with_variant(Integer(), "sqlite")  # which counts up no other type
+        moment = TIMESTAMP(timezone=False)
+
+        def made_at(column: str) -> "Column[Any]":
+            return Column(column, moment, server_default=func.now(), nullable=False)
+
+        self.metadata = MetaData()
+        self.sessions = Table(
+            sessions_table,
+            self.metadata,
+            Column("session_id", name, primary_key=True),
+            made_at("created_at"),
+            made_at("updated_at"),
+        )
+        self.messages = Table(
+            messages_table,
+            self.metadata,
+            Column("id", counter, primary_key=True, autoincrement=True),
+            Column(
+                "session_id",
+                name,
+                ForeignKey(f"{sessions_table}.session_id", ondelete="CASCADE"),
+                nullable=False,
+            ),
+            Column("message_data", text, nullable=False),
+            made_at("created_at"),
+            Index(f"idx_{messages_table}_session_id", "session_id", "id"),
+            sqlite_autoincrement=True,
+        )
+        self.keys = Table(
+            f"{messages_table}_saved",
+            self.metadata,
+            Column("session_id", name, primary_key=True),
+            Column("save_key", name, primary_key=True),
+            made_at("created_at"),
+        )
+
+
+def _alone(engine: AsyncEngine) -> contextlib.AbstractAsyncContextManager[Any]:
+    """Let one task at a time in, where all tasks share one connection and its transaction."""
+    if not isinstance(engine.sync_engine.pool, StaticPool):
+        return contextlib.nullcontext()
+    return _shared_connections.setdefault(engine.sync_engine, asyncio.Lock())

@@ -1,0 +1,195 @@
+"""Running agents like functions: `run_in_memory`, with everything that `Runner.run` takes.
+
+Owns: starting such a run, playing the person, and going on with one that waited. Must not know:
+how commands are carried out; that is `in_memory.py`.
+"""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, TypeAlias, cast
+
+from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.agents.agent import Agent
+from outlast.agents.callables import call
+from outlast.agents.errors import RunCancelled, UserError
+from outlast.agents.registry import Registry
+from outlast.agents.run_config import RunConfig
+from outlast.agents.run_error import RunErrorHandlers
+from outlast.client.known_agents import KnownAgents
+from outlast.client.results import RunResult, error_of, result_of
+from outlast.client.run_state import RunState as WaitingRun
+from outlast.client.start import run_input
+from outlast.contract import records
+from outlast.loop.approvals import ApprovalRequest, Decision
+from outlast.loop.events import MessageReceived
+from outlast.loop.items import Message
+from outlast.loop.state import RunState
+from outlast.loop.values import JsonObject
+from outlast.ports.model import Model, ModelProvider
+from outlast.ports.session import Session
+from outlast.testing.in_memory import MemoryRun
+
+Decide: TypeAlias = Callable[[ApprovalRequest], bool | str | Awaitable[bool | str]]
+"""Plays the person: true approves, false rejects, a text rejects with that message."""
+
+KEPT_RUNS = 100
+"""How many runs that wait for people are kept, to go on with."""
+
+_waiting: OrderedDict[int, tuple[RunState, MemoryRun]] = OrderedDict()
+"""Runs that wait, by the identity of the state that their handle holds."""
+
+
+async def run_in_memory(  # noqa: PLR0913  what Runner.run takes
+    agent: Agent[Any],
+    input: str | list[JsonObject] | WaitingRun,  # noqa: A002  the name that Runner has
+    *,
+    model: Model,
+    context: Any = None,
+    max_turns: int | None = 10,
+    hooks: Any = None,
+    run_config: RunConfig | Mapping[str, Any] | None = None,
+    error_handlers: RunErrorHandlers[Any] | None = None,
+    previous_response_id: str | None = None,
+    auto_previous_response_id: bool = False,
+    conversation_id: str | None = None,
+    session: Session | None = None,
+    decide: Decide | None = None,
+    run_id: str = "in-memory",
+) -> RunResult:
+    """Run an agent to its answer, or until a person would have to decide.
+
+    Everything but `model`, `decide` and `run_id` is as for `Runner.run`.
+
+    Args:
+        agent: the starting agent.
+        input: a text, Responses items, or the state of a run that waited.
+        model: answers for every agent, such as a `ScriptedModel`.
+        context: the result has the context as the run left it.
+        max_turns: how many model calls the answer may take.
+        hooks: called at the run's steps.
+        run_config: settings of the run.
+        error_handlers: what to answer instead of failing.
+        previous_response_id: the response on the provider's server that this run follows.
+        auto_previous_response_id: each response follows the one before.
+        conversation_id: the conversation on the provider's server.
+        session: remembers the conversation between runs.
+        decide: plays the person. Without it the run returns when somebody has to decide.
+        run_id: the run's id; idempotency keys begin with it.
+
+    Raises:
+        AgentsException: the run failed; the subclass says why, as with `Runner.run`.
+    """
+    known = KnownAgents(agent, run_config=run_config, context=context)
+    if isinstance(input, WaitingRun):
+        run = resumed(agent, input, model, context)
+    else:
+        record = run_input(
+            agent,
+            input,
+            context=context,
+            max_turns=max_turns,
+            hooks=hooks,
+            run_config=run_config,
+            error_handlers=error_handlers,
+            previous_response_id=previous_response_id,
+            auto_previous_response_id=auto_previous_response_id,
+            conversation_id=conversation_id,
+            session=session,
+        )
+        run = MemoryRun(worker_for(agent, model, context), run_id)
+        run.start(record)
+    await carry(run, decide)
+    return result_in_memory(run, known)
+
+
+async def carry(run: MemoryRun, decide: Decide | None = None) -> None:
+    """Carry a run until it ends, or until a person would have to decide and nobody does."""
+    try:
+        await run.go_on()
+        while decide is not None and run.state.pending_approvals:
+            request = run.state.pending_approvals[0]
+            answer: bool | str = await call(decide, request)
+            decision = Decision(
+                request_id=request.id,
+                type="approve" if answer is True else "reject",
+                message=answer if isinstance(answer, str) else None,
+                by="test",
+            )
+            run.decide(decision, request.run_id)
+            await run.go_on()
+    finally:
+        await run.stop()
+    if run.state.status == "waiting":
+        _keep(run)
+
+
+def result_in_memory(run: MemoryRun, known: KnownAgents) -> RunResult:
+    """Return what a run came to.
+
+    Raises:
+        AgentsException: it failed, or was cancelled.
+    """
+    state = run.state
+    if state.failure is not None:
+        raise error_of(state.failure, state, known)
+    if state.outcome == "cancelled":
+        raise RunCancelled(f"The run {run.run_id} was cancelled.")
+    return result_of(state, known)
+
+
+def worker_for(agent: Agent[Any], model: Model, context: object) -> WorkerKnowledge:
+    """Return what a worker would know: the agent and all it leads to, and one model."""
+    registry = Registry([agent])
+    if context is not None and not isinstance(context, dict | list | str | int | float):
+        registry.add_context_type(cast("type[Any]", type(context)))
+    return WorkerKnowledge(registry=registry, models=_provider_of(model))
+
+
+def resumed(agent: Agent[Any], waiting: WaitingRun, model: Model, context: object) -> MemoryRun:
+    """Return a run that waited, with what was decided and said since.
+
+    Raises:
+        UserError: the run waits on a server.
+    """
+    snapshot = waiting.snapshot
+    if snapshot is None:
+        raise UserError(
+            f"The run {waiting.run_id} waits on a server: go on with Runner.run(agent, state)."
+        )
+    _, run = _waiting.pop(id(snapshot), (snapshot, None))
+    if run is None or run.state is not snapshot:
+        run = MemoryRun(worker_for(agent, model, context), waiting.run_id, state=snapshot)
+    run.worker = worker_for(agent, model, context)
+    run.resume()
+    for said in waiting.staged_input():
+        content = records.messages_of(said.input)
+        message = Message(said.message_id, tuple(content))
+        run.take(MessageReceived(at_ms=0, message=message))
+    for staged in waiting.staged_decisions():
+        run.decide(staged.decision, staged.run_id)
+    return run
+
+
+def _keep(run: MemoryRun) -> None:
+    _waiting[id(run.state)] = (run.state, run)
+    while len(_waiting) > KEPT_RUNS:
+        _waiting.popitem(last=False)
+
+
+def _provider_of(model: Model) -> ModelProvider:
+    return model if isinstance(model, ModelProvider) else _OneModel(model)
+
+
+class _OneModel(ModelProvider):
+    """One model under every name."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def get_model(self, name: str | None) -> Model:
+        """Return the model, whatever its name."""
+        del name
+        return self._model
+
+    async def aclose(self) -> None:
+        """Leave the model open: it is the test's."""

@@ -1,0 +1,133 @@
+"""A tracing processor for tests: keeps what it is told, in memory.
+
+Owns: `SpanCollector`. Must not know: runs, Temporal.
+"""
+
+import threading
+from types import TracebackType
+from typing import Any, Self
+
+from outlast.ports.receivers import REGISTRATION
+from outlast.ports.traces import Span, Trace
+from outlast.ports.tracing import TracingProcessor, add_trace_processor
+
+
+class SpanCollector(TracingProcessor):
+    """Keeps the traces and spans of this process, as a context manager only those of its block.
+
+        with SpanCollector() as collected:
+            await run_in_memory(agent, "Where is my order?", model=model)
+        assert [span.span_data.name for span in collected.spans("function")] == ["find_order"]
+
+    What is told twice, with the same id, is kept once.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._traces: dict[str, Trace] = {}
+        self._ended_traces: dict[str, Trace] = {}
+        self._started: dict[str, Span[Any]] = {}
+        self._ended: dict[str, Span[Any]] = {}
+
+    @property
+    def traces(self) -> list[Trace]:
+        """The traces that were begun, in that order."""
+        with self._lock:
+            return list(self._traces.values())
+
+    @property
+    def ended_traces(self) -> list[Trace]:
+        """The traces that are over, in the order of their ends."""
+        with self._lock:
+            return list(self._ended_traces.values())
+
+    @property
+    def open_spans(self) -> list[Span[Any]]:
+        """The spans that were begun and are not over."""
+        with self._lock:
+            return [span for key, span in self._started.items() if key not in self._ended]
+
+    def spans(self, kind: str | None = None) -> list[Span[Any]]:
+        """Return the spans that are over, by their beginnings.
+
+        Args:
+            kind: only those with data of this type, such as `function`.
+        """
+        with self._lock:
+            ended = sorted(self._ended.values(), key=lambda span: span.started_at or "")
+        return [span for span in ended if kind is None or span.span_data.type == kind]
+
+    def children(self, parent: Span[Any] | None) -> list[Span[Any]]:
+        """Return the ended spans directly in a span, or, for None, those in no ended span."""
+        spans = self.spans()
+        if parent is not None:
+            return [span for span in spans if span.parent_id == parent.span_id]
+        known = {span.span_id for span in spans}
+        return [span for span in spans if span.parent_id not in known]
+
+    def tree(self) -> str:
+        """Return the ended spans as an indented text: a line each, with its kind and name."""
+        lines: list[str] = []
+
+        def write(span: Span[Any], depth: int) -> None:
+            lines.append("  " * depth + _label(span))
+            for child in self.children(span):
+                write(child, depth + 1)
+
+        for root in self.children(None):
+            write(root, 0)
+        return "\n".join(lines)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        with self._lock:
+            for kept in (self._traces, self._ended_traces, self._started, self._ended):
+                kept.clear()
+
+    def on_trace_start(self, trace: Trace) -> None:
+        """Keep a trace."""
+        with self._lock:
+            self._traces[trace.trace_id] = trace
+
+    def on_trace_end(self, trace: Trace) -> None:
+        """Keep a trace that is over."""
+        with self._lock:
+            self._ended_traces[trace.trace_id] = trace
+
+    def on_span_start(self, span: Span[Any]) -> None:
+        """Keep a span that is not over."""
+        with self._lock:
+            self._started[span.span_id] = span
+
+    def on_span_end(self, span: Span[Any]) -> None:
+        """Keep a span."""
+        with self._lock:
+            self._ended[span.span_id] = span
+
+    def shutdown(self) -> None:
+        """Do nothing: a test may look at the spans afterwards."""
+
+    def force_flush(self) -> None:
+        """Do nothing: everything is here already."""
+
+    def __enter__(self) -> Self:
+        add_trace_processor(self)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        REGISTRATION.remove(self)
+
+
+def _label(span: Span[Any]) -> str:
+    data = span.span_data
+    if data.type == "handoff":
+        label = f"handoff {data.from_agent} -> {data.to_agent}"
+    else:
+        name = getattr(data, "name", None) or getattr(data, "model", None)
+        label = f"{data.type} {name}" if name else data.type
+    return f"{label} (error: {span.error['message']})" if span.error else label

@@ -1,0 +1,77 @@
+"""Between Temporal's own types and ours, for the workflow.
+
+Owns: what Temporal's exceptions mean, the typed failure of a run, search attributes. Must not
+know: when they are needed.
+"""
+
+from typing import Any, cast
+
+from temporalio.common import (
+    SearchAttributeKey,
+    SearchAttributePair,
+    SearchAttributeUpdate,
+    TypedSearchAttributes,
+)
+from temporalio.exceptions import (
+    ActivityError,
+    ApplicationError,
+    CancelledError,
+    ChildWorkflowError,
+    FailureError,
+    WorkflowAlreadyStartedError,
+)
+from temporalio.exceptions import (
+    TimeoutError as EngineTimeoutError,
+)
+
+from outlast.contract import names
+from outlast.contract.failures import EngineFailure
+from outlast.loop.values import JsonObject
+
+
+def typed_error(code: str, message: str, details: JsonObject | None = None) -> ApplicationError:
+    """Return the error that fails a run, or refuses an update: its type is the failure's code."""
+    return ApplicationError(message, *([details] if details else []), type=code, non_retryable=True)
+
+
+def engine_failure(error: FailureError) -> EngineFailure:
+    """Return how an activity or a nested run failed, without Temporal's types."""
+    # A local activity's failure comes as it is, any other's inside of a wrapper.
+    wrapped = isinstance(error, ActivityError | ChildWorkflowError)
+    cause = error.cause if wrapped else error
+    nested = isinstance(error, ChildWorkflowError | WorkflowAlreadyStartedError)
+    match cause:
+        case ApplicationError():
+            details: Any = cause.details[0] if cause.details else None
+            return EngineFailure(
+                kind="application",
+                code=cause.type or "",
+                message=cause.message,
+                details=cast("JsonObject", details) if isinstance(details, dict) else None,
+            )
+        case EngineTimeoutError():
+            return EngineFailure(kind="timeout")
+        case CancelledError():
+            return EngineFailure(kind="cancelled")
+        case FailureError() if not nested:  # how a nested run was stopped, only the engine knows
+            return EngineFailure(kind="other", message=cause.message)
+        case _:
+            return EngineFailure(kind="other", message="" if nested else str(error))
+
+
+def attribute_update(name: str, value: str | int) -> SearchAttributeUpdate[Any]:
+    """Return the update of one search attribute."""
+    if isinstance(value, int):
+        return SearchAttributeKey.for_int(name).value_set(value)
+    return SearchAttributeKey.for_keyword(name).value_set(value)
+
+
+def first_attributes(agent: str) -> TypedSearchAttributes:
+    """Return what a run takes to be there already when it starts, so that it need not write it."""
+    return TypedSearchAttributes(
+        [
+            SearchAttributePair(SearchAttributeKey.for_keyword(names.ATTRIBUTE_AGENT), agent),
+            SearchAttributePair(SearchAttributeKey.for_keyword(names.ATTRIBUTE_STATUS), "running"),
+            SearchAttributePair(SearchAttributeKey.for_int(names.ATTRIBUTE_APPROVALS), 0),
+        ]
+    )

@@ -1,0 +1,283 @@
+"""The three ways in which a conformance test runs agents, with one set of calls.
+
+Owns: the executors (in memory; on a server; on a server where every workflow task replays) and
+`row`, which says which rows of the table a test covers. Must not know: what a row expects.
+"""
+
+import asyncio
+import secrets
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any, TypeVar, cast
+
+import pytest
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
+from temporalio.client import Client
+from temporalio.service import RPCError, RPCStatusCode
+
+import outlast
+import outlast.testing
+from outlast import Agent, AgentsException, Runner
+from outlast.client.handle import RunHandle
+from outlast.loop.values import JsonObject
+from outlast.testing import ScriptedModel
+from outlast.worker.agent_worker import AgentWorker
+from tests.workflow.laws import failed_tasks, terminate_if_open
+
+ROWS = range(1, 56)
+"""The numbers of the rows of the table."""
+
+PATIENCE_SECONDS = 20
+"""Longer than anything takes on a loaded machine; only a failing test waits for it."""
+
+Input = str | list[JsonObject]
+TestFunction = TypeVar("TestFunction", bound=Callable[..., Any])
+
+
+def _context_types(context: Any) -> list[type[Any]]:
+    """Return the type that a worker has to know for a run with this context."""
+    kind = cast("type[Any]", type(context))
+    plain = (dict, list, str, int, float, bool, type(None))
+    return [] if issubclass(kind, plain) else [kind]
+
+
+def row(*numbers: int) -> Callable[[TestFunction], TestFunction]:
+    """Say which rows of the table a test covers."""
+    assert numbers, "a test covers at least one row"
+    assert set(numbers) <= set(ROWS), f"the table has no row of {numbers}"
+
+    def mark(test: TestFunction) -> TestFunction:
+        return pytest.mark.row(*numbers)(test)
+
+    return mark
+
+
+@contextmanager
+def raises_own(kind: type[Exception], message: str) -> Generator[pytest.ExceptionInfo[Any]]:
+    """Expect what a user's callable raised to reach the caller.
+
+    A builtin exception arrives as itself, or, where it crossed a process, as an exception of the
+    package that names the type and repeats the message.
+    """
+    with pytest.raises((kind, AgentsException), match=message) as caught:
+        yield caught
+    if not isinstance(caught.value, kind):
+        assert kind.__name__ in str(caught.value), f"{caught.value!r} hides a {kind.__name__}"
+
+
+async def soon(event: asyncio.Event) -> None:
+    """Wait for something that has to happen."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await event.wait()
+
+
+class Executor(ABC):
+    """Runs agents as the Runner does.
+
+    Attributes:
+        name: which of the three it is.
+    """
+
+    name: str
+
+    @abstractmethod
+    async def execute(
+        self, agent: Agent[Any], asked: Input = "Hello", *, model: ScriptedModel, **options: Any
+    ) -> Any:
+        """Do what `Runner.run` does; the model answers for every agent."""
+
+    @abstractmethod
+    async def resume(self, agent: Agent[Any], state: Any, **options: Any) -> Any:
+        """Go on with a run that waited for people, with what was decided in the state."""
+
+    @abstractmethod
+    async def stream(
+        self, agent: Agent[Any], asked: Input = "Hello", *, model: ScriptedModel, **options: Any
+    ) -> Any:
+        """Do what `Runner.run_streamed` does."""
+
+    @abstractmethod
+    async def resume_streamed(self, agent: Agent[Any], state: Any, **options: Any) -> Any:
+        """Do the same and read along."""
+
+    @abstractmethod
+    async def until_cancel_is_known(self) -> None:
+        """Wait until the run that was started last knows that it is to stop."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Check what has to hold of every run, and end everything."""
+
+    async def round_trip(self, agent: Agent[Any], state: Any) -> Any:
+        """Write the state of a waiting run as text, and read it back."""
+        text = state.to_string()
+        assert isinstance(text, str)
+        return await outlast.RunState.from_string(agent, text)
+
+
+class InMemory(Executor):
+    """No server: the loop and the effects as function calls."""
+
+    name = "in_memory"
+
+    def __init__(self) -> None:
+        self._model = ScriptedModel()
+
+    async def execute(
+        self, agent: Agent[Any], asked: Input = "Hello", *, model: ScriptedModel, **options: Any
+    ) -> Any:
+        """Run in memory."""
+        self._model = model
+        run: Any = outlast.testing.run_in_memory
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await run(agent, asked, model=model, **options)
+
+    async def resume(self, agent: Agent[Any], state: Any, **options: Any) -> Any:
+        """Go on in memory, with the model of the run that was started last."""
+        run: Any = outlast.testing.run_in_memory
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            return await run(agent, state, model=self._model, **options)
+
+    async def stream(
+        self, agent: Agent[Any], asked: Input = "Hello", *, model: ScriptedModel, **options: Any
+    ) -> Any:
+        """Run in memory and read along."""
+        self._model = model
+        return _in_memory_streamed(agent, asked, model=model, **options)
+
+    async def resume_streamed(self, agent: Agent[Any], state: Any, **options: Any) -> Any:
+        """Go on in memory and read along."""
+        return _in_memory_streamed(agent, state, model=self._model, **options)
+
+    async def until_cancel_is_known(self) -> None:
+        """A cancel in memory is known at once."""
+
+    async def close(self) -> None:
+        """Nothing is left open."""
+
+
+def _in_memory_streamed(agent: Agent[Any], asked: Any, **options: Any) -> Any:
+    run: Any = getattr(outlast.testing, "run_in_memory_streamed")  # noqa: B009  to come
+    return run(agent, asked, **options)
+
+
+class OnServer(Executor):
+    """Workers and an embedded server in this process.
+
+    A worker serves one agent with one model, on a task queue of its own; it stays until the test
+    ends, because runs that wait for people go on later.
+    """
+
+    def __init__(self, client: Client, *, cached: bool) -> None:
+        self.name = "server" if cached else "replayed"
+        self._client = client
+        self._cached = cached
+        self._ids: list[str] = []
+        self._queue = ""
+        self._served: tuple[Agent[Any], ScriptedModel] | None = None
+        self._workers: list[AgentWorker] = []
+
+    async def execute(
+        self, agent: Agent[Any], asked: Input = "Hello", *, model: ScriptedModel, **options: Any
+    ) -> Any:
+        """Run on the server."""
+        await self._serve(agent, model, options.get("context"))
+        return await self._run(agent, asked, {"id": self._new_id(), **options})
+
+    async def resume(self, agent: Agent[Any], state: Any, **options: Any) -> Any:
+        """Go on with the same run, on the worker that has it."""
+        return await self._run(agent, state, options)
+
+    async def stream(
+        self, agent: Agent[Any], asked: Input = "Hello", *, model: ScriptedModel, **options: Any
+    ) -> Any:
+        """Run on the server and read along."""
+        await self._serve(agent, model, options.get("context"))
+        return self._streamed(agent, asked, id=self._new_id(), **options)
+
+    async def resume_streamed(self, agent: Agent[Any], state: Any, **options: Any) -> Any:
+        """Go on with the same run and read along."""
+        return self._streamed(agent, state, **options)
+
+    async def until_cancel_is_known(self) -> None:
+        """Ask the run until it says so."""
+        handle = RunHandle(self._client, self._ids[-1])
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            async for progress in handle.follow():
+                if progress.state.cancel is not None or progress.state.phase == "closed":
+                    return
+
+    async def close(self) -> None:
+        """Check that no workflow task failed, and stop the workers."""
+        try:
+            failed = await self._failed_tasks()
+            assert not failed, failed
+        finally:
+            for run_id in self._ids:
+                await terminate_if_open(self._client, run_id)
+            await asyncio.gather(*(worker.__aexit__(None, None, None) for worker in self._workers))
+
+    def _streamed(self, agent: Agent[Any], asked: Any, **options: Any) -> Any:
+        run: Any = getattr(Runner, "run_streamed")  # noqa: B009  to come
+        return run(agent, asked, client=self._client, task_queue=self._queue, **options)
+
+    async def _run(self, agent: Agent[Any], asked: Any, options: dict[str, Any]) -> Any:
+        run: Any = Runner.run
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                return await run(
+                    agent, asked, client=self._client, task_queue=self._queue, **options
+                )
+        except TimeoutError as error:
+            failed = await self._failed_tasks()
+            message = f"the run does not end; its failed workflow tasks: {failed}"
+            raise AssertionError(message) from error
+
+    async def _serve(self, agent: Agent[Any], model: ScriptedModel, context: object) -> None:
+        if self._served is not None and self._served[0] is agent and self._served[1] is model:
+            return
+        queue = f"queue-{secrets.token_hex(6)}"
+        options: dict[str, Any] = {} if self._cached else {"max_cached_workflows": 0}
+        worker = AgentWorker(
+            self._client,
+            agents=[agent],
+            task_queue=queue,
+            model_provider=model,
+            context_types=_context_types(context),
+            graceful_shutdown_timeout=timedelta(milliseconds=100),
+            **options,
+        )
+        await worker.__aenter__()
+        self._workers.append(worker)
+        self._served, self._queue = (agent, model), queue
+
+    def _new_id(self) -> str:
+        self._ids.append(f"run-{secrets.token_hex(6)}")
+        return self._ids[-1]
+
+    async def _failed_tasks(self) -> list[str]:
+        """Return the failures of workflow tasks of all runs, those of nested agents included."""
+        failed: list[str] = []
+        waiting = list(self._ids)
+        while waiting:
+            events = await self._history(waiting.pop())
+            failed += failed_tasks(events)
+            waiting += [
+                event.child_workflow_execution_started_event_attributes.workflow_execution.workflow_id
+                for event in events
+                if event.event_type == EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED
+            ]
+        return failed
+
+    async def _history(self, run_id: str) -> list[HistoryEvent]:
+        """Return what happened in a run; nothing, where it was refused before it started."""
+        try:
+            history = await self._client.get_workflow_handle(run_id).fetch_history()
+        except RPCError as error:
+            if error.status == RPCStatusCode.NOT_FOUND:
+                return []
+            raise
+        return list(history.events)

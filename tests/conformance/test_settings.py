@@ -1,0 +1,94 @@
+"""Settings that change from turn to turn, and the filter of a call: rows 48 and 49."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import outlast
+from outlast import Agent, ModelSettings, RunConfig, UserError, function_tool
+from outlast.testing import ScriptedModel, call
+from tests.conformance.executors import Executor, row
+from tests.conformance.views import saved, shapes
+
+
+@function_tool
+async def look_up() -> str:
+    return "found"
+
+
+@row(48)
+@pytest.mark.parametrize("resets", [True, False])
+async def test_a_forced_tool_choice_is_for_the_first_call_only(
+    executor: Executor, resets: bool
+) -> None:
+    agent = Agent(
+        name="A",
+        tools=[look_up],
+        model_settings=ModelSettings(tool_choice="required"),
+        reset_tool_choice=resets,
+    )
+    model = ScriptedModel([call("look_up", "c1")], "done")
+    await executor.execute(agent, model=model)
+    choices = [request.settings.tool_choice for request in model.requests]
+    assert choices == ["required", None if resets else "required"]
+
+
+@row(48)
+async def test_tool_use_of_one_agent_does_not_reset_anothers_choice(executor: Executor) -> None:
+    forced = ModelSettings(tool_choice="required")
+    billing = Agent(name="Billing", tools=[look_up], model_settings=forced)
+    triage = Agent(name="Triage", tools=[look_up], model_settings=forced, handoffs=[billing])
+    model = ScriptedModel(
+        [call("look_up", "c1")],
+        [call("transfer_to_billing", "h1")],
+        [call("look_up", "c2")],
+        "done",
+    )
+    await executor.execute(triage, model=model)
+    choices = [request.settings.tool_choice for request in model.requests]
+    assert choices == ["required", None, "required", None]
+
+
+@row(49)
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_filter_changes_what_one_call_sees_and_nothing_else(
+    executor: Executor, tmp_path: Path, is_async: bool
+) -> None:
+    given: list[tuple[list[str], str | None, str]] = []
+
+    def trim(data: Any) -> Any:
+        before = data.model_data
+        given.append((shapes(before.input), before.instructions, data.agent.name))
+        return outlast.ModelInputData(input=before.input[-1:], instructions="Be brief.")
+
+    async def trim_later(data: Any) -> Any:
+        return trim(data)
+
+    session = outlast.SQLiteSession("s", tmp_path / "sessions.db")
+    await session.add_items([{"role": "user", "content": "Long ago."}])
+    model = ScriptedModel("Good day.")
+    result = await executor.execute(
+        Agent(name="A", instructions="Be kind."),
+        model=model,
+        session=session,
+        run_config=RunConfig(call_model_input_filter=trim_later if is_async else trim),
+    )
+    assert given == [(["Long ago.", "Hello"], "Be kind.", "A")]
+    assert shapes(model.requests[0].input) == ["Hello"]
+    assert model.requests[0].instructions == "Be brief."
+    assert shapes(result.to_input_list()) == ["Long ago.", "Hello", "Good day."]
+    assert await saved(session) == ["Long ago.", "Hello", "Good day."]
+
+
+@row(49)
+async def test_a_filter_that_returns_something_else_is_refused(executor: Executor) -> None:
+    def wrong(data: Any) -> Any:
+        return data.model_data.input
+
+    model = ScriptedModel("never")
+    with pytest.raises(UserError, match="list"):
+        await executor.execute(
+            Agent(name="A"), model=model, run_config=RunConfig(call_model_input_filter=wrong)
+        )
+    assert model.calls == 0

@@ -1,0 +1,237 @@
+"""Tools: rows 2 to 8 and 41 of the table."""
+
+import asyncio
+
+import pytest
+
+import outlast
+from outlast import Agent, ModelBehaviorError, RunConfig, ToolFailed, UserError, function_tool
+from outlast.loop.values import JsonObject
+from outlast.ports.model import ModelRequest
+from outlast.testing import ScriptedModel, call
+from tests.conformance.executors import Executor, row, soon
+from tests.conformance.views import (
+    MESSAGE,
+    TOOL_CALL,
+    TOOL_OUTPUT,
+    kinds,
+    offered,
+    outputs,
+    shapes,
+    tool_outputs,
+)
+
+HARD_FAILURES = (UserError, ToolFailed)
+"""What ends a run when a tool with `failure_error_function=None` raises."""
+
+
+@function_tool
+async def weather(city: str) -> str:
+    """Say how the weather is."""
+    return f"sunny in {city}"
+
+
+@row(2)
+async def test_the_model_reads_what_its_tool_returned(executor: Executor) -> None:
+    model = ScriptedModel([call("weather", "c1", city="Oslo")], "It is sunny.")
+    result = await executor.execute(Agent(name="A", tools=[weather]), model=model)
+    assert result.final_output == "It is sunny."
+    assert kinds(result) == [TOOL_CALL, TOOL_OUTPUT, MESSAGE]
+    assert tool_outputs(result) == ["sunny in Oslo"]
+    assert [item.agent.name for item in result.new_items] == ["A", "A", "A"]
+    assert model.calls == 2
+    assert offered(model.requests[0]) == ["weather"]
+    assert shapes(model.requests[1].input) == ["Hello", "function_call", "function_call_output"]
+    assert outputs(model.requests[1]) == {"c1": "sunny in Oslo"}
+
+
+@row(3)
+async def test_tools_of_one_reply_run_together_and_answer_in_the_order_of_their_calls(
+    executor: Executor,
+) -> None:
+    second_ran = asyncio.Event()
+
+    @function_tool
+    async def first() -> str:
+        await soon(second_ran)
+        return "one"
+
+    @function_tool
+    async def second() -> str:
+        second_ran.set()
+        return "two"
+
+    model = ScriptedModel([call("first", "c1"), call("second", "c2")], "done")
+    result = await executor.execute(Agent(name="A", tools=[first, second]), model=model)
+    assert tool_outputs(result) == ["one", "two"]
+    assert list(outputs(model.requests[1]).items()) == [("c1", "one"), ("c2", "two")]
+
+
+@row(4)
+async def test_a_tool_that_was_cancelled_is_told_to_the_model_beside_its_sibling(
+    executor: Executor,
+) -> None:
+    @function_tool(retry=1)
+    async def unlucky() -> str:
+        raise asyncio.CancelledError
+
+    model = ScriptedModel([call("weather", "c1", city="Oslo"), call("unlucky", "c2")], "done")
+    result = await executor.execute(Agent(name="A", tools=[weather, unlucky]), model=model)
+    assert result.final_output == "done"
+    told = outputs(model.requests[1])
+    assert list(told) == ["c1", "c2"]
+    assert told["c1"] == "sunny in Oslo"
+    assert told["c2"]
+
+
+@row(5)
+async def test_no_more_tools_run_at_once_than_the_run_allows(executor: Executor) -> None:
+    running: set[str] = set()
+    peaks: list[int] = []
+    third_started = asyncio.Event()
+
+    @function_tool
+    async def work(job: str) -> str:
+        running.add(job)
+        peaks.append(len(running))
+        if job == "slow":
+            await soon(third_started)
+        if job == "third":
+            third_started.set()
+        running.remove(job)
+        return job
+
+    jobs = ["slow", "second", "third"]
+    model = ScriptedModel([call("work", f"c_{job}", job=job) for job in jobs], "done")
+    config = RunConfig(tool_execution=outlast.ToolExecutionConfig(max_function_tool_concurrency=2))
+    result = await executor.execute(Agent(name="A", tools=[work]), model=model, run_config=config)
+    assert max(peaks) == 2
+    assert tool_outputs(result) == jobs
+
+
+@row(6)
+async def test_a_hard_failure_keeps_what_has_not_started_from_starting(executor: Executor) -> None:
+    started: list[str] = []
+
+    @function_tool(failure_error_function=None, retry=1)
+    async def fatal() -> str:
+        started.append("fatal")
+        raise TypeError("broken")
+
+    @function_tool
+    async def after() -> str:
+        started.append("after")
+        return "fine"
+
+    model = ScriptedModel([call("fatal", "c1"), call("after", "c2")])
+    config = RunConfig(tool_execution=outlast.ToolExecutionConfig(max_function_tool_concurrency=1))
+    with pytest.raises(HARD_FAILURES, match="fatal"):
+        await executor.execute(
+            Agent(name="A", tools=[fatal, after]), model=model, run_config=config
+        )
+    assert started == ["fatal"]
+    assert model.calls == 1
+
+
+@row(7)
+@pytest.mark.parametrize("raises", [True, False])
+async def test_a_tool_that_was_disabled_meanwhile_is_unknown(
+    executor: Executor, raises: bool
+) -> None:
+    """By default the model is told, as of any unknown tool; a run may ask for the error."""
+    enabled = [True]
+    ran: list[str] = []
+
+    def is_enabled(_context: object, _agent: object) -> bool:
+        return enabled[0]
+
+    @function_tool(is_enabled=is_enabled)
+    async def fading() -> str:
+        ran.append("fading")
+        return "never"
+
+    @function_tool
+    async def sibling() -> str:
+        ran.append("sibling")
+        return "here"
+
+    def disable_and_call(_request: ModelRequest) -> list[JsonObject]:
+        enabled[0] = False
+        return [call("sibling", "c1"), call("fading", "c2")]
+
+    agent = Agent(name="A", tools=[fading, sibling])
+    model = ScriptedModel(disable_and_call, "done")
+    if raises:
+        config = RunConfig(tool_not_found_behavior="raise_error")
+        with pytest.raises(ModelBehaviorError, match="fading"):
+            await executor.execute(agent, model=model, run_config=config)
+        assert ran == []
+    else:
+        result = await executor.execute(agent, model=model)
+        assert result.final_output == "done"
+        assert ran == ["sibling"]
+        assert "fading" in outputs(model.requests[1])["c2"]
+    assert offered(model.requests[0]) == ["fading", "sibling"]
+
+
+@row(8)
+async def test_of_two_hard_failures_the_one_of_the_earlier_call_is_raised(
+    executor: Executor,
+) -> None:
+    second_started = asyncio.Event()
+
+    @function_tool(failure_error_function=None, retry=1)
+    async def first() -> str:
+        await soon(second_started)
+        raise TypeError("the first broke")
+
+    @function_tool(failure_error_function=None, retry=1)
+    async def second() -> str:
+        second_started.set()
+        try:
+            return await asyncio.Future[str]()
+        except asyncio.CancelledError:
+            raise TypeError("the second broke") from None
+
+    model = ScriptedModel([call("first", "c1"), call("second", "c2")])
+    with pytest.raises(HARD_FAILURES, match="first") as caught:
+        await executor.execute(Agent(name="A", tools=[first, second]), model=model)
+    assert "the second broke" not in str(caught.value)
+
+
+@row(41)
+async def test_a_call_id_used_again_for_another_call_has_no_second_effect(
+    executor: Executor,
+) -> None:
+    paid: list[int] = []
+
+    @function_tool
+    async def pay(amount: int) -> str:
+        paid.append(amount)
+        return "paid"
+
+    agent = Agent(name="A", tools=[pay])
+    at_once = ScriptedModel([call("pay", "c1", amount=1), call("pay", "c1", amount=2)])
+    with pytest.raises(ModelBehaviorError, match="c1"):
+        await executor.execute(agent, model=at_once)
+    assert paid == []
+    later = ScriptedModel([call("pay", "c1", amount=1)], [call("pay", "c1", amount=2)])
+    with pytest.raises(ModelBehaviorError, match="c1"):
+        await executor.execute(agent, model=later)
+    assert paid == [1]
+
+
+@row(41)
+async def test_a_call_repeated_word_for_word_runs_once(executor: Executor) -> None:
+    paid: list[int] = []
+
+    @function_tool
+    async def pay(amount: int) -> str:
+        paid.append(amount)
+        return "paid"
+
+    again = [call("pay", "c1", amount=1), call("pay", "c1", amount=1)]
+    model = ScriptedModel(again, "done")
+    result = await executor.execute(Agent(name="A", tools=[pay]), model=model)
+    assert paid == [1]
+    assert kinds(result) == [TOOL_CALL, TOOL_OUTPUT, MESSAGE]

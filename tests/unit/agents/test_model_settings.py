@@ -1,0 +1,165 @@
+"""How to call a model."""
+
+import copy
+import json
+from dataclasses import fields
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from openai.types.shared import Reasoning
+
+from outlast.agents.errors import UserError
+from outlast.agents.model_settings import (
+    ModelRetrySettings,
+    ModelSettings,
+    read_model_settings,
+    write_model_settings,
+)
+
+EVERYTHING = ModelSettings(
+    temperature=0.0,
+    top_p=0.5,
+    frequency_penalty=0.1,
+    presence_penalty=0.2,
+    tool_choice="required",
+    parallel_tool_calls=False,
+    truncation="auto",
+    max_tokens=100,
+    reasoning={"effort": "low"},
+    verbosity="low",
+    metadata={"team": "support"},
+    store=False,
+    include=["reasoning.encrypted_content"],
+    top_logprobs=3,
+    prompt_cache_retention="24h",
+    prompt_cache_key="support",
+    include_usage=True,
+    preserve_raw_usage=True,
+    context_management=[{"type": "compaction"}],
+    timeout=timedelta(milliseconds=1500),
+    retry=ModelRetrySettings(max_retries=2),
+    extra_headers={"x-a": "1"},
+    extra_query={"q": 1},
+    extra_body={"b": [1]},
+    extra_args={"a": None},
+)
+ALIASES = {"response_include"}
+
+
+def test_every_setting_survives_the_journey() -> None:
+    names = {field.name for field in fields(ModelSettings)} - ALIASES
+    assert all(getattr(EVERYTHING, name) is not None for name in names)
+    travelled = json.loads(json.dumps(write_model_settings(EVERYTHING)))
+    assert read_model_settings(travelled) == EVERYTHING
+
+
+def test_settings_of_runs_that_started_before_are_read() -> None:
+    written = {"temperature": 0, "timeout_seconds": 1.5, "include": ["x"]}
+    read = ModelSettings(temperature=0, timeout=1.5, include=["x"])
+    assert read_model_settings(written) == read
+    assert write_model_settings(read) == written
+
+
+def test_a_bare_number_as_timeout_is_seconds() -> None:
+    assert ModelSettings(timeout=30).timeout == timedelta(seconds=30)
+
+
+@pytest.mark.parametrize("timeout", [0, -1, "soon", True, float("nan"), timedelta(0)])
+def test_a_timeout_that_makes_no_sense_is_refused(timeout: Any) -> None:
+    with pytest.raises(UserError, match=r"ModelSettings\(timeout=\.\.\.\) must be a positive"):
+        ModelSettings(timeout=timeout)
+
+
+def test_the_openai_packages_record_of_reasoning_is_kept_as_a_dict() -> None:
+    settings = ModelSettings(reasoning=Reasoning(effort="low", summary="auto"))
+    assert settings.reasoning == {"effort": "low", "summary": "auto"}
+    assert settings == ModelSettings(reasoning={"effort": "low", "summary": "auto"})
+
+
+def test_reasoning_that_is_no_record_is_refused() -> None:
+    effort: Any = "low"
+    with pytest.raises(UserError, match=r"reasoning=\.\.\.\) must be a dict .* not 'low'"):
+        ModelSettings(reasoning=effort)
+
+
+def test_the_other_name_of_include_is_taken() -> None:
+    settings = ModelSettings(response_include=["reasoning.encrypted_content"])
+    assert settings == ModelSettings(include=["reasoning.encrypted_content"])
+    own = ModelSettings(include=["a"])
+    assert own.resolve(ModelSettings(response_include=["b"])).include == ["b"]
+
+
+def test_retries_may_be_given_as_a_dict() -> None:
+    retry: Any = {"max_retries": 4}
+    assert ModelSettings(retry=retry).retry == ModelRetrySettings(max_retries=4)
+
+
+@pytest.mark.parametrize(
+    ("retry", "problem"),
+    [
+        ({"policy": 1}, "knows no policy: the engine decides what is retried"),
+        ({"max_retries": -1}, r"max_retries=\.\.\.\) must be a whole number from 0, not -1"),
+        ({"max_retries": True}, "not True"),
+        ({"max_retries": "2"}, "not '2'"),
+        (3, r"retry=\.\.\.\) must be ModelRetrySettings\(max_retries=\.\.\.\), not 3"),
+    ],
+)
+def test_retries_that_make_no_sense_are_refused(retry: Any, problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
+        ModelSettings(retry=retry)
+
+
+@pytest.mark.parametrize("written", [None, {}, [], "hot", 5])
+def test_what_is_no_settings_is_none(written: Any) -> None:
+    assert read_model_settings(written) is None
+
+
+@pytest.mark.parametrize("seconds", ["soon", None, -1, 0, [], 1e300])
+@pytest.mark.parametrize("retry", [None, 3, {"max_retries": "x"}])
+def test_what_was_typed_by_hand_counts_where_it_makes_sense(seconds: Any, retry: Any) -> None:
+    written = {
+        "timeout_seconds": seconds,
+        "retry": retry,
+        "temperature": 1,
+        "colour": "red",
+        "timeout": "x",
+        "response_include": 5,
+    }
+    assert read_model_settings(written) == ModelSettings(temperature=1)
+
+
+@pytest.mark.parametrize(
+    ("settings", "field"),
+    [
+        (ModelSettings(extra_args={"x": object()}), "extra_args"),
+        (ModelSettings(extra_body={"x": b"1"}), "extra_body"),
+    ],
+)
+def test_what_cannot_travel_is_refused_by_name(settings: ModelSettings, field: str) -> None:
+    with pytest.raises(UserError, match=f"must be plain data, to travel to the worker: {field}: "):
+        write_model_settings(settings)
+
+
+def test_what_is_laid_over_wins_field_by_field() -> None:
+    own = ModelSettings(temperature=1, max_tokens=5, metadata={"a": "1"}, timeout=5)
+    over = ModelSettings(temperature=0.0, metadata={"b": "2"}, store=False)
+    assert own.resolve(over) == ModelSettings(
+        temperature=0.0, max_tokens=5, metadata={"b": "2"}, store=False, timeout=5
+    )
+    assert own.resolve(None) is own
+    assert own.resolve(ModelSettings()) == own
+    assert own.resolve(ModelSettings(timeout=6)).timeout == timedelta(seconds=6)
+
+
+def test_further_arguments_are_merged_key_by_key() -> None:
+    own, over = ModelSettings(extra_args={"a": 1, "b": 1}), ModelSettings(extra_args={"b": 2})
+    assert own.resolve(over).extra_args == {"a": 1, "b": 2}
+    assert ModelSettings().resolve(over).extra_args == {"b": 2}
+    assert own.extra_args == {"a": 1, "b": 1}, "the agent's own are untouched"
+
+
+def test_settings_can_be_copied_and_not_changed() -> None:
+    assert copy.deepcopy(EVERYTHING) == EVERYTHING
+    with pytest.raises(AttributeError):
+        EVERYTHING.temperature = 1  # type: ignore[misc]  # what a program without types may try

@@ -1,0 +1,226 @@
+"""The settings of one run, as a program gives them."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from outlast.agents.context import RunContextWrapper
+from outlast.agents.errors import UserError
+from outlast.agents.guardrail import GuardrailFunctionOutput, input_guardrail, output_guardrail
+from outlast.agents.model_settings import ModelSettings
+from outlast.agents.run_config import (
+    CallModelData,
+    ModelInputData,
+    RunConfig,
+    ToolErrorFormatterArgs,
+    as_run_config,
+)
+from outlast.agents.session_memory import SessionSettings
+from outlast.agents.tool_use import ToolExecutionConfig
+
+
+class EchoModel:
+    async def get_response(self, request: object) -> object:
+        return request
+
+
+class EchoProvider:
+    def get_model(self, name: str | None) -> EchoModel:
+        return EchoModel()
+
+
+@input_guardrail
+def polite(ctx: RunContextWrapper[Any], agent: Any, text: Any) -> GuardrailFunctionOutput:
+    return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+
+@output_guardrail
+def safe(ctx: RunContextWrapper[Any], agent: Any, output: Any) -> GuardrailFunctionOutput:
+    return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+
+def takes_one(a: Any) -> Any:
+    return a
+
+
+def takes_two(a: Any, b: Any) -> Any:
+    return [*a, *b]
+
+
+def takes_three(a: Any, b: Any, c: Any) -> Any:
+    return a, b, c
+
+
+EVERYTHING: dict[str, Any] = {
+    "model": EchoModel(),
+    "model_provider": EchoProvider(),
+    "model_settings": ModelSettings(temperature=0),
+    "session_settings": SessionSettings(limit=10),
+    "session_input_callback": takes_two,
+    "input_guardrails": [polite],
+    "output_guardrails": [safe],
+    "handoff_input_filter": takes_one,
+    "nest_handoff_history": True,
+    "handoff_history_mapper": takes_one,
+    "conversation_history_wrappers": ("<before>", "</before>"),
+    "call_model_input_filter": takes_one,
+    "reasoning_item_id_policy": "omit",
+    "tracing_disabled": True,
+    "tracing": {"include_task_and_turn_spans": True},
+    "trace_include_sensitive_data": False,
+    "workflow_name": "Support",
+    "trace_id": "trace_1",
+    "group_id": "chat-7",
+    "trace_metadata": {"tier": "gold"},
+    "tool_error_formatter": takes_one,
+    "tool_not_found_behavior": "raise",
+    "tool_name_collision_policy": "error",
+    "tool_execution": ToolExecutionConfig(max_function_tool_concurrency=2),
+    "output_guardrail_blocked_message": "withheld",
+    "heartbeat_timeout": timedelta(seconds=5),
+}
+
+
+@pytest.mark.parametrize("given", [RunConfig(**EVERYTHING), EVERYTHING])
+def test_every_field_is_taken_also_from_a_dict(given: Any) -> None:
+    config = as_run_config(given)
+    assert {name: getattr(config, name) for name in EVERYTHING} == EVERYTHING
+    assert config.__dict__.keys() == EVERYTHING.keys(), "the table above has every field"
+
+
+def test_settings_that_are_left_out_have_the_defaults() -> None:
+    config = as_run_config(None)
+    assert config == RunConfig()
+    assert (config.nest_handoff_history, config.tracing_disabled) == (False, False)
+    assert config.trace_include_sensitive_data is True
+    assert config.tool_not_found_behavior == "return_error_to_model"
+
+
+@pytest.mark.parametrize("name", ["OUTLAST", "OPENAI_AGENTS"])
+@pytest.mark.parametrize(("value", "included"), [("0", False), ("False", False), ("1", True)])
+def test_whether_traces_hold_data_is_said_by_the_environment(
+    monkeypatch: pytest.MonkeyPatch, *, name: str, value: str, included: bool
+) -> None:
+    monkeypatch.setenv(f"{name}_TRACE_INCLUDE_SENSITIVE_DATA", value)
+    assert RunConfig().trace_include_sensitive_data is included
+    assert RunConfig(trace_include_sensitive_data=not included).trace_include_sensitive_data is (
+        not included
+    )
+
+
+def by_keyword(given: dict[str, Any]) -> RunConfig:
+    return RunConfig(**given)
+
+
+@pytest.mark.parametrize("make", [by_keyword, as_run_config])
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"max_turns": 3}, r"no field max_turns. Give it to Runner.run itself: .*max_turns=\.\.\."),
+        ({"hooks": None, "model": "x"}, r"no field hooks. Give it to Runner.run itself"),
+        ({"colour": 1}, "no field colour. Its fields are call_model_input_filter, conversation"),
+        ({"disable_tracing": True}, "no field disable_tracing. Its fields are"),
+        (
+            {"conversation_id": "c"},
+            r"no field conversation_id. .*Runner.run\(agent, input, conversation_id=",
+        ),
+    ],
+)
+def test_what_is_no_field_is_refused_by_name(
+    make: Callable[[dict[str, Any]], RunConfig], fields: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(UserError, match=f"RunConfig has {problem}"):
+        make(fields)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "problem"),
+    [
+        ("model", object(), "must be a model's name, or a model: an object with get_response"),
+        ("model", EchoModel, "must be a model's name"),
+        ("model_provider", EchoModel(), "must be an object with get_model"),
+        ("model_settings", {"temperature": 0}, "must be ModelSettings, not {'temperature': 0}"),
+        ("session_settings", 10, "must be SessionSettings, not 10"),
+        ("session_input_callback", takes_one, r"is called with \(history, new_items\)"),
+        ("handoff_input_filter", takes_two, r"is called with \(data\), but takes_two takes"),
+        ("handoff_history_mapper", takes_two, r"is called with \(items\)"),
+        ("call_model_input_filter", takes_three, r"is called with \(data\)"),
+        ("call_model_input_filter", 5, r"must be a callable that takes \(data\), not int"),
+        ("tool_error_formatter", takes_two, r"is called with \(args\)"),
+        ("input_guardrails", polite, "must be a list, not InputGuardrail"),
+        ("input_guardrails", [safe], "holds OutputGuardrail.*decorate it with @input_guardrail"),
+        ("output_guardrails", [takes_three], "holds takes_three: decorate it with @output_guard"),
+        ("nest_handoff_history", "yes", "must be one of True, False, not 'yes'"),
+        ("conversation_history_wrappers", "ab", "must be two strings"),
+        ("conversation_history_wrappers", ("a",), "must be two strings"),
+        ("conversation_history_wrappers", ("a", 1), "must be two strings"),
+        ("reasoning_item_id_policy", "drop", "must be one of None, 'preserve', 'omit', not 'drop'"),
+        ("tool_not_found_behavior", "ignore", "must be one of 'return_error_to_model'"),
+        ("tool_name_collision_policy", None, "must be one of 'warn', 'error', not None"),
+        ("tool_execution", {}, "must be ToolExecutionConfig, not {}"),
+        ("tracing", True, "must be a dict such as TracingConfig, not True"),
+        ("workflow_name", None, "must be a string, not None"),
+        ("trace_id", 5, "must be a string, not 5"),
+        ("trace_metadata", ["a"], "must be a dict"),
+        ("output_guardrail_blocked_message", takes_two, r"is called with \(withheld\)"),
+        ("heartbeat_timeout", 5, "must be a timedelta, not 5"),
+    ],
+)
+def test_a_field_that_does_not_fit_is_refused_where_it_is_given(
+    field: str, value: Any, problem: str
+) -> None:
+    with pytest.raises(UserError, match=rf"^RunConfig\({field}=\.\.\.\).*{problem}"):
+        RunConfig(**{field: value})
+
+
+def test_settings_that_were_changed_are_checked_before_they_are_used() -> None:
+    config = RunConfig()
+    config.workflow_name = "Support"
+    assert as_run_config(config) is config
+    config.model = 5
+    with pytest.raises(UserError, match=r"RunConfig\(model=\.\.\.\)"):
+        as_run_config(config)
+
+
+@pytest.mark.parametrize("given", ["gpt-5", 5, ["model"]])
+def test_what_is_no_settings_at_all_is_refused(given: Any) -> None:
+    with pytest.raises(UserError, match="run_config= must be a RunConfig or a dict"):
+        as_run_config(given)
+
+
+def test_a_name_stands_for_what_only_the_worker_has() -> None:
+    config = RunConfig(call_model_input_filter="trimmer", model_provider="house")
+    assert (config.call_model_input_filter, config.model_provider) == ("trimmer", "house")
+
+
+def test_a_copy_is_checked_too() -> None:
+    config = replace(RunConfig(workflow_name="A"), group_id="g")
+    assert (config.workflow_name, config.group_id) == ("A", "g")
+    with pytest.raises(UserError, match="group_id"):
+        replace(config, group_id=5)
+
+
+def test_a_filter_is_given_what_the_model_would_be_shown() -> None:
+    data = CallModelData(
+        model_data=ModelInputData(input=[{"role": "user", "content": "hi"}], instructions="Be."),
+        agent=None,
+        context={"n": 1},
+    )
+    data.model_data.input = data.model_data.input[-1:]
+    assert ModelInputData(input=[]).instructions is None
+    assert data.model_data.input == [{"role": "user", "content": "hi"}]
+
+
+def test_an_error_formatter_is_given_what_happened() -> None:
+    args = ToolErrorFormatterArgs[Any](
+        kind="tool_not_found",
+        tool_type="function",
+        tool_name="refund",
+        call_id="c1",
+        default_message="There is no tool 'refund'.",
+        run_context=RunContextWrapper(context=None),
+    )
+    assert (args.tool_name, args.error) == ("refund", None)

@@ -1,0 +1,122 @@
+"""Tools as records."""
+
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from outlast.agents.context import RunContextWrapper, ToolContext
+from outlast.agents.errors import UserError
+from outlast.agents.tool_definition import FunctionTool, check_tool_name
+from outlast.agents.tool_guardrails import (
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrailData,
+    ToolOutputGuardrailData,
+    tool_input_guardrail,
+    tool_output_guardrail,
+)
+
+
+async def echo(context: ToolContext[Any], arguments: str) -> str:
+    return f"{context.tool_name} {arguments}"
+
+
+@tool_input_guardrail
+def no_secrets(data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
+    return ToolGuardrailFunctionOutput.allow()
+
+
+@tool_output_guardrail
+def no_numbers(data: ToolOutputGuardrailData) -> ToolGuardrailFunctionOutput:
+    return ToolGuardrailFunctionOutput.allow()
+
+
+def by_hand(**options: Any) -> FunctionTool:
+    return FunctionTool(
+        name="echo", description="d", params_json_schema={}, on_invoke_tool=echo, **options
+    )
+
+
+def test_a_tool_needs_four_fields_which_may_be_given_by_place() -> None:
+    tool = FunctionTool("echo", "d", {}, echo)
+    assert (tool.name, tool.description, tool.on_invoke_tool) == ("echo", "d", echo)
+    assert tool.params_json_schema["additionalProperties"] is False
+    assert (tool.timeout, tool.timeout_behavior) == (timedelta(minutes=2), "error_as_result")
+    assert (tool.tool_input_guardrails, tool.tool_output_guardrails) == ([], [])
+    assert (tool.timeout_error_function, tool.validate) == (None, None)
+
+
+def test_guardrails_are_given_or_put_on_later() -> None:
+    tool = by_hand(tool_input_guardrails=[no_secrets], tool_output_guardrails=[no_numbers])
+    assert (tool.tool_input_guardrails, tool.tool_output_guardrails) == ([no_secrets], [no_numbers])
+    later = by_hand(tool_input_guardrails=None)
+    later.tool_output_guardrails = [no_numbers]
+    later.tool_input_guardrails.append(no_secrets)
+    assert by_hand().tool_input_guardrails == [], "tools share no lists"
+
+
+def test_an_approval_rule_may_be_a_callable() -> None:
+    def expensive(ctx: RunContextWrapper[Any], arguments: dict[str, Any], call_id: str) -> bool:
+        return True
+
+    assert by_hand(needs_approval=expensive).needs_approval is expensive
+
+
+@pytest.mark.parametrize("name", ["timeout", "timeout_seconds"])
+def test_a_timeout_is_a_duration_or_seconds_under_either_name(name: str) -> None:
+    assert by_hand(**{name: 1.5}).timeout == timedelta(seconds=1.5)
+    tool = by_hand(**{name: 3})
+    assert replace(tool, description="x").timeout == timedelta(seconds=3)
+    assert replace(tool, timeout=4).timeout == timedelta(seconds=4)
+    tool.timeout = timedelta(seconds=5)
+    assert tool.timeout == timedelta(seconds=5)
+
+
+def late(context: object, error: Exception) -> str:
+    return "too late"
+
+
+def test_what_a_late_tool_does_is_chosen() -> None:
+    tool = by_hand(timeout_behavior="raise_exception", timeout_error_function=late)
+    assert (tool.timeout_behavior, tool.timeout_error_function) == ("raise_exception", late)
+
+
+def takes_one(a: object) -> str:
+    return str(a)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"timeout_seconds": 0}, "timeout must be a positive timedelta or seconds"),
+        ({"timeout": "1"}, "timeout must be a positive timedelta or seconds, not '1'"),
+        ({"timeout_behavior": "wait"}, "timeout_behavior must be 'error_as_result' or 'raise_exc"),
+        ({"timeout_error_function": takes_one}, r"timeout_error_function is called with \(context"),
+        ({"tool_input_guardrails": no_secrets}, "tool_input_guardrails= must be a list, not ToolI"),
+        (
+            {"tool_input_guardrails": [takes_one]},
+            "takes_one in tool_input_guardrails= does not fit: decorate it with @tool_input_guard",
+        ),
+        (
+            {"tool_output_guardrails": [no_secrets]},
+            "does not fit: decorate it with @tool_output_guardrail",
+        ),
+    ],
+)
+def test_a_field_that_does_not_fit_is_refused_with_the_tool(
+    options: dict[str, Any], problem: str
+) -> None:
+    with pytest.raises(UserError, match=f"^Tool 'echo': .*{problem}"):
+        by_hand(**options)
+
+
+def test_a_name_is_what_providers_take() -> None:
+    check_tool_name("refund_order-2")
+    with pytest.raises(UserError, match="must be 1 to 64 letters"):
+        check_tool_name("refund order")
+
+
+def test_two_tools_are_the_same_only_if_they_are_one() -> None:
+    assert by_hand() != by_hand()
+    assert len({by_hand(), by_hand()}) == 2

@@ -1,0 +1,335 @@
+"""Reading a model call's window: nothing twice, nothing lost while it fits, always told."""
+
+import json
+from collections.abc import Sequence
+from itertools import accumulate, pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outlast.contract.delta_reader import GAP, RESTARTED, DeltaReader
+from outlast.contract.deltas import DeltaWindow, is_delta
+from outlast.contract.reply_events import reply_events
+from outlast.loop.values import JsonObject
+from outlast.models.chat_reply import ChatReply
+
+TEXTS = st.text(max_size=40)
+HALVES = st.sampled_from(["\ud83d", "\ude00"])
+"""Of a character that JSON writes in two; a provider may send them apart."""
+
+
+def message(text: str, item_id: str = "msg_1") -> JsonObject:
+    part: JsonObject = {"type": "output_text", "text": text, "annotations": []}
+    return {"type": "message", "id": item_id, "role": "assistant", "content": [part]}
+
+
+def tool_call(arguments: str) -> JsonObject:
+    return {
+        "type": "function_call",
+        "id": "fc_1",
+        "call_id": "c1",
+        "name": "t",
+        "arguments": arguments,
+    }
+
+
+def response_of(*output: JsonObject) -> JsonObject:
+    return {"id": "resp_1", "status": "completed", "output": list(output)}
+
+
+def stream_of(response: JsonObject, every: int = 2) -> list[JsonObject]:
+    def split(text: str) -> list[str]:
+        return [text[at : at + every] for at in range(0, len(text), every)]
+
+    events = reply_events(response, split)
+    return [{**event, "sequence_number": number} for number, event in enumerate(events)]
+
+
+def wire(window: DeltaWindow) -> Any:
+    return json.loads(json.dumps(window.details()))
+
+
+def text_of(events: Sequence[JsonObject]) -> str:
+    return "".join(event["delta"] for event in events if is_delta(event))
+
+
+def types_of(events: Sequence[JsonObject]) -> list[str]:
+    return [event["type"].removeprefix("response.") for event in events]
+
+
+def test_a_reader_that_looks_often_sees_the_providers_events_as_they_were() -> None:
+    reader, window = DeltaReader(), DeltaWindow(effect=1, attempt=1)
+    stream = stream_of(response_of(message("Hello you")))
+    seen: list[JsonObject] = []
+    for event in stream[:-1]:
+        window.feed(event)
+        seen += reader.feed(wire(window))
+    assert [event["sequence_number"] for event in seen] == list(range(len(stream) - 1))
+    assert seen[2:] == stream[2:-1]
+
+
+def test_a_reader_that_looks_once_sees_the_same() -> None:
+    reader, window = DeltaReader(), DeltaWindow(effect=1, attempt=1)
+    stream = stream_of(response_of(message("Hello you")))
+    for event in stream:
+        window.feed(event)
+    assert reader.feed(wire(window))[2:] == stream[2:-1]
+    assert reader.feed(wire(window)) == []
+
+
+@given(
+    st.lists(TEXTS | HALVES, min_size=1, max_size=30),
+    st.lists(st.booleans(), min_size=30, max_size=30),
+)
+def test_however_it_is_cut_and_read_the_deltas_are_the_text(
+    chunks: list[str], looks: list[bool]
+) -> None:
+    reader, window = DeltaReader(), DeltaWindow(effect=1, attempt=1)
+    said = ""
+    for chunk, look in zip(chunks, looks, strict=False):
+        window.feed({"type": "response.output_text.delta", "output_index": 0, "delta": chunk})
+        if look:
+            said += text_of(reader.feed(wire(window)))
+    said += text_of(reader.feed(wire(window)))
+    joined = json.loads(json.dumps("".join(chunks)))
+    assert said == joined.removesuffix("\ud83d")
+
+
+@given(st.lists(st.lists(TEXTS, max_size=12), max_size=8), st.integers(500, 3_000))
+def test_what_is_lost_is_told_and_nothing_comes_twice(
+    polls: list[list[str]], limit_bytes: int
+) -> None:
+    reader = DeltaReader()
+    window = DeltaWindow(effect=1, attempt=1, limit_bytes=limit_bytes)
+    whole, at = "", 0
+    for chunks in polls:
+        for chunk in chunks:
+            whole += chunk
+            window.feed({"type": "response.output_text.delta", "output_index": 0, "delta": chunk})
+        for event in reader.feed(wire(window)):
+            if event["type"] == GAP:
+                at += event["missed"]
+            else:
+                assert whole[at : at + len(event["delta"])] == event["delta"]
+                at += len(event["delta"])
+        assert at == len(whole)
+
+
+@given(
+    st.lists(st.one_of(TEXTS.map(message), TEXTS.map(tool_call)), min_size=1, max_size=3),
+    st.integers(1, 9),
+    st.data(),
+)
+def test_a_call_that_ends_between_two_looks_is_told_to_its_end(
+    items: list[JsonObject], every: int, data: st.DataObject
+) -> None:
+    output = [{**item, "id": f"i{at}"} for at, item in enumerate(items)]
+    response = response_of(*output)
+    stream = stream_of(response, every)
+    reader, window = DeltaReader(), DeltaWindow(effect=1, attempt=1)
+    seen: list[JsonObject] = []
+    for event in stream[: data.draw(st.integers(0, len(stream)))]:
+        window.feed(event)
+        if data.draw(st.booleans()):
+            seen += reader.feed(wire(window))
+    seen += reader.complete(response)
+    assert text_of(seen) == text_of(stream)
+    once = [kind for kind in types_of(seen) if not kind.endswith(".delta")]
+    assert sorted(once) == sorted(
+        kind
+        for kind in types_of(stream)
+        if not kind.endswith(".delta") and (kind != "in_progress" or "in_progress" in once)
+    )
+    numbers = [event["sequence_number"] for event in seen]
+    assert all(later > earlier for earlier, later in pairwise(numbers))
+    assert seen[-1]["response"] == response
+
+
+def test_of_deltas_that_were_merged_meanwhile_the_rest_is_told() -> None:
+    words = [f"{number} " for number in range(300)]
+    response = response_of(message("".join(words)))
+    stream = [*reply_events(response, lambda _: words)]
+    reader, window = DeltaReader(), DeltaWindow(effect=1, attempt=1, limit_bytes=2_500)
+    for event in stream[:100]:
+        window.feed(event)
+    seen = reader.feed(wire(window))
+    for event in stream[100:-1]:
+        window.feed(event)
+    told = reader.feed(wire(window))
+    assert GAP not in types_of(told)
+    assert text_of(seen) + text_of(told) == "".join(words)
+    longest = max(told, key=lambda event: len(event.get("delta", "")))
+    assert longest["delta"].startswith(text_of(stream[100:102]))
+
+
+def test_a_reply_that_was_never_seen_is_told_whole() -> None:
+    response = response_of(message("Hello"))
+    told = DeltaReader().complete(response)
+    assert types_of(told) == [
+        "created",
+        "output_item.added",
+        "content_part.added",
+        "output_text.delta",
+        "output_text.done",
+        "content_part.done",
+        "output_item.done",
+        "completed",
+    ]
+
+
+def test_after_the_end_nothing_is_told() -> None:
+    reader, window = DeltaReader(), DeltaWindow(effect=1, attempt=1)
+    response = response_of(message("Hello"))
+    reader.complete(response)
+    window.feed(stream_of(response)[4])
+    assert reader.is_complete
+    assert reader.feed(wire(window)) == reader.complete(response) == reader.restart(2) == []
+
+
+def test_a_new_attempt_says_that_what_was_told_is_void() -> None:
+    reader = DeltaReader()
+    first, second = (DeltaWindow(effect=1, attempt=attempt) for attempt in (1, 2))
+    one, two = (stream_of(response_of(message(text))) for text in ("Good mor", "Hello"))
+    for event in one[:6]:
+        first.feed(event)
+    assert text_of(reader.feed(wire(first))) == "Good"
+    for event in two:
+        second.feed(event)
+    told = reader.feed(wire(second))
+    assert told[0] == {"type": RESTARTED, "attempt": 2}
+    assert text_of(told) == "Hello"
+    assert reader.feed(wire(first)) == []
+    assert (reader.attempt, reader.restart(2)) == (2, [])
+
+
+def test_an_attempt_of_which_nothing_was_told_is_not_called_a_restart() -> None:
+    reader, window = DeltaReader(), DeltaWindow(effect=1, attempt=3)
+    window.feed(stream_of(response_of(message("Hello")))[0])
+    assert types_of(reader.feed(wire(window))) == ["created"]
+    assert DeltaReader().restart(2) == []
+
+
+def test_a_restart_is_told_before_the_new_attempt_says_anything() -> None:
+    reader, window = DeltaReader(), DeltaWindow(effect=1, attempt=1)
+    window.feed(stream_of(response_of(message("Hello")))[4])
+    reader.feed(wire(window))
+    assert reader.restart(2) == [{"type": RESTARTED, "attempt": 2}]
+    assert reader.feed(wire(window)) == []
+
+
+def test_a_reply_of_an_attempt_that_was_not_seen_voids_what_was() -> None:
+    reader, window = DeltaReader(), DeltaWindow(effect=1, attempt=1)
+    for event in stream_of(response_of(message("Good morning")))[:7]:
+        window.feed(event)
+    reader.feed(wire(window))
+    told = reader.complete(response_of(message("Hello")))
+    assert types_of(told)[:2] == [RESTARTED, "created"]
+    assert text_of(told) == "Hello"
+
+
+def test_a_reply_that_lost_an_item_on_its_way_into_the_history_is_no_other_reply() -> None:
+    reader, window = DeltaReader(), DeltaWindow(effect=1, attempt=1)
+    junk, kept = tool_call('{"a":1}'), message("Hello", "msg_2")
+    for event in stream_of(response_of(junk, kept))[:-5]:
+        window.feed(event)
+    assert text_of(reader.feed(wire(window))) == '{"a":1}Hell'
+    told = reader.complete(response_of(kept))
+    assert text_of(told) == "o"
+    assert {event["output_index"] for event in told if "output_index" in event} == {1}
+
+
+def test_after_a_gap_the_end_of_the_text_is_still_right() -> None:
+    text = " ".join(map(str, range(500)))
+    reader, window = DeltaReader(), DeltaWindow(effect=1, attempt=1, limit_bytes=1_000)
+    response = response_of(message(text))
+    stream = stream_of(response)
+    for event in stream[: len(stream) // 2]:
+        window.feed(event)
+    seen = reader.feed(wire(window))
+    assert seen[0]["type"] == GAP
+    seen += reader.complete(response)
+    assert text.endswith(text_of(seen))
+    assert "output_item.added" not in types_of(seen)
+    assert [*accumulate(len(event["delta"]) for event in seen if is_delta(event))][-1] > 900
+
+
+JUNK: list[Any] = [
+    None,
+    "text",
+    {},
+    {"attempt": "1", "first": 0, "events": []},
+    {"attempt": 1, "first": 0, "events": 5},
+    {"attempt": 1, "first": 0, "events": ["x"]},
+    {"attempt": 1, "first": 0, "events": [{"event": None}]},
+    {"attempt": 1, "first": 0, "events": [{"event": {}, "deltas": [1]}]},
+    {"attempt": 1, "first": 0, "events": [{"event": {}, "deltas": ["a"], "at": "0"}]},
+]
+
+
+@pytest.mark.parametrize("junk", JUNK)
+def test_what_is_no_window_has_no_events(junk: object) -> None:
+    assert DeltaReader().feed(junk) == []
+
+
+def chunk(finish_reason: str | None = None, **delta: Any) -> JsonObject:
+    choice = {"index": 0, "delta": delta, "finish_reason": finish_reason}
+    return {"id": "chatcmpl-1", "created": 1, "choices": [choice]}
+
+
+def called(index: int, arguments: str, name: str | None = None) -> JsonObject:
+    return {"index": index, "function": {"name": name, "arguments": arguments}}
+
+
+@given(st.integers(0, 30), st.data())
+def test_items_that_a_server_tells_side_by_side_are_told_to_their_ends(
+    stop: int, data: st.DataObject
+) -> None:
+    reply = ChatReply(turn=1)
+    stream = [
+        *reply.add(chunk(content="One ")),
+        *reply.add(chunk(tool_calls=[called(0, '{"a"', "t"), called(1, "", "u")])),
+        *reply.add(chunk(content="moment.")),
+        *reply.add(chunk(tool_calls=[called(1, '{"b":2}'), called(0, ":1}")])),
+        *reply.add(chunk("tool_calls")),
+        *reply.finish(),
+    ]
+    reader, window = DeltaReader(), DeltaWindow(effect=1, attempt=1)
+    seen: list[JsonObject] = []
+    for event in stream[:stop]:
+        window.feed(event)
+        if data.draw(st.booleans()):
+            seen += reader.feed(wire(window))
+    seen += reader.complete(stream[-1]["response"])
+    texts: dict[int, str] = {}
+    for event in filter(is_delta, seen):
+        texts[event["output_index"]] = texts.get(event["output_index"], "") + event["delta"]
+    assert texts == {0: "One moment.", 1: '{"a":1}', 2: '{"b":2}'}
+    assert RESTARTED not in types_of(seen)
+    ends = [event["item"]["id"] for event in seen if event["type"].endswith("item.done")]
+    assert sorted(ends) == sorted(item["id"] for item in stream[-1]["response"]["output"])
+
+
+@given(st.integers(0, 40), st.integers(1, 4))
+def test_what_a_model_thinks_is_told_to_its_end(stop: int, every: int) -> None:
+    thoughts: JsonObject = {
+        "type": "reasoning",
+        "id": "rs_1",
+        "summary": [
+            {"type": "summary_text", "text": "First."},
+            {"type": "summary_text", "text": "Then."},
+        ],
+        "content": [{"type": "reasoning_text", "text": "Hm."}],
+    }
+    response = response_of(thoughts, message("Done."))
+    reader, window = DeltaReader(), DeltaWindow(effect=1, attempt=1)
+    stream = stream_of(response, every)
+    for event in stream[:stop]:
+        window.feed(event)
+    seen = reader.feed(wire(window))
+    seen += reader.complete(response)
+    assert text_of(seen) == "First.Then.Hm.Done."
+    kinds = [kind for kind in types_of(seen) if not kind.endswith((".delta", "in_progress"))]
+    wanted = [kind for kind in types_of(stream) if not kind.endswith((".delta", "in_progress"))]
+    assert kinds == wanted

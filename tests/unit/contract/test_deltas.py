@@ -1,0 +1,139 @@
+"""The window that a model call's heartbeats carry."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from outlast.contract.deltas import KEPT_APART, WINDOW_BYTES, DeltaWindow
+from outlast.loop.values import JsonObject
+
+
+def delta(text: str, number: int | None = None, **fields: Any) -> JsonObject:
+    event: JsonObject = {
+        "type": "response.output_text.delta",
+        "item_id": "msg_1",
+        "output_index": 0,
+        "content_index": 0,
+        "delta": text,
+        "logprobs": [],
+        **fields,
+    }
+    return event if number is None else {**event, "sequence_number": number}
+
+
+def filled(*events: JsonObject, limit_bytes: int = 16_000) -> DeltaWindow:
+    window = DeltaWindow(effect=3, attempt=1, limit_bytes=limit_bytes)
+    for event in events:
+        window.feed(event)
+    return window
+
+
+def test_a_window_says_whose_it_is() -> None:
+    details = DeltaWindow(effect=3, attempt=2).details()
+    assert details == {"effect": 3, "attempt": 2, "first": 0, "events": []}
+
+
+def test_deltas_of_one_text_share_what_they_have_in_common() -> None:
+    noise = delta("c", 6, obfuscation="x7Gq")
+    (entry,) = filled(delta("a", 4), delta("b", 5), noise).details()["events"]
+    assert (entry["deltas"], entry["at"]) == (["a", "b", "c"], 0)
+    assert entry["event"]["sequence_number"] == 6
+    assert "delta" not in entry["event"]
+    assert "obfuscation" not in entry["event"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        delta("b", 9),
+        delta("b", 5, content_index=1),
+        delta("b", 5, logprobs=[{"token": "b"}]),
+        {**delta("b", 5), "type": "response.refusal.delta"},
+    ],
+)
+def test_deltas_that_differ_in_more_stand_apart(other: JsonObject) -> None:
+    assert len(filled(delta("a", 4), other).details()["events"]) == 2
+
+
+def test_a_text_goes_on_after_another_event() -> None:
+    done: JsonObject = {"type": "response.content_part.added", "output_index": 0}
+    events = filled(delta("ab"), done, delta("c")).details()["events"]
+    assert [entry.get("at") for entry in events] == [0, None, 2]
+
+
+def test_an_event_with_the_whole_response_travels_without_it() -> None:
+    response = {"id": "r", "status": "in_progress", "model": "m", "instructions": "x" * 9_000}
+    window = filled({"type": "response.created", "sequence_number": 0, "response": response})
+    (entry,) = window.details()["events"]
+    slim: JsonObject = {"id": "r", "status": "in_progress", "model": "m", "output": []}
+    assert entry["event"] == {"type": "response.created", "sequence_number": 0, "response": slim}
+
+
+@pytest.mark.parametrize(
+    "event",
+    [
+        {"type": "response.completed", "response": {"output": []}},
+        {"type": "response.output_item.done", "item": {"x": "y" * (WINDOW_BYTES // 16)}},
+        delta(""),
+    ],
+)
+def test_what_the_history_tells_better_does_not_travel(event: JsonObject) -> None:
+    window = filled(event)
+    assert window.details()["events"] == []
+    assert window.news() is None
+
+
+def test_news_are_given_once() -> None:
+    window = filled(delta("a"))
+    assert window.news() == window.details()
+    assert window.news() is None
+    window.feed(delta("b"))
+    assert window.news() == window.details()
+
+
+def test_feeding_leaves_the_event_as_it_is() -> None:
+    event = delta("a", 1, obfuscation="x")
+    before = json.dumps(event)
+    window = filled(event, delta("b", 2))
+    window.details()["events"][0]["deltas"].append("z")
+    assert json.dumps(event) == before
+    assert window.details()["events"][0]["deltas"] == ["a", "b"]
+
+
+def test_a_full_window_merges_older_deltas_before_it_drops_any() -> None:
+    words = [f"w{number} " for number in range(250)]
+    window = filled(*[delta(word, at) for at, word in enumerate(words)], limit_bytes=2_000)
+    details = window.details()
+    (entry,) = details["events"]
+    assert details["first"] == 0
+    assert "".join(entry["deltas"]) == "".join(words)
+    assert entry["deltas"][-KEPT_APART:] == words[-KEPT_APART:]
+    assert len(entry["deltas"]) < len(words)
+
+
+def test_a_text_too_long_loses_its_beginning() -> None:
+    text = "".join(f"{number} " for number in range(2_000))
+    window = filled(*map(delta, text.split(" ")), limit_bytes=1_000)
+    joined = text.replace(" ", "")
+    details = window.details()
+    (entry,) = details["events"]
+    assert details["first"] == entry["at"] > 0
+    assert "".join(entry["deltas"]) == joined[entry["at"] :]
+    assert len("".join(entry["deltas"])) > 300
+
+
+@given(
+    st.lists(st.tuples(st.text(max_size=300), st.integers(0, 2), st.booleans()), max_size=60),
+    st.integers(2_000, 6_000),
+)
+def test_a_window_is_never_longer_than_its_bound(
+    pieces: list[tuple[str, int, bool]], limit_bytes: int
+) -> None:
+    window = DeltaWindow(effect=1, attempt=1, limit_bytes=limit_bytes)
+    for at, (text, index, is_other) in enumerate(pieces):
+        other: JsonObject = {"type": "response.x", "output_index": index, "text": text[:60]}
+        window.feed(other if is_other else delta(text, at, output_index=index))
+        assert len(json.dumps(window.details())) <= limit_bytes

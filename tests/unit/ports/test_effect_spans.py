@@ -1,0 +1,243 @@
+"""The spans of a run: ids that processes which never met agree on."""
+
+import sys
+import timeit
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+from outlast.ports.effect_spans import (
+    NO_SCOPE,
+    TraceScope,
+    agent_span_id,
+    begin_agent_span,
+    begin_run_trace,
+    effect_span,
+    end_agent_span,
+    end_run_trace,
+    scope_of,
+)
+from outlast.ports.spans import AgentSpanData, FunctionSpanData, GuardrailSpanData, SpanError
+from outlast.ports.traces import NO_SPAN
+from outlast.ports.tracing import custom_span, get_current_span, join_current_trace, trace
+from outlast.testing.span_collector import SpanCollector
+
+
+@pytest.fixture
+def collected() -> Generator[SpanCollector]:
+    with SpanCollector() as collector:
+        yield collector
+
+
+def tool_span_id(scope: TraceScope, **where: Any) -> str:
+    with effect_span(scope, FunctionSpanData("f"), **({"effect": 1} | where)) as span:
+        return span.span_id
+
+
+def test_nobody_listens_and_nothing_is_opened() -> None:
+    scope = scope_of({"trace_id": "trace_1"}, "run-1", agent="A")
+    assert scope is NO_SCOPE
+    data = FunctionSpanData("f")
+    with effect_span(scope, data, effect=1) as span:
+        assert span is NO_SPAN
+        assert get_current_span() is None
+
+
+def test_nobody_listens_and_it_costs_almost_nothing() -> None:
+    if sys.gettrace() is not None:
+        pytest.skip("a debugger or coverage slows every line down")
+    data = FunctionSpanData("f")
+
+    def opened() -> None:
+        with effect_span(scope_of(None, "run-1", agent="A"), data, effect=1):
+            pass
+
+    best = min(timeit.repeat(opened, number=2_000, repeat=20)) / 2_000
+    assert best < 2e-6
+
+
+@pytest.mark.usefixtures("collected")
+def test_a_scope_is_what_the_settings_say() -> None:
+    settings = {
+        "workflow_name": "Support",
+        "trace_id": "trace_1",
+        "group_id": "chat",
+        "trace_metadata": {"tier": 1},
+        "tracing_disabled": True,
+        "trace_include_sensitive_data": False,
+        "trace_joined": True,
+        "trace_parent_id": "span_0",
+    }
+    assert scope_of(settings, "run-1", agent="A") == TraceScope(
+        run_id="run-1",
+        trace_id="trace_1",
+        workflow_name="Support",
+        group_id="chat",
+        metadata={"tier": 1},
+        disabled=True,
+        sensitive=False,
+        agent_span_id=agent_span_id("run-1", "A"),
+        parent_span_id="span_0",
+        is_joined=True,
+    )
+
+
+@pytest.mark.usefixtures("collected")
+@pytest.mark.parametrize(
+    "settings",
+    [
+        None,
+        {},
+        {
+            "workflow_name": 7,
+            "trace_id": "",
+            "group_id": [],
+            "trace_metadata": "x",
+            "tracing_disabled": "no",
+            "trace_include_sensitive_data": "no",
+            "trace_joined": 1,
+            "trace_parent_id": {},
+        },
+    ],
+)
+def test_settings_that_make_no_sense_count_as_not_given(settings: dict[str, Any] | None) -> None:
+    scope = scope_of(settings, "run-1", agent="A")
+    assert scope == scope_of(None, "run-1", agent="A")
+    assert (scope.workflow_name, scope.group_id, scope.metadata) == ("Agent workflow", None, None)
+    assert (scope.disabled, scope.sensitive, scope.is_joined) == (False, True, False)
+
+
+@pytest.mark.usefixtures("collected")
+def test_a_trace_id_is_derived_from_the_outermost_run() -> None:
+    root = scope_of(None, "run-1", agent="A")
+    nested = scope_of(
+        None, "run-1/7", agent="B", root_run_id="run-1", parent_span_id=root.agent_span_id
+    )
+    assert nested.trace_id == root.trace_id != scope_of(None, "run-2", agent="A").trace_id
+    assert (nested.parent_span_id, nested.is_joined) == (root.agent_span_id, True)
+
+
+@pytest.mark.usefixtures("collected")
+def test_an_agent_that_gets_the_run_back_has_another_span() -> None:
+    spans = {agent_span_id(run, agent, n) for run in "rs" for agent in "AB" for n in (0, 1)}
+    assert len(spans) == 8
+    assert scope_of(None, "r", agent="A", handovers=2).agent_span_id == agent_span_id("r", "A", 2)
+
+
+@pytest.mark.usefixtures("collected")
+def test_a_retry_is_another_span_and_a_repetition_the_same() -> None:
+    scope = scope_of(None, "run-1", agent="A")
+    places: list[dict[str, Any]] = [{}, {"attempt": 2}, {"effect": 2}, {"part": 1}, {"part": "x"}]
+    ids = [tool_span_id(scope, **place) for place in places]
+    assert len(set(ids)) == len(ids)
+    assert ids == [tool_span_id(scope, **place) for place in places]
+    assert tool_span_id(scope_of(None, "run-2", agent="A")) not in ids
+    with effect_span(scope, GuardrailSpanData("g"), effect=1) as other_kind:
+        assert other_kind.span_id not in ids
+
+
+def test_an_effect_is_a_child_of_its_agents_span(collected: SpanCollector) -> None:
+    scope = scope_of({"group_id": "chat"}, "run-1", agent="A")
+    with effect_span(scope, FunctionSpanData("f", "in"), effect=1) as span:
+        span.span_data.output = "out"
+    (told,) = collected.spans("function")
+    assert (told.trace_id, told.parent_id) == (scope.trace_id, scope.agent_span_id)
+    assert (told.trace.group_id, told.span_data.output) == ("chat", "out")
+
+
+def test_a_tools_own_spans_are_children_with_derived_ids(collected: SpanCollector) -> None:
+    def attempt(number: int) -> list[str]:
+        scope = scope_of(None, "run-1", agent="A")
+        with effect_span(scope, FunctionSpanData("f"), effect=1, attempt=number) as tool:
+            with custom_span("query") as outer, custom_span("connect") as inner:
+                assert (outer.parent_id, inner.parent_id) == (tool.span_id, outer.span_id)
+            with custom_span("query") as next_one:
+                assert next_one.parent_id == tool.span_id
+        return [outer.span_id, inner.span_id, next_one.span_id]
+
+    assert attempt(1) == attempt(1)
+    assert len(set(attempt(1)) | set(attempt(2))) == 6
+
+
+def test_a_run_that_is_not_traced_silences_its_tools(collected: SpanCollector) -> None:
+    with trace("Around"):
+        scope = scope_of({"tracing_disabled": True}, "run-1", agent="A")
+        with effect_span(scope, FunctionSpanData("f"), effect=1), custom_span("query"):
+            assert (join_current_trace(None) or {})["tracing_disabled"] is True
+        begin_agent_span(scope, AgentSpanData("A"), at_ms=1)
+        end_agent_span(scope, AgentSpanData("A"), started_at_ms=1, at_ms=2)
+        begin_run_trace(scope)
+        end_run_trace(scope)
+    assert (collected.spans(), collected.open_spans) == ([], [])
+    assert [one.name for one in collected.traces] == ["Around"]
+
+
+def test_a_run_without_sensitive_data_tells_none_in_its_tools_either(
+    collected: SpanCollector,
+) -> None:
+    scope = scope_of({"trace_include_sensitive_data": False}, "run-1", agent="A")
+    data = FunctionSpanData("f", "4111")
+    with effect_span(scope, data, effect=1), custom_span("query", {"rows": 3}) as inner:
+        data.output = "4111"
+        assert not inner.sensitive
+    exported = [span.export() for span in collected.spans()]
+    assert len(exported) == 2
+    assert "4111" not in str(exported)
+    assert "'rows': 3" in str(exported)
+
+
+def test_a_failed_attempt_has_its_error(collected: SpanCollector) -> None:
+    scope = scope_of(None, "run-1", agent="A")
+    with (
+        pytest.raises(OSError, match="no disk"),
+        effect_span(scope, FunctionSpanData("f"), effect=1),
+    ):
+        raise OSError("no disk")
+    assert collected.spans()[0].error == {"message": "no disk", "data": {"type": "OSError"}}
+
+
+def test_an_agents_span_may_end_in_another_process() -> None:
+    with SpanCollector() as first:
+        scope = scope_of({"trace_parent_id": "span_0"}, "run-1", agent="A")
+        begin_agent_span(scope, AgentSpanData("A"), at_ms=1_000)
+    with SpanCollector() as second:
+        scope = scope_of({"trace_parent_id": "span_0"}, "run-1", agent="A")
+        failure = SpanError(message="Tripped", data=None)
+        end_agent_span(scope, AgentSpanData("A"), started_at_ms=1_000, at_ms=2_500, error=failure)
+    (begun,), (ended,) = first.open_spans, second.spans("agent")
+    assert first.spans() == second.open_spans == []
+    assert (begun.span_id, begun.started_at) == (ended.span_id, ended.started_at)
+    assert ended.started_at == "1970-01-01T00:00:01.000000+00:00"
+    assert ended.ended_at == "1970-01-01T00:00:02.500000+00:00"
+    assert (ended.parent_id, ended.error) == ("span_0", failure)
+
+
+def test_a_runs_own_trace_begins_and_ends(collected: SpanCollector) -> None:
+    scope = scope_of({"workflow_name": "Support"}, "run-1", agent="A")
+    begin_run_trace(scope)
+    assert collected.ended_traces == []
+    end_run_trace(scope)
+    (begun,), (ended,) = collected.traces, collected.ended_traces
+    assert begun.export() == ended.export()
+    assert (begun.name, begun.trace_id) == ("Support", scope.trace_id)
+    assert get_current_span() is None
+
+
+def test_a_trace_around_the_run_is_left_to_whoever_opened_it(collected: SpanCollector) -> None:
+    with trace("Support"):
+        joined = scope_of(join_current_trace(None), "run-1", agent="A")
+    nested = scope_of(None, "run-1/7", agent="B", root_run_id="run-1")
+    collected.clear()
+    for scope in (joined, nested):
+        begin_run_trace(scope)
+        end_run_trace(scope)
+    assert (collected.traces, collected.ended_traces) == ([], [])
+
+
+def test_a_run_started_in_a_tool_is_a_child_of_the_tool(collected: SpanCollector) -> None:
+    outer = scope_of(None, "run-1", agent="A")
+    with effect_span(outer, FunctionSpanData("ask"), effect=3) as tool:
+        inner = scope_of(join_current_trace(None), "run-2", agent="B")
+    assert (inner.trace_id, inner.parent_span_id) == (outer.trace_id, tool.span_id)
+    assert inner.is_joined

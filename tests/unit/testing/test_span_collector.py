@@ -1,0 +1,65 @@
+"""The collector that users' tests look into."""
+
+from outlast.ports.effect_spans import begin_agent_span, effect_span, end_agent_span, scope_of
+from outlast.ports.receivers import REGISTRATION
+from outlast.ports.spans import AgentSpanData, FunctionSpanData, HandoffSpanData, SpanError
+from outlast.ports.tracing import custom_span, trace
+from outlast.testing.span_collector import SpanCollector
+
+
+def test_it_listens_in_its_block_only() -> None:
+    with SpanCollector() as collected, trace("Inside"):
+        pass
+    with trace("Outside"):
+        pass
+    assert [one.name for one in collected.traces] == ["Inside"]
+    assert REGISTRATION.active == ()
+
+
+def test_a_run_is_a_tree() -> None:
+    with SpanCollector() as collected:
+        scope = scope_of(None, "run-1", agent="Triage")
+        begin_agent_span(scope, AgentSpanData("Triage"), at_ms=1_000)
+        with effect_span(scope, FunctionSpanData("find"), effect=2), custom_span("query"):
+            pass
+        with effect_span(scope, FunctionSpanData("pay"), effect=3) as failed:
+            failed.set_error(SpanError(message="refused", data=None))
+        with effect_span(scope, HandoffSpanData("Triage", "Billing"), effect=4):
+            pass
+        assert [span.span_data.name for span in collected.open_spans] == ["Triage"]
+        end_agent_span(scope, AgentSpanData("Triage"), started_at_ms=1_000, at_ms=2_000)
+    assert collected.open_spans == []
+    assert collected.tree().splitlines() == [
+        "agent Triage",
+        "  function find",
+        "    custom query",
+        "  function pay (error: refused)",
+        "  handoff Triage -> Billing",
+    ]
+    assert [span.span_data.name for span in collected.spans("function")] == ["find", "pay"]
+
+
+def test_what_is_told_twice_is_kept_once() -> None:
+    with SpanCollector() as collected:
+        scope = scope_of(None, "run-1", agent="A")
+        for output in ("first", "second"):
+            with effect_span(scope, FunctionSpanData("f", output=output), effect=1):
+                pass
+    assert [span.span_data.output for span in collected.spans()] == ["second"]
+
+
+def test_it_forgets_when_asked() -> None:
+    with SpanCollector() as collected, trace("T"), custom_span("c"):
+        pass
+    collected.clear()
+    assert (collected.traces, collected.ended_traces, collected.spans()) == ([], [], [])
+    assert collected.open_spans == []
+    assert collected.tree() == ""
+
+
+def test_it_can_be_flushed_and_shut_down_and_read_afterwards() -> None:
+    with SpanCollector() as collected, trace("T"), custom_span("c"):
+        pass
+    collected.force_flush()
+    collected.shutdown()
+    assert len(collected.spans("custom")) == 1
