@@ -3,7 +3,7 @@
     python benchmarks/streaming.py [--repeats 3] [--json]
 
 A model says words at an even pace, and each word is the time at which it was said. A reader takes
-them from `RunHandle.stream_events` and compares. Then the same run is carried without streaming:
+them from `RunResultStreaming.stream_events` and compares. Then the same run is carried without streaming:
 its history has to be as long. Worker and reader are in this process, so there is one clock; the
 server is a process of its own. The exit code is 1 where a limit is missed.
 """
@@ -34,6 +34,8 @@ from outlast.worker import AgentWorker
 WORDS = 200
 PACE_SECONDS = 0.02
 """Between two words: 50 a second, as a quick model does."""
+
+AGENT = Agent[Any](name="Clock", instructions="Say the time.")
 
 LIMITS = {"p50_ms": 100.0, "p95_ms": 200.0, "history_more": 0.0}
 ROWS = {
@@ -114,15 +116,12 @@ async def measure_once(client: Client, queue: str) -> dict[str, float]:
     """Carry the run with a reader and without one."""
     reading, run_id = Reading(), f"bench-{secrets.token_hex(6)}"
     cpu_s, begun = time.process_time(), time.perf_counter()
-    streamed: dict[str, Any] = {"stream": True}
-    handle = await Runner.start(
-        "Clock", "The time?", id=run_id, client=client, task_queue=queue, **streamed
-    )
-    async for event in handle.stream_events():
+    result = Runner.run_streamed(AGENT, "The time?", id=run_id, client=client, task_queue=queue)
+    async for event in result.stream_events():
         reading.take(event)
     seconds, cpu_s = time.perf_counter() - begun, time.process_time() - cpu_s
     quiet_id = f"{run_id}-quiet"
-    await Runner.run("Clock", "The time?", id=quiet_id, client=client, task_queue=queue)
+    await Runner.run(AGENT, "The time?", id=quiet_id, client=client, task_queue=queue)
     events = await _history_events(client, run_id)
     return {
         "p50_ms": median(reading.lags_ms),
@@ -145,9 +144,8 @@ async def measure(repeats: int) -> dict[str, Any]:
     async with EmbeddedServer(ui_port=None, search_attributes=names.SEARCH_ATTRIBUTES) as server:
         client = await Client.connect(server.address)
         queue = "clock"
-        agents = [Agent[Any](name="Clock", instructions="Say the time.")]
         async with AgentWorker(
-            client, agents=agents, task_queue=queue, model_provider=SpeakingClock()
+            client, agents=[AGENT], task_queue=queue, model_provider=SpeakingClock()
         ):
             await measure_once(client, queue)  # warm
             every: list[dict[str, float]] = []

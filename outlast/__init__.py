@@ -8,21 +8,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from outlast.agents.agent import (
-        Agent,
-        Instructions,
+    from outlast.agents.agent import Agent, Instructions
+    from outlast.agents.agent_output import AgentOutputSchema, AgentOutputSchemaBase
+    from outlast.agents.agent_tool import AgentTool
+    from outlast.agents.agent_tool_input import (
+        StructuredToolInputBuilder,
+        StructuredToolInputBuilderOptions,
     )
-    from outlast.agents.agent_output import (
-        AgentOutputSchema,
-        AgentOutputSchemaBase,
-    )
-    from outlast.agents.agent_tool import (
-        AgentTool,
-    )
-    from outlast.agents.context import (
-        RunContextWrapper,
-        ToolContext,
-    )
+    from outlast.agents.context import RunContextWrapper, TContext, ToolContext
     from outlast.agents.errors import (
         AgentsException,
         DecisionRefused,
@@ -53,12 +46,7 @@ if TYPE_CHECKING:
         input_guardrail,
         output_guardrail,
     )
-    from outlast.agents.handoff import (
-        Handoff,
-        OnHandoffWithInput,
-        OnHandoffWithoutInput,
-        handoff,
-    )
+    from outlast.agents.handoff import Handoff, handoff
     from outlast.agents.handoff_data import (
         HandoffHistoryMapper,
         HandoffInputData,
@@ -71,28 +59,10 @@ if TYPE_CHECKING:
         reset_conversation_history_wrappers,
         set_conversation_history_wrappers,
     )
-    from outlast.agents.item_helpers import (
-        ItemHelpers,
-    )
-    from outlast.agents.lifecycle import (
-        AgentHookContext,
-        AgentHooks,
-        AgentHooksBase,
-        RunHooks,
-        RunHooksBase,
-    )
-    from outlast.agents.model_settings import (
-        ModelRetrySettings,
-        ModelSettings,
-    )
-    from outlast.agents.nested_result import (
-        AgentToolResult,
-    )
-    from outlast.agents.prompt import (
-        DynamicPromptFunction,
-        GenerateDynamicPromptData,
-        Prompt,
-    )
+    from outlast.agents.item_helpers import ItemHelpers
+    from outlast.agents.lifecycle import AgentHookContext, AgentHooks, RunHooks
+    from outlast.agents.model_settings import ModelRetrySettings, ModelSettings
+    from outlast.agents.prompt import DynamicPromptFunction, GenerateDynamicPromptData, Prompt
     from outlast.agents.run_config import (
         CallModelData,
         CallModelInputFilter,
@@ -129,17 +99,12 @@ if TYPE_CHECKING:
         ToolSearchOutputItem,
     )
     from outlast.agents.session_memory import (
+        ReasoningItemIdPolicy,
         SessionInputCallback,
         SessionSettings,
     )
-    from outlast.agents.tool import (
-        function_tool,
-    )
-    from outlast.agents.tool_definition import (
-        FunctionTool,
-        ToolRetry,
-        default_tool_error,
-    )
+    from outlast.agents.tool import function_tool
+    from outlast.agents.tool_definition import FunctionTool, ToolRetry, default_tool_error
     from outlast.agents.tool_guardrails import (
         ToolGuardrailFunctionOutput,
         ToolInputGuardrail,
@@ -151,14 +116,8 @@ if TYPE_CHECKING:
         tool_input_guardrail,
         tool_output_guardrail,
     )
-    from outlast.agents.tool_origin import (
-        ToolOrigin,
-    )
-    from outlast.agents.tool_output import (
-        ToolOutputFileContent,
-        ToolOutputImage,
-        ToolOutputText,
-    )
+    from outlast.agents.tool_origin import ToolOrigin, ToolOriginType
+    from outlast.agents.tool_output import ToolOutputFileContent, ToolOutputImage, ToolOutputText
     from outlast.agents.tool_use import (
         FunctionToolResult,
         StopAtTools,
@@ -166,38 +125,24 @@ if TYPE_CHECKING:
         ToolsToFinalOutputFunction,
         ToolsToFinalOutputResult,
     )
-    from outlast.client.handle import (
-        RunHandle,
-    )
-    from outlast.client.results import (
-        RunResult,
-    )
-    from outlast.client.run_state import (
-        RunState,
-    )
-    from outlast.client.runner import (
-        Runner,
-    )
+    from outlast.client.handle import RunHandle
+    from outlast.client.known_agents import RemoteAgent
+    from outlast.client.results import RunResult
+    from outlast.client.run_state import RunState
+    from outlast.client.runner import Runner, RunOptions
     from outlast.client.stream import (
         AgentUpdatedStreamEvent,
+        ApprovalStreamEvent,
         RawResponsesStreamEvent,
         RunItemStreamEvent,
+        StatusStreamEvent,
         StreamEvent,
     )
-    from outlast.loop.values import (
-        Usage,
-    )
-    from outlast.ports.model import (
-        Model,
-        ModelError,
-        ModelProvider,
-        ModelRequest,
-        ModelResponse,
-    )
-    from outlast.ports.session import (
-        Session,
-        SessionABC,
-    )
+    from outlast.client.streaming import RunResultStreaming
+    from outlast.loop.values import Usage
+    from outlast.models.provider import OpenAIProvider
+    from outlast.ports.model import Model, ModelProvider, ModelResponse
+    from outlast.ports.session import Session, SessionABC
     from outlast.ports.spans import (
         AgentSpanData,
         CustomSpanData,
@@ -209,12 +154,7 @@ if TYPE_CHECKING:
         SpanData,
         SpanError,
     )
-    from outlast.ports.traces import (
-        Span,
-        Trace,
-        gen_span_id,
-        gen_trace_id,
-    )
+    from outlast.ports.traces import Span, Trace, gen_group_id, gen_span_id, gen_trace_id
     from outlast.ports.tracing import (
         TracingProcessor,
         add_trace_processor,
@@ -234,380 +174,140 @@ if TYPE_CHECKING:
         handoff_span,
         response_span,
     )
-    from outlast.sessions.sqlite import (
-        SQLiteSession,
-    )
+    from outlast.sessions.sqlite import SQLiteSession
 
 __version__ = "0.1.0"
 
-_HOMES = {
-    "agents.agent": (
-        "Agent",
-        "Instructions",
-    ),
-    "agents.agent_output": (
-        "AgentOutputSchema",
-        "AgentOutputSchemaBase",
-    ),
-    "agents.agent_tool": ("AgentTool",),
-    "agents.context": (
-        "RunContextWrapper",
-        "ToolContext",
-    ),
+_NAMES = {
+    "agents.agent": "Agent Instructions",
+    "agents.agent_output": "AgentOutputSchema AgentOutputSchemaBase",
+    "agents.agent_tool": "AgentTool",
+    "agents.agent_tool_input": "StructuredToolInputBuilder StructuredToolInputBuilderOptions",
+    "agents.context": "RunContextWrapper TContext ToolContext",
     "agents.errors": (
-        "AgentsException",
-        "DecisionRefused",
-        "InputGuardrailTripwireTriggered",
-        "MaxTurnsExceeded",
-        "ModelBehaviorError",
-        "ModelCallFailed",
-        "ModelRefusalError",
-        "ModelTimeoutError",
-        "OutputGuardrailTripwireTriggered",
-        "RunAlreadyStarted",
-        "RunCancelled",
-        "RunClosed",
-        "RunNotFound",
-        "ServerUnavailable",
-        "ToolFailed",
-        "ToolInputGuardrailTripwireTriggered",
-        "ToolOutputGuardrailTripwireTriggered",
-        "ToolTimeoutError",
-        "UserError",
+        "AgentsException DecisionRefused InputGuardrailTripwireTriggered "
+        "MaxTurnsExceeded ModelBehaviorError ModelCallFailed ModelRefusalError "
+        "ModelTimeoutError OutputGuardrailTripwireTriggered RunAlreadyStarted "
+        "RunCancelled RunClosed RunNotFound ServerUnavailable ToolFailed "
+        "ToolInputGuardrailTripwireTriggered ToolOutputGuardrailTripwireTriggered "
+        "ToolTimeoutError UserError"
     ),
     "agents.guardrail": (
-        "GuardrailFunctionOutput",
-        "InputGuardrail",
-        "InputGuardrailResult",
-        "OutputGuardrail",
-        "OutputGuardrailResult",
-        "input_guardrail",
-        "output_guardrail",
+        "GuardrailFunctionOutput InputGuardrail InputGuardrailResult OutputGuardrail "
+        "OutputGuardrailResult input_guardrail output_guardrail"
     ),
-    "agents.handoff": (
-        "Handoff",
-        "OnHandoffWithInput",
-        "OnHandoffWithoutInput",
-        "handoff",
-    ),
-    "agents.handoff_data": (
-        "HandoffHistoryMapper",
-        "HandoffInputData",
-        "HandoffInputFilter",
-    ),
+    "agents.handoff": "Handoff handoff",
+    "agents.handoff_data": "HandoffHistoryMapper HandoffInputData HandoffInputFilter",
     "agents.handoff_history": (
-        "default_handoff_history_mapper",
-        "get_conversation_history_wrappers",
-        "nest_handoff_history",
-        "reset_conversation_history_wrappers",
-        "set_conversation_history_wrappers",
+        "default_handoff_history_mapper get_conversation_history_wrappers "
+        "nest_handoff_history reset_conversation_history_wrappers "
+        "set_conversation_history_wrappers"
     ),
-    "agents.item_helpers": ("ItemHelpers",),
-    "agents.lifecycle": (
-        "AgentHookContext",
-        "AgentHooks",
-        "AgentHooksBase",
-        "RunHooks",
-        "RunHooksBase",
-    ),
-    "agents.model_settings": (
-        "ModelRetrySettings",
-        "ModelSettings",
-    ),
-    "agents.nested_result": ("AgentToolResult",),
-    "agents.prompt": (
-        "DynamicPromptFunction",
-        "GenerateDynamicPromptData",
-        "Prompt",
-    ),
+    "agents.item_helpers": "ItemHelpers",
+    "agents.lifecycle": "AgentHookContext AgentHooks RunHooks",
+    "agents.model_settings": "ModelRetrySettings ModelSettings",
+    "agents.prompt": "DynamicPromptFunction GenerateDynamicPromptData Prompt",
     "agents.run_config": (
-        "CallModelData",
-        "CallModelInputFilter",
-        "ModelInputData",
-        "RunConfig",
-        "ToolErrorFormatter",
-        "ToolErrorFormatterArgs",
-        "TracingConfig",
+        "CallModelData CallModelInputFilter ModelInputData RunConfig "
+        "ToolErrorFormatter ToolErrorFormatterArgs TracingConfig"
     ),
     "agents.run_error": (
-        "RunErrorData",
-        "RunErrorDetails",
-        "RunErrorHandler",
-        "RunErrorHandlerInput",
-        "RunErrorHandlerResult",
-        "RunErrorHandlers",
+        "RunErrorData RunErrorDetails RunErrorHandler RunErrorHandlerInput "
+        "RunErrorHandlerResult RunErrorHandlers"
     ),
     "agents.run_items": (
-        "CompactionItem",
-        "HandoffCallItem",
-        "HandoffOutputItem",
-        "InputItem",
-        "MCPApprovalRequestItem",
-        "MCPApprovalResponseItem",
-        "MCPListToolsItem",
-        "MessageOutputItem",
-        "ProviderItem",
-        "ReasoningItem",
-        "RunItem",
-        "ToolApprovalItem",
-        "ToolCallItem",
-        "ToolCallOutputItem",
-        "ToolSearchCallItem",
-        "ToolSearchOutputItem",
+        "CompactionItem HandoffCallItem HandoffOutputItem InputItem "
+        "MCPApprovalRequestItem MCPApprovalResponseItem MCPListToolsItem "
+        "MessageOutputItem ProviderItem ReasoningItem RunItem ToolApprovalItem "
+        "ToolCallItem ToolCallOutputItem ToolSearchCallItem ToolSearchOutputItem"
     ),
-    "agents.session_memory": (
-        "SessionInputCallback",
-        "SessionSettings",
-    ),
-    "agents.tool": ("function_tool",),
-    "agents.tool_definition": (
-        "FunctionTool",
-        "ToolRetry",
-        "default_tool_error",
-    ),
+    "agents.session_memory": "ReasoningItemIdPolicy SessionInputCallback SessionSettings",
+    "agents.tool": "function_tool",
+    "agents.tool_definition": "FunctionTool ToolRetry default_tool_error",
     "agents.tool_guardrails": (
-        "ToolGuardrailFunctionOutput",
-        "ToolInputGuardrail",
-        "ToolInputGuardrailData",
-        "ToolInputGuardrailResult",
-        "ToolOutputGuardrail",
-        "ToolOutputGuardrailData",
-        "ToolOutputGuardrailResult",
-        "tool_input_guardrail",
-        "tool_output_guardrail",
+        "ToolGuardrailFunctionOutput ToolInputGuardrail ToolInputGuardrailData "
+        "ToolInputGuardrailResult ToolOutputGuardrail ToolOutputGuardrailData "
+        "ToolOutputGuardrailResult tool_input_guardrail tool_output_guardrail"
     ),
-    "agents.tool_origin": ("ToolOrigin",),
-    "agents.tool_output": (
-        "ToolOutputFileContent",
-        "ToolOutputImage",
-        "ToolOutputText",
-    ),
+    "agents.tool_origin": "ToolOrigin ToolOriginType",
+    "agents.tool_output": "ToolOutputFileContent ToolOutputImage ToolOutputText",
     "agents.tool_use": (
-        "FunctionToolResult",
-        "StopAtTools",
-        "ToolExecutionConfig",
-        "ToolsToFinalOutputFunction",
-        "ToolsToFinalOutputResult",
+        "FunctionToolResult StopAtTools ToolExecutionConfig ToolsToFinalOutputFunction "
+        "ToolsToFinalOutputResult"
     ),
-    "client.handle": ("RunHandle",),
-    "client.results": ("RunResult",),
-    "client.run_state": ("RunState",),
-    "client.runner": ("Runner",),
+    "client.handle": "RunHandle",
+    "client.known_agents": "RemoteAgent",
+    "client.results": "RunResult",
+    "client.run_state": "RunState",
+    "client.runner": "RunOptions Runner",
     "client.stream": (
-        "AgentUpdatedStreamEvent",
-        "RawResponsesStreamEvent",
-        "RunItemStreamEvent",
-        "StreamEvent",
+        "AgentUpdatedStreamEvent ApprovalStreamEvent RawResponsesStreamEvent "
+        "RunItemStreamEvent StatusStreamEvent StreamEvent"
     ),
-    "loop.values": ("Usage",),
-    "ports.model": (
-        "Model",
-        "ModelError",
-        "ModelProvider",
-        "ModelRequest",
-        "ModelResponse",
-    ),
-    "ports.session": (
-        "Session",
-        "SessionABC",
-    ),
+    "client.streaming": "RunResultStreaming",
+    "loop.values": "Usage",
+    "models.provider": "OpenAIProvider",
+    "ports.model": "Model ModelProvider ModelResponse",
+    "ports.session": "Session SessionABC",
     "ports.spans": (
-        "AgentSpanData",
-        "CustomSpanData",
-        "FunctionSpanData",
-        "GenerationSpanData",
-        "GuardrailSpanData",
-        "HandoffSpanData",
-        "ResponseSpanData",
-        "SpanData",
-        "SpanError",
+        "AgentSpanData CustomSpanData FunctionSpanData GenerationSpanData "
+        "GuardrailSpanData HandoffSpanData ResponseSpanData SpanData SpanError"
     ),
-    "ports.traces": (
-        "Span",
-        "Trace",
-        "gen_span_id",
-        "gen_trace_id",
-    ),
+    "ports.traces": "Span Trace gen_group_id gen_span_id gen_trace_id",
     "ports.tracing": (
-        "TracingProcessor",
-        "add_trace_processor",
-        "custom_span",
-        "flush_traces",
-        "get_current_span",
-        "get_current_trace",
-        "set_trace_processors",
-        "set_tracing_disabled",
-        "trace",
+        "TracingProcessor add_trace_processor custom_span flush_traces "
+        "get_current_span get_current_trace set_trace_processors set_tracing_disabled "
+        "trace"
     ),
     "ports.user_spans": (
-        "agent_span",
-        "function_span",
-        "generation_span",
-        "guardrail_span",
-        "handoff_span",
-        "response_span",
+        "agent_span function_span generation_span guardrail_span handoff_span response_span"
     ),
-    "sessions.sqlite": ("SQLiteSession",),
+    "sessions.sqlite": "SQLiteSession",
 }
+_HOMES = {home: tuple(names.split()) for home, names in _NAMES.items()}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Agent",
-    "AgentHookContext",
-    "AgentHooks",
-    "AgentHooksBase",
-    "AgentOutputSchema",
-    "AgentOutputSchemaBase",
-    "AgentSpanData",
-    "AgentTool",
-    "AgentToolResult",
-    "AgentUpdatedStreamEvent",
-    "AgentsException",
-    "CallModelData",
-    "CallModelInputFilter",
-    "CompactionItem",
-    "CustomSpanData",
-    "DecisionRefused",
-    "DynamicPromptFunction",
-    "FunctionSpanData",
-    "FunctionTool",
-    "FunctionToolResult",
-    "GenerateDynamicPromptData",
-    "GenerationSpanData",
-    "GuardrailFunctionOutput",
-    "GuardrailSpanData",
-    "Handoff",
-    "HandoffCallItem",
-    "HandoffHistoryMapper",
-    "HandoffInputData",
-    "HandoffInputFilter",
-    "HandoffOutputItem",
-    "HandoffSpanData",
-    "InputGuardrail",
-    "InputGuardrailResult",
-    "InputGuardrailTripwireTriggered",
-    "InputItem",
-    "Instructions",
-    "ItemHelpers",
-    "MCPApprovalRequestItem",
-    "MCPApprovalResponseItem",
-    "MCPListToolsItem",
-    "MaxTurnsExceeded",
-    "MessageOutputItem",
-    "Model",
-    "ModelBehaviorError",
-    "ModelCallFailed",
-    "ModelError",
-    "ModelInputData",
-    "ModelProvider",
-    "ModelRefusalError",
-    "ModelRequest",
-    "ModelResponse",
-    "ModelRetrySettings",
-    "ModelSettings",
-    "ModelTimeoutError",
-    "OnHandoffWithInput",
-    "OnHandoffWithoutInput",
-    "OutputGuardrail",
-    "OutputGuardrailResult",
-    "OutputGuardrailTripwireTriggered",
-    "Prompt",
-    "ProviderItem",
-    "RawResponsesStreamEvent",
-    "ReasoningItem",
-    "ResponseSpanData",
-    "RunAlreadyStarted",
-    "RunCancelled",
-    "RunClosed",
-    "RunConfig",
-    "RunContextWrapper",
-    "RunErrorData",
-    "RunErrorDetails",
-    "RunErrorHandler",
-    "RunErrorHandlerInput",
-    "RunErrorHandlerResult",
-    "RunErrorHandlers",
-    "RunHandle",
-    "RunHooks",
-    "RunHooksBase",
-    "RunItem",
-    "RunItemStreamEvent",
-    "RunNotFound",
-    "RunResult",
-    "RunState",
-    "Runner",
-    "SQLiteSession",
-    "ServerUnavailable",
-    "Session",
-    "SessionABC",
-    "SessionInputCallback",
-    "SessionSettings",
-    "Span",
-    "SpanData",
-    "SpanError",
-    "StopAtTools",
-    "StreamEvent",
-    "ToolApprovalItem",
-    "ToolCallItem",
-    "ToolCallOutputItem",
-    "ToolContext",
-    "ToolErrorFormatter",
-    "ToolErrorFormatterArgs",
-    "ToolExecutionConfig",
-    "ToolFailed",
-    "ToolGuardrailFunctionOutput",
-    "ToolInputGuardrail",
-    "ToolInputGuardrailData",
-    "ToolInputGuardrailResult",
-    "ToolInputGuardrailTripwireTriggered",
-    "ToolOrigin",
-    "ToolOutputFileContent",
-    "ToolOutputGuardrail",
-    "ToolOutputGuardrailData",
-    "ToolOutputGuardrailResult",
-    "ToolOutputGuardrailTripwireTriggered",
-    "ToolOutputImage",
-    "ToolOutputText",
-    "ToolRetry",
-    "ToolSearchCallItem",
-    "ToolSearchOutputItem",
-    "ToolTimeoutError",
-    "ToolsToFinalOutputFunction",
-    "ToolsToFinalOutputResult",
-    "Trace",
-    "TracingConfig",
-    "TracingProcessor",
-    "Usage",
-    "UserError",
-    "add_trace_processor",
-    "agent_span",
-    "custom_span",
-    "default_handoff_history_mapper",
-    "default_tool_error",
-    "flush_traces",
-    "function_span",
-    "function_tool",
-    "gen_span_id",
-    "gen_trace_id",
-    "generation_span",
-    "get_conversation_history_wrappers",
-    "get_current_span",
-    "get_current_trace",
-    "guardrail_span",
-    "handoff",
-    "handoff_span",
-    "input_guardrail",
-    "nest_handoff_history",
-    "output_guardrail",
-    "reset_conversation_history_wrappers",
-    "response_span",
-    "set_conversation_history_wrappers",
-    "set_trace_processors",
-    "set_tracing_disabled",
-    "tool_input_guardrail",
-    "tool_output_guardrail",
-    "trace",
-]
+    "Agent", "AgentHookContext", "AgentHooks", "AgentOutputSchema", "AgentOutputSchemaBase",
+    "AgentSpanData", "AgentTool", "AgentUpdatedStreamEvent", "AgentsException",
+    "ApprovalStreamEvent", "CallModelData", "CallModelInputFilter", "CompactionItem",
+    "CustomSpanData", "DecisionRefused", "DynamicPromptFunction", "FunctionSpanData",
+    "FunctionTool", "FunctionToolResult", "GenerateDynamicPromptData", "GenerationSpanData",
+    "GuardrailFunctionOutput", "GuardrailSpanData", "Handoff", "HandoffCallItem",
+    "HandoffHistoryMapper", "HandoffInputData", "HandoffInputFilter", "HandoffOutputItem",
+    "HandoffSpanData", "InputGuardrail", "InputGuardrailResult",
+    "InputGuardrailTripwireTriggered", "InputItem", "Instructions", "ItemHelpers",
+    "MCPApprovalRequestItem", "MCPApprovalResponseItem", "MCPListToolsItem", "MaxTurnsExceeded",
+    "MessageOutputItem", "Model", "ModelBehaviorError", "ModelCallFailed", "ModelInputData",
+    "ModelProvider", "ModelRefusalError", "ModelResponse", "ModelRetrySettings", "ModelSettings",
+    "ModelTimeoutError", "OpenAIProvider", "OutputGuardrail", "OutputGuardrailResult",
+    "OutputGuardrailTripwireTriggered", "Prompt", "ProviderItem", "RawResponsesStreamEvent",
+    "ReasoningItem", "ReasoningItemIdPolicy", "RemoteAgent", "ResponseSpanData",
+    "RunAlreadyStarted", "RunCancelled", "RunClosed", "RunConfig", "RunContextWrapper",
+    "RunErrorData", "RunErrorDetails", "RunErrorHandler", "RunErrorHandlerInput",
+    "RunErrorHandlerResult", "RunErrorHandlers", "RunHandle", "RunHooks", "RunItem",
+    "RunItemStreamEvent", "RunNotFound", "RunOptions", "RunResult", "RunResultStreaming",
+    "RunState", "Runner", "SQLiteSession", "ServerUnavailable", "Session", "SessionABC",
+    "SessionInputCallback", "SessionSettings", "Span", "SpanData", "SpanError",
+    "StatusStreamEvent", "StopAtTools", "StreamEvent", "StructuredToolInputBuilder",
+    "StructuredToolInputBuilderOptions", "TContext", "ToolApprovalItem", "ToolCallItem",
+    "ToolCallOutputItem", "ToolContext", "ToolErrorFormatter", "ToolErrorFormatterArgs",
+    "ToolExecutionConfig", "ToolFailed", "ToolGuardrailFunctionOutput", "ToolInputGuardrail",
+    "ToolInputGuardrailData", "ToolInputGuardrailResult", "ToolInputGuardrailTripwireTriggered",
+    "ToolOrigin", "ToolOriginType", "ToolOutputFileContent", "ToolOutputGuardrail",
+    "ToolOutputGuardrailData", "ToolOutputGuardrailResult",
+    "ToolOutputGuardrailTripwireTriggered", "ToolOutputImage", "ToolOutputText", "ToolRetry",
+    "ToolSearchCallItem", "ToolSearchOutputItem", "ToolTimeoutError",
+    "ToolsToFinalOutputFunction", "ToolsToFinalOutputResult", "Trace", "TracingConfig",
+    "TracingProcessor", "Usage", "UserError", "add_trace_processor", "agent_span", "custom_span",
+    "default_handoff_history_mapper", "default_tool_error", "flush_traces", "function_span",
+    "function_tool", "gen_group_id", "gen_span_id", "gen_trace_id", "generation_span",
+    "get_conversation_history_wrappers", "get_current_span", "get_current_trace",
+    "guardrail_span", "handoff", "handoff_span", "input_guardrail", "nest_handoff_history",
+    "output_guardrail", "reset_conversation_history_wrappers", "response_span",
+    "set_conversation_history_wrappers", "set_trace_processors", "set_tracing_disabled",
+    "tool_input_guardrail", "tool_output_guardrail", "trace",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

@@ -185,6 +185,21 @@ def play_in(situation: str, **start: Any) -> "Play":
     return play
 
 
+def play_with_everything() -> "Play":
+    """Return a run that asked for one effect of every kind at least."""
+    play = Play(session=True)
+    play.prepared(duties=("check",))
+    play.saved()
+    play.checked()
+    calls = tool("look_up", "c1"), nested("Orders", "c2"), transfer("Billing", "h1", callback=True)
+    play.replies(*calls)
+    play.returns("c1")
+    play.worked(final_output="shipped")
+    play.called_back()
+    play.replies(said("Done."), duties=("conclude",))
+    return play
+
+
 REPLY_OF_SITUATION: dict[str, tuple[Part, ...]] = {
     "running": (tool("look_up", "c1"), tool("count", "c2")),
     "waiting": (gated("refund", "c1"),),

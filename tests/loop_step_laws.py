@@ -134,7 +134,9 @@ def check_calls(state: RunState) -> None:
         elif item.kind in {"tool_output", "handoff_output"}:
             assert item.raw["call_id"] in open_calls, "an output without a call"
             open_calls.remove(item.raw["call_id"])
-    assert sorted(open_calls) == sorted(call.call_id for call in state.calls)
+    assert sorted(open_calls) == sorted(
+        call.call_id for call in state.calls if call.status != "told"
+    )
     running = [call for call in state.calls if call.status == "running"]
     assert state.parallel is None or len(running) <= state.parallel, "too many calls run at once"
 
@@ -188,6 +190,8 @@ def check_view(state: RunState) -> None:
     segments = [one for one in state.view.segments if not isinstance(one, dict)]
     assert all(start < stop <= state.view.rest for start, stop in segments)
     assert state.view.rest <= len(state.items)
+    places = [at for start, stop in segments for at in range(start, stop)]
+    assert len(set(places)) == len(places), "something is shown twice"
     assert len(shown(state.view, state.items, len(state.items))) == size(
         state.view, len(state.items)
     )

@@ -130,6 +130,8 @@ def anything_like(hint: Any) -> st.SearchStrategy[Any]:
             return st.one_of([anything_like(one) for one in arguments])
         case typing.Literal:
             return st.sampled_from(arguments)
+        case builtins.tuple if Ellipsis not in arguments:
+            return st.tuples(*(anything_like(one) for one in arguments))
         case builtins.tuple:
             return st.lists(anything_like(arguments[0]), max_size=2).map(tuple)
         case builtins.list:

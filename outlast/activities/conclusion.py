@@ -1,16 +1,17 @@
 """Answering `Conclude`: everything between a possible answer and the answer.
 
-Owns: the order of it: a rule judges the tools' outputs, a handler makes an answer of a failure, a
-nested run's answer is taken out; then the end hooks, then the output guardrails. Knows no
-Temporal.
+Owns: the order of it: a rule judges the tools' outputs, or a handler makes an answer of a failure;
+then the end hooks, then the output guardrails; last, what the outer model reads is taken out of a
+nested run's answer. Knows no Temporal.
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from outlast.activities.errors import EffectError, failure_of, of_user_code
 from outlast.activities.input_check import as_input, info_of, tripwire
+from outlast.activities.outer_call import OuterCall
 from outlast.activities.scene import Scene
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent_output import output_schema_of, read_output, write_output
@@ -30,7 +31,7 @@ from outlast.agents.settings import BLOCKED_MESSAGE_REF, ERROR_HANDLERS
 from outlast.agents.tool_use import FunctionToolResult, ToolsToFinalOutputFunction, judge
 from outlast.contract import failures
 from outlast.contract.records import ConclusionRequestRecord
-from outlast.loop.checks import Candidate, Conclusion, GuardrailRecord
+from outlast.loop.checks import Candidate, Conclusion, GuardrailRecord, ToolOutcome
 from outlast.loop.items import Item, output_item
 from outlast.loop.phrases import as_text
 from outlast.loop.values import Failure, Json, JsonObject
@@ -64,6 +65,8 @@ async def conclude(worker: WorkerKnowledge, request: ConclusionRequestRecord) ->
     """
     asked = request.call
     scene = Scene.of(worker, asked)
+    if scene.outer is not None and asked.candidate.failure is not None:
+        return await _failed_tool(scene, scene.outer, asked.candidate.failure)
     output = await _output(scene, asked.candidate, request)
     if output is None:
         declined = asked.candidate.failure is not None
@@ -71,6 +74,10 @@ async def conclude(worker: WorkerKnowledge, request: ConclusionRequestRecord) ->
     await _end(scene, output, request)
     records, failure = await _check(scene, output)
     blocked = any(record.tripped for record in records)
+    if failure is None:
+        output = await _extracted(scene, output, request)
+    if failure is None and scene.outer is not None:
+        await _end_call(scene, scene.outer, as_text(output.json))
     return Conclusion(
         output=output.json if output.replaced else None,
         replaced=output.replaced,
@@ -90,23 +97,12 @@ async def _output(
         return await _judged(scene, candidate)
     if candidate.failure is not None:
         return await _handled(scene, candidate.failure, request)
-    extractor = scene.tool.custom_output_extractor if scene.tool is not None else None
-    if extractor is not None:
-        what = f"custom_output_extractor of the tool {scene.tool and scene.tool.name!r}"
-        text = await _called(what, extractor, _nested_result(scene, candidate.output, request))
-        return _Output(json=str(text), value=text, replaced=True)
     return _Output(json=candidate.output, value=_value(scene, candidate))
 
 
 async def _judged(scene: Scene, candidate: Candidate) -> _Output | None:
     """Ask the agent's own rule whether the outputs of the tools are the answer."""
-    results: list[FunctionToolResult] = []
-    for outcome in candidate.outcomes:
-        tool = scene.worker.registry.tool(scene.agent.name, outcome.name)
-        raw = output_item(outcome.call_id, outcome.output)
-        item = run_item(Item("tool_output", raw, scene.agent.name), _finder(scene))
-        value = outcome.output if outcome.value is None else outcome.value
-        results.append(FunctionToolResult(tool=tool, output=value, run_item=item))
+    results = [_tool_result(scene, outcome) for outcome in candidate.outcomes]
     rule = cast("ToolsToFinalOutputFunction", scene.agent.tool_use_behavior)
     owner = f"Agent {scene.agent.name!r}"
     try:
@@ -116,6 +112,17 @@ async def _judged(scene: Scene, candidate: Candidate) -> _Output | None:
         return _Output(**final_of_tool(scene, verdict.final_output), replaced=True)
     except Exception as error:
         raise of_user_code(f"tool_use_behavior of agent {scene.agent.name!r}", error) from error
+
+
+def _tool_result(scene: Scene, outcome: ToolOutcome) -> FunctionToolResult:
+    try:
+        tool = scene.worker.registry.tool(scene.agent.name, outcome.name)
+    except UserError as error:
+        raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
+    raw = output_item(outcome.call_id, outcome.output)
+    item = run_item(Item("tool_output", raw, scene.agent.name), _finder(scene))
+    value = outcome.output if outcome.value is None else outcome.value
+    return FunctionToolResult(tool=tool, output=value, run_item=item)
 
 
 def final_of_tool(scene: Scene, value: Any) -> dict[str, Any]:
@@ -128,17 +135,15 @@ def final_of_tool(scene: Scene, value: Any) -> dict[str, Any]:
 async def _handled(
     scene: Scene, failure: Failure, request: ConclusionRequestRecord
 ) -> _Output | None:
-    """Let a handler make an answer of a failure; for a nested run that is its tool's business."""
-    if scene.tool is not None:
-        return await _failed_tool(scene, failure)
-    key, kind = _HANDLED.get(failure.code, ("", AgentsException))
+    """Let a handler make an answer of a failure."""
+    key, _ = _HANDLED.get(failure.code, ("", AgentsException))
     names: Any = scene.settings.get(ERROR_HANDLERS)
     name = cast("dict[str, str]", names).get(key) if isinstance(names, dict) else None
     if name is None:
         return None
     what = f"The error handler for {key}"
     given = RunErrorHandlerInput[Any](
-        error=cast("Any", kind(failure.message)),
+        error=cast("Any", _error_of(failure)),
         context=scene.wrapper,
         run_data=_run_data(scene, request),
     )
@@ -158,15 +163,45 @@ async def _handled(
     return _Output(json=written, value=value, replaced=True, message=said)
 
 
-async def _failed_tool(scene: Scene, failure: Failure) -> _Output | None:
-    """Turn the failure of a nested run into what the outer model reads."""
-    tool = scene.tool
-    if tool is None or tool.failure_error_function is None:
-        return None
-    what = f"failure_error_function of the tool {tool.name!r}"
+async def _failed_tool(scene: Scene, outer: OuterCall, failure: Failure) -> Conclusion:
+    """Turn the failure of a nested run into what the outer model reads.
+
+    No handler is asked, and nobody has to check it: what to tell is the tool's business.
+    """
+    function = outer.tool.failure_error_function
+    if function is None:
+        return Conclusion(final=False, declined=True, changes=scene.changes())
+    what = f"failure_error_function of the tool {outer.tool.name!r}"
+    text = str(await _called(what, function, scene.wrapper, _error_of(failure)))
+    await _end_call(scene, outer, text)
+    return Conclusion(output=text, replaced=True, changes=scene.changes())
+
+
+async def _end_call(scene: Scene, outer: OuterCall, result: str) -> None:
+    """The answer of a nested run is the result of a call: tell the outer run's hooks."""
+    try:
+        await call_hooks(*outer.hook_calls("on_tool_end", scene.wrapper, result))
+    except Exception as error:
+        raise of_user_code(f"on_tool_end of agent {outer.agent.name!r}", error) from error
+
+
+def _error_of(failure: Failure) -> AgentsException:
+    """Return a failure as the error that users know."""
+    if failure.code == failures.MODEL_REFUSAL:
+        return ModelRefusalError(failure.message, refusal=failure.message)
     _, kind = _HANDLED.get(failure.code, ("", AgentsException))
-    text = await _called(what, tool.failure_error_function, scene.wrapper, kind(failure.message))
-    return _Output(json=str(text), value=text, replaced=True)
+    return kind(failure.message)
+
+
+async def _extracted(scene: Scene, output: _Output, request: ConclusionRequestRecord) -> _Output:
+    """Take out of a nested run's answer what its tool wants to tell the outer model."""
+    tool = scene.tool
+    if tool is None or tool.custom_output_extractor is None:
+        return output
+    what = f"custom_output_extractor of the tool {tool.name!r}"
+    result = _nested_result(scene, output.value, request)
+    text = await _called(what, tool.custom_output_extractor, result)
+    return replace(output, json=str(text), replaced=True)
 
 
 async def _end(scene: Scene, output: _Output, request: ConclusionRequestRecord) -> None:
@@ -178,6 +213,7 @@ async def _end(scene: Scene, output: _Output, request: ConclusionRequestRecord) 
         usage=scene.usage,
         run_id=scene.run_id,
         turn=scene.turn,
+        tool_input=scene.wrapper.tool_input,
         turn_input=[item.raw for item in request.items],
     )
     calls = scene.hook_calls("on_agent_end", "on_end", context, scene.agent, output.value)
@@ -256,12 +292,12 @@ def _run_data(scene: Scene, request: ConclusionRequestRecord) -> RunErrorData:
     )
 
 
-def _nested_result(scene: Scene, output: Json, request: ConclusionRequestRecord) -> AgentToolResult:
+def _nested_result(scene: Scene, value: Any, request: ConclusionRequestRecord) -> AgentToolResult:
     history, own = _parts(request)
     return AgentToolResult(
         input=as_input(history),
         new_items=[run_item(item, _finder(scene)) for item in own],
-        final_output=read_output(output_schema_of(scene.agent.output_type), output),
+        final_output=value,
         last_agent=scene.agent,
         context_wrapper=scene.wrapper,
     )

@@ -4,11 +4,11 @@ Owns: which session a run's settings mean, and answering `SaveSession`. How a se
 written once is in `session.py`. Knows no Temporal.
 """
 
-from dataclasses import replace
 from typing import Any, cast
 
 from outlast.activities.errors import EffectError, of_user_code
-from outlast.activities.session import load_session, save_items
+from outlast.activities.outer_call import outer_call_of
+from outlast.activities.session import load_session, save_items, to_session_item
 from outlast.agents.agent_tool import AgentTool
 from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
@@ -70,7 +70,7 @@ async def load(
             reasoning_item_id_policy=settings.get("reasoning_item_id_policy"),
         )
     except Exception as error:
-        raise of_user_code(f"The session {session.session_id!r}", error) from error
+        raise of_user_code(_named(session), error) from error
 
 
 async def save_session(registry: Registry, request: SaveRequestRecord, *, attempt: int) -> None:
@@ -80,36 +80,30 @@ async def save_session(registry: Registry, request: SaveRequestRecord, *, attemp
         EffectError: the session failed.
     """
     call, settings = request.call, request.call.settings or {}
-    session = session_of(registry, settings, _tool_of(registry, settings))
+    outer = outer_call_of(registry, settings)
+    session = session_of(registry, settings, outer.tool if outer is not None else None)
     key = f"{call.run_id}@{call.started_at_ms}:{call.start}"
-    rows = [_row(item, call.withheld) for item in request.items]
-    if settings.get("reasoning_item_id_policy") == "omit":
-        rows = [_without_id(row) for row in rows]
+    omits = settings.get("reasoning_item_id_policy") == "omit"
+    rows = [_row(item, call.withheld, omits=omits) for item in request.items]
     try:
         await save_items(session, key, rows, attempt=attempt)
     except Exception as error:
-        failed = of_user_code(f"The session {session.session_id!r}", error)
+        failed = of_user_code(_named(session), error)
         failed.attempts = None  # a database may be away for longer than a function is wrong
         raise failed from error
 
 
-def _tool_of(registry: Registry, settings: JsonObject) -> AgentTool | None:
-    address: Any = settings.get("as_tool")
-    if not isinstance(address, list):
-        return None
-    owner, name = cast("list[str]", address)
-    tool = registry.tool(owner, name)
-    return tool if isinstance(tool, AgentTool) else None
+def _row(item: Item, withheld: str | None, *, omits: bool) -> JsonObject:
+    """Return an item as it is saved.
 
-
-def _row(item: Item, withheld: str | None) -> JsonObject:
-    """Return an item as it is saved; what a guardrail has blocked leaves a placeholder."""
+    What a guardrail has blocked leaves a placeholder. The run's own reasoning may lose its id.
+    """
     if withheld is not None and item.kind == "tool_output":
-        item = replace(item, raw={**item.raw, "output": withheld})
+        return {**item.raw, "output": withheld}
+    if omits and item.kind != "input":
+        return to_session_item(item.raw, reasoning_item_id_policy="omit")
     return item.raw
 
 
-def _without_id(raw: JsonObject) -> JsonObject:
-    if raw.get("type") != "reasoning":
-        return raw
-    return {name: value for name, value in raw.items() if name != "id"}
+def _named(session: object) -> str:
+    return f"The session {getattr(session, 'session_id', session)!r}"

@@ -5,7 +5,7 @@ input filter, the model hooks around the call, the plan. Knows no Temporal and n
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -29,6 +29,7 @@ from outlast.contract import failures
 from outlast.contract.records import ModelRequestRecord
 from outlast.loop.calls import ModelReply
 from outlast.loop.commands import CallModel
+from outlast.loop.items import Item
 from outlast.loop.values import Failure, JsonObject
 from outlast.ports.model import (
     Model,
@@ -65,11 +66,10 @@ async def call_model(
     """
     asked = request.call
     scene = _scene(worker, asked)
-    items = [item.raw for item in request.items]
     if asked.starts:
-        await _start(scene, items)
+        await _start(scene, [item.raw for item in request.items])
     offer = await offer_of(scene)
-    model_request = await _request(scene, asked, offer, items)
+    model_request = await _request(scene, asked, offer, _shown(scene, request.items))
     model, label = _model_of(scene)
     calls = scene.hook_calls(
         "on_llm_start",
@@ -106,6 +106,7 @@ async def _start(scene: Scene, items: list[JsonObject]) -> None:
         run_id=scene.run_id,
         turn=scene.turn,
         turn_input=items,
+        tool_input=scene.wrapper.tool_input,
     )
     calls = scene.hook_calls("on_agent_start", "on_start", context, scene.agent)
     await _hooks("on_agent_start", scene, calls)
@@ -124,23 +125,17 @@ async def _request(
 ) -> ModelRequest:
     """Return what the model is asked, after the run's input filter."""
     instructions, prompt = await asyncio.gather(_instructions(scene), _prompt(scene))
-    shown = _with_policy(scene, items)
-    data = await _filtered(scene, ModelInputData(input=shown, instructions=instructions))
+    data = await _filtered(scene, ModelInputData(input=items, instructions=instructions))
     settings = scene.agent.model_settings.resolve(
         read_model_settings(scene.settings.get("model_settings"))
     )
     if asked.tools_used and scene.agent.reset_tool_choice and settings.tool_choice is not None:
         settings = replace(settings, tool_choice=None)
-    schema = output_schema_of(scene.agent.output_type)
     return ModelRequest(
         instructions=data.instructions,
         input=data.input,
         tools=offer.specs(),
-        output=None
-        if schema is None
-        else OutputSpec(
-            name=schema.name(), schema=schema.json_schema(), strict=schema.is_strict_json_schema()
-        ),
+        output=_output(scene.agent),
         settings=settings,
         previous_response_id=asked.previous_response_id,
         conversation_id=asked.conversation_id,
@@ -170,15 +165,30 @@ async def _prompt(scene: Scene) -> JsonObject | None:
         raise of_user_code(f"The prompt of agent {scene.agent.name!r}", error) from error
 
 
-def _with_policy(scene: Scene, items: list[JsonObject]) -> list[JsonObject]:
-    """Return the items, without the ids of reasoning items where the run leaves them out."""
-    if scene.settings.get("reasoning_item_id_policy") != "omit":
-        return items
+def _output(agent: Agent[Any]) -> OutputSpec | None:
+    """Return what the provider is told of the output type."""
+    try:
+        schema = output_schema_of(agent.output_type)
+        if schema is None:
+            return None
+        return OutputSpec(
+            name=schema.name(), schema=schema.json_schema(), strict=schema.is_strict_json_schema()
+        )
+    except Exception as error:  # a schema may be the user's own class
+        raise of_user_code(f"The output type of agent {agent.name!r}", error) from error
+
+
+def _shown(scene: Scene, items: Sequence[Item]) -> list[JsonObject]:
+    """Return the items, without the ids of reasoning where the run leaves them out.
+
+    What the caller has put in stays as it is.
+    """
+    omits = scene.settings.get("reasoning_item_id_policy") == "omit"
     return [
-        {name: value for name, value in raw.items() if name != "id"}
-        if raw.get("type") == "reasoning"
-        else raw
-        for raw in items
+        {name: value for name, value in item.raw.items() if name != "id"}
+        if omits and item.kind != "input" and item.raw.get("type") == "reasoning"
+        else item.raw
+        for item in items
     ]
 
 
@@ -232,8 +242,8 @@ async def _reply(
     failure, changes = await _after(scene, plan, response), ()
     try:
         changes = scene.changes()
-    except UserError as error:
-        failure = failure or Failure(code=failures.USER_ERROR, message=str(error))
+    except EffectError as error:
+        failure = failure or Failure(code=error.code, message=error.message)
     return ModelReply(
         items=plan.items,
         usage=response.usage,

@@ -9,11 +9,11 @@ model has been paid. Must not know: what happens next; that is the loop's.
 import json
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal, cast
 
-from outlast.activities.errors import EffectError
+from outlast.activities.errors import EffectError, failure_of
 from outlast.activities.offer import Offer, is_enabled
 from outlast.activities.planning import (
     nested_plan,
@@ -85,15 +85,15 @@ async def plan_reply(
     if junk is not None:
         return Plan(items=(), failure=_nonsense(junk))
     items, reused = _without_repeats(output, history)
-    problem = reused
-    if problem is None and offer.unknown_is_fatal:
-        problem = _unknown_name(items, offer)
-    if problem is None:
-        problem = await _disabled_meanwhile(items, offer, scene)
-    if problem is not None:
+    failure = reused
+    if failure is None and offer.unknown_is_fatal:
+        failure = _unknown_name(items, offer)
+    if failure is None:
+        failure = await _disabled_meanwhile(items, offer, scene)
+    if failure is not None:
         return Plan(
             items=tuple(raw for raw in items if not _is_call(raw)),
-            failure=_nonsense(problem),
+            failure=failure,
             reuses_call_id=reused is not None,
         )
     ends_with = _ends_with(items, offer, scene.agent)
@@ -108,8 +108,8 @@ async def plan_reply(
     if calls:
         plans = tuple(call.plan for call in calls)
         return Plan(items=tuple(items), calls=plans, ends_with=ends_with)
-    final, value, failure = _final(items, scene.agent)
-    return Plan(items=tuple(items), final=final, value=value, failure=failure)
+    final, value, invalid = _final(items, scene.agent)
+    return Plan(items=tuple(items), final=final, value=value, failure=invalid)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,20 +139,31 @@ async def _plan_call(
         rejection = await rejection_text(scene, name, call_id_of(raw))
         problem, failure = await refused_before_asking(scene, tool, raw)
         needs_approval = problem is None
-    is_agent = isinstance(tool, AgentTool)
     plan = PlannedCall(
         item=index,
-        kind="agent" if is_agent else "tool",
+        kind="tool",
         problem=problem,
         needs_approval=needs_approval,
         reason=reason,
         rejection=rejection,
         fatal=tool.failure_error_function is None,
         final=final,
-        target=tool.agent.name if is_agent else "",
-        nested=nested_plan(scene, tool) if is_agent else None,
         policy=policy_of_tool(tool),
     )
+    if not isinstance(tool, AgentTool):
+        return _Planned(plan, failure)
+    return _as_agent(_Planned(plan, failure), tool, scene)
+
+
+def _as_agent(planned: _Planned, tool: AgentTool, scene: Scene) -> _Planned:
+    """Return the plan of a call whose tool is an agent."""
+    nested, failure = None, planned.failure
+    if planned.plan.problem is None:
+        try:
+            nested = nested_plan(scene, tool)
+        except Exception as error:  # noqa: BLE001  the model is paid, so it is told and not retried
+            failure = failure or failure_of(f"The run_config of the tool {tool.name!r}", error)
+    plan = replace(planned.plan, kind="agent", target=tool.agent.name, nested=nested)
     return _Planned(plan, failure)
 
 
@@ -208,7 +219,7 @@ async def _gate(
 
 async def _disabled_meanwhile(
     items: Sequence[JsonObject], offer: Offer, scene: Scene
-) -> str | None:
+) -> Failure | None:
     """Ask again whether the called tools are enabled: the model took its time."""
     for raw in items:
         name = str(raw.get("name", ""))
@@ -217,9 +228,11 @@ async def _disabled_meanwhile(
             continue
         try:
             if not await is_enabled(scene, name, tool):
-                return f"The model called the tool {name!r}, which is not enabled any more."
+                return _nonsense(
+                    f"The model called the tool {name!r}, which is not enabled any more."
+                )
         except EffectError as error:
-            return error.message
+            return Failure(code=error.code, message=error.message, details=error.details)
     return None
 
 
@@ -284,17 +297,17 @@ def _argument_problem(tool: FunctionTool, arguments: str, scene: Scene) -> str |
     return None if fits else f"The arguments of {tool.name} have to be a JSON object."
 
 
-def _unknown_name(items: Sequence[JsonObject], offer: Offer) -> str | None:
+def _unknown_name(items: Sequence[JsonObject], offer: Offer) -> Failure | None:
     for raw in items:
         name = str(raw.get("name", ""))
         if _is_call(raw) and name not in offer.tools and name not in offer.handoffs:
-            return f"The model called a tool that it was not offered: {name!r}."
+            return _nonsense(f"The model called a tool that it was not offered: {name!r}.")
     return None
 
 
 def _without_repeats(
     output: Sequence[JsonObject], history: Sequence[Item]
-) -> tuple[list[JsonObject], str | None]:
+) -> tuple[list[JsonObject], Failure | None]:
     """Return the items without calls that are repeated word for word, and what is wrong.
 
     A call id ties a call, its approval and its side effects together. Used again for another
@@ -308,12 +321,14 @@ def _without_repeats(
             continue
         call_id = call_id_of(raw)
         if not call_id:
-            return items, f"The model called {raw.get('name')!r} without a call id."
+            return items, _nonsense(f"The model called {raw.get('name')!r} without a call id.")
         if call_id not in seen:
             seen[call_id] = _call_of(raw)
             items.append(raw)
         elif seen[call_id] != _call_of(raw):
-            return items, f"The model used the call id {call_id!r} for two different calls."
+            return items, _nonsense(
+                f"The model used the call id {call_id!r} for two different calls."
+            )
     return items, None
 
 

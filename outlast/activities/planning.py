@@ -16,6 +16,7 @@ from outlast.agents.settings import read_tool_execution, write_run_config
 from outlast.agents.tool_definition import FunctionTool
 from outlast.contract import failures
 from outlast.contract.policies import SESSION
+from outlast.contract.records import NOT_INHERITED
 from outlast.loop import phrases
 from outlast.loop.calls import NestedPlan
 from outlast.loop.items import call_id_of
@@ -51,27 +52,26 @@ async def refused_before_asking(
     early = read_tool_execution(scene.settings).pre_approval_tool_input_guardrails
     if not early or not tool.tool_input_guardrails:
         return None, None
+    context = tool_context(scene, raw)
     try:
-        checked = await check_call(tool, tool_context(scene, raw))
+        checked = await check_call(tool, context)
     except Exception as error:  # noqa: BLE001  the model is paid, so it is told and not retried
         message = f"A guardrail of the tool {tool.name!r} raised {type(error).__name__}: {error}"
         return None, Failure(code=failures.USER_ERROR, message=message)
+    scene.wrapper.context = context.context
     return checked.message, checked.failure
 
 
-def nested_plan(scene: Scene, tool: FunctionTool) -> NestedPlan | None:
-    """Return how the agent behind a tool is run; None for a tool that is a function."""
-    if not isinstance(tool, AgentTool):
-        return None
+def nested_plan(scene: Scene, tool: AgentTool) -> NestedPlan:
+    """Return how the agent behind a tool is run.
+
+    Raises:
+        UserError: the tool's `run_config` cannot travel.
+    """
     given = tool.conversation_id or tool.previous_response_id
-    settings: JsonObject | None = None
-    if tool.run_config is not None:
-        settings = write_run_config(tool.run_config)
-    if tool.session is not None:
-        settings = {**(scene.settings if settings is None else settings), SESSION: {}}
     return NestedPlan(
         max_turns=tool.max_turns,
-        settings=settings,
+        settings=_nested_settings(scene, tool),
         session=tool.session is not None,
         thread=ServerThread(
             conversation_id=tool.conversation_id,
@@ -83,6 +83,16 @@ def nested_plan(scene: Scene, tool: FunctionTool) -> NestedPlan | None:
     )
 
 
+def _nested_settings(scene: Scene, tool: AgentTool) -> JsonObject | None:
+    """Return the settings of a nested run; None where they are those of the run that asks."""
+    own: JsonObject = {} if tool.session is None else {SESSION: {}}
+    if tool.run_config is not None:
+        return write_run_config(tool.run_config) | own
+    if not own:
+        return None
+    return {key: one for key, one in scene.settings.items() if key not in NOT_INHERITED} | own
+
+
 def tool_context(scene: Scene, raw: JsonObject) -> ToolContext[Any]:
     """Return the context of a call that is not run yet."""
     call_id = call_id_of(raw)
@@ -91,6 +101,7 @@ def tool_context(scene: Scene, raw: JsonObject) -> ToolContext[Any]:
         usage=scene.usage,
         run_id=scene.run_id,
         turn=scene.turn,
+        tool_input=scene.wrapper.tool_input,
         tool_name=str(raw.get("name", "")),
         tool_call_id=call_id,
         tool_arguments=str(raw.get("arguments", "")),

@@ -12,6 +12,7 @@ from outlast.activities.scene import Scene
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent_tool import nested_input
 from outlast.agents.errors import UserError
+from outlast.agents.lifecycle import call_hooks
 from outlast.agents.settings import references_in
 from outlast.contract import failures
 from outlast.contract.policies import SESSION
@@ -47,6 +48,7 @@ async def prepare_run(worker: WorkerKnowledge, request: PrepareRun) -> Briefing:
         model=model_label(settings.get("model") or agent.model),
         context=borrowed.value if request.context is None else None,
         duties=scene.duties(),
+        changes=scene.changes(),
         input=content,
         old=old,
     )
@@ -54,13 +56,16 @@ async def prepare_run(worker: WorkerKnowledge, request: PrepareRun) -> Briefing:
 
 async def _content(scene: Scene, request: PrepareRun) -> tuple[JsonObject, ...] | None:
     """Return what the run is asked: for a tool, what is made of the call's arguments."""
-    tool = scene.tool
-    if tool is None or request.input is None:
+    outer = scene.outer
+    if outer is None:
         return request.input
+    what = f"The input of the tool {outer.tool.name!r}"
     try:
-        built = await nested_input(tool, str(request.input[0].get("content", "")))
+        built = await nested_input(outer.tool, outer.arguments)
+        what = f"on_tool_start of agent {outer.agent.name!r}"
+        await call_hooks(*outer.hook_calls("on_tool_start", scene.wrapper))
     except Exception as error:
-        raise of_user_code(f"The input of the tool {tool.name!r}", error) from error
+        raise of_user_code(what, error) from error
     return messages_of(built)
 
 

@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import Any, Protocol, cast
 
 from outlast.activities.errors import EffectError
+from outlast.activities.outer_call import OuterCall, outer_call_of
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent import Agent
 from outlast.agents.agent_tool import AgentTool
@@ -20,7 +21,6 @@ from outlast.agents.guardrail import InputGuardrail, OutputGuardrail
 from outlast.agents.lifecycle import HookCall, RunHooks, overrides
 from outlast.agents.settings import HOOKS
 from outlast.contract import failures
-from outlast.contract.records import AS_TOOL
 from outlast.loop.changes import Change
 from outlast.loop.checks import Duty
 from outlast.loop.values import Json, JsonObject, Usage
@@ -89,7 +89,11 @@ class Scene:
     def __post_init__(self) -> None:
         """Make the wrapper."""
         self.wrapper = RunContextWrapper[Any](
-            context=self.borrowed.context, usage=self.usage, run_id=self.run_id, turn=self.turn
+            context=self.borrowed.context,
+            usage=self.usage,
+            run_id=self.run_id,
+            turn=self.turn,
+            tool_input=self.outer.tool_input() if self.outer is not None else None,
         )
 
     @classmethod
@@ -139,14 +143,14 @@ class Scene:
             raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
 
     @cached_property
+    def outer(self) -> OuterCall | None:
+        """The call that this run answers, for a nested run."""
+        return outer_call_of(self.worker.registry, self.settings)
+
+    @property
     def tool(self) -> AgentTool | None:
         """The tool that this run is, for a nested run."""
-        address: Any = self.settings.get(AS_TOOL)
-        if not isinstance(address, list):
-            return None
-        owner, name = cast("list[str]", address)
-        tool = self.worker.registry.tool(owner, name)
-        return tool if isinstance(tool, AgentTool) else None
+        return self.outer.tool if self.outer is not None else None
 
     @cached_property
     def run_hooks(self) -> RunHooks[Any] | None:
@@ -177,11 +181,15 @@ class Scene:
         agent = agent or self.agent
         checks = self.input_guardrails(agent)
         ends = overrides(self.run_hooks, "on_agent_end") or overrides(agent.hooks, "on_end")
-        extracts = self.tool is not None and self.tool.custom_output_extractor is not None
+        outer = self.outer
+        answers_call = outer is not None and (
+            outer.tool.custom_output_extractor is not None
+            or any(one.is_needed for one in outer.hook_calls("on_tool_end", self.wrapper, ""))
+        )
         found: dict[Duty, bool] = {
             "check_first": any(not one.run_in_parallel for one in checks),
             "check": any(one.run_in_parallel for one in checks),
-            "conclude": ends or extracts or bool(self.output_guardrails(agent)),
+            "conclude": ends or answers_call or bool(self.output_guardrails(agent)),
         }
         return tuple(duty for duty, is_due in found.items() if is_due)
 
@@ -189,9 +197,12 @@ class Scene:
         """Return what the callables have changed in the context.
 
         Raises:
-            UserError: what they left cannot be written as JSON.
+            EffectError: what they left cannot be written as JSON.
         """
-        return self.borrowed.changes(self.wrapper)
+        try:
+            return self.borrowed.changes(self.wrapper)
+        except UserError as error:
+            raise EffectError(failures.USER_ERROR, str(error), retryable=False) from error
 
     def _named_list(self, key: str) -> Iterable[Any]:
         names: Any = self.settings.get(key)

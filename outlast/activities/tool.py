@@ -24,6 +24,7 @@ from outlast.agents.tool_definition import FunctionTool, default_tool_error
 from outlast.agents.tool_output import encode_output
 from outlast.contract import failures
 from outlast.loop.calls import ToolResult
+from outlast.loop.changes import Change, apply
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.commands import RunTool
 from outlast.loop.values import Failure, Json
@@ -44,6 +45,7 @@ class _Attempt:
     request: RunTool
     number: int
     checks: tuple[GuardrailRecord, ...] = ()
+    changes: tuple[Change, ...] = ()
 
     @property
     def is_last(self) -> bool:
@@ -78,6 +80,7 @@ async def run_tool(worker: WorkerKnowledge, request: RunTool, *, attempt: int) -
         await call_hooks(
             *scene.hook_calls("on_tool_start", "on_tool_start", context, scene.agent, tool)
         )
+        this.changes = scene.borrowed.changes(context)
     except Exception as error:  # noqa: BLE001  a guardrail or hook that raises ends the run
         return _broken(this, f"A guardrail or hook of the tool {tool.name!r}", error)
     return await _finished(this, await _invoked(this))
@@ -86,7 +89,10 @@ async def run_tool(worker: WorkerKnowledge, request: RunTool, *, attempt: int) -
 async def _invoked(this: _Attempt) -> ToolResult:
     """Call the function, and return its result or what its failure comes to."""
     tool, request = this.tool, this.request
-    problem = tool.validate(request.arguments) if tool.validate is not None else None
+    try:
+        problem = tool.validate(request.arguments) if tool.validate is not None else None
+    except Exception as error:  # noqa: BLE001  a user's check is as good as the user's function
+        return await _failed(this, error)
     if problem is not None:
         return await _misfit(this, problem)
     bound_seconds = request.policy.timeout_ms / 1000
@@ -94,6 +100,7 @@ async def _invoked(this: _Attempt) -> ToolResult:
     try:
         async with bound:
             value = await tool.on_invoke_tool(this.context, request.arguments)
+        this.scene.borrowed.changes(this.context)  # what cannot be written is the call's failure
         return _result(this, value)
     except TimeoutError as error:
         if not bound.expired():  # the tool's own business, such as a socket that timed out
@@ -116,8 +123,10 @@ async def _invoked(this: _Attempt) -> ToolResult:
 async def _finished(this: _Attempt, result: ToolResult) -> ToolResult:
     """Ask the output guardrails, call the end hooks, and return what the call came to."""
     if result.failure is not None:
-        return result
+        return replace(result, checks=this.checks)
     tool, context, scene = this.tool, this.context, this.scene
+    if result.failed:
+        context.context = _before_call(this)
     try:
         checked = await check_result(tool, context, result.output)
         this.checks = (*this.checks, *checked.records)
@@ -131,12 +140,16 @@ async def _finished(this: _Attempt, result: ToolResult) -> ToolResult:
                 "on_tool_end", "on_tool_end", context, scene.agent, tool, result.output
             )
         )
-        changes = scene.borrowed.changes(context) if not result.failed else ()
-        return replace(result, checks=this.checks, changes=changes)
-    except UserError as error:  # the context cannot be written
-        return await _failed(this, error)
+        return replace(result, checks=this.checks, changes=scene.borrowed.changes(context))
     except Exception as error:  # noqa: BLE001  a guardrail or hook that raises ends the run
         return _broken(this, f"A guardrail or hook of the tool {tool.name!r}", error)
+
+
+def _before_call(this: _Attempt) -> Any:
+    """Return the context as guardrails and hooks left it: what a failed call changed is dropped."""
+    value = apply(this.scene.borrowed.value, this.changes)
+    request = this.request
+    return this.scene.worker.borrow(value, request.context_type, this.tool.context_type).context
 
 
 def _tool_context(scene: Scene, request: RunTool, attempt: int) -> ToolContext[Any]:
@@ -145,6 +158,7 @@ def _tool_context(scene: Scene, request: RunTool, attempt: int) -> ToolContext[A
         usage=request.usage,
         run_id=request.run_id,
         turn=request.turn,
+        tool_input=scene.wrapper.tool_input,
         tool_name=request.name,
         tool_call_id=request.call_id,
         tool_arguments=request.arguments,
@@ -241,7 +255,10 @@ def _stopped(this: _Attempt, checked: ToolCheck) -> ToolResult:
     failure = checked.failure
     output = checked.message if failure is None else failure.message
     value = output if this.request.final and failure is None else None
-    return ToolResult(output=output, value=value, checks=this.checks, failure=failure)
+    changes = this.scene.borrowed.changes(this.context)
+    return ToolResult(
+        output=output, value=value, checks=this.checks, failure=failure, changes=changes
+    )
 
 
 def _broken(this: _Attempt, what: str, error: Exception) -> ToolResult:

@@ -13,9 +13,9 @@ from typing import Any, assert_never
 from outlast.client.stream import (
     AgentUpdatedStreamEvent,
     ApprovalStreamEvent,
+    NumberedEvent,
     RunItemStreamEvent,
     StatusStreamEvent,
-    StreamEvent,
     changes,
 )
 from outlast.loop.approvals import ApprovalRequest
@@ -69,10 +69,10 @@ def run_events(at_ms: int, before: RunState, after: RunState) -> Iterator[RunEve
     for change in sorted(changes(before, after, 0), key=lambda one: not _is_decision(one)):
         match change:
             case RunItemStreamEvent():
-                final = id(change.item) in answered
-                yield _item(at_ms, change.name, change.item, answers=final)
+                final = id(change.entry) in answered
+                yield _item(at_ms, change.name, change.entry, answers=final)
             case AgentUpdatedStreamEvent():
-                yield _agent_updated(at_ms, before.agent, change.new_agent)
+                yield _agent_updated(at_ms, before.agent, change.new_agent.name)
             case ApprovalStreamEvent():
                 yield _approval(at_ms, change.request)
             case StatusStreamEvent():
@@ -96,7 +96,7 @@ def run_events(at_ms: int, before: RunState, after: RunState) -> Iterator[RunEve
         yield RunEvent(at_ms=at_ms, type="ignored", who="outlast", text=text, data=data)
 
 
-def _is_decision(change: StreamEvent) -> bool:
+def _is_decision(change: NumberedEvent) -> bool:
     return isinstance(change, ApprovalStreamEvent) and change.request.decision is not None
 
 
@@ -119,7 +119,7 @@ def _item(at_ms: int, name: str, item: Item, *, answers: bool) -> RunEvent:
             output = raw.get("output")
             text = f"{output}" if item.kind == "tool_output" else ""
             data |= {"call_id": call_id_of(raw), "output": output}
-        case "reasoning" | "other":
+        case "history" | "reasoning" | "other":
             data |= {"item_type": raw.get("type")}
     return RunEvent(at_ms=at_ms, type=name, who=who, text=text, data=data, answers=answers)
 

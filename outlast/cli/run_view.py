@@ -92,7 +92,7 @@ def result_record(result: RunResult) -> JsonObject:
         "run_id": result.run_id,
         "status": result.status,
         "final_output": result.final_output,
-        "agent": result.last_agent,
+        "agent": result.last_agent.name,
         "turns": result.turns,
         "usage": {
             "requests": result.usage.requests,
@@ -100,7 +100,7 @@ def result_record(result: RunResult) -> JsonObject:
             "output_tokens": result.usage.output_tokens,
             "total_tokens": result.usage.total_tokens,
         },
-        "approvals": [approval_record(request) for request in result.interruptions],
+        "approvals": [approval_record(one.request) for one in result.interruptions],
     }
 
 

@@ -175,7 +175,9 @@ async def _wait(
     if as_json:
         terminal.print_json_line(run_view.result_record(result))
     elif result.status == "waiting":
-        run_view.show_how_to_decide(console, handle.id, result.interruptions)
+        run_view.show_how_to_decide(
+            console, handle.id, [one.request for one in result.interruptions]
+        )
     else:
         terminal.say(terminal.out(), run_view.answer_text(result.final_output))
     return ExitCode.WAITING if result.status == "waiting" else ExitCode.OK

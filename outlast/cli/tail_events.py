@@ -14,7 +14,7 @@ from outlast.cli.run_events import RunEvent, run_events
 from outlast.client.deltas import with_deltas
 from outlast.client.handle import RunHandle
 from outlast.client.history import Progress
-from outlast.client.stream import ApprovalStreamEvent, StreamEvent, changes
+from outlast.client.stream import ApprovalStreamEvent, NumberedEvent, changes
 from outlast.loop.state import RunState
 from outlast.loop.values import JsonObject
 
@@ -96,6 +96,6 @@ def _entries(step: Progress, before: RunState, number: int) -> Iterator[Happened
         yield Happened(None if event.type in _WITHOUT_NUMBER else next(numbers, None), event)
 
 
-def _after_decisions(change: StreamEvent) -> bool:
+def _after_decisions(change: NumberedEvent) -> bool:
     """The order in which people are told, as `run_events` has it."""
     return not (isinstance(change, ApprovalStreamEvent) and change.request.decision is not None)

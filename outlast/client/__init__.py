@@ -6,7 +6,20 @@ workflows or activities: a client may run where no agent is defined.
 
 from outlast.client.connection import connect
 from outlast.client.handle import RunHandle, SentMessage
+from outlast.client.known_agents import RemoteAgent
 from outlast.client.results import RunResult
-from outlast.client.runner import Runner
+from outlast.client.run_state import RunState
+from outlast.client.runner import Runner, RunOptions
+from outlast.client.streaming import RunResultStreaming
 
-__all__ = ["RunHandle", "RunResult", "Runner", "SentMessage", "connect"]
+__all__ = [
+    "RemoteAgent",
+    "RunHandle",
+    "RunOptions",
+    "RunResult",
+    "RunResultStreaming",
+    "RunState",
+    "Runner",
+    "SentMessage",
+    "connect",
+]

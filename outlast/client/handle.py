@@ -4,42 +4,29 @@ Owns: `RunHandle`. Everything it reads comes from the run's history, so reading 
 worker runs. Must not know: how a run is started.
 """
 
-import asyncio
 import secrets
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
 
-from temporalio.client import (
-    Client,
-    WorkflowExecutionDescription,
-    WorkflowFailureError,
-    WorkflowHandle,
-    WorkflowUpdateFailedError,
-    WorkflowUpdateRPCTimeoutOrCancelledError,
-)
-from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError
-from temporalio.service import RPCError, RPCStatusCode
+from temporalio.client import Client, WorkflowFailureError
+from temporalio.service import RPCError
 
-from outlast.agents.errors import (
-    AgentsException,
-    DecisionRefused,
-    RunCancelled,
-    RunClosed,
-    RunNotFound,
-    ServerUnavailable,
-)
+from outlast.agents.errors import DecisionRefused, RunClosed
+from outlast.client import ending
+from outlast.client.deltas import RawEvent, with_deltas
 from outlast.client.history import Progress, RunReader
+from outlast.client.known_agents import KnownAgents
 from outlast.client.messages import check_input
-from outlast.client.results import RunResult, error_of, result_of, result_of_answer
-from outlast.client.stream import StreamEvent, changes
-from outlast.contract import failures, names, records
-from outlast.loop.approvals import ApprovalRequest, Decision, DecisionType
+from outlast.client.reading import Place, Present, Request, Stretch, is_settled
+from outlast.client.results import RunResult, error_of, result_of, result_of_answer, run_details
+from outlast.client.sending import RunAddress
+from outlast.client.stream import RawResponsesStreamEvent, StreamEvent, changes
+from outlast.contract import names, records
+from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.state import RunState
-from outlast.loop.values import Failure, JsonObject
-
-UPDATE_WAITS_SECONDS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 2.0, 2.0, 2.0)
-"""Between the attempts of an update that meets a workflow task that is being repeated."""
+from outlast.loop.values import JsonObject
 
 
 @dataclass(frozen=True)
@@ -59,12 +46,24 @@ class SentMessage:
 
 
 class RunHandle:
-    """A run, by its id. Costs nothing to make; any number may exist."""
+    """A run, by its id. Costs nothing to make; any number may exist.
 
-    def __init__(self, client: Client, run_id: str) -> None:
+    Args:
+        client: connected to the run's server.
+        run_id: the workflow id.
+        known: the agents that this process knows; without it, results have their names.
+
+    Attributes:
+        id: the workflow id.
+        client: the client.
+    """
+
+    def __init__(self, client: Client, run_id: str, known: KnownAgents | None = None) -> None:
         self.id = run_id
-        self._client = client
-        self._workflow: WorkflowHandle[Any, Any] = client.get_workflow_handle(run_id)
+        self.client = client
+        self._known = known or KnownAgents()
+        self._address = RunAddress(client, run_id)
+        self._workflow = self._address.workflow
 
     def __repr__(self) -> str:
         return f"RunHandle({self.id!r})"
@@ -78,7 +77,7 @@ class RunHandle:
         try:
             await self._workflow.describe()
         except RPCError as error:
-            raise await self._translated(error) from error
+            raise await self._address.translated(error) from error
 
     async def result(self) -> RunResult:
         """Wait until the run is closed, through approvals, for as long as it takes.
@@ -88,19 +87,15 @@ class RunHandle:
             RunNotFound: there is no such run.
             AgentsException: it failed; the subclass says why.
         """
-        failed: WorkflowFailureError | None = None
         try:
             await self._workflow.result()
         except WorkflowFailureError as error:
-            failed = error
+            raised = ending.error_of_closing(error, await self.state(), self._known)
         except RPCError as error:
-            raise await self._translated(error) from error
-        state = await self.state()
-        if failed is not None:
-            raise _error_of_closing(failed, state) from failed
-        if state.outcome == "cancelled":
-            raise RunCancelled(f"The run {self.id} was cancelled.", run_data=result_of(state))
-        return result_of(state)
+            raise await self._address.translated(error) from error
+        else:
+            return ending.verdict(await self.state(), self._known, self.client)
+        raise raised
 
     async def state(self) -> RunState:
         """Return where the run is now, read from its history; needs no worker.
@@ -108,10 +103,19 @@ class RunHandle:
         Raises:
             RunNotFound: there is no such run.
         """
+        return (await self.present())[0]
+
+    async def present(self) -> tuple[RunState, Place]:
+        """Return where the run is now, and how far its history goes, to read on from there.
+
+        Raises:
+            RunNotFound: there is no such run.
+        """
+        reader = RunReader(self.client, self.id)
         try:
-            return await RunReader(self._client, self.id).catch_up()
+            return await reader.catch_up(), reader.place
         except RPCError as error:
-            raise await self._translated(error) from error
+            raise await self._address.translated(error) from error
 
     async def wait_for_answer(self, message_id: str) -> RunResult:
         """Wait until a message is answered, through approvals and whatever it takes.
@@ -127,12 +131,12 @@ class RunHandle:
         for answer in state.answers:
             if message_id in answer.to:
                 if answer.failure is not None:
-                    raise error_of(answer.failure, state)
-                return result_of_answer(state, answer)
+                    raise error_of(answer.failure, state, self._known)
+                return result_of_answer(state, answer, self._known, client=self.client)
         result = await self.result()  # it ended without an answer, and says how
         raise RunClosed(
             f"The run {self.id} has ended and did not answer the message {message_id!r}.",
-            run_data=result,
+            run_data=run_details(result.snapshot, self._known),
         )
 
     async def wait_for_people(self) -> RunResult:
@@ -142,30 +146,40 @@ class RunHandle:
             RunCancelled: it was cancelled.
             AgentsException: what was asked could not be answered; the subclass says why.
         """
-        now = state = await self.state()
-        if now.status == "running":
-            # The history also tells of every time the run waited before; those are over.
-            state = await self._until(
-                lambda one: one.status in {"waiting", "idle"} and _moves(one) >= _moves(now)
-            )
-        if state.status not in {"waiting", "idle"}:
+        return await self.wait_until_settled((await self.present())[1])
+
+    async def wait_until_settled(
+        self, since: Place | None, *, without: frozenset[Request] = frozenset()
+    ) -> RunResult:
+        """Do the same as `wait_for_people`, not looking at anything before a place.
+
+        Args:
+            since: how far the history went, when that was the present.
+            without: requests that were decided, and are not waited for any more.
+
+        Raises:
+            AgentsException: as for `wait_for_people`.
+        """
+        state = await self._until(lambda one: is_settled(one, without), since)
+        if not is_settled(state, without):  # ended by the engine's means
             return await self.result()
-        if state.failure is not None:
-            raise error_of(state.failure, state)
-        return result_of(state)
+        return ending.verdict(state, self._known, self.client)
 
     async def wait(self, condition: Callable[[RunState], bool]) -> RunResult:
         """Wait until the state satisfies a condition, or the run is closed."""
-        return result_of(await self._until(condition))
+        return result_of(await self._until(condition), self._known, client=self.client)
 
-    async def _until(self, condition: Callable[[RunState], bool]) -> RunState:
+    async def _until(
+        self, condition: Callable[[RunState], bool], since: Place | None = None
+    ) -> RunState:
         """Return the first state that satisfies a condition, or the last state there is."""
-        state = RunState()
-        async for progress in self.follow(from_start=False):
-            state = progress.state
-            if condition(state):
-                break
-        return state
+        reader = RunReader(self.client, self.id)
+        present = Present(since, from_start=False)
+        async with aclosing(self._follow(reader, from_start=False)) as following:
+            async for _ in following:
+                if present.is_reached(reader.place) and condition(reader.state):
+                    break
+        return reader.state
 
     async def follow(self, *, from_start: bool = True) -> AsyncIterator[Progress]:
         """Yield every event of the run with the state after it, until it is closed.
@@ -177,17 +191,52 @@ class RunHandle:
         Raises:
             RunNotFound: there is no such run.
         """
+        reader = RunReader(self.client, self.id)
+        async with aclosing(self._follow(reader, from_start=from_start)) as following:
+            async for progress in following:
+                yield progress
+
+    async def _follow(self, reader: RunReader, *, from_start: bool) -> AsyncGenerator[Progress]:
         try:
-            async for progress in RunReader(self._client, self.id).follow(from_start=from_start):
+            async for progress in reader.follow(from_start=from_start):
                 yield progress
         except RPCError as error:
-            raise await self._translated(error) from error
+            raise await self._address.translated(error) from error
+
+    async def read_along(self, stretch: Stretch) -> AsyncGenerator[RunState | RawEvent]:
+        """Yield the states of the run and what models say, until it is settled.
+
+        Args:
+            stretch: what to read. The first state is the one in which it begins.
+
+        Raises:
+            RunNotFound: there is no such run.
+            AgentsException: it was ended by the engine's means.
+        """
+        from_start = stretch.begins is None
+        reader = RunReader(self.client, self.id)
+        begun = Present(stretch.begins, from_start=from_start)
+        present = Present(stretch.settles, from_start=from_start)
+        following = with_deltas(self._follow(reader, from_start=from_start), self.client, self.id)
+        if from_start:
+            yield RunState()
+        async with aclosing(following) as events:
+            async for one in events:
+                if not begun.is_reached(reader.place):
+                    continue
+                yield one.state if isinstance(one, Progress) else one
+                settled = isinstance(one, Progress) and present.is_reached(reader.place)
+                if settled and is_settled(reader.state, stretch.without):
+                    return
+        await self.result()  # ended by the engine's means, and raises how
 
     async def stream_events(self, from_event: int = 0) -> AsyncIterator[StreamEvent]:
         """Yield what happens in the run, from its first event on, until it is closed.
 
         The events and their numbers are the same for every reader and every reading, while the
-        run works and after it has ended, also across continue-as-new. Needs no worker.
+        run works and after it has ended, also across continue-as-new. Between them is what the
+        models say, without a number: whoever reads along has it in pieces, as it is said, and
+        whoever comes later in one piece, before the items of the reply. Needs no worker.
 
         Args:
             from_event: the number of the first event wanted: one more than the last one seen.
@@ -196,12 +245,19 @@ class RunHandle:
             RunNotFound: there is no such run.
         """
         before, number = RunState(), 0
-        async for progress in self.follow():
-            for event in changes(before, progress.state, number):
-                number = event.id + 1
-                if event.id >= from_event:
-                    yield event
-            before = progress.state
+        reader = RunReader(self.client, self.id)
+        following = with_deltas(self._follow(reader, from_start=True), self.client, self.id)
+        async with aclosing(following) as events:
+            async for one in events:
+                if not isinstance(one, Progress):
+                    if number >= from_event:
+                        yield RawResponsesStreamEvent(raw=one, next_id=number)
+                    continue
+                for event in changes(before, one.state, number, self._known):
+                    number = event.id + 1
+                    if event.id >= from_event:
+                        yield event
+                before = one.state
 
     async def send(
         self, input: str | list[JsonObject], *, message_id: str | None = None
@@ -220,28 +276,42 @@ class RunHandle:
         check_input(input)
         message_id = message_id or f"m-{secrets.token_hex(8)}"
         record = records.SendRecord(input=input, message_id=message_id)
-        await self._update(names.UPDATE_SEND, records.write(record), message_id)
+        await self._address.update(names.UPDATE_SEND, records.write(record), message_id)
         return SentMessage(message_id, self)
 
     async def approvals(self) -> tuple[ApprovalRequest, ...]:
-        """Return what people have to decide before the run can go on."""
+        """Return what people have to decide before the run can go on, here and in nested runs."""
         return (await self.state()).pending_approvals
 
     async def approve(
-        self, approval_id: str, *, by: str | None = None, args_digest: str | None = None
+        self,
+        approval_id: str,
+        *,
+        by: str | None = None,
+        args_digest: str | None = None,
+        always: bool = False,
     ) -> None:
-        """Let a call run.
+        """Let a call run, here or in a nested run.
 
         Args:
-            approval_id: which request, such as `a1`.
+            approval_id: which request, such as `a1`; of a nested run, such as `e3.a1`.
             by: who decides.
             args_digest: the digest of the arguments that were seen; when given, the decision only
                 counts for them.
+            always: the same goes for every further call of this tool by this agent in this run.
 
         Raises:
             DecisionRefused: the request is unknown or already decided; nothing has changed.
         """
-        await self._decide(approval_id, "approve", None, by, args_digest)
+        decision = Decision(
+            request_id=approval_id,
+            type="approve",
+            by=by,
+            channel="client",
+            args_digest=args_digest,
+            remember=always,
+        )
+        await self.decide(decision)
 
     async def reject(
         self,
@@ -250,13 +320,54 @@ class RunHandle:
         message: str | None = None,
         by: str | None = None,
         args_digest: str | None = None,
+        always: bool = False,
     ) -> None:
         """Do not let a call run; the model reads `message` as its output.
 
         Raises:
             DecisionRefused: the request is unknown or already decided; nothing has changed.
         """
-        await self._decide(approval_id, "reject", message, by, args_digest)
+        decision = Decision(
+            request_id=approval_id,
+            type="reject",
+            message=message,
+            by=by,
+            channel="client",
+            args_digest=args_digest,
+            remember=always,
+        )
+        await self.decide(decision)
+
+    async def decide(self, decision: Decision, *, nested_id: str | None = None) -> None:
+        """Send a decision to the run that its request waits in.
+
+        Args:
+            decision: what was decided.
+            nested_id: the nested run, where it is known; empty for this run itself.
+
+        Raises:
+            DecisionRefused: the request is unknown or already decided; nothing has changed.
+        """
+        if nested_id is None:
+            nested_id = await self._home_of(decision.request_id)
+        address = RunAddress(self.client, nested_id) if nested_id else self._address
+        taken = await address.update(
+            names.UPDATE_DECIDE, records.write(decision), decision.request_id
+        )
+        wanted = "approved" if decision.type == "approve" else "rejected"
+        if taken["status"] != wanted or taken["by"] != decision.by:
+            # The same update id: Temporal answered with what somebody else had decided.
+            who = f" by {taken['by']}" if taken["by"] else ""
+            raise DecisionRefused(
+                f"Approval {decision.request_id} is already {taken['status']}{who}."
+            )
+
+    async def _home_of(self, approval_id: str) -> str:
+        """Return the nested run that a request waits in, which its id begins with a hint of."""
+        if "." not in approval_id:
+            return ""
+        waiting = await self.approvals()
+        return next((one.run_id for one in waiting if one.id == approval_id), "")
 
     async def cancel(self, mode: Literal["immediate", "after_turn"] = "immediate") -> None:
         """Stop the run: at once, or after the turn it is in. Returns when the wish has arrived.
@@ -272,123 +383,9 @@ class RunHandle:
                 # The server takes a cancel of an ended workflow without a word.
                 description = await self._workflow.describe()
                 if description.close_time is not None:
-                    raise _closed(self.id, description)
+                    raise self._address.closed(description)
                 await self._workflow.cancel()
             else:
                 await self._workflow.signal(names.SIGNAL_CANCEL, {"mode": mode})
         except RPCError as error:
-            raise await self._translated(error) from error
-
-    async def _decide(
-        self,
-        approval_id: str,
-        decision: DecisionType,
-        message: str | None,
-        by: str | None,
-        args_digest: str | None,
-    ) -> None:
-        record = Decision(
-            request_id=approval_id,
-            type=decision,
-            message=message,
-            by=by,
-            channel="client",
-            args_digest=args_digest,
-        )
-        taken = await self._update(names.UPDATE_DECIDE, records.write(record), approval_id)
-        wanted = "approved" if decision == "approve" else "rejected"
-        if taken["status"] != wanted or taken["by"] != by:
-            # The same update id: Temporal answered with what somebody else had decided.
-            who = f" by {taken['by']}" if taken["by"] else ""
-            raise DecisionRefused(f"Approval {approval_id} is already {taken['status']}{who}.")
-
-    async def _update(self, name: str, payload: JsonObject, update_id: str) -> JsonObject:
-        for wait_seconds in UPDATE_WAITS_SECONDS:
-            try:
-                return await self._update_once(name, payload, update_id)
-            except RPCError as error:
-                if not await self._is_passing(error):
-                    raise await self._translated(error) from error
-            await asyncio.sleep(wait_seconds)
-        raise ServerUnavailable(
-            f"The run {self.id} did not take it, many times over. Try again with the same id, and "
-            "see in the Temporal UI whether its workflow tasks fail."
-        )
-
-    async def _is_passing(self, error: RPCError) -> bool:
-        """Whether an update met a moment in which the run takes none; its id makes it one update.
-
-        That is so while a workflow task is repeated, because something arrived at its end, and
-        while the run goes on in a new history.
-        """
-        if error.status == RPCStatusCode.FAILED_PRECONDITION:
-            return True
-        if error.status != RPCStatusCode.NOT_FOUND:
-            return False
-        try:
-            return (await self._workflow.describe()).close_time is None
-        except RPCError:
-            return False
-
-    async def _update_once(self, name: str, payload: JsonObject, update_id: str) -> JsonObject:
-        try:
-            return await self._workflow.execute_update(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
-                name, payload, id=update_id
-            )
-        except WorkflowUpdateFailedError as error:
-            cause = error.cause
-            if isinstance(cause, ApplicationError):
-                failure = Failure(code=cause.type or "", message=cause.message)
-                raise error_of(failure) from error
-            raise
-        except WorkflowUpdateRPCTimeoutOrCancelledError as error:
-            if isinstance(error.__cause__, asyncio.CancelledError):
-                raise error.__cause__ from None  # the caller was cancelled, and has to notice
-            raise ServerUnavailable(
-                f"The run {self.id} did not take it in time. Is a worker running? It may still be "
-                "taken later: try again with the same id."
-            ) from error
-
-    async def _translated(self, error: RPCError) -> AgentsException:
-        """Say what a refusal of the server means; it calls ended runs not found, too."""
-        if error.status == RPCStatusCode.NOT_FOUND:
-            try:
-                description = await self._workflow.describe()
-            except RPCError:
-                return RunNotFound(
-                    f"There is no run {self.id!r} in the namespace {self._client.namespace!r}. Is "
-                    "the id right, and its history still retained?"
-                )
-            return _closed(self.id, description)
-        if error.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED}:
-            return ServerUnavailable(f"The Temporal server does not answer: {error.message}")
-        return AgentsException(f"The Temporal server refused: {error.message}")
-
-
-def _moves(state: RunState) -> tuple[int, int]:
-    """How often the run went on, by a model call or by a decision. Both only ever grow."""
-    return state.turns, sum(one.status != "pending" for one in state.approvals)
-
-
-def _closed(run_id: str, description: WorkflowExecutionDescription) -> RunClosed:
-    status = description.status.name.lower() if description.status else "closed"
-    return RunClosed(
-        f"The run {run_id} has ended ({status}). Start a new one; what was said in this one can "
-        "still be read."
-    )
-
-
-def _error_of_closing(error: WorkflowFailureError, state: RunState) -> AgentsException:
-    cause = error.cause
-    match cause:
-        case ApplicationError():
-            failure = Failure(code=cause.type or failures.INTERNAL, message=cause.message)
-            return error_of(failure, state)
-        case CancelledError():
-            return RunCancelled("The run was cancelled.", run_data=result_of(state))
-        case TerminatedError():
-            return RunCancelled(
-                f"The run was terminated: {cause.message}", run_data=result_of(state)
-            )
-        case _:
-            return AgentsException(f"The run failed: {cause}", run_data=result_of(state))
+            raise await self._address.translated(error) from error

@@ -43,6 +43,10 @@ class KnownAgents:
         starting_agent: an `Agent`; anything else is known by name only.
         run_config: the settings of the run, for its guardrails.
         context: the context that the program gave, for its type.
+        context_type: that type, where it is known otherwise.
+
+    Attributes:
+        context_type: the type of the run's context, or None.
     """
 
     def __init__(
@@ -51,12 +55,13 @@ class KnownAgents:
         *,
         run_config: RunConfig | Mapping[str, Any] | None = None,
         context: object = None,
+        context_type: Any = None,
     ) -> None:
         self._start: Agent[Any] | None = None
         if isinstance(starting_agent, Agent):
             self._start = cast("Agent[Any]", starting_agent)
         self._config = as_run_config(run_config)
-        self._context_type: Any = None if context is None else type(context)
+        self.context_type: Any = context_type if context is None else type(context)
         self._registry: Registry | None = None
 
     def agent(self, name: str) -> Any:
@@ -96,7 +101,7 @@ class KnownAgents:
     def context(self, value: Json) -> Any:
         """Return the context as the type it was given in; as JSON where that is not known."""
         try:
-            return read_context(value, self._context_type)
+            return read_context(value, self.context_type)
         except UserError:  # a callable has put something else in its place
             return value
 

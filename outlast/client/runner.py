@@ -1,14 +1,15 @@
-"""Starting runs.
+"""Starting runs, and going on with those that waited.
 
-Owns: `Runner`, the input of a run, and what a second start with the same id means. Must not know:
-who carries the run.
+Owns: `Runner`, and what a second start with the same id means. Must not know: who carries the run.
 """
 
 import asyncio
 import hashlib
 import json
 import secrets
-from typing import Any, cast
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, TypedDict, Unpack, cast
 
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import (
@@ -21,19 +22,59 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.agent import Agent
-from outlast.agents.context_codec import write_context
 from outlast.agents.errors import RunAlreadyStarted, ServerUnavailable, UserError
-from outlast.agents.registry import type_name
-from outlast.agents.settings import RunConfig, write_run_config
+from outlast.agents.lifecycle import RunHooks
+from outlast.agents.run_config import RunConfig
+from outlast.agents.run_error import RunErrorHandlers
 from outlast.client.connection import add_search_attributes
 from outlast.client.handle import RunHandle
-from outlast.client.messages import check_input
+from outlast.client.known_agents import KnownAgents, RemoteAgent
+from outlast.client.reading import RunReading, Stretch
 from outlast.client.results import RunResult
+from outlast.client.resuming import resume
+from outlast.client.run_state import RunState
+from outlast.client.start import DEFAULT_MAX_TURNS, agent_name, run_input
+from outlast.client.streaming import RunResultStreaming
 from outlast.contract import names, records
 from outlast.loop.values import JsonObject
 from outlast.ports.engine import local_engine
+from outlast.ports.session import Session
+from outlast.ports.tracing import join_current_trace
 
-DEFAULT_MAX_TURNS = 10
+
+class RunOptions(TypedDict, total=False):
+    """What `Runner.run` takes besides the agent and the input.
+
+    Attributes:
+        id: the run's id, which is the workflow id; default a new one.
+        context: a pydantic model, dataclass or JSON value that the agent's callables get.
+        max_turns: how many model calls the answer may take; None for no bound.
+        hooks: called at the run's steps.
+        run_config: settings of the run, or a dict of them.
+        error_handlers: what to answer instead of failing.
+        previous_response_id: the response on the provider's server that this run follows.
+        auto_previous_response_id: each response follows the one before on that server.
+        conversation_id: the conversation on the provider's server.
+        session: remembers the conversation between runs.
+        client: a connected Temporal client.
+        task_queue: where the workers wait that carry the run.
+    """
+
+    id: str | None
+    context: Any
+    max_turns: int | None
+    hooks: RunHooks[Any] | str | None
+    run_config: RunConfig | Mapping[str, Any] | None
+    error_handlers: RunErrorHandlers[Any] | None
+    previous_response_id: str | None
+    auto_previous_response_id: bool
+    conversation_id: str | None
+    session: Session | None
+    client: Client | None
+    task_queue: str | None
+
+
+_OF_THE_CLIENT = {"id", "client", "task_queue"}
 
 
 class Runner:
@@ -48,49 +89,56 @@ class Runner:
     @classmethod
     async def run(
         cls,
-        starting_agent: Agent[Any] | str,
-        input: str | list[JsonObject],
+        starting_agent: Agent[Any] | RemoteAgent | str,
+        input: str | list[JsonObject] | RunState,
         *,
-        id: str | None = None,
         context: Any = None,
         max_turns: int | None = DEFAULT_MAX_TURNS,
-        run_config: RunConfig | None = None,
+        hooks: RunHooks[Any] | str | None = None,
+        run_config: RunConfig | Mapping[str, Any] | None = None,
+        error_handlers: RunErrorHandlers[Any] | None = None,
+        previous_response_id: str | None = None,
+        auto_previous_response_id: bool = False,
+        conversation_id: str | None = None,
+        session: Session | None = None,
+        id: str | None = None,
         client: Client | None = None,
         task_queue: str | None = None,
     ) -> RunResult:
         """Ask an agent, and wait for the answer, or until a person has to decide.
 
         Running this again with the same id and input goes on with the same run, also in another
-        process after a crash; once it has completed, the same answer is returned.
-
-        Args:
-            starting_agent: the agent, or its name.
-            input: a text, or Responses items.
-            id: the run's id, which is the workflow id; default a new one.
-            context: a pydantic model, dataclass or JSON value that the agent's callables get.
-            max_turns: how many model calls the answer may take; None for no bound.
-            run_config: settings of the run.
-            client: a connected Temporal client.
-            task_queue: where the workers wait that carry the run.
+        process after a crash; once it has completed, the same answer is returned. With a
+        `RunState` it sends what was decided to the run that waits, which has its settings and its
+        count of turns already, and goes on reading. `RunOptions` says what each argument is.
 
         Raises:
             AgentsException: the run failed; the subclass says why.
+            UserError: an argument does not fit.
         """
-        handle = await cls.start(
-            starting_agent,
-            input,
+        options = RunOptions(
             id=id,
             context=context,
             max_turns=max_turns,
+            hooks=hooks,
             run_config=run_config,
+            error_handlers=error_handlers,
+            previous_response_id=previous_response_id,
+            auto_previous_response_id=auto_previous_response_id,
+            conversation_id=conversation_id,
+            session=session,
             client=client,
             task_queue=task_queue,
         )
-        return await handle.wait_for_people()
+        handle, stretch = await _open(starting_agent, input, options)
+        return await handle.wait_until_settled(stretch.settles, without=stretch.without)
 
     @classmethod
     def run_sync(
-        cls, starting_agent: Agent[Any] | str, input: str | list[JsonObject], **options: Any
+        cls,
+        starting_agent: Agent[Any] | RemoteAgent | str,
+        input: str | list[JsonObject] | RunState,
+        **options: Unpack[RunOptions],
     ) -> RunResult:
         """Do the same as `run`, for programs without an event loop.
 
@@ -105,92 +153,161 @@ class Runner:
         raise RuntimeError("Runner.run_sync cannot be used in async code: await Runner.run(...).")
 
     @classmethod
-    async def _run_and_close(
-        cls, agent: Agent[Any] | str, input: str | list[JsonObject], options: dict[str, Any]
-    ) -> RunResult:
+    async def _run_and_close(cls, agent: Any, input: Any, options: RunOptions) -> RunResult:
         try:
             return await cls.run(agent, input, **options)
         finally:
             await local_engine().close_shared()
 
     @classmethod
+    def run_streamed(
+        cls,
+        starting_agent: Agent[Any] | RemoteAgent | str,
+        input: str | list[JsonObject] | RunState,
+        **options: Unpack[RunOptions],
+    ) -> RunResultStreaming:
+        """Ask an agent, and read along while it works. Returns at once; nothing is awaited.
+
+        It is the same run as with `run`, which its models' answers are read along of:
+        `async for event in result.stream_events()`.
+
+        Raises:
+            UserError: an argument does not fit.
+            RuntimeError: no event loop is running in this thread.
+        """
+        known = _known(starting_agent, input, options)
+        if not isinstance(input, RunState):
+            run_input(starting_agent, input, **_of_the_run(options))  # mistakes are found here
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise RuntimeError(
+                "Runner.run_streamed needs a running event loop: call it in async code."
+            ) from None
+        named = RemoteAgent(starting_agent) if isinstance(starting_agent, str) else starting_agent
+        return RunResultStreaming(
+            RunReading(lambda: _open(starting_agent, input, options, known=known, stream=True)),
+            starting_agent=named,
+            asked=[] if isinstance(input, RunState) else input,
+            known=known,
+            max_turns=options.get("max_turns", DEFAULT_MAX_TURNS),
+        )
+
+    @classmethod
     async def start(
         cls,
-        agent: Agent[Any] | str,
+        agent: Agent[Any] | RemoteAgent | str,
         input: str | list[JsonObject],
         *,
-        id: str | None = None,
-        context: Any = None,
-        max_turns: int | None = DEFAULT_MAX_TURNS,
-        run_config: RunConfig | None = None,
         keep_open: bool = False,
-        client: Client | None = None,
-        task_queue: str | None = None,
+        **options: Unpack[RunOptions],
     ) -> RunHandle:
         """Start a run and return at once.
 
         Args:
             agent: the agent, or its name.
             input: a text, or Responses items.
-            id: the run's id. If it is in use by a run of the same agent with the same input, that
-                run is returned.
-            context: as for `run`.
-            max_turns: as for `run`; for each answer anew.
-            run_config: settings of the run.
-            keep_open: stay open after the answer and take further messages.
-            client: a connected Temporal client.
-            task_queue: where the workers wait that carry the run.
+            keep_open: stay open after the answer and take further messages; `max_turns` is then
+                for each answer anew.
+            **options: as for `run`. If the id is in use by a run of the same agent with the same
+                input, that run is returned.
 
         Raises:
             RunAlreadyStarted: the id is in use by a run that was started otherwise.
             UserError: the context is not data, or an argument does not fit.
             ServerUnavailable: no Temporal server answers.
         """
-        if max_turns is not None and max_turns < 0:
-            raise UserError(
-                f"max_turns={max_turns} makes no sense: give a positive number or None."
-            )
-        if not isinstance(agent, Agent | str):  # pyright: ignore[reportUnnecessaryIsInstance]  users
-            raise UserError(f"A run starts with an Agent or an agent's name, not {agent!r}.")
-        check_input(input)
-        settings = write_run_config(run_config or RunConfig())
-        record = records.RunInput(
-            agent=agent if isinstance(agent, str) else agent.name,
-            input=input,
-            context=write_context(context) if context is not None else None,
-            context_type=_type_name(context),
-            max_turns=max_turns,
-            keep_open=keep_open,
-            settings=settings or None,
+        return await _begin(
+            agent, input, options, known=_known(agent, input, options), keep_open=keep_open
         )
-        client, queue = await _engine_for(agent, client, task_queue)
-        return await _start(client, queue, id or f"run-{secrets.token_hex(6)}", record)
 
     @classmethod
-    async def attach(cls, id: str, *, client: Client | None = None) -> RunHandle:
+    async def attach(
+        cls, id: str, *, agent: Agent[Any] | None = None, client: Client | None = None
+    ) -> RunHandle:
         """Return a handle on a run that was started before, here or elsewhere.
+
+        Args:
+            id: the run's id.
+            agent: the agent that the run was started with, for results that have agents and
+                answers as objects.
+            client: a connected Temporal client.
 
         Raises:
             RunNotFound: there is no such run.
         """
         connected = client if client is not None else (await local_engine().shared()).client
-        handle = RunHandle(connected, id)
+        handle = RunHandle(connected, id, KnownAgents(agent))
         await handle.check()
         return handle
 
 
+async def _open(
+    agent: Any,
+    input: str | list[JsonObject] | RunState,
+    options: RunOptions,
+    *,
+    known: KnownAgents | None = None,
+    stream: bool = False,
+) -> tuple[RunHandle, Stretch]:
+    """Start a run, or send a waiting one what was decided; say which part of it is to be read."""
+    known = known or _known(agent, input, options)
+    if isinstance(input, RunState):
+        client, _ = await _engine_for(
+            agent, options.get("client") or input.client, options.get("task_queue")
+        )
+        handle = RunHandle(client, input.run_id, known)
+        return handle, await resume(handle, input, context=options.get("context"))
+    handle = await _begin(agent, input, options, known=known, stream=stream)
+    if options.get("id") is None:
+        return handle, Stretch()
+    _, place = await handle.present()  # it may be a run that has waited and gone on before
+    return handle, Stretch(settles=place)
+
+
+async def _begin(
+    agent: Any,
+    input: str | list[JsonObject],
+    options: RunOptions,
+    *,
+    known: KnownAgents,
+    keep_open: bool = False,
+    stream: bool = False,
+) -> RunHandle:
+    record = run_input(agent, input, keep_open=keep_open, stream=stream, **_of_the_run(options))
+    record = replace(record, settings=join_current_trace(record.settings))
+    client, queue = await _engine_for(agent, options.get("client"), options.get("task_queue"))
+    run_id = options.get("id") or f"run-{secrets.token_hex(6)}"
+    await _start(client, queue, run_id, record)
+    return RunHandle(client, run_id, known)
+
+
+def _of_the_run(options: RunOptions) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if name not in _OF_THE_CLIENT}
+
+
+def _known(agent: Any, input: object, options: RunOptions) -> KnownAgents:
+    agent_name(agent)
+    return KnownAgents(
+        agent,
+        run_config=options.get("run_config"),
+        context=options.get("context"),
+        context_type=input.known.context_type if isinstance(input, RunState) else None,
+    )
+
+
 async def _engine_for(
-    agent: Agent[Any] | str, client: Client | None, task_queue: str | None
+    agent: Any, client: Client | None, task_queue: str | None
 ) -> tuple[Client, str]:
     if client is not None:
         return client, task_queue or names.TASK_QUEUE
     engine = await local_engine().shared()
-    if isinstance(agent, str) or task_queue is not None:
+    if not isinstance(agent, Agent) or task_queue is not None:
         return engine.client, task_queue or names.TASK_QUEUE
-    return engine.client, await engine.serve(agent)
+    return engine.client, await engine.serve(cast("Agent[Any]", agent))
 
 
-async def _start(client: Client, queue: str, run_id: str, record: records.RunInput) -> RunHandle:
+async def _start(client: Client, queue: str, run_id: str, record: records.RunInput) -> None:
     digest = _digest(record)
     try:
         await _start_workflow(
@@ -198,7 +315,6 @@ async def _start(client: Client, queue: str, run_id: str, record: records.RunInp
         )
     except WorkflowAlreadyStartedError:
         await _join_or_replace(client, queue, run_id, record, digest)
-    return RunHandle(client, run_id)
 
 
 async def _join_or_replace(
@@ -282,9 +398,3 @@ def _first_words(content: str | list[JsonObject]) -> str:
 def _digest(record: records.RunInput) -> str:
     text = json.dumps([record.agent, record.input, record.keep_open], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-def _type_name(context: Any) -> str | None:
-    plain = (dict, list, str, int, float, bool, type(None))
-    kind = cast("type[Any]", type(context))
-    return None if issubclass(kind, plain) else type_name(kind)

@@ -37,7 +37,7 @@ PAGE_BYTES = 1_500_000
 """How much of a request one query answers: well below the 2 MB that a payload may have."""
 
 AS_TOOL: Final = "as_tool"
-"""The setting of a nested run that says which tool it is: the agent's name and the tool's."""
+"""The setting of a nested run that says which call of which tool it answers."""
 
 NOT_INHERITED: Final = frozenset({"hooks", "session", "error_handlers", AS_TOOL})
 """Settings that a nested run does not take over: they belong to the run that asks."""
@@ -297,19 +297,25 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
     It takes over the settings of the run that asks, where it has none of its own, but not what
     belongs to that run alone.
     """
-    nested = effect.nested
+    nested, outer = effect.nested, effect.settings or {}
+    call: JsonObject = {
+        "agent": effect.agent,
+        "tool": effect.name,
+        "call_id": effect.call_id,
+        "arguments": effect.arguments,
+    }
+    if "hooks" in outer:
+        call["hooks"] = outer["hooks"]
     settings = nested.settings
     if settings is None:
-        outer = effect.settings or {}
         settings = {name: value for name, value in outer.items() if name not in NOT_INHERITED}
     return RunInput(
         agent=effect.target,
-        input=effect.arguments,
         message_id=effect.call_id,
         context=effect.context,
         context_type=effect.context_type,
         max_turns=nested.max_turns,
-        settings={**settings, AS_TOOL: [effect.agent, effect.name]},
+        settings={**settings, AS_TOOL: call},
         session=nested.session,
         thread=nested.thread,
         handled=(ANY_FAILURE,),

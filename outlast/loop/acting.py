@@ -36,10 +36,7 @@ def start_acting(state: RunState, at_ms: int) -> Step:
             state = _ask_people(state, index, at_ms)
         elif decision.type == "reject":
             state = with_call(state, index, _rejected(call, decision))
-    state, commands = continue_acting(state)
-    if state.phase == "acting" and state.pending_approvals and not _may_be_blocked(state):
-        state = note(state, len(state.items))
-    return state, commands
+    return continue_acting(state)
 
 
 def decide(state: RunState, decision: Decision, at_ms: int) -> Step:
@@ -91,9 +88,9 @@ def continue_acting(state: RunState) -> Step:
         if state.cancel is not None and waits_for_people(state):
             state, stops = cancel_now(state)
             return state, (*commands, *stops)
-        return state, commands
-    settled = [call for call in state.calls if call.status == "settled"]
-    state = take_over(state, settled)
+        return (_pause(state) if waits_for_people(state) else state), commands
+    state = take_over(state, [call for call in state.calls if call.status == "settled"])
+    settled = [call for call in state.calls if call.status in {"settled", "told"}]
     handoffs = tuple(call for call in state.calls if call.status == "held")
     if not handoffs:
         return _end_of_calls(replace(state, calls=()), settled), commands
@@ -127,6 +124,17 @@ def hand_over(state: RunState, result: HandoffResult) -> Step:
         starts=True,
     )
     return state, ()
+
+
+def _pause(state: RunState) -> RunState:
+    """Tell what has finished before people are waited for, which may take days."""
+    state = take_over(state, [call for call in state.calls if call.status == "settled"])
+    calls = tuple(
+        replace(call, status="told", changes=()) if call.status == "settled" else call
+        for call in state.calls
+    )
+    state = replace(state, calls=calls)
+    return state if _may_be_blocked(state) else note(state, len(state.items))
 
 
 def _end_of_calls(state: RunState, calls: Sequence[Call]) -> RunState:

@@ -52,17 +52,17 @@ def concluded(state: RunState, conclusion: Conclusion) -> Step:
         context=apply(state.context, conclusion.changes),
         guardrails=(*state.guardrails, *conclusion.results),
     )
-    if conclusion.declined and candidate.failure is not None:
-        return _give_up(state, candidate.failure)
-    if conclusion.failure is not None:
-        return _not_answered(state, candidate, conclusion, conclusion.failure)
-    if not conclusion.final:
-        return replace(state, phase="turned", candidate=None), ()
+    if candidate.failure is not None and (conclusion.declined or not conclusion.final):
+        return give_up(state, candidate.failure)
     index = candidate.item
     if conclusion.message is not None:
         index = len(state.items)
         said = Item("message", conclusion.message, state.agent, state.turns)
         state = replace(state, items=(*state.items, said))
+    if conclusion.failure is not None:
+        return _not_answered(state, candidate, conclusion, conclusion.failure)
+    if not conclusion.final:
+        return replace(state, phase="turned", candidate=None), ()
     output = conclusion.output if conclusion.replaced else candidate.output
     return _answer(note(state, len(state.items)), output, index)
 
@@ -70,8 +70,8 @@ def concluded(state: RunState, conclusion: Conclusion) -> Step:
 def fail(state: RunState, failure: Failure) -> Step:
     """The question cannot be answered, unless a handler makes an answer of the failure."""
     handled = failure.code in state.handled or "*" in state.handled
-    if state.candidate is not None or not handled:
-        return _give_up(state, failure)
+    if not handled:
+        return give_up(state, failure)
     state, stops = abandon(state, phrases.NOT_RUN, keep=frozenset({"save_session", "check_input"}))
     return propose(state, Candidate(failure=failure)), stops
 
@@ -116,7 +116,7 @@ def save_failed(state: RunState, failure: Failure) -> Step:
     if state.phase == "closing":
         return replace(state, closing="failed", failure=state.failure or failure), ()
     if state.answering:
-        return _give_up(state, failure)
+        return give_up(state, failure)
     return replace(state, failure=failure), ()
 
 
@@ -128,6 +128,7 @@ def abandon(state: RunState, output: str, *, keep: frozenset[str]) -> Step:
     calls = [
         replace(call, output=outputs.get(call.status, output) or call.output)
         for call in state.calls
+        if call.status != "told"
     ]
     approvals = tuple(
         replace(request, status="cancelled") if request.status == "pending" else request
@@ -152,10 +153,10 @@ def _not_answered(
         state = note(state, len(state.items))
     elif candidate.tool_made and conclusion.withheld is not None:
         state = note(state, len(state.items), withheld=conclusion.withheld)
-    return _give_up(hide_turn(state) if blocked else state, failure)
+    return give_up(hide_turn(state) if blocked else state, failure)
 
 
-def _give_up(state: RunState, failure: Failure) -> Step:
+def give_up(state: RunState, failure: Failure) -> Step:
     """The question has no answer. A conversation says so and stays open; a run closes."""
     state, stops = abandon(state, phrases.NOT_RUN, keep=frozenset({"save_session"}))
     answer = Answer(state.answering, None, state.agent, failure)

@@ -14,7 +14,7 @@ from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, ServerThrea
 from outlast.loop.view import ViewEdit
 
 CallKind: TypeAlias = Literal["tool", "agent", "handoff", "unknown"]
-CallStatus: TypeAlias = Literal["planned", "waiting", "running", "held", "settled"]
+CallStatus: TypeAlias = Literal["planned", "waiting", "running", "held", "settled", "told"]
 FinalKind: TypeAlias = Literal["text", "value", "again"]
 
 
@@ -218,6 +218,7 @@ class Briefing:
         context: the empty context of its type, for a run that was started without one: so that
             two tools that run side by side change parts of one context and not the whole of it.
         duties: what has to be done for the agent.
+        changes: what callables changed in the context.
         input: what the model is shown instead of the first message alone: a session's items
             with it, or what an agent that works as a tool is asked. None: the message as it is.
         old: the positions of those that the session has already.
@@ -226,6 +227,7 @@ class Briefing:
     model: str = ""
     context: Json = None
     duties: tuple[Duty, ...] = ()
+    changes: tuple[Change, ...] = ()
     input: tuple[JsonObject, ...] | None = None
     old: tuple[int, ...] = ()
 
@@ -236,7 +238,7 @@ class Call:
 
     `planned` while the reply is taken in, or until there is room for it; then `waiting` for a
     person, `running`, `held` back (a handoff, until the others are settled), or `settled` with an
-    output. `value` is the output as the answer of the run, where it may become one.
+    output, which is `told` once it is in the transcript. `value` is the output as the answer of the run, where it may become one.
     """
 
     plan: PlannedCall

@@ -25,7 +25,9 @@ def violations(state: RunState) -> list[str]:
     running = {call.effect for call in state.calls if call.status == "running"}
     waiting = {call.approval for call in state.calls if call.status == "waiting"}
     asked = {request.id for request in state.approvals if request.status == "pending"}
-    current = Counter((call.plan.kind == "handoff", call.call_id) for call in state.calls)
+    current = Counter(
+        (call.plan.kind == "handoff", call.call_id) for call in state.calls if call.status != "told"
+    )
     answered = [name for answer in state.answers for name in answer.to]
     messages = [*answered, *state.answering, *(message.id for message in state.inbox)]
     checks = {

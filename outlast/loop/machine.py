@@ -31,7 +31,7 @@ that is being written holds up the end.
 
 Three rules hold everywhere. An event that answers no pending effect, or comes too late, changes
 nothing. Outputs and context changes are taken over in the order of the calls, whenever they
-arrive. Nothing that was said to the run is lost: it is answered, or its failure is, or it can be
+arrive; what has finished when the run begins to wait for people is taken over then. Nothing that was said to the run is lost: it is answered, or its failure is, or it can be
 read in the inbox of the closed run.
 
 Here is what each event does, and how a turn begins. How it acts is in `acting.py`, how a
@@ -60,6 +60,7 @@ from outlast.loop.answering import (
     end_of_reply,
     fail,
     finish,
+    give_up,
     save_failed,
 )
 from outlast.loop.approvals import refusal
@@ -238,7 +239,7 @@ def _effect_failed(state: RunState, effect: Effect, failure: Failure) -> Step:
             return fail(state, failure)
         case Conclude():
             # The answer could not be checked, which is no reason to forget it.
-            return fail(note(state, len(state.items)), failure)
+            return give_up(note(state, len(state.items)), failure)
         case SaveSession():
             return save_failed(state, failure)
         case RunTool() | RunAgent():
@@ -249,6 +250,7 @@ def _effect_failed(state: RunState, effect: Effect, failure: Failure) -> Step:
 
 def _prepared(state: RunState, briefing: Briefing) -> RunState:
     context = briefing.context if state.context is None else state.context
+    context = apply(context, briefing.changes)
     state = replace(
         state, phase="turned", model=briefing.model, context=context, duties=briefing.duties
     )
@@ -263,6 +265,8 @@ def _input_checked(state: RunState, result: CheckResult) -> Step:
     )
     if result.failure is not None:
         return fail(state, result.failure)
+    if state.phase == "acting":  # a run that is to stop after the turn may now wait for people only
+        return continue_acting(state)
     if state.phase != "checking":
         return state, ()
     return _ask_model(state) if state.cancel is None else (close(state, "cancelled"), ())
@@ -305,6 +309,8 @@ def _nested_reported(state: RunState, event: NestedReported) -> Step:
 
 def _cancel_requested(state: RunState, event: CancelRequested) -> Step:
     """Stop at once, or let the turn end. Waiting for people is not a turn that would end."""
+    if event.mode == "after_turn" and state.phase == "closing":
+        return state, ()
     if event.mode == "after_turn" and state.phase == "idle":
         return close_gently(state), ()
     if event.mode == "after_turn" and not waits_for_people(state):

@@ -3,7 +3,8 @@
 Owns: `run_in_memory` and `ScriptedModel`. Shipped with the package. Must not know: Temporal.
 """
 
+from outlast.testing.read_along import run_in_memory_streamed
 from outlast.testing.run import run_in_memory
 from outlast.testing.scripted_model import ScriptedModel, call, refuse, say
 
-__all__ = ["ScriptedModel", "call", "refuse", "run_in_memory", "say"]
+__all__ = ["ScriptedModel", "call", "refuse", "run_in_memory", "run_in_memory_streamed", "say"]

@@ -19,6 +19,7 @@ from outlast.activities.preparation import prepare_run
 from outlast.activities.tool import run_tool
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.contract import failures, history, policies, records
+from outlast.contract.delta_reader import RESTARTED
 from outlast.loop.approvals import Decision
 from outlast.loop.commands import (
     CancelEffect,
@@ -37,8 +38,8 @@ from outlast.loop.machine import advance
 from outlast.loop.state import RunState
 from outlast.loop.values import JsonObject
 
-OnState = Callable[[RunState, RunState], None]
-"""Called with the states before and after each event of the outermost run."""
+OnState = Callable[[RunState], None]
+"""Called with the state after each event of the outermost run."""
 
 OnDelta = Callable[[JsonObject], None]
 """Called with the raw events of its models."""
@@ -56,6 +57,8 @@ class MemoryRun:
         nested: the runs that work for it, by id.
         on_state: told of every event.
         on_delta: told of what models say meanwhile.
+        first: the state with which it began.
+        states: the states since then, while nobody is told of them.
     """
 
     worker: WorkerKnowledge
@@ -65,8 +68,14 @@ class MemoryRun:
     nested: dict[str, "MemoryRun"] = field(default_factory=dict[str, "MemoryRun"])
     on_state: OnState | None = None
     on_delta: OnDelta | None = None
+    first: RunState = field(init=False)
+    states: list[RunState] = field(default_factory=list[RunState])
     _running: dict[int, asyncio.Task[Event]] = field(default_factory=dict[int, asyncio.Task[Event]])
     _news: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def __post_init__(self) -> None:
+        """Remember the beginning."""
+        self.first = self.state
 
     def start(self, record: records.RunInput) -> None:
         """Take the run's input in."""
@@ -89,18 +98,20 @@ class MemoryRun:
 
     def resume(self) -> None:
         """Carry out again what was in flight when the run was stopped, here and in nested runs."""
+        self.first, self.states, self.on_state, self.on_delta = self.state, [], None, None
         for effect in self.state.pending:
             if effect.effect not in self._running:
                 self._carry_out(effect)
 
     def take(self, event: Event) -> None:
         """Take an event into the run."""
-        before = self.state
-        self.state, commands = advance(before, event)
+        self.state, commands = advance(self.state, event)
+        if self.on_state is not None:
+            self.on_state(self.state)
+        else:
+            self.states.append(self.state)
         for command in commands:
             self._carry_out(command)
-        if self.on_state is not None:
-            self.on_state(before, self.state)
         self._news.set()
 
     def decide(self, decision: Decision, run_id: str = "") -> None:
@@ -157,6 +168,8 @@ class MemoryRun:
             return await self._run_nested(effect)
         attempts = policies.policy_of(effect).attempts
         for attempt in range(1, attempts + 1):
+            if attempt > 1 and effect.kind == "call_model" and self.on_delta is not None:
+                self.on_delta({"type": RESTARTED, "attempt": attempt})
             try:
                 # Through the wire format and back, so that a test finds what does not survive it.
                 payload = await self._answer(effect, attempt)

@@ -83,9 +83,11 @@ async def run_in_memory(  # noqa: PLR0913  what Runner.run takes
     if isinstance(input, WaitingRun):
         run = resumed(agent, input, model, context)
     else:
-        record = run_input(
+        run = started(
             agent,
             input,
+            model=model,
+            run_id=run_id,
             context=context,
             max_turns=max_turns,
             hooks=hooks,
@@ -96,10 +98,23 @@ async def run_in_memory(  # noqa: PLR0913  what Runner.run takes
             conversation_id=conversation_id,
             session=session,
         )
-        run = MemoryRun(worker_for(agent, model, context), run_id)
-        run.start(record)
     await carry(run, decide)
     return result_in_memory(run, known)
+
+
+def started(
+    agent: Agent[Any],
+    input: str | list[JsonObject],  # noqa: A002  the name that Runner has
+    *,
+    model: Model,
+    run_id: str = "in-memory",
+    context: Any = None,
+    **options: Any,
+) -> MemoryRun:
+    """Return a run that has its input; `options` are those of `run_input`."""
+    run = MemoryRun(worker_for(agent, model, context), run_id)
+    run.start(run_input(agent, input, context=context, **options))
+    return run
 
 
 async def carry(run: MemoryRun, decide: Decide | None = None) -> None:

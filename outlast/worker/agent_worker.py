@@ -72,7 +72,7 @@ class AgentWorker:
             "sticky_queue_schedule_to_start_timeout": timedelta(seconds=5),
             # A cancel travels with the answer to a heartbeat, and what a model says with the
             # heartbeat itself, so they must not be saved up.
-            "max_heartbeat_throttle_interval": timedelta(milliseconds=100),
+            "max_heartbeat_throttle_interval": timedelta(milliseconds=20),
             **worker_options,
         }
         self._worker = Worker(client, task_queue=task_queue, plugins=plugins, **options)

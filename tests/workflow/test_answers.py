@@ -30,7 +30,7 @@ async def test_a_question_is_answered(desk: Desk):
     await desk.open(agent, model=model)
     result = await desk.run(agent, "Hello")
     assert result.final_output == "Hello to you."
-    assert (result.status, result.last_agent, result.turns) == ("completed", "Helper", 1)
+    assert (result.status, result.last_agent.name, result.turns) == ("completed", "Helper", 1)
     assert result.usage.total_tokens == 15
     assert [item.raw for item in result.items] == [
         {"role": "user", "content": "Hello"},

@@ -206,7 +206,7 @@ async def test_a_handoff_waits_for_the_decisions_of_its_reply(desk: Desk):
     assert state.agent == "Clerk"
     await handle.approve("a1")
     result = await desk.result(handle)
-    assert (result.last_agent, ran) == ("Billing", ["A"])
+    assert (result.last_agent.name, ran) == ("Billing", ["A"])
 
 
 async def test_what_is_said_while_a_person_decides_is_answered_after(desk: Desk):

@@ -32,7 +32,7 @@ async def test_the_other_agent_answers(desk: Desk):
     model = ScriptedModel([call("transfer_to_billing", "h1")], "It is paid.")
     await desk.open(triage, model=model)
     result = await desk.run(triage)
-    assert (result.final_output, result.last_agent, result.turns) == ("It is paid.", "Billing", 2)
+    assert (result.final_output, result.last_agent.name, result.turns) == ("It is paid.", "Billing", 2)
     assert model.names == ["model-t", "model-b"]
     offered = {spec.name: spec.description for spec in model.requests[0].tools}
     assert offered["transfer_to_billing"].endswith("Money.")
@@ -59,7 +59,7 @@ async def test_of_several_handoffs_the_first_wins(desk: Desk):
     )
     await desk.open(triage, model=model)
     result = await desk.run(triage)
-    assert result.last_agent == "Orders"
+    assert result.last_agent.name == "Orders"
     assert "one agent only" in outputs(model.requests[1])["h2"]
 
 
@@ -75,7 +75,7 @@ async def test_agents_hand_over_back_and_forth_and_to_themselves(desk: Desk):
     )
     await desk.open(triage, model=model)
     handle = await desk.start(triage)
-    assert (await desk.result(handle)).last_agent == "Billing"
+    assert (await desk.result(handle)).last_agent.name == "Billing"
     state = await handle.state()
     assert state.handoff_path == ("Triage", "Billing", "Billing", "Triage", "Billing")
 
@@ -147,7 +147,7 @@ async def test_a_conversation_stays_with_the_agent_that_took_over(desk: Desk):
     handle = await desk.start(triage, keep_open=True)
     await desk.until_status(handle, "idle")
     result = await (await handle.send("Who is there?")).answer()
-    assert (result.final_output, result.last_agent) == ("Still me.", "Billing")
+    assert (result.final_output, result.last_agent.name) == ("Still me.", "Billing")
 
 
 async def test_a_failure_after_a_handoff_leaves_the_conversation_with_the_new_agent(desk: Desk):
@@ -163,4 +163,4 @@ async def test_a_failure_after_a_handoff_leaves_the_conversation_with_the_new_ag
     assert state.failure is not None
     assert state.failure.code == "model_call_failed"
     result = await (await handle.send("And now?")).answer()
-    assert (result.final_output, result.last_agent) == ("Better now.", "Billing")
+    assert (result.final_output, result.last_agent.name) == ("Better now.", "Billing")

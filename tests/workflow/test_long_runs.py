@@ -15,7 +15,7 @@ from outlast.agents.context import RunContextWrapper
 from outlast.agents.errors import DecisionRefused, RunCancelled
 from outlast.agents.tool import function_tool
 from outlast.client.handle import RunHandle
-from outlast.client.stream import StreamEvent
+from outlast.client.stream import NumberedEvent
 from outlast.contract import names, records
 from outlast.contract.policies import ROLL_OVER_BYTES
 from outlast.loop.state import RunState
@@ -83,10 +83,11 @@ async def true_in_the_end(condition: Callable[[], Awaitable[bool]]) -> None:
             await asyncio.sleep(0.02)
 
 
-async def read(handle: RunHandle, from_event: int = 0) -> list[StreamEvent]:
+async def read(handle: RunHandle, from_event: int = 0) -> list[NumberedEvent]:
     """Return the events of a run from one on to the last."""
     async with asyncio.timeout(PATIENCE_SECONDS):
-        return [event async for event in handle.stream_events(from_event)]
+        events = handle.stream_events(from_event)
+        return [event async for event in events if event.type != "raw_response_event"]
 
 
 # --- Tools and turns -----------------------------------------------------------------------------

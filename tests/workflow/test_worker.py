@@ -22,7 +22,7 @@ async def test_a_worker_brings_the_agents_that_its_agents_hand_over_to(desk: Des
     triage = Agent(name="Triage", handoffs=[billing])
     worker = await desk.open(triage, model=ScriptedModel("Yes."))
     assert worker.registry.names == ["Billing", "Triage"]
-    assert (await desk.run("Billing")).last_agent == "Billing"
+    assert (await desk.run("Billing")).last_agent.name == "Billing"
 
 
 async def test_several_workers_share_a_queue_and_no_run_is_carried_twice(client: Client):

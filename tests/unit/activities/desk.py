@@ -4,12 +4,27 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from outlast.activities.scene import Scene
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent import Agent
 from outlast.agents.registry import Registry
 from outlast.agents.tool import FunctionTool
-from outlast.contract.records import ModelRequestRecord
-from outlast.loop.commands import CallModel, RunHandoff, RunTool
+from outlast.contract.records import (
+    ConclusionRequestRecord,
+    HandoffRequestRecord,
+    ModelRequestRecord,
+    SaveRequestRecord,
+)
+from outlast.loop.checks import Candidate
+from outlast.loop.commands import (
+    CallModel,
+    CheckInput,
+    Conclude,
+    PrepareRun,
+    RunHandoff,
+    RunTool,
+    SaveSession,
+)
 from outlast.loop.items import Item
 from outlast.loop.values import Json, JsonObject
 from outlast.testing import ScriptedModel
@@ -80,6 +95,59 @@ def model_request(
         run_id="support-42",
     )
     return ModelRequestRecord(call=replace(call, **fields), items=said)
+
+
+HELLO = Item("input", {"role": "user", "content": "Hello"})
+
+
+def prepare_request(agent: str = "A", **fields: Any) -> PrepareRun:
+    """Return the request that begins a run."""
+    return PrepareRun(effect=1, agent=agent, **fields)
+
+
+def check_request(*items: Item, **fields: Any) -> CheckInput:
+    """Return the request of the input guardrails of the agent `A` that hold the model up."""
+    request = CheckInput(
+        effect=2, agent="A", stage="blocking", items=items or (HELLO,), turn=0, run_id="support-42"
+    )
+    return replace(request, **fields)
+
+
+def conclusion_request(
+    candidate: Candidate, *items: Item, **fields: Any
+) -> ConclusionRequestRecord:
+    """Return the request to conclude an answer of the agent `A`."""
+    said = items or (HELLO,)
+    call = Conclude(
+        effect=4,
+        agent="A",
+        candidate=candidate,
+        input_length=len(said),
+        history=1,
+        turn=1,
+        run_id="support-42",
+    )
+    return ConclusionRequestRecord(call=replace(call, **fields), items=said)
+
+
+def filter_request(name: str, *items: Item, fresh: int, **fields: Any) -> HandoffRequestRecord:
+    """Return the request of a handoff that changes what the next agent sees."""
+    request = handoff_request(name, input_length=len(items), history=1, fresh=fresh, **fields)
+    return HandoffRequestRecord(call=request, items=items)
+
+
+def save_request(*items: Item, **fields: Any) -> SaveRequestRecord:
+    """Return the request to save items into the session of a run."""
+    call = SaveSession(effect=5, start=0, stop=len(items), run_id="support-42")
+    return SaveRequestRecord(call=replace(call, **fields), items=items)
+
+
+def scene_of(
+    *agents: Agent[Any], context: Json = None, settings: JsonObject | None = None
+) -> Scene:
+    """Return the scene of a model call of the agent `A`."""
+    request = model_request(context=context, settings=settings).call
+    return Scene.of(worker_of(*(agents or (Agent(name="A"),))), request)
 
 
 def raising(error: Exception) -> Callable[..., Any]:

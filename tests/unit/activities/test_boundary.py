@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -19,16 +20,32 @@ from outlast.activities.boundary import EffectActivities
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent import Agent
 from outlast.agents.context import ToolContext
+from outlast.agents.errors import UserError
+from outlast.agents.guardrail import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
 from outlast.agents.handoff import handoff
 from outlast.agents.tool import function_tool
 from outlast.contract import claims, names, policies, records
 from outlast.loop.calls import Policy
+from outlast.loop.checks import Candidate
 from outlast.loop.commands import PrepareRun
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError
-from outlast.testing import ScriptedModel, call
-from tests.unit.activities.desk import handoff_request, model_request, tool_request, worker_of
+from outlast.sessions.sqlite import SQLiteSession
+from outlast.testing import ScriptedModel, call, say
+from outlast.testing.scripted_model import paced
+from tests.unit.activities.desk import (
+    HELLO,
+    check_request,
+    conclusion_request,
+    filter_request,
+    handoff_request,
+    model_request,
+    raising,
+    save_request,
+    tool_request,
+    worker_of,
+)
 
 PREPARE = PrepareRun(effect=1, agent="A")
 
@@ -62,6 +79,7 @@ def refusal(status: RPCStatusCode) -> RPCError:
 def environment(run: QueriedRun | None = None, **info: Any) -> ActivityEnvironment:
     env = ActivityEnvironment(client=cast("Client", run))
     fields: dict[str, Any] = {
+        "activity_id": "2",
         "workflow_id": "support-42",
         "workflow_run_id": "run-1",
         "heartbeat_timeout": timedelta(seconds=10),
@@ -241,7 +259,72 @@ async def test_a_tool_that_is_gone_is_refused_in_words() -> None:
 
 def test_one_activity_without_a_name_serves_all_tools() -> None:
     defined = [getattr(one, "__temporal_activity_definition") for one in activities().all]
-    assert [one.name for one in defined] == ["prepare_run", "call_model", None]
+    assert [one.name for one in defined] == [
+        "prepare_run",
+        "check_input",
+        "call_model",
+        "conclude",
+        "save_session",
+        None,
+    ]
+
+
+# --- The other effects -----------------------------------------------------------------------------------
+
+
+def objecting(*_arguments: Any) -> GuardrailFunctionOutput:
+    return GuardrailFunctionOutput(output_info="no", tripwire_triggered=True)
+
+
+async def test_input_guardrails_are_asked() -> None:
+    guardrail = InputGuardrail[Any](objecting, run_in_parallel=False)
+    agent = Agent[Any](name="A", input_guardrails=[guardrail])
+    answer = await environment().run(activities(agent).check_input, inline(check_request()))
+    assert answer["failure"]["code"] == "input_guardrail_tripwire"
+    assert [one["name"] for one in answer["results"]] == ["objecting"]
+
+
+async def test_an_answer_is_concluded() -> None:
+    agent = Agent[Any](name="A", output_guardrails=[OutputGuardrail[Any](objecting)])
+    request = conclusion_request(Candidate(output="Hi"))
+    answer = await environment().run(activities(agent).conclude, inline(request))
+    assert answer["failure"]["code"] == "output_guardrail_tripwire"
+
+
+async def test_a_session_is_saved_once_however_often_it_is_tried(tmp_path: Path) -> None:
+    session = SQLiteSession("s", tmp_path / "s.db")
+    request = inline(save_request(HELLO, settings={"session": session.describe()}))
+    for attempt in (1, 2):
+        assert await environment(attempt=attempt).run(activities().save_session, request) == {}
+    assert await session.get_items() == [HELLO.raw]
+    session.close()
+
+
+async def test_a_handoff_with_a_filter_is_asked_with_the_transcript() -> None:
+    entry = handoff(
+        Agent(name="B"), input_filter=lambda data: data.clone(input_history=(), new_items=())
+    )
+    request = filter_request(
+        "transfer_to_b", HELLO, Item("handoff_call", call("transfer_to_b", "h1"), "A", 1), fresh=1
+    )
+    agent = Agent[Any](name="A", handoffs=[entry])
+    answer = await run_by_name(agent, "handoff:transfer_to_b", inline(request))
+    assert answer["edit"]["segments"] == []
+
+
+# --- What a model says meanwhile --------------------------------------------------------------------------
+
+
+async def test_what_a_model_says_is_in_the_heartbeats_while_it_says_it() -> None:
+    env = environment(heartbeat_timeout=timedelta(minutes=1))
+    heard: list[Any] = []
+    env.on_heartbeat = lambda *details: heard.extend(details)
+    model = ScriptedModel(paced(0.02, "It is on its way."))
+    request = model_request(settings={"stream": True})
+    answer = await env.run(activities(model=model).call_model, inline(request))
+    assert answer["items"] == say("It is on its way.")
+    assert heard, "the window was sent on"
+    assert all(isinstance(one, str | dict) for one in heard)
 
 
 # --- Heartbeats -------------------------------------------------------------------------------------------
@@ -350,9 +433,25 @@ async def test_a_failure_for_good_is_not_tried_again() -> None:
     assert (error.non_retryable, error.next_retry_delay) == (True, None)
 
 
-async def test_a_failure_without_details_has_none() -> None:
+async def test_a_failure_of_users_code_names_what_was_raised() -> None:
     error = await failure_of(ScriptedModel(TypeError("x")))
+    assert (error.type, error.non_retryable) == ("user_error", True)
+    assert error.details == ({"exception": "builtins:TypeError", "text": "x"},)
+
+
+async def test_a_failure_without_details_has_none() -> None:
+    error = await failure_of(ScriptedModel(UserError("x")))
     assert (error.type, error.details, error.non_retryable) == ("user_error", (), True)
+
+
+@pytest.mark.parametrize(("attempt", "enough"), [(1, False), (2, False), (3, True), (4, True)])
+async def test_users_code_is_not_tried_as_often_as_a_model(attempt: int, *, enough: bool) -> None:
+    agent = Agent[Any](name="A", instructions=raising(ConnectionError("down")))
+    with pytest.raises(ApplicationError, match="ConnectionError") as caught:
+        await environment(attempt=attempt).run(
+            activities(agent).call_model, inline(model_request())
+        )
+    assert caught.value.non_retryable is enough
 
 
 @pytest.mark.parametrize(("defect", "again"), [(KeyError("k"), True), (TypeError("t"), False)])

@@ -7,12 +7,15 @@ import pytest
 
 from outlast.activities.errors import (
     LONGEST_MESSAGE,
+    USER_CODE_ATTEMPTS,
     EffectError,
+    failure_of,
     is_retryable,
     of_model,
     of_user_code,
 )
 from outlast.agents.errors import ModelRefusalError, ToolFailed, UserError
+from outlast.loop.values import Failure
 from outlast.ports.model import ModelError
 
 
@@ -72,21 +75,45 @@ def test_a_failure_without_an_answer_has_no_status() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raised", "code", "retryable"),
+    ("raised", "exception", "retryable"),
     [
-        (ValueError("no"), "user_error", True),
-        (TypeError("no"), "user_error", False),
-        (UserError("no"), "user_error", False),
-        (ModelRefusalError("no"), "model_refusal", False),
+        (ValueError("no"), "builtins:ValueError", True),
+        (TypeError("no"), "builtins:TypeError", False),
+        (json.JSONDecodeError("no", "", 0), "json.decoder:JSONDecodeError", True),
     ],
 )
 def test_users_code_is_named_with_what_it_raised(
-    raised: Exception, code: str, *, retryable: bool
+    raised: Exception, exception: str, *, retryable: bool
 ) -> None:
     error = of_user_code("The rule", raised)
-    assert error.message == f"The rule raised {type(raised).__name__}: no"
-    assert (error.code, error.retryable) == (code, retryable)
-    assert (error.details, error.retry_after) == (None, None)
+    assert error.message == f"The rule raised {type(raised).__name__}: {raised}"
+    assert (error.code, error.retryable) == ("user_error", retryable)
+    assert error.details == {"exception": exception, "text": str(raised)}
+    assert (error.retry_after, error.attempts) == (None, USER_CODE_ATTEMPTS)
+
+
+@pytest.mark.parametrize(
+    ("raised", "code"),
+    [(UserError("no"), "user_error"), (ModelRefusalError("no"), "model_refusal")],
+)
+def test_an_error_of_ours_speaks_for_itself(raised: Exception, code: str) -> None:
+    error = of_user_code("The rule", raised)
+    assert (error.code, error.message, error.retryable) == (code, "no", False)
+    assert failure_of("The rule", raised) == Failure(code=code, message="no")
+
+
+def test_the_failure_of_a_run_names_what_was_raised_so_that_it_can_be_raised_again() -> None:
+    assert failure_of("The rule", KeyError("k")) == Failure(
+        code="user_error",
+        message="The rule raised KeyError: 'k'",
+        details={"exception": "builtins:KeyError", "text": "'k'"},
+    )
+
+
+def test_a_failure_of_a_run_is_cut_as_a_whole() -> None:
+    failure = failure_of("The rule", ValueError("x" * 10_000_000))
+    assert len(json.dumps(failure.details)) < 2 * LONGEST_MESSAGE
+    assert len(failure.message) == LONGEST_MESSAGE
 
 
 def test_a_message_is_cut_before_it_fills_the_history() -> None:

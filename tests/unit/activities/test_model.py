@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from outlast.activities.errors import EffectError
-from outlast.activities.model import call_model, prepare_run
+from outlast.activities.model import call_model
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent import Agent
 from outlast.agents.context import RunContextWrapper, ToolContext
@@ -15,9 +15,8 @@ from outlast.agents.handoff import Handoff, handoff
 from outlast.agents.registry import Registry
 from outlast.agents.settings import ModelSettings, RunConfig, write_run_config
 from outlast.agents.tool import function_tool
-from outlast.loop.calls import Briefing, ModelReply
+from outlast.loop.calls import ModelReply
 from outlast.loop.changes import Change
-from outlast.loop.commands import PrepareRun
 from outlast.loop.items import Item
 from outlast.loop.values import Usage
 from outlast.ports.model import Model, ModelError, ModelProvider, ModelRequest, ModelResponse
@@ -44,42 +43,6 @@ async def asked(agent: Agent[Any], **request: Any) -> tuple[ModelRequest, ModelR
     reply = await call_model(worker_of(agent, model=model), model_request(**request))
     (one,) = model.requests
     return one, reply
-
-
-# --- Looking the agent up ------------------------------------------------------------------------------
-
-
-def preparation(agent: str = "A", **fields: Any) -> PrepareRun:
-    return PrepareRun(effect=1, agent=agent, **fields)
-
-
-@pytest.mark.parametrize(
-    ("own", "of_run", "label"),
-    [("gpt-5", None, "gpt-5"), ("gpt-5", "o9", "o9"), (None, None, ""), (None, "o9", "o9")],
-)
-async def test_a_known_agent_is_introduced_by_its_model(
-    own: str | None, of_run: str | None, label: str
-) -> None:
-    settings = write_run_config(RunConfig(model=of_run)) or None
-    briefing = await prepare_run(
-        worker_of(Agent(name="A", model=own)), preparation(settings=settings)
-    )
-    assert briefing == Briefing(model=label)
-
-
-@pytest.mark.parametrize(
-    ("fields", "problem"),
-    [
-        ({"agent": "Nobody"}, "This worker knows no agent 'Nobody'. It knows: 'A'"),
-        ({"context": {"seen": 5}}, "does not fit Notes"),
-    ],
-)
-async def test_a_run_that_cannot_work_ends_before_anything_is_paid(
-    fields: dict[str, Any], problem: str
-) -> None:
-    with pytest.raises(EffectError, match=problem) as caught:
-        await prepare_run(worker_of(Agent(name="A", tools=[note])), preparation(**fields))
-    assert (caught.value.code, caught.value.retryable) == ("user_error", False)
 
 
 # --- What is asked ----------------------------------------------------------------------------------------

@@ -6,14 +6,15 @@ from typing import Any
 
 import pytest
 
+from outlast.activities.offer import Offer
 from outlast.activities.plan import (
     LARGEST_REPLY_BYTES,
-    Offer,
     Plan,
     model_label,
     plan_reply,
     policy_of_tool,
 )
+from outlast.activities.scene import Scene
 from outlast.agents.agent import Agent
 from outlast.agents.context import RunContextWrapper, ToolContext
 from outlast.agents.handoff import handoff
@@ -23,9 +24,7 @@ from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
 from outlast.testing import ScriptedModel, call, say
 from outlast.testing.scripted_model import raw_call
-from tests.unit.activities.desk import raising
-
-WRAPPER = RunContextWrapper[Any](context={"limit": 10}, run_id="support-42")
+from tests.unit.activities.desk import raising, scene_of
 
 
 @function_tool
@@ -67,15 +66,22 @@ def offer_of(*tools: FunctionTool, handoffs: list[Any] | None = None, **fields: 
     )
 
 
-async def plan_of(offer: Offer, *output: JsonObject, history: tuple[Item, ...] = ()) -> Plan:
-    plan = await plan_reply(output, offer, history, WRAPPER)
+async def plan_of(
+    offer: Offer,
+    *output: JsonObject,
+    history: tuple[Item, ...] = (),
+    scene: Scene | None = None,
+    **agent: Any,
+) -> Plan:
+    scene = scene or scene_of(Agent(name="A", **agent), context={"limit": 10})
+    plan = await plan_reply(output, offer, history, scene)
     # Whatever the plan, the loop takes it: a reply that it refused would be paid for again.
     ModelReply(items=plan.items, calls=plan.calls, final=plan.final, failure=plan.failure)
     return plan
 
 
-async def only_call(offer: Offer, raw: JsonObject) -> PlannedCall:
-    plan = await plan_of(offer, raw)
+async def only_call(offer: Offer, raw: JsonObject, **more: Any) -> PlannedCall:
+    plan = await plan_of(offer, raw, **more)
     assert plan.items == (raw,)
     (planned,) = plan.calls
     return planned
@@ -217,7 +223,8 @@ async def test_a_rule_sees_the_context_the_arguments_and_the_call(
     tool = by_hand(needs_approval=later if is_async else rule)
     planned = await only_call(offer_of(tool), call("free", "c1", amount=amount))
     assert (planned.needs_approval, planned.reason) == (asked, None)
-    assert seen == [(WRAPPER, {"amount": amount}, "c1")]
+    ((ctx, given, call_id),) = seen
+    assert (ctx.run_id, given, call_id) == ("support-42", {"amount": amount}, "c1")
 
 
 @pytest.mark.parametrize("error", [ValueError("secret"), SystemExit(1), KeyError()])
@@ -350,7 +357,7 @@ JUNK: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("output", "problem"), JUNK)
 async def test_junk_is_the_models_error_and_is_not_kept(output: Any, problem: str) -> None:
-    plan = await plan_reply(output, offer_of(look_up), (), WRAPPER)
+    plan = await plan_reply(output, offer_of(look_up), (), scene_of())
     assert plan.failure is not None
     assert plan.failure.code == "model_behavior"
     assert problem in plan.failure.message

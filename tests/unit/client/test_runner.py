@@ -168,7 +168,7 @@ async def test_the_summary_has_the_first_words_only() -> None:
         ((None, "x"), {}, "an Agent or an agent's name, not None"),
         (([A], "x"), {}, "an Agent or an agent's name"),
         ((A, "x"), {"context": object()}, "cannot be written as JSON"),
-        ((A, "x"), {"run_config": RunConfig(model=cast("str", 5))}, "a model's name"),
+        ((A, "x"), {"run_config": {"model": 5}}, "a model's name"),
     ],
 )
 async def test_what_makes_no_sense_is_refused_before_anything_is_sent(

@@ -14,17 +14,23 @@ from outlast.contract.history import (
     fold,
     opening,
 )
-from outlast.contract.records import RunInput, write, write_state
+from outlast.contract.records import NestedRecord, RunInput, write, write_state
 from outlast.loop.events import (
+    AgentFinished,
+    AnswerConcluded,
     CancelRequested,
     DecisionReceived,
+    EffectEvent,
     EffectFailed,
     Event,
     HandoffFinished,
+    InputChecked,
     MessageReceived,
     ModelReplied,
+    NestedReported,
     RunPrepared,
     RunStarted,
+    SessionSaved,
     SignalUnreadable,
     ToolFinished,
 )
@@ -44,8 +50,6 @@ def happening_of(event: Event) -> Happening:
     match event:
         case RunStarted():
             return Started(payload=input_of(event))
-        case RunPrepared() | ModelReplied() | ToolFinished() | HandoffFinished() | EffectFailed():
-            return resolved(event)
         case MessageReceived():
             (said,) = event.message.content
             payload = {"input": said["content"], "message_id": event.message.id}
@@ -59,17 +63,24 @@ def happening_of(event: Event) -> Happening:
             return Signalled(name="cancel", arguments=({"mode": event.mode},))
         case SignalUnreadable():
             return Signalled(name=event.name.removeprefix("signal "), arguments=())
+        case NestedReported():
+            record = NestedRecord(nested_id=event.nested_id, requests=event.requests)
+            return Signalled(name="nested", arguments=(write(record),))
+        case _:
+            return resolved(event)
 
 
-def resolved(
-    event: RunPrepared | ModelReplied | ToolFinished | HandoffFinished | EffectFailed,
-) -> Resolved:
+def resolved(event: EffectEvent) -> Resolved:
     match event:
         case RunPrepared():
             return Resolved(effect=event.effect, payload=write(event.briefing))
         case ModelReplied():
             return Resolved(effect=event.effect, payload=write(event.reply))
-        case ToolFinished() | HandoffFinished():
+        case AnswerConcluded():
+            return Resolved(effect=event.effect, payload=write(event.conclusion))
+        case SessionSaved():
+            return Resolved(effect=event.effect, payload=None)
+        case ToolFinished() | HandoffFinished() | InputChecked() | AgentFinished():
             return Resolved(effect=event.effect, payload=write(event.result))
         case EffectFailed():
             code, message = event.failure.code, event.failure.message
@@ -86,6 +97,10 @@ def input_of(event: RunStarted) -> JsonObject:
         context=event.context,
         max_turns=event.max_turns,
         keep_open=event.keep_open,
+        session=event.session,
+        thread=event.thread,
+        handled=event.handled,
+        parent=event.parent,
     )
     return write(record)
 

@@ -6,17 +6,12 @@ import pytest
 
 from outlast.contract import names
 from outlast.loop.commands import CallModel
-from tests.loop_driver import Play, said, tool, transfer
+from tests.loop_driver import Play, play_with_everything, tool
 
 
 def effects() -> dict[str, Any]:
     """One effect of each kind, by kind."""
-    play = Play.ready()
-    play.replies(tool("look_up", "c1"), transfer("Billing", "h1", callback=True))
-    play.returns("c1")
-    play.called_back()
-    play.replies(said("Done."))
-    return {one.kind: one for one in play.issued}
+    return {one.kind: one for one in play_with_everything().issued}
 
 
 @pytest.mark.parametrize(
@@ -26,6 +21,10 @@ def effects() -> dict[str, Any]:
         ("call_model", "call_model"),
         ("run_tool", "tool:look_up"),
         ("run_handoff", "handoff:transfer_to_billing"),
+        ("check_input", "check_input"),
+        ("conclude", "conclude"),
+        ("save_session", "save_session"),
+        ("run_agent", "AgentRun"),
     ],
 )
 def test_an_activity_is_named_after_what_it_does(kind: str, name: str) -> None:
@@ -46,6 +45,7 @@ def test_recorded_names_stay_what_they_are() -> None:
         names.WORKFLOW: "AgentRun",
         names.SIGNAL_DECIDE: "decide",
         names.SIGNAL_CANCEL: "cancel",
+        names.SIGNAL_NESTED: "nested",
         names.UPDATE_DECIDE: "decide",
         names.UPDATE_SEND: "send",
         names.QUERY_STATE: "state",
@@ -55,6 +55,7 @@ def test_recorded_names_stay_what_they_are() -> None:
         names.TASK_QUEUE: "outlast",
     }
     assert all(name == value for name, value in recorded.items())
+    assert {"decide", "cancel", "nested"} == names.SIGNALS
     assert names.SEARCH_ATTRIBUTES == {
         "OutlastAgent": "Keyword",
         "OutlastStatus": "Keyword",

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from outlast.loop.calls import ModelReply, PlannedCall, Policy
+from outlast.loop.calls import ModelReply, NestedPlan, PlannedCall, Policy
 from outlast.loop.values import JsonObject
 
 CALL: JsonObject = {"type": "function_call", "name": "f", "call_id": "c", "arguments": "{}"}
@@ -73,3 +73,25 @@ def test_an_effect_is_bounded_unless_its_plan_says_otherwise() -> None:
     assert 1 <= policy.attempts < 100
     assert 0 < policy.initial_interval_ms <= policy.maximum_interval_ms
     assert policy.backoff >= 1
+
+
+def test_an_agent_that_works_as_a_tool_may_need_a_person() -> None:
+    reply = ModelReply(items=(CALL,), calls=(plan(0, kind="agent", needs_approval=True),))
+    assert reply.calls[0].needs_approval
+
+
+@pytest.mark.parametrize("parallel", [0, -1])
+def test_a_bound_that_lets_no_call_run_is_refused(parallel: int) -> None:
+    """The run would wait for ever."""
+    with pytest.raises(ValueError, match="at least one call"):
+        ModelReply(items=(), parallel=parallel)
+
+
+def test_a_nested_run_takes_over_what_its_plan_does_not_say() -> None:
+    nested = NestedPlan()
+    assert (nested.max_turns, nested.settings, nested.session, nested.thread) == (
+        None,
+        None,
+        False,
+        None,
+    )

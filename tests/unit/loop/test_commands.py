@@ -8,7 +8,7 @@ import pytest
 
 from outlast.loop import commands
 from outlast.loop.commands import CancelEffect, Command, Effect, Finish, TellParent
-from tests.loop_driver import Play, nested, said, tool, transfer
+from tests.loop_driver import play_with_everything
 from tests.loop_step_laws import ANSWER_OF
 
 EFFECT_CLASSES = get_args(Effect)
@@ -16,16 +16,7 @@ EFFECT_CLASSES = get_args(Effect)
 
 def effects() -> list[Any]:
     """One effect of each kind, as the loop makes them."""
-    play = Play(session=True)
-    play.prepared(duties=("check",))
-    play.saved()
-    play.checked()
-    calls = tool("look_up", "c1"), nested("Orders", "c2"), transfer("Billing", "h1", callback=True)
-    play.replies(*calls)
-    play.returns("c1")
-    play.worked()
-    play.called_back()
-    play.replies(said("Done."), duties=("conclude",))
+    play = play_with_everything()
     return [next(one for one in play.issued if isinstance(one, kind)) for kind in EFFECT_CLASSES]
 
 

@@ -39,7 +39,7 @@ from tests.loop_strategies import (
     scripts,
 )
 
-MANY, SOME = examples(30), examples(12)
+MANY, SOME = examples(24), examples(10)
 
 PRODUCTIVE = tuple(move for move in MOVES if move not in {"immediate", "after_turn", "fail"})
 

@@ -65,7 +65,7 @@ async def test_a_handoff_switches_the_agent_and_its_callback_changes_the_context
     triage = Agent(name="Triage", handoffs=[handoff(billing, on_handoff=taken_over)])
     model = ScriptedModel([call("transfer_to_billing", "c1")], "Billing here.")
     result = await run_in_memory(triage, "hi", model=model, context=Notes(seen=[]))
-    assert (result.last_agent, result.final_output) == ("Billing", "Billing here.")
+    assert (result.last_agent.name, result.final_output) == ("Billing", "Billing here.")
     assert result.context == {"seen": ["handed over"]}
 
 

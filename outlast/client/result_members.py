@@ -1,0 +1,332 @@
+"""What can be read of a run: all the members that results have.
+
+Owns: `RunResultBase`, which makes them of a state of the loop when they are looked at. Must not
+know: how the state was read, or whether it is the last one.
+"""
+
+from copy import deepcopy
+from functools import cached_property
+from typing import Any, Literal, TypeVar, overload
+
+from outlast.agents.agent_output import read_output
+from outlast.agents.context import RunContextWrapper
+from outlast.agents.context_codec import read_context
+from outlast.agents.errors import UserError
+from outlast.agents.guardrail import InputGuardrailResult, OutputGuardrailResult
+from outlast.agents.run_items import RunItem, ToolApprovalItem
+from outlast.agents.session_memory import without_reasoning_ids
+from outlast.agents.tool_guardrails import ToolInputGuardrailResult, ToolOutputGuardrailResult
+from outlast.client.guardrail_results import guardrail_results
+from outlast.client.interruptions import Interruption, interruption, place_of_call
+from outlast.client.known_agents import KnownAgents
+from outlast.client.run_responses import RunResponse, last_turn, run_responses
+from outlast.client.run_state import RunState as WaitingState
+from outlast.loop.items import Item, text_of
+from outlast.loop.state import OUTPUT_KINDS, Answer, RunState, Status
+from outlast.loop.values import Json, JsonObject, Usage
+from outlast.loop.view import shown
+
+T = TypeVar("T")
+
+NOBODY = KnownAgents()
+"""A process that knows all agents by name only."""
+
+
+class RunResultBase:
+    """What can be read of a run, be it at its end, where it waits, or while it is read along.
+
+    Args:
+        state: the run.
+        known: the agents that this process knows.
+        answer: one of a conversation's answers; default what the newest question came to.
+        client: the client that the run was read with; None for a run without a server.
+
+    Attributes:
+        snapshot: the state that all of it is read from.
+    """
+
+    def __init__(
+        self,
+        state: RunState,
+        known: KnownAgents = NOBODY,
+        *,
+        answer: Answer | None = None,
+        client: Any = None,
+    ) -> None:
+        self.snapshot = state
+        self._known = known
+        self._answer = answer
+        self._client = client
+
+    @property
+    def run_id(self) -> str:
+        """The workflow id."""
+        return self.snapshot.run_id
+
+    @property
+    def status(self) -> Status:
+        """`completed`; or `waiting` for a person, or `idle`, where the run goes on."""
+        return self.snapshot.status
+
+    @property
+    def items(self) -> tuple[Item, ...]:
+        """The whole transcript, complete whatever the length of the run."""
+        return self.snapshot.items
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens spent."""
+        return self.snapshot.usage
+
+    @property
+    def turns(self) -> int:
+        """How many model calls were made."""
+        return self.snapshot.turns
+
+    @property
+    def context(self) -> Json:
+        """The application's context as JSON."""
+        return self.snapshot.context
+
+    def context_as(self, context_type: type) -> Any:
+        """Return the context as the application's type.
+
+        Raises:
+            UserError: it does not fit.
+        """
+        return read_context(self.context, context_type)
+
+    @cached_property
+    def input(self) -> str | list[JsonObject]:
+        """What the run was asked: a text, or items; after a handoff's filter, what that left."""
+        raws = self._asked()
+        if len(raws) == 1 and raws[0].keys() == {"role", "content"} and raws[0]["role"] == "user":
+            content: Any = raws[0]["content"]
+            return content if isinstance(content, str) else deepcopy(raws)
+        return deepcopy(raws)
+
+    @cached_property
+    def new_items(self) -> list[RunItem]:
+        """What the run added to its input, by all agents; and the approvals it asked for."""
+        start, stop = self._span()
+        asked: dict[int, list[Interruption]] = {}
+        for one in self._approvals:
+            place = None if one.run_id else place_of_call(one.request, self.items)
+            if place is not None and start <= place < stop:
+                asked.setdefault(self._end_of_reply(place), []).append(one)
+        hidden = set(self.snapshot.hidden)
+        found: list[RunItem] = []
+        for at in range(start, stop):
+            if at not in hidden:
+                found.append(self._known.run_item(self.items[at]))
+            found.extend(asked.get(at, ()))
+        return found
+
+    @cached_property
+    def raw_responses(self) -> list[RunResponse]:
+        """What the models answered, one response for each model call."""
+        start, stop = self._span()
+        until = None if self._answer is None else last_turn(self.items[:stop])
+        return run_responses(self.snapshot, after=last_turn(self.items[:start]), until=until)
+
+    @property
+    def last_response_id(self) -> str | None:
+        """The provider's id of the newest response; None where there is none."""
+        return self.raw_responses[-1].response_id if self.raw_responses else None
+
+    @property
+    def final_output(self) -> Any:
+        """The answer, in the type that its agent answers in; None where there is none.
+
+        Where this process does not know the agent, it is the answer's JSON.
+
+        Raises:
+            UserError: the answer does not fit the agent's output type.
+        """
+        return self._final_output
+
+    @cached_property
+    def _final_output(self) -> Any:
+        state, answer = self.snapshot, self._answer
+        if answer is None:
+            answer = None if state.answering else newest_answer(state)
+        if answer is None or answer.failure is not None:
+            return None
+        schema = self._known.output_schema(answer.agent)
+        if answer is not newest_answer(state):
+            text = None if answer.item is None else text_of(self.items[answer.item].raw)
+            return text if text is None or schema is None else schema.validate_json(text)
+        if state.final_output is None:
+            return None
+        try:
+            return read_output(schema, state.final_output)
+        except UserError:
+            if answer.item is None:  # what a tool returned need not be of the type
+                return state.final_output
+            raise
+
+    @overload
+    def final_output_as(self, cls: type[T], raise_if_incorrect_type: bool = False) -> T: ...  # noqa: FBT001, FBT002  the SDK's
+
+    @overload
+    def final_output_as(self, cls: Any, raise_if_incorrect_type: bool = False) -> Any: ...  # noqa: FBT001, FBT002  the SDK's
+
+    def final_output_as(self, cls: Any, raise_if_incorrect_type: bool = False) -> Any:  # noqa: FBT001, FBT002  the SDK's
+        """Return the answer, for a type checker as a value of a type.
+
+        Args:
+            cls: the type.
+            raise_if_incorrect_type: make sure of it.
+
+        Raises:
+            TypeError: it is not of that type, where that matters.
+        """
+        output = self.final_output
+        if raise_if_incorrect_type and not isinstance(output, cls):
+            raise TypeError(
+                f"The final output is of type {type(output).__name__}, "
+                f"not {getattr(cls, '__name__', cls)}."
+            )
+        return output
+
+    @property
+    def last_agent(self) -> Any:
+        """The agent that answered, or is at work: an `Agent`, or its name under `.name`."""
+        name = self.snapshot.agent if self._answer is None else self._answer.agent
+        return self._known.agent(name)
+
+    @cached_property
+    def context_wrapper(self) -> RunContextWrapper[Any]:
+        """The run's context, in the type that the program gave it in, and its usage."""
+        return RunContextWrapper(
+            self._known.context(self.context),
+            usage=self.usage,
+            run_id=self.run_id,
+            turn=self.snapshot.turn,
+        )
+
+    @cached_property
+    def interruptions(self) -> list[Interruption]:
+        """What people have to decide before the run can go on, here and in nested runs."""
+        if self._answer is not None:
+            return []
+        pending = {(one.run_id, one.id): one for one in self._approvals}
+        return [pending[one.run_id, one.id] for one in self.snapshot.pending_approvals]
+
+    @cached_property
+    def input_guardrail_results(self) -> list[InputGuardrailResult]:
+        """What input guardrails found, in the order in which they ended."""
+        return guardrail_results(self.snapshot, "input", self._known)
+
+    @cached_property
+    def output_guardrail_results(self) -> list[OutputGuardrailResult]:
+        """What output guardrails found, in the order in which they ended."""
+        return guardrail_results(self.snapshot, "output", self._known)
+
+    @cached_property
+    def tool_input_guardrail_results(self) -> list[ToolInputGuardrailResult]:
+        """What tool input guardrails found."""
+        return guardrail_results(self.snapshot, "tool_input", self._known)
+
+    @cached_property
+    def tool_output_guardrail_results(self) -> list[ToolOutputGuardrailResult]:
+        """What tool output guardrails found."""
+        return guardrail_results(self.snapshot, "tool_output", self._known)
+
+    def to_input_list(
+        self, mode: Literal["preserve_all", "normalized"] = "preserve_all"
+    ) -> list[JsonObject]:
+        """Return the conversation as input items, to start another run from.
+
+        Args:
+            mode: `preserve_all` is the input and every new item; `normalized` what the model
+                would be shown next. They differ after a handoff whose filter changed the history.
+
+        Raises:
+            UserError: there is no such mode.
+        """
+        if mode not in {"preserve_all", "normalized"}:
+            raise UserError(f"to_input_list(mode=...) is preserve_all or normalized, not {mode!r}.")
+        state = self.snapshot
+        if mode == "normalized":
+            raws = [item.raw for item in shown(state.view, state.items, len(state.items))]
+            return deepcopy(list(without_reasoning_ids(raws, self._policy())))
+        new = [one.to_input_item() for one in self.new_items if not _asks(one)]
+        return [*deepcopy(self._asked()), *without_reasoning_ids(new, self._policy())]
+
+    def to_state(self) -> WaitingState:
+        """Return a handle on the run where it waits, to decide and go on; see `RunState`."""
+        return WaitingState(
+            run_id=self.run_id,
+            agent=self.snapshot.agent,
+            interruptions=self.interruptions,
+            known=self._known,
+            client=self._client,
+            snapshot=self.snapshot if self._client is None else None,
+        )
+
+    @cached_property
+    def _approvals(self) -> list[Interruption]:
+        """Everything that people were or are asked; the same objects wherever they are shown."""
+        nested = [one for one in self.snapshot.pending_approvals if one.run_id]
+        return [
+            interruption(one, self.items, self._known)
+            for one in (*self.snapshot.approvals, *nested)
+        ]
+
+    def _forget(self) -> None:
+        """Forget what was made of a state that is no longer the run's."""
+        for name in _MADE & vars(self).keys():
+            delattr(self, name)
+
+    def _asked(self) -> list[JsonObject]:
+        state = self.snapshot
+        if self._answer is not None:
+            return [item.raw for item in self.items[: self._span()[0]]]
+        if not _has_begun(state):
+            said = [raw for message in state.inbox for raw in message.content]
+            return said or [item.raw for item in state.items]
+        everything = shown(state.view, state.items, len(state.items))
+        return [item.raw for item in everything[: state.view.history]]
+
+    def _span(self) -> tuple[int, int]:
+        """Return where the items of the question begin and end."""
+        state = self.snapshot
+        if self._answer is None:
+            return state.asked_from if _has_begun(state) else len(state.items), len(state.items)
+        ends = [0 if one.item is None else one.item + 1 for one in state.answers]
+        at = state.answers.index(self._answer)
+        start, stop = max(ends[:at], default=0), max(ends[: at + 1])
+        while start < stop and state.items[start].kind in {"history", "input"}:
+            start += 1
+        return start, stop
+
+    def _end_of_reply(self, place: int) -> int:
+        """Return the index of the last item that the model wrote together with another."""
+        turn = self.items[place].turn
+        while place + 1 < len(self.items):
+            following = self.items[place + 1]
+            if following.turn != turn or following.kind in OUTPUT_KINDS:
+                break
+            place += 1
+        return place
+
+    def _policy(self) -> Any:
+        return (self.snapshot.settings or {}).get("reasoning_item_id_policy")
+
+
+_MADE = {name for name, one in vars(RunResultBase).items() if isinstance(one, cached_property)}
+
+
+def newest_answer(state: RunState) -> Answer | None:
+    """Return the newest answer of a run, or None."""
+    return state.answers[-1] if state.answers else None
+
+
+def _has_begun(state: RunState) -> bool:
+    """Whether the first turn has; before that, what was asked is not in the transcript yet."""
+    return state.asked_from > 0 or state.turns > 0
+
+
+def _asks(item: RunItem) -> bool:
+    return isinstance(item, ToolApprovalItem)

@@ -1,0 +1,80 @@
+"""Going on with a run that waited for people.
+
+Owns: what a `RunState` holds, sent to the run in an order in which all of it counts, and only
+once, however often it is tried. Must not know: what comes of it.
+"""
+
+from contextlib import suppress
+from typing import Any
+
+from outlast.agents.context_codec import write_context
+from outlast.agents.errors import DecisionRefused, RunClosed, UserError
+from outlast.client.handle import RunHandle
+from outlast.client.reading import Stretch
+from outlast.client.run_state import RunState, StagedDecision
+from outlast.loop import state as loop
+
+
+async def resume(handle: RunHandle, staged: RunState, *, context: Any = None) -> Stretch:
+    """Send a run what was decided and said, and return the part of it that is to be read now.
+
+    Args:
+        handle: the run.
+        staged: what was decided and said.
+        context: what a program gave as context; it has to be the run's own.
+
+    Raises:
+        DecisionRefused: somebody else has decided otherwise meanwhile.
+        RunClosed: the run has ended, and takes no more messages.
+        RunNotFound: there is no such run here.
+        UserError: the run lives in no server, or has another context.
+    """
+    if staged.snapshot is not None:
+        raise UserError(
+            f"The run {staged.run_id!r} was run in memory and is on no server. Go on with "
+            "run_in_memory(agent, state, ...)."
+        )
+    state, begins = await handle.present()
+    if context is not None and write_context(context) != state.context:
+        raise UserError(
+            f"The run {staged.run_id!r} has its context already, as its callables have left it; it "
+            "cannot be replaced. Leave context= out."
+        )
+    # First what is said, and then what lets the run go on, or it might end before it was told.
+    for one in staged.staged_input():
+        if not loop.has_message(state, one.message_id):
+            await handle.send(one.input, message_id=one.message_id)
+    decisions = staged.staged_decisions()
+    for one in decisions:
+        if not _is_made(state, one):
+            with suppress(*_gone(one)):
+                await handle.decide(one.decision, nested_id=one.run_id)
+    sent = bool(decisions or staged.staged_input())
+    _, settles = await handle.present() if sent else (state, begins)
+    return Stretch(
+        begins=begins,
+        settles=settles,
+        without=frozenset((one.run_id, one.decision.request_id) for one in decisions),
+    )
+
+
+def _is_made(state: loop.RunState, one: StagedDecision) -> bool:
+    """Whether the run has this very decision, because it was sent before.
+
+    Raises:
+        DecisionRefused: the run has another one.
+    """
+    if one.run_id:
+        return state.phase == "closed"
+    wanted = "approved" if one.decision.type == "approve" else "rejected"
+    for request in state.approvals:
+        if request.id == one.decision.request_id and request.status != "pending":
+            if request.status == wanted:
+                return True
+            raise DecisionRefused(f"Approval {request.id} is already {request.status}.")
+    return False
+
+
+def _gone(one: StagedDecision) -> tuple[type[Exception], ...]:
+    """A nested run that has ended was decided about before."""
+    return (RunClosed,) if one.run_id else ()

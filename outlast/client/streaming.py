@@ -1,0 +1,209 @@
+"""A run that is read along while it works.
+
+Owns: `RunResultStreaming`: the events of the field in their order, and a result that grows. Must
+not know: where states come from; a `RunSource` has them, on a server or in memory.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import Any, Literal, Protocol, TypeAlias
+
+from outlast.agents.errors import RunCancelled
+from outlast.client.deltas import RawEvent
+from outlast.client.known_agents import KnownAgents
+from outlast.client.result_members import RunResultBase
+from outlast.client.results import error_of, run_details
+from outlast.client.run_responses import last_turn
+from outlast.client.stream import (
+    OF_LONG_RUNS,
+    AgentUpdatedStreamEvent,
+    RawResponsesStreamEvent,
+    RunItemStreamEvent,
+    changes,
+)
+from outlast.contract import records
+from outlast.loop.events import CancelMode
+from outlast.loop.state import RunState
+from outlast.loop.values import JsonObject
+
+ProgramEvent: TypeAlias = RawResponsesStreamEvent | RunItemStreamEvent | AgentUpdatedStreamEvent
+"""What programs of the field know."""
+
+
+class RunSource(Protocol):
+    """Where a run is read from.
+
+    Attributes:
+        client: the client that it is read with, once it is open; None without a server.
+    """
+
+    client: Any
+
+    def states(self) -> AsyncIterator[RunState | RawEvent]:
+        """Start the run, or go on with it, and yield its states until it is settled.
+
+        The first state is the one in which the reading begins; for a new run, `RunState()`. Then
+        there is one after each event, and what a model says before the state that has its reply.
+        """
+        ...
+
+    async def cancel(self, mode: CancelMode) -> None:
+        """Stop the run; returns when the wish has arrived."""
+        ...
+
+
+class RunResultStreaming(RunResultBase):
+    """A run, and what happens in it; `Runner.run_streamed` returns one at once.
+
+    The run goes on whether or not somebody reads its events. Everything that a result has can be
+    looked at meanwhile, as far as the run has come.
+
+    Args:
+        source: where the run is read from; it is opened in the background.
+        starting_agent: an `Agent`, or an object with its `name`.
+        asked: what the run is asked.
+        known: the agents that this process knows.
+        max_turns: how many model calls the answer may take.
+
+    Attributes:
+        max_turns: how many model calls the answer may take; None for no bound.
+        is_complete: whether the run has ended, waits for people, or was given up.
+    """
+
+    def __init__(
+        self,
+        source: RunSource,
+        *,
+        starting_agent: Any,
+        asked: str | list[JsonObject],
+        known: KnownAgents,
+        max_turns: int | None,
+    ) -> None:
+        super().__init__(RunState(), known)
+        self.max_turns = max_turns
+        self.is_complete = False
+        self._given = asked
+        self._starting_agent = starting_agent
+        self._source = source
+        self._number = 0
+        self._opened = False
+        self._cancelled: CancelMode | None = None
+        self._cancelling: list[asyncio.Task[None]] = []
+        self._error: Exception | None = None
+        self._events: asyncio.Queue[ProgramEvent | None] = asyncio.Queue()
+        self._task = asyncio.get_running_loop().create_task(self._read())
+
+    @property
+    def final_output(self) -> Any:
+        """The answer; None until the run has ended.
+
+        Raises:
+            UserError: the answer does not fit the agent's output type.
+        """
+        return self._final_output if self.is_complete else None
+
+    @property
+    def current_agent(self) -> Any:
+        """The agent that is at work."""
+        return self._starting_agent if self.snapshot.phase == "new" else self.last_agent
+
+    @property
+    def last_agent(self) -> Any:
+        """The agent that is, or was last, at work."""
+        if self.snapshot.phase == "new":
+            return self._starting_agent
+        return self._known.agent(self.snapshot.agent)
+
+    @property
+    def current_turn(self) -> int:
+        """How many model calls the answer has taken so far."""
+        return self.snapshot.turns - last_turn(self.items[: self.snapshot.asked_from])
+
+    @property
+    def run_loop_task(self) -> "asyncio.Task[None]":
+        """The task that reads the run."""
+        return self._task
+
+    @property
+    def run_loop_exception(self) -> Exception | None:
+        """Why the run has no answer, once that is known."""
+        return self._error
+
+    def cancel(self, mode: Literal["immediate", "after_turn"] = "immediate") -> None:
+        """Stop the run.
+
+        Args:
+            mode: `immediate` stops what is running and ends the events here and now, without an
+                error; `after_turn` lets the turn end, with its tools and what is saved of it.
+        """
+        self._cancelled = mode
+        self._cancelling.append(asyncio.create_task(self._source.cancel(mode)))
+        if mode == "immediate":
+            while not self._events.empty():
+                self._events.get_nowait()
+            self.is_complete = True
+            self._events.put_nowait(None)
+
+    async def stream_events(self) -> AsyncGenerator[ProgramEvent]:
+        """Yield what happens: what models say, items, and which agent is at work.
+
+        Raises:
+            AgentsException: the run failed; after everything that happened before.
+            Exception: what users' code raised in the run.
+        """
+        while (event := await self._events.get()) is not None:
+            yield event
+        self._events.put_nowait(None)  # for whoever reads again
+        await asyncio.gather(*self._cancelling)
+        if self._error is not None and self._cancelled != "immediate":
+            raise self._error
+
+    async def _read(self) -> None:
+        try:
+            async for one in self._source.states():
+                self._client = self._source.client
+                if isinstance(one, RunState):
+                    self._move(one)
+                else:
+                    self._tell(RawResponsesStreamEvent(raw=one, next_id=self._number))
+            self._error = self._failure()
+        except Exception as error:  # noqa: BLE001  it is raised where the events are read
+            self._error = error
+        finally:
+            self.is_complete = True
+            self._events.put_nowait(None)
+
+    def _move(self, state: RunState) -> None:
+        before, self.snapshot = self.snapshot, state
+        self._forget()
+        if not self._opened:
+            self._opened = True
+            if state.phase != "new":  # it goes on: programs are told who is at work
+                agent = self._known.agent(state.agent)
+                self._tell(AgentUpdatedStreamEvent(id=0, new_agent=agent))
+            return
+        for event in changes(before, state, self._number, self._known):
+            self._number = event.id + 1
+            if isinstance(event, RunItemStreamEvent):
+                if event.name not in OF_LONG_RUNS:
+                    self._tell(event)
+            elif isinstance(event, AgentUpdatedStreamEvent):
+                self._tell(event)
+
+    def _tell(self, event: ProgramEvent) -> None:
+        if self._cancelled != "immediate":
+            self._events.put_nowait(event)
+
+    def _failure(self) -> Exception | None:
+        state = self.snapshot
+        if state.outcome == "cancelled" and self._cancelled is None:
+            run_data = run_details(state, self._known)
+            return RunCancelled(f"The run {state.run_id} was cancelled.", run_data=run_data)
+        if state.failure is not None and state.status in {"failed", "idle"}:
+            return error_of(state.failure, state, self._known)
+        return None
+
+    def _asked(self) -> list[JsonObject]:
+        if self.snapshot.phase == "new":
+            return list(records.messages_of(self._given))
+        return super()._asked()

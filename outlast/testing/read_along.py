@@ -1,0 +1,100 @@
+"""Reading a run in memory along while it works.
+
+Owns: `run_in_memory_streamed`, and where its states come from. Must not know: what events look
+like; `RunResultStreaming` makes them, as on a server.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from typing import Any
+
+from outlast.agents.agent import Agent
+from outlast.client.deltas import RawEvent
+from outlast.client.known_agents import KnownAgents
+from outlast.client.run_state import RunState as WaitingRun
+from outlast.client.streaming import RunResultStreaming
+from outlast.loop.events import CancelMode, CancelRequested
+from outlast.loop.state import RunState
+from outlast.loop.values import JsonObject
+from outlast.ports.model import Model
+from outlast.testing.in_memory import MemoryRun
+from outlast.testing.run import carry, resumed, started
+
+
+def run_in_memory_streamed(
+    agent: Agent[Any],
+    input: str | list[JsonObject] | WaitingRun,  # noqa: A002  the name that Runner has
+    *,
+    model: Model,
+    max_turns: int | None = 10,
+    context: Any = None,
+    **options: Any,
+) -> RunResultStreaming:
+    """Run an agent and read along; `Runner.run_streamed` without a server.
+
+    Args:
+        agent: the starting agent.
+        input: a text, Responses items, or the state of a run that waited.
+        model: answers for every agent.
+        max_turns: how many model calls the answer may take.
+        context: as for `run_in_memory`.
+        options: further options of `run_in_memory`, but for `decide`.
+    """
+    known = KnownAgents(agent, run_config=options.get("run_config"), context=context)
+
+    def open_run() -> MemoryRun:
+        if isinstance(input, WaitingRun):
+            return resumed(agent, input, model, context)
+        options["stream"] = True
+        return started(agent, input, model=model, max_turns=max_turns, context=context, **options)
+
+    return RunResultStreaming(
+        _MemorySource(open_run),
+        starting_agent=agent,
+        asked=[] if isinstance(input, WaitingRun) else input,
+        known=known,
+        max_turns=max_turns,
+    )
+
+
+class _MemorySource:
+    """Implements `outlast.client.streaming.RunSource`.
+
+    Attributes:
+        client: there is none.
+    """
+
+    def __init__(self, open_run: Callable[[], MemoryRun]) -> None:
+        self.client: Any = None
+        self._open_run = open_run
+        self._run: MemoryRun | None = None
+        self._news: asyncio.Queue[RunState | RawEvent | None] = asyncio.Queue()
+
+    async def states(self) -> AsyncGenerator[RunState | RawEvent]:
+        """Carry the run, and yield its states and what its models say."""
+        run = self._run = self._open_run()
+        yield run.first
+        for state in run.states:
+            yield state
+        run.on_state = self._news.put_nowait
+        run.on_delta = self._news.put_nowait
+        carrying = asyncio.create_task(self._carry(run))
+        try:
+            while (one := await self._news.get()) is not None:
+                yield one
+            await carrying
+        finally:
+            carrying.cancel()
+
+    async def cancel(self, mode: CancelMode) -> None:
+        """Stop the run."""
+        while self._run is None:
+            await asyncio.sleep(0)
+        if self._run.state.phase != "closed":
+            self._run.take(CancelRequested(at_ms=0, mode=mode))
+
+    async def _carry(self, run: MemoryRun) -> None:
+        try:
+            await carry(run)
+        finally:
+            self._news.put_nowait(None)

@@ -1,0 +1,175 @@
+"""Input guardrails: which are asked, and what the first tripwire ends."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from outlast.activities.errors import EffectError
+from outlast.activities.input_check import as_input, check_input, info_of
+from outlast.agents.agent import Agent
+from outlast.agents.context import RunContextWrapper
+from outlast.agents.guardrail import GuardrailFunctionOutput, InputGuardrail
+from outlast.agents.run_config import RunConfig
+from outlast.agents.settings import write_run_config
+from outlast.loop.changes import Change
+from outlast.loop.checks import CheckResult, GuardrailRecord
+from outlast.loop.items import Item
+from tests.unit.activities.desk import HELLO, Notes, check_request, raising, worker_of
+
+
+def guardrail(
+    name: str, function: Callable[..., Any] | None = None, *, trips: bool = False, **options: Any
+) -> InputGuardrail[Any]:
+    def check(*_arguments: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=trips)
+
+    return InputGuardrail(function or check, name=name, **options)
+
+
+def waiting_for(event: asyncio.Event, *, trips: bool = False) -> Callable[..., Any]:
+    async def check(*_arguments: Any) -> GuardrailFunctionOutput:
+        await event.wait()
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=trips)
+
+    return check
+
+
+async def checked(*guardrails: InputGuardrail[Any], **request: Any) -> CheckResult:
+    worker = worker_of(Agent(name="A", input_guardrails=list(guardrails)))
+    return await check_input(worker, check_request(**{"stage": "parallel", **request}))
+
+
+def names(result: CheckResult) -> list[str]:
+    return [record.name for record in result.results]
+
+
+async def test_a_guardrail_sees_the_context_the_agent_and_the_input() -> None:
+    seen: list[Any] = []
+
+    def check(ctx: RunContextWrapper[Any], agent: Any, given: Any) -> GuardrailFunctionOutput:
+        seen.append((ctx.context, ctx.run_id, agent.name, given))
+        return GuardrailFunctionOutput(output_info={"score": 1}, tripwire_triggered=False)
+
+    result = await checked(guardrail("polite", check), context={"n": 1})
+    assert seen == [({"n": 1}, "support-42", "A", "Hello")]
+    assert result == CheckResult(
+        results=(GuardrailRecord(stage="input", name="polite", agent="A", info={"score": 1}),)
+    )
+
+
+@pytest.mark.parametrize(
+    ("stage", "asked"),
+    [
+        ("blocking", ["first"]),
+        ("parallel", ["beside", "of the run"]),
+        ("added", ["beside", "first", "of the run"]),
+    ],
+)
+async def test_a_stage_asks_its_own(stage: str, asked: list[str]) -> None:
+    settings = write_run_config(RunConfig(input_guardrails=[guardrail("of the run")]))
+    result = await checked(
+        guardrail("beside"),
+        guardrail("first", run_in_parallel=False),
+        stage=stage,
+        settings=settings,
+    )
+    assert sorted(names(result)) == asked
+
+
+async def test_verdicts_are_recorded_in_the_order_in_which_they_come() -> None:
+    go_on = asyncio.Event()
+
+    async def quick(*_arguments: Any) -> GuardrailFunctionOutput:
+        asyncio.get_running_loop().call_soon(go_on.set)
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+    result = await checked(guardrail("slow", waiting_for(go_on)), guardrail("quick", quick))
+    assert names(result) == ["quick", "slow"]
+    assert result.failure is None
+
+
+async def test_the_first_tripwire_wins_and_stops_those_still_running() -> None:
+    stopped: list[str] = []
+
+    async def hang(*_arguments: Any) -> GuardrailFunctionOutput:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            stopped.append("hang")
+            raise
+        raise AssertionError
+
+    async def trip(*_arguments: Any) -> GuardrailFunctionOutput:
+        await asyncio.sleep(0)
+        return GuardrailFunctionOutput(output_info={"why": "rude"}, tripwire_triggered=True)
+
+    result = await checked(guardrail("hang", hang), guardrail("rude", trip))
+    assert names(result) == ["rude"]
+    assert result.failure is not None
+    assert (result.failure.code, result.failure.details) == (
+        "input_guardrail_tripwire",
+        {"guardrail": "rude"},
+    )
+    assert result.failure.message == "The input guardrail 'rude' of agent 'A' was triggered."
+    assert (result.results[0].tripped, result.results[0].info) == (True, {"why": "rude"})
+    assert stopped == ["hang"]
+
+
+@pytest.mark.parametrize(
+    ("raised", "retryable"), [(ConnectionError("down"), True), (TypeError("x"), False)]
+)
+async def test_a_guardrail_that_raises_is_the_effects_failure_and_stops_the_others(
+    raised: Exception, *, retryable: bool
+) -> None:
+    never = asyncio.Event()
+    before = asyncio.all_tasks()
+    with pytest.raises(EffectError, match="An input guardrail of agent 'A' raised") as caught:
+        await checked(guardrail("hang", waiting_for(never)), guardrail("bad", raising(raised)))
+    assert (caught.value.code, caught.value.retryable) == ("user_error", retryable)
+    assert asyncio.all_tasks() == before
+
+
+async def test_a_guardrail_that_returns_something_else_is_told_what_to_return() -> None:
+    with pytest.raises(EffectError, match=r"return GuardrailFunctionOutput\(") as caught:
+        await checked(guardrail("bad", lambda *_arguments: True))
+    assert not caught.value.retryable
+
+
+async def test_what_guardrails_change_in_the_context_is_kept_also_by_a_tripwire() -> None:
+    def note(ctx: RunContextWrapper[Notes], *_rest: Any) -> GuardrailFunctionOutput:
+        ctx.context.seen.append("checked")
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
+
+    worker = worker_of(Agent(name="A", input_guardrails=[guardrail("g", note)]))
+    worker.registry.add_context_type(Notes)
+    request = check_request(stage="parallel", context={"seen": ["a"]})
+    result = await check_input(worker, request)
+    assert result.changes == (Change("append", ("seen",), ["checked"]),)
+
+
+async def test_a_context_that_was_left_unwritable_is_an_error_in_words() -> None:
+    def spoil(ctx: RunContextWrapper[Any], *_rest: Any) -> GuardrailFunctionOutput:
+        ctx.context["x"] = object()
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+    with pytest.raises(EffectError, match="cannot be written as JSON") as caught:
+        await checked(guardrail("g", spoil), context={})
+    assert (caught.value.code, caught.value.retryable) == ("user_error", False)
+
+
+def test_one_plain_user_message_is_given_as_text_and_all_else_as_items() -> None:
+    image = Item("input", {"role": "user", "content": [{"type": "input_image"}]})
+    system = Item("input", {"role": "system", "content": "Hello"})
+    assert as_input([HELLO]) == "Hello"
+    assert as_input([HELLO, HELLO]) == [HELLO.raw, HELLO.raw]
+    assert as_input([image]) == [image.raw]
+    assert as_input([system]) == [system.raw]
+
+
+def test_what_a_guardrail_tells_is_json_or_else_text() -> None:
+    assert info_of({"a": (1, 2)}) == {"a": [1, 2]}
+    assert info_of(Notes(seen=["a"])) == {"seen": ["a"]}
+    assert len(str(info_of("x"))) == 1
+    assert info_of({1: object}).startswith("{1: <class")

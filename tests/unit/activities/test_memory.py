@@ -1,0 +1,197 @@
+"""The session of a run: which it is, what is read of it, what is written into it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outlast.activities.errors import EffectError
+from outlast.activities.memory import load, save_session, session_of
+from outlast.agents.agent import Agent
+from outlast.agents.references import register
+from outlast.agents.registry import Registry
+from outlast.agents.run_config import RunConfig
+from outlast.agents.session_memory import SessionSettings
+from outlast.agents.settings import write_run_config
+from outlast.loop.items import Item, output_item
+from outlast.loop.values import JsonObject
+from outlast.sessions.sqlite import SQLiteSession
+from outlast.testing import call, say
+from tests.unit.activities.desk import HELLO, save_request
+
+REGISTRY = Registry([Agent[Any](name="A")])
+BYE: JsonObject = {"role": "user", "content": "Bye"}
+THOUGHT: JsonObject = {"type": "reasoning", "id": "rs_1", "summary": []}
+
+
+class Notebook:
+    """A session in memory that knows nothing of keys."""
+
+    session_id = "notebook"
+
+    def __init__(self, *items: JsonObject, error: Exception | None = None) -> None:
+        self.items: list[Any] = list(items)
+        self.error = error
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        if self.error is not None:
+            raise self.error
+        return self.items if limit is None else self.items[len(self.items) - limit :]
+
+    async def add_items(self, items: list[Any]) -> None:
+        if self.error is not None:
+            raise self.error
+        self.items.extend(items)
+
+    async def pop_item(self) -> Any:
+        return self.items.pop()
+
+    async def clear_session(self) -> None:
+        self.items.clear()
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[SQLiteSession]:
+    session = SQLiteSession("support-42", tmp_path / "sessions.db")
+    yield session
+    session.close()
+
+
+def by_name(session: object, **settings: Any) -> JsonObject:
+    return {"session": {"ref": register(session)}, **settings}
+
+
+# --- Which session --------------------------------------------------------------------------------------
+
+
+async def test_a_session_travels_as_data_or_by_name(kept: SQLiteSession) -> None:
+    await kept.add_items([BYE])
+    described = session_of(REGISTRY, {"session": kept.describe()})
+    assert described is not kept
+    assert await described.get_items() == [BYE]
+    notebook = Notebook()
+    assert session_of(REGISTRY, by_name(notebook)) is notebook
+
+
+@pytest.mark.parametrize(
+    ("described", "problem"),
+    [
+        ({"ref": "gone:Session"}, "knows nothing named 'gone:Session'"),
+        ({"kind": "redis"}, "No kind of session is called 'redis'"),
+        ("typed by hand", "No kind of session is called None"),
+    ],
+)
+def test_a_session_that_this_worker_cannot_find_another_may(described: Any, problem: str) -> None:
+    with pytest.raises(EffectError, match=problem) as caught:
+        session_of(REGISTRY, {"session": described})
+    assert (caught.value.code, caught.value.retryable) == ("user_error", True)
+
+
+# --- Reading --------------------------------------------------------------------------------------------
+
+
+async def test_the_run_begins_with_what_the_session_remembers(kept: SQLiteSession) -> None:
+    await kept.add_items([BYE])
+    merged = await load(REGISTRY, {"session": kept.describe()}, (HELLO.raw,))
+    assert merged.items == (BYE, HELLO.raw)
+    assert merged.new == (False, True)
+
+
+async def test_the_run_says_how_much_is_read() -> None:
+    settings = write_run_config(RunConfig(session_settings=SessionSettings(limit=1)))
+    merged = await load(REGISTRY, by_name(Notebook(HELLO.raw, BYE), **settings), (HELLO.raw,))
+    assert merged.items == (BYE, HELLO.raw)
+
+
+async def test_the_runs_callback_puts_the_input_together() -> None:
+    def newest_first(history: list[Any], new: list[Any]) -> list[Any]:
+        return [*new, *history]
+
+    settings = write_run_config(RunConfig(session_input_callback=newest_first))
+    merged = await load(REGISTRY, by_name(Notebook(BYE), **settings), (HELLO.raw,))
+    assert (merged.items, merged.new) == ((HELLO.raw, BYE), (True, False))
+
+
+async def test_ids_of_reasoning_are_left_out_where_the_run_says_so() -> None:
+    settings = by_name(Notebook(THOUGHT, *say("Hi")), reasoning_item_id_policy="omit")
+    merged = await load(REGISTRY, settings, (HELLO.raw,))
+    assert "id" not in merged.items[0]
+
+
+@pytest.mark.parametrize(
+    ("raised", "retryable"), [(ConnectionError("down"), True), (TypeError("x"), False)]
+)
+async def test_a_session_that_cannot_be_read_fails_the_run(
+    raised: Exception, *, retryable: bool
+) -> None:
+    with pytest.raises(EffectError, match="The session 'notebook' raised") as caught:
+        await load(REGISTRY, by_name(Notebook(error=raised)), ())
+    assert caught.value.retryable is retryable
+
+
+async def test_what_is_no_session_is_refused_in_words() -> None:
+    with pytest.raises(EffectError, match="session") as caught:
+        await load(REGISTRY, by_name(Agent(name="B")), ())
+    assert not caught.value.retryable
+
+
+async def test_a_callback_that_nobody_knows_is_named() -> None:
+    settings = by_name(Notebook(), session_input_callback="gone:merge")
+    with pytest.raises(EffectError, match="knows nothing named 'gone:merge'"):
+        await load(REGISTRY, settings, ())
+
+
+# --- Writing --------------------------------------------------------------------------------------------
+
+
+async def save(settings: JsonObject, *items: Item, attempt: int = 1, **call: Any) -> None:
+    request = save_request(*items, settings=settings, **call)
+    await save_session(REGISTRY, request, attempt=attempt)
+
+
+async def test_a_save_that_is_tried_again_doubles_nothing(kept: SQLiteSession) -> None:
+    settings: JsonObject = {"session": kept.describe()}
+    await save(settings, HELLO)
+    await save(settings, HELLO, attempt=2)
+    assert await kept.get_items() == [HELLO.raw]
+
+
+@pytest.mark.parametrize(
+    "other", [{"start": 1}, {"run_id": "support-43"}, {"started_at_ms": 1}], ids=str
+)
+async def test_every_part_of_every_run_is_saved(kept: SQLiteSession, other: JsonObject) -> None:
+    """A second run of the same id began at another time."""
+    settings: JsonObject = {"session": kept.describe()}
+    await save(settings, HELLO)
+    await save(settings, HELLO, **other)
+    assert await kept.get_items() == [HELLO.raw, HELLO.raw]
+
+
+async def test_a_session_without_keys_is_asked_before_a_second_try() -> None:
+    notebook = Notebook()
+    await save(by_name(notebook), HELLO)
+    await save(by_name(notebook), HELLO, attempt=2)
+    assert notebook.items == [HELLO.raw]
+
+
+async def test_an_output_that_was_blocked_leaves_a_placeholder() -> None:
+    notebook = Notebook()
+    asked = Item("tool_call", call("look_up", "c1"), "A", 1)
+    answered = Item("tool_output", output_item("c1", "a secret"), "A", 1)
+    await save(by_name(notebook), HELLO, asked, answered, withheld="[withheld]")
+    assert notebook.items == [HELLO.raw, asked.raw, output_item("c1", "[withheld]")]
+    assert answered.raw["output"] == "a secret", "the transcript stays what it is"
+
+
+async def test_the_runs_own_reasoning_loses_its_id_and_the_callers_keeps_it() -> None:
+    notebook = Notebook()
+    settings = by_name(notebook, reasoning_item_id_policy="omit")
+    await save(settings, Item("input", THOUGHT), Item("reasoning", THOUGHT, "A", 1))
+    assert [item.get("id") for item in notebook.items] == ["rs_1", None]
+
+
+async def test_a_database_may_be_away_for_longer_than_a_function_is_wrong() -> None:
+    with pytest.raises(EffectError, match="The session 'notebook' raised") as caught:
+        await save(by_name(Notebook(error=ConnectionError("down"))), HELLO)
+    assert (caught.value.retryable, caught.value.attempts) == (True, None)

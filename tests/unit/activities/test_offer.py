@@ -1,0 +1,97 @@
+"""What an agent offers its model in one call."""
+
+import logging
+from typing import Any
+
+import pytest
+
+from outlast.activities.errors import EffectError
+from outlast.activities.offer import is_enabled, offer_of
+from outlast.agents.agent import Agent
+from outlast.agents.context import RunContextWrapper
+from outlast.agents.handoff import handoff
+from outlast.agents.tool import function_tool
+from outlast.loop.changes import Change
+from tests.unit.activities.desk import raising, scene_of
+
+
+@function_tool
+async def look_up(order_id: str) -> str:
+    """Look an order up."""
+    return order_id
+
+
+@function_tool(name_override="transfer_to_b")
+async def impostor() -> str:
+    """Bear the name of a handoff."""
+    return ""
+
+
+@function_tool(is_enabled=lambda ctx, agent: ctx.context["open"] and agent.name == "A")
+async def shop() -> str:
+    """Buy."""
+    return ""
+
+
+def colliding() -> Agent[Any]:
+    return Agent(name="A", tools=[impostor, look_up], handoffs=[Agent(name="B")])
+
+
+async def test_tools_come_before_handoffs_in_their_order() -> None:
+    offer = await offer_of(scene_of(Agent(name="A", tools=[look_up], handoffs=[Agent(name="B")])))
+    assert [spec.name for spec in offer.specs()] == ["look_up", "transfer_to_b"]
+    assert offer.specs()[0].parameters == look_up.params_json_schema
+
+
+@pytest.mark.parametrize("is_open", [True, False])
+async def test_a_predicate_sees_the_context_and_the_agent(*, is_open: bool) -> None:
+    offer = await offer_of(scene_of(Agent(name="A", tools=[shop]), context={"open": is_open}))
+    assert bool(offer.tools) is is_open
+
+
+async def test_a_predicate_that_fails_is_named_and_tried_again() -> None:
+    entry = handoff(Agent(name="B"), is_enabled=raising(ConnectionError("down")))
+    with pytest.raises(EffectError, match="is_enabled of 'transfer_to_b' of agent 'A'") as caught:
+        await offer_of(scene_of(Agent(name="A", handoffs=[entry])))
+    assert caught.value.retryable
+
+
+async def test_what_a_predicate_changes_in_the_context_is_kept() -> None:
+    def count(ctx: RunContextWrapper[Any], _agent: Any) -> bool:
+        ctx.context["asked"] += 1
+        return True
+
+    scene = scene_of(Agent(name="A"), context={"asked": 0})
+    assert await is_enabled(scene, "transfer_to_b", handoff(Agent(name="B"), is_enabled=count))
+    assert scene.changes() == (Change("set", ("asked",), 1),)
+
+
+async def test_a_handoff_beats_a_tool_of_its_name(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.WARNING):
+        offer = await offer_of(scene_of(colliding()))
+    assert (list(offer.tools), list(offer.handoffs)) == (["look_up"], ["transfer_to_b"])
+    assert "hides a tool of that name" in caplog.text
+
+
+async def test_two_entries_of_one_name_are_an_error_where_the_run_says_so() -> None:
+    settings = {"tool_name_collision_policy": "error"}
+    with pytest.raises(EffectError, match=r"hides a tool of that name\. Rename one") as caught:
+        await offer_of(scene_of(colliding(), settings=settings))
+    assert not caught.value.retryable
+
+
+async def test_a_later_handoff_beats_an_earlier_one_of_its_name() -> None:
+    first, second = (
+        handoff(Agent(name="B")),
+        handoff(Agent(name="C"), tool_name_override="transfer_to_b"),
+    )
+    offer = await offer_of(scene_of(Agent(name="A", handoffs=[first, second])))
+    assert offer.handoffs["transfer_to_b"].agent_name == "C"
+
+
+@pytest.mark.parametrize(("behavior", "fatal"), [("raise", True), (None, False)])
+async def test_an_unknown_name_is_fatal_where_the_run_says_so(
+    behavior: str | None, *, fatal: bool
+) -> None:
+    offer = await offer_of(scene_of(settings={"tool_not_found_behavior": behavior}))
+    assert offer.unknown_is_fatal is fatal

@@ -1,0 +1,166 @@
+"""What every effect finds before it calls users' code."""
+
+from typing import Any
+
+import pytest
+
+from outlast.activities.errors import EffectError
+from outlast.activities.scene import Scene
+from outlast.agents.agent import Agent
+from outlast.agents.context import RunContextWrapper
+from outlast.agents.guardrail import (
+    GuardrailFunctionOutput,
+    InputGuardrail,
+    input_guardrail,
+    output_guardrail,
+)
+from outlast.agents.lifecycle import AgentHooks, RunHooks
+from outlast.agents.references import register
+from outlast.agents.run_config import RunConfig
+from outlast.agents.settings import write_run_config
+from outlast.agents.tool import function_tool
+from outlast.loop.changes import Change
+from outlast.loop.values import Usage
+from tests.unit.activities.desk import Notes, model_request, scene_of, worker_of
+
+PASSES = GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+
+@input_guardrail
+def beside(_ctx: RunContextWrapper[Any], _agent: Any, _input: Any) -> GuardrailFunctionOutput:
+    return PASSES
+
+
+@input_guardrail(run_in_parallel=False)
+def before(_ctx: RunContextWrapper[Any], _agent: Any, _input: Any) -> GuardrailFunctionOutput:
+    return PASSES
+
+
+@output_guardrail
+def polite(_ctx: RunContextWrapper[Any], _agent: Any, _output: Any) -> GuardrailFunctionOutput:
+    return PASSES
+
+
+class EndHooks(AgentHooks[Any]):
+    async def on_end(self, context: Any, agent: Any, output: Any) -> None: ...
+
+
+class RunEnds(RunHooks[Any]):
+    async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None: ...
+
+
+class Idle(RunHooks[Any]):
+    """Overrides nothing."""
+
+
+async def test_callables_get_the_context_and_where_the_run_is() -> None:
+    request = model_request(context={"n": 1}, usage=Usage(requests=3), turn=4).call
+    scene = Scene.of(worker_of(Agent(name="A")), request)
+    wrapper = scene.wrapper
+    assert (wrapper.context, wrapper.usage.requests) == ({"n": 1}, 3)
+    assert (wrapper.run_id, wrapper.turn, wrapper.tool_input) == ("support-42", 4, None)
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"agent": "Nobody"}, "knows no agent 'Nobody'"),
+        ({"context": {"seen": 5}}, "does not fit Notes"),
+    ],
+)
+def test_what_this_worker_lacks_another_may_have(fields: dict[str, Any], problem: str) -> None:
+    worker = worker_of(Agent(name="A"))
+    worker.registry.add_context_type(Notes)
+    with pytest.raises(EffectError, match=problem) as caught:
+        Scene.of(worker, model_request(**fields).call)
+    assert (caught.value.code, caught.value.retryable) == ("user_error", True)
+
+
+def test_a_name_in_the_settings_stands_for_a_thing() -> None:
+    hooks = RunEnds()
+    scene = scene_of(settings={"hooks": register(hooks)})
+    assert scene.reference("hooks") is hooks
+    assert scene.run_hooks is hooks
+    assert scene.reference("call_model_input_filter") is None
+
+
+def test_a_name_that_nobody_knows_is_named() -> None:
+    scene = scene_of(settings={"hooks": "gone:Hooks", "input_guardrails": ["gone:check"]})
+    with pytest.raises(EffectError, match="knows nothing named 'gone:Hooks'") as caught:
+        _ = scene.run_hooks
+    assert caught.value.retryable
+    with pytest.raises(EffectError, match="knows nothing named 'gone:check'"):
+        scene.input_guardrails()
+
+
+def test_the_runs_guardrails_come_after_the_agents() -> None:
+    agent = Agent[Any](name="A", input_guardrails=[beside], output_guardrails=[polite])
+    other = InputGuardrail[Any](before.guardrail_function, name="other")
+    settings = write_run_config(RunConfig(input_guardrails=[other], output_guardrails=[polite]))
+    scene = scene_of(agent, settings=settings)
+    assert scene.input_guardrails() == [beside, other]
+    assert scene.output_guardrails() == [polite, polite]
+    assert scene_of(agent, settings={"input_guardrails": "typed by hand"}).input_guardrails() == [
+        beside
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "duties"),
+    [
+        ({}, ()),
+        ({"input_guardrails": [beside]}, ("check",)),
+        ({"input_guardrails": [before]}, ("check_first",)),
+        ({"input_guardrails": [beside, before]}, ("check_first", "check")),
+        ({"output_guardrails": [polite]}, ("conclude",)),
+        ({"hooks": EndHooks()}, ("conclude",)),
+        ({"hooks": AgentHooks[Any]()}, ()),
+    ],
+)
+def test_what_is_due_for_an_agent(fields: dict[str, Any], duties: tuple[str, ...]) -> None:
+    assert scene_of(Agent(name="A", **fields)).duties() == duties
+
+
+@pytest.mark.parametrize(("hooks", "duties"), [(RunEnds(), ("conclude",)), (Idle(), ())])
+def test_hooks_that_do_nothing_cost_nothing(hooks: Any, duties: tuple[str, ...]) -> None:
+    assert scene_of(settings={"hooks": register(hooks)}).duties() == duties
+
+
+def test_what_is_due_for_the_agent_that_takes_over_can_be_asked() -> None:
+    scene = scene_of(Agent(name="A"), Agent(name="B", output_guardrails=[polite]))
+    assert scene.duties() == ()
+    assert scene.duties(scene.worker.registry.agent("B")) == ("conclude",)
+
+
+def test_what_callables_changed_is_found_also_in_a_new_context() -> None:
+    scene = scene_of(context={"n": 1})
+    scene.wrapper.context["n"] = 2
+    assert scene.changes() == (Change("set", ("n",), 2),)
+    scene.wrapper.context = {"other": True}
+    assert scene.changes() == (Change("remove", ("n",)), Change("set", ("other",), True))
+
+
+def test_a_context_that_cannot_be_written_is_an_error_in_words() -> None:
+    scene = scene_of(context={})
+    scene.wrapper.context["x"] = object()
+    with pytest.raises(EffectError, match="cannot be written as JSON") as caught:
+        scene.changes()
+    assert not caught.value.retryable
+
+
+def test_a_step_is_hooked_where_the_run_or_the_agent_overrides_it() -> None:
+    agent = Agent[Any](name="A", hooks=EndHooks())
+    assert scene_of(agent).hooked("on_agent_end", "on_end")
+    assert not scene_of(agent).hooked("on_agent_start", "on_start")
+    assert scene_of(settings={"hooks": register(RunEnds())}).hooked("on_agent_end", "on_end")
+
+
+@function_tool
+async def look_up() -> str:
+    """Look up."""
+    return ""
+
+
+def test_a_run_that_works_for_nobody_is_no_tool() -> None:
+    scene = scene_of(Agent(name="A", tools=[look_up]))
+    assert (scene.outer, scene.tool) == (None, None)

@@ -1,0 +1,340 @@
+"""Sessions and server threads: what is saved when, what is sent, and what a failure means."""
+
+from typing import Any
+
+import pytest
+
+from outlast.loop.commands import CallModel, Finish, PrepareRun, RunHandoff, SaveSession
+from outlast.loop.events import Parent
+from outlast.loop.items import Message
+from outlast.loop.state import items_of, items_to_save
+from outlast.loop.values import Failure, JsonObject, ServerThread
+from outlast.loop.view import ViewEdit
+from tests.loop_driver import Play, gated, message, refused, said, tool, transfer
+
+OLD: JsonObject = {"role": "assistant", "content": "said before"}
+
+
+def with_session(**start: Any) -> Play:
+    """A run whose first model call is out, and whose question is saved."""
+    play = Play(session=True, **start)
+    play.prepared()
+    play.saved()
+    return play
+
+
+def ranges(play: Play) -> list[tuple[int, int]]:
+    return [(one.start, one.stop) for one in play.issued if isinstance(one, SaveSession)]
+
+
+def saving(play: Play) -> list[str]:
+    """The kinds of the items that are being saved."""
+    return [one.kind for one in items_to_save(play.state, play.only(SaveSession))]
+
+
+# --- How a run with a session begins -------------------------------------------------------------
+
+
+def test_a_session_is_read_before_anything_else() -> None:
+    play = Play(session=True, said=message("start", "Hello"))
+    prepare = play.only(PrepareRun)
+    assert (prepare.input, prepare.run_id) == (
+        ({"role": "user", "content": "Hello"},),
+        "support-42",
+    )
+    assert Play().only(PrepareRun).input is None
+
+
+def test_what_was_said_before_is_shown_and_not_saved_again() -> None:
+    play = Play(session=True, said=message("start", "Hello"))
+    asked: JsonObject = {"role": "user", "content": "Hello"}
+    play.prepared(input=(OLD, asked), old=(0,))
+    assert play.kinds == ["history", "input"]
+    assert play.state.answering == ("start",)
+    assert play.only(CallModel).input_length == 2
+    assert (ranges(play), saving(play)) == ([(1, 2)], ["input"])
+    assert (play.state.asked_from, play.state.view.history) == (2, 2)
+
+
+def test_what_a_callback_puts_between_is_saved_around_what_the_session_has() -> None:
+    play = Play(session=True)
+    first: JsonObject = {"role": "developer", "content": "Be brief."}
+    play.prepared(input=(first, OLD, first, OLD), old=(1, 3))
+    assert play.kinds == ["input", "history", "input", "history"]
+    play.saved()
+    play.replies(said("Hello."))
+    play.saved()
+    play.saved()
+    assert ranges(play) == [(0, 1), (2, 3), (4, 5)]
+    assert play.finish.status == "completed"
+
+
+def test_a_message_that_came_meanwhile_is_shown_after_what_the_worker_made() -> None:
+    play = Play(session=True)
+    play.hears("m2", "And this?")
+    play.prepared(input=(OLD,), old=(0,))
+    assert play.state.answering == ("start", "m2")
+    assert [item.raw["content"] for item in play.state.items] == ["said before", "And this?"]
+
+
+def test_a_run_that_is_stopped_before_its_first_turn_keeps_what_was_said() -> None:
+    play = Play(session=True)
+    play.cancelled("after_turn")
+    play.prepared(input=(OLD, OLD), old=(0,))
+    assert play.state.inbox == (Message("start", (), play.accepted[0].at_ms),)
+    play.saved()
+    assert play.finish.status == "cancelled"
+
+
+def test_an_agent_that_works_as_a_tool_is_asked_what_its_worker_makes_of_the_arguments() -> None:
+    play = Play(parent=Parent(run_id="root", prefix="e1."), said=message("c1", "{}"))
+    assert play.only(PrepareRun).input == ({"role": "user", "content": "{}"},)
+    play.prepared(input=({"role": "user", "content": "Where is it?"},))
+    assert [item.raw["content"] for item in play.state.items] == ["Where is it?"]
+    play.replies(said("Here."))
+    assert ranges(play) == [], "it has no session"
+    assert play.finish.final_output == "Here."
+
+
+# --- What is saved when --------------------------------------------------------------------------
+
+
+def test_the_question_is_saved_first_and_every_turn_after_it() -> None:
+    play = with_session()
+    play.replies(tool("look_up", "c1"))
+    assert ranges(play) == [(0, 1)]
+    play.returns("c1")
+    assert (ranges(play)[1:], saving(play)) == ([(1, 3)], ["tool_call", "tool_output"])
+    assert play.only(CallModel).turn == 2, "the model is asked meanwhile"
+    play.saved()
+    play.replies(said("Done."))
+    assert (play.state.phase, saving(play)) == ("closing", ["message"])
+    play.saved()
+    assert play.finish == Finish(status="completed", final_output="Done.")
+
+
+def test_one_thing_is_saved_at_a_time_in_order() -> None:
+    play = Play(session=True)
+    play.prepared()
+    play.replies(tool("look_up", "c1"))
+    play.returns("c1")
+    play.replies(said("Done."))
+    assert ranges(play) == [(0, 1)]
+    assert [(one.start, one.stop) for one in play.state.to_save] == [(0, 1), (1, 3), (3, 4)]
+    play.saved()
+    play.saved()
+    assert play.state.phase == "closing"
+    play.saved()
+    assert ranges(play) == [(0, 1), (1, 3), (3, 4)]
+    assert play.finish.status == "completed"
+
+
+def test_a_handoffs_turn_is_saved_without_what_a_filter_dropped_from_it() -> None:
+    play = with_session()
+    play.replies(tool("f", "c1"), transfer("Billing", "h1", callback=True, filters=True))
+    play.returns("c1")
+    play.called_back(edit=ViewEdit(segments=((0, 1),), history=1, dropped=(1, 3)))
+    assert (ranges(play)[1:], saving(play)) == ([(1, 5)], ["handoff_call", "handoff_output"])
+    assert play.only(SaveSession).dropped == (1, 3)
+
+
+def test_what_is_being_saved_stays_the_same_when_a_later_filter_drops_it() -> None:
+    play = Play(session=True)
+    play.prepared()
+    play.replies(tool("f", "c1"))
+    play.returns("c1")
+    play.replies(transfer("Billing", "h1", callback=True, filters=True))
+    play.called_back(edit=ViewEdit(segments=((0, 1),), history=1, dropped=(0, 1, 2)))
+    assert saving(play) == ["input"]
+    play.saved()
+    assert saving(play) == ["tool_call", "tool_output"], "that turn had ended before"
+
+
+def test_calls_are_saved_while_people_decide_and_their_outputs_later() -> None:
+    play = with_session()
+    play.replies(gated("refund", "c1"))
+    assert (ranges(play)[1:], saving(play)) == ([(1, 2)], ["tool_call"])
+    assert play.state.status == "waiting", "a save does not keep people from deciding"
+    play.saved()
+    play.decided("a1", "reject")
+    assert (ranges(play)[2:], saving(play)) == ([(2, 3)], ["tool_output"])
+
+
+@pytest.mark.parametrize("rule", ["final", "judged"])
+def test_a_turn_whose_answer_may_be_blocked_is_not_saved_while_people_decide(rule: str) -> None:
+    play = with_session()
+    part = gated("refund", "c1", final=rule == "final")
+    play.replies(part, judged=rule == "judged", duties=("conclude",))
+    assert ranges(play) == [(0, 1)]
+
+
+def test_an_answer_is_saved_when_it_is_given() -> None:
+    play = with_session()
+    play.replies(said("Hello."), duties=("conclude",))
+    assert ranges(play) == [(0, 1)]
+    play.concluded()
+    assert saving(play) == ["message"]
+
+
+@pytest.mark.parametrize(
+    ("conclusion", "saved"),
+    [
+        ({"failure": Failure(code="ValueError", message="x")}, [(0, 1), (1, 2)]),
+        ({"final": False}, [(0, 1), (1, 2)]),
+        ({"message": said("Better.")[0]}, [(0, 1), (1, 3)]),
+    ],
+)
+def test_what_a_conclusion_leaves_is_saved(
+    conclusion: dict[str, Any], saved: list[tuple[int, int]]
+) -> None:
+    play = with_session()
+    play.replies(said("Hello."), duties=("conclude",))
+    play.concluded(**conclusion)
+    assert ranges(play) == saved
+
+
+def test_an_answer_whose_conclusion_broke_is_saved() -> None:
+    play = with_session()
+    play.replies(said("Hello."), duties=("conclude",))
+    play.fails(next(one for one in play.outstanding.values() if one.kind == "conclude"))
+    assert ranges(play) == [(0, 1), (1, 2)]
+
+
+def test_a_turn_that_has_no_answer_is_not_saved() -> None:
+    play = with_session(keep_open=True)
+    play.replies(refused("I will not."))
+    play.hears("m2")
+    assert ranges(play) == [(0, 1), (2, 3)]
+
+
+def test_what_led_to_used_up_turns_is_saved() -> None:
+    play = with_session(max_turns=1)
+    play.replies(tool("f", "c1"))
+    play.returns("c1")
+    assert (play.state.phase, ranges(play)) == ("closing", [(0, 1), (1, 3)])
+    play.saved()
+    assert play.finish.status == "failed"
+
+
+def test_a_gentle_cancel_saves_the_turn_it_waited_for() -> None:
+    play = with_session()
+    play.replies(tool("f", "c1"))
+    play.cancelled("after_turn")
+    play.returns("c1")
+    assert (play.state.phase, saving(play)) == ("closing", ["tool_call", "tool_output"])
+    closing = play.state
+    play.cancelled("after_turn")
+    assert play.state is closing
+    play.saved()
+    assert play.finish.status == "cancelled"
+
+
+def test_an_immediate_cancel_saves_nothing_further() -> None:
+    play = with_session()
+    play.replies(tool("f", "c1"))
+    play.returns("c1")
+    play.cancelled()
+    assert (play.finish.status, play.state.to_save) == ("cancelled", ())
+
+
+def test_what_is_said_to_a_run_that_closes_can_be_read_in_its_inbox() -> None:
+    play = with_session()
+    play.replies(said("Done."))
+    play.hears("m2")
+    play.saved()
+    assert [one.id for one in play.state.inbox] == ["m2"]
+
+
+# --- When it cannot be saved ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("keep_open", [False, True])
+def test_a_question_fails_when_its_session_does_not_take_it(*, keep_open: bool) -> None:
+    play = Play(session=True, keep_open=keep_open)
+    play.prepared()
+    model = play.only(CallModel).effect
+    failure = play.fails(play.only(SaveSession), "session_failed")
+    assert play.stopped == [model]
+    assert play.answers() == [(("start",), "session_failed")]
+    assert play.state.failure == failure
+    assert play.state.phase == ("idle" if keep_open else "closed")
+
+
+def test_an_answer_that_was_given_stays_and_the_run_says_that_it_is_not_saved() -> None:
+    play = with_session()
+    play.replies(said("Done."))
+    failure = play.fails(play.only(SaveSession), "session_failed")
+    assert play.finish == Finish(status="failed", failure=failure)
+    assert play.answers() == [(("start",), None)]
+
+
+def test_a_run_that_failed_already_keeps_its_own_failure() -> None:
+    play = with_session(max_turns=1)
+    play.replies(tool("f", "c1"))
+    play.returns("c1")
+    play.fails(play.only(SaveSession), "session_failed")
+    assert play.finish.failure is not None
+    assert play.finish.failure.code == "max_turns_exceeded"
+
+
+def test_an_idle_conversation_shows_that_its_answer_was_not_saved() -> None:
+    play = with_session(keep_open=True)
+    play.replies(said("Done."))
+    failure = play.fails(play.only(SaveSession), "session_failed")
+    assert (play.state.phase, play.state.failure) == ("idle", failure)
+    play.hears("m2")
+    assert play.state.failure is None
+    assert saving(play) == ["input"]
+
+
+# --- Threads on the provider's server ------------------------------------------------------------
+
+
+def sent(play: Play) -> list[str]:
+    return [item.kind for item in items_of(play.state, play.only(CallModel))]
+
+
+def test_without_a_thread_everything_is_sent_every_time() -> None:
+    play = Play.ready()
+    play.replies(tool("f", "c1"), response_id="r1")
+    play.returns("c1")
+    call = play.only(CallModel)
+    assert (call.known, call.previous_response_id, call.conversation_id) == (0, None, None)
+    assert [one.response_id for one in play.state.responses] == ["r1"]
+
+
+def test_a_conversation_on_the_server_gets_what_it_does_not_have() -> None:
+    play = Play.ready(thread=ServerThread(conversation_id="conv"), keep_open=True)
+    assert (play.only(CallModel).conversation_id, sent(play)) == ("conv", ["input"])
+    play.replies(tool("f", "c1"), response_id="r1")
+    play.returns("c1")
+    call = play.only(CallModel)
+    assert (call.conversation_id, call.previous_response_id, call.known) == ("conv", None, 2)
+    assert sent(play) == ["tool_output"]
+    play.replies(said("Done."), response_id="r2")
+    play.hears("m2")
+    assert sent(play) == ["input"]
+
+
+def test_a_chain_follows_the_newest_response() -> None:
+    play = Play.ready(thread=ServerThread(previous_response_id="r0", chained=True))
+    assert play.only(CallModel).previous_response_id == "r0"
+    play.replies(transfer("Billing", "h1"), response_id="r1")
+    assert play.only(CallModel).previous_response_id == "r1"
+    assert sent(play) == ["handoff_output"]
+    play.replies(tool("f", "c1"))
+    play.returns("c1")
+    assert play.only(CallModel).previous_response_id == "r1", "a response without an id"
+
+
+def test_a_model_call_that_failed_has_told_the_server_nothing() -> None:
+    play = Play.ready(thread=ServerThread(chained=True), keep_open=True)
+    play.fails(play.only(CallModel))
+    play.hears("m2")
+    assert (play.only(CallModel).known, sent(play)) == (0, ["input", "input"])
+
+
+def test_a_callback_that_only_runs_asks_for_no_transcript() -> None:
+    play = Play.ready(thread=ServerThread(chained=True))
+    play.replies(transfer("Billing", "h1", callback=True))
+    assert items_of(play.state, play.only(RunHandoff)) == ()
