@@ -471,6 +471,6 @@ class Play:
         check_calls(after)
         check_approvals(before, after)
         check_reports(after, self.commands)
-        check_saves(after, self.issued, self.opened)
+        check_saves(before, after, self.issued, self.opened)
         check_view(after)
         check_requests(after, self.requests)

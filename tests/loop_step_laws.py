@@ -167,10 +167,13 @@ def check_reports(state: RunState, commands: Sequence[Command]) -> None:
         assert earlier.requests != later.requests, "the parent was told the same thing twice"
 
 
-def check_saves(state: RunState, issued: Sequence[Effect], opened: Briefing | None) -> None:
+def check_saves(
+    before: RunState, state: RunState, issued: Sequence[Effect], opened: Briefing | None
+) -> None:
     """What the session is asked to save are pieces of the transcript, in order, none twice.
 
-    What it has already, from where the run began, it does not get again.
+    What it has already, from where the run began, it does not get again. Everything else it gets,
+    but for the turn of a question that failed, or that somebody stopped at once.
     """
     saves = [one for one in issued if isinstance(one, SaveSession)]
     assert not saves or state.session
@@ -183,6 +186,10 @@ def check_saves(state: RunState, issued: Sequence[Effect], opened: Briefing | No
     known = set(opened.old) if opened is not None and opened.input is not None else set[int]()
     assert all(at not in known for start, stop in ranges for at in range(start, stop))
     assert state.noted <= len(state.items)
+    given_up = any(one.failure for one in state.answers[len(before.answers) :])
+    if state.session and not given_up and state.outcome != "cancelled":
+        got = {at for start, stop in ranges for at in range(start, stop)} | known
+        assert set(range(before.noted, state.noted)) <= got, "something is not saved"
 
 
 def check_view(state: RunState) -> None:

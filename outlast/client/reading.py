@@ -25,13 +25,17 @@ Request: TypeAlias = tuple[str, str]
 def is_settled(state: RunState, without: frozenset[Request] = frozenset()) -> bool:
     """Whether nothing more happens unless somebody says or decides something.
 
+    A session has everything by then.
+
     Args:
         state: the run.
         without: requests that were decided; of nested ones the run may not know it yet.
     """
-    if without & {(one.run_id, one.id) for one in state.pending_approvals}:
-        return state.phase == "closed"
-    return state.phase == "closed" or state.status in {"waiting", "idle"}
+    if state.phase == "closed":
+        return True
+    waiting = {(one.run_id, one.id) for one in state.pending_approvals}
+    saves = any(effect.kind == "save_session" for effect in state.pending)
+    return state.status in {"waiting", "idle"} and not saves and not without & waiting
 
 
 @dataclass

@@ -319,7 +319,7 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
         session=nested.session,
         thread=nested.thread,
         handled=(ANY_FAILURE,),
-        parent=Parent(run_id=effect.run_id, prefix=f"e{effect.effect}."),
+        parent=Parent(run_id=effect.run_id, prefix=f"{effect.prefix}e{effect.effect}."),
         visibility=visibility,
     )
 

@@ -116,6 +116,7 @@ class RunAgent:
         nested_id: the id of the nested run.
         nested: how it is run.
         run_id: the run that asks.
+        prefix: begins the ids of that run's approvals, and so those of the nested run's.
     """
 
     effect: int
@@ -130,6 +131,7 @@ class RunAgent:
     context_type: str | None = None
     settings: JsonObject | None = None
     run_id: str
+    prefix: str = ""
     kind: Literal["run_agent"] = "run_agent"
 
 

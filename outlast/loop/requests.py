@@ -100,6 +100,7 @@ def call_run(state: RunState, index: int) -> RunTool | RunAgent:
             context_type=state.context_type,
             settings=state.settings,
             run_id=state.run_id,
+            prefix=state.parent.prefix if state.parent else "",
         )
     return RunTool(
         effect=state.next_effect,

@@ -206,6 +206,8 @@ class RunState:
         """The phase as a person would put it: is it working, or whom does it wait for?"""
         if self.outcome is not None:
             return self.outcome
+        if self.to_save:
+            return "running"  # whoever is waited for finds everything saved
         if self.phase == "idle":
             return "idle"
         return "waiting" if waits_for_people(self) else "running"

@@ -1,28 +1,36 @@
-"""One attempt of a tool call or of a handoff's callback."""
+"""One attempt of a tool call."""
 
 import asyncio
 import json
 import threading
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from outlast.activities.errors import EffectError
-from outlast.activities.tool import LARGEST_OUTPUT_BYTES, run_handoff, run_tool
+from outlast.activities.tool import LARGEST_OUTPUT_BYTES, run_tool
 from outlast.agents.agent import Agent
 from outlast.agents.context import RunContextWrapper, ToolContext
 from outlast.agents.errors import ToolTimeoutError, UserError
-from outlast.agents.handoff import handoff
+from outlast.agents.lifecycle import AgentHooks, RunHooks
+from outlast.agents.references import register
+from outlast.agents.run_config import RunConfig
+from outlast.agents.settings import write_run_config
 from outlast.agents.tool import FunctionTool, function_tool
+from outlast.agents.tool_guardrails import (
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrail,
+    ToolOutputGuardrail,
+)
 from outlast.agents.tool_output import ToolOutputImage
-from outlast.loop.calls import HandoffResult, Policy, ToolResult
+from outlast.loop.calls import Policy, ToolResult
 from outlast.loop.changes import Change
 from outlast.loop.commands import RunTool
-from outlast.loop.values import Usage
+from outlast.loop.values import Failure, Usage
 from tests.unit.activities.desk import (
     Notes,
-    handoff_request,
     raising,
     tool_request,
     worker_of,
@@ -345,74 +353,392 @@ async def test_arguments_that_do_not_fit_are_the_calls_failure() -> None:
     assert result.failed
 
 
-# --- Handoffs ------------------------------------------------------------------------------------------
+# --- Arguments that do not fit -------------------------------------------------------------------------
 
 
-def handing_over(callback: Any) -> Any:
-    """What a worker knows of an agent with one handoff."""
-    entry = handoff(Agent[Any](name="B"), on_handoff=callback)
-    return worker_of(Agent(name="A", handoffs=[entry]))
+def misfit(**options: Any) -> FunctionTool:
+    """A tool that is called with a string where it takes a number."""
+
+    @function_tool(**options)
+    async def pay(amount: int) -> str:
+        """Pay."""
+        raise AssertionError(amount)
+
+    return pay
+
+
+async def called_wrongly(tool: FunctionTool, agent: Agent[Any] | None = None) -> ToolResult:
+    worker = worker_of(agent) if agent is not None else worker_with(tool)
+    return await run_tool(worker, tool_request("pay", '{"amount": "all"}'), attempt=1)
+
+
+async def test_the_model_reads_what_is_wrong_with_its_arguments() -> None:
+    result = await called_wrongly(misfit())
+    assert (result.failed, result.failure) == (True, None)
+    assert result.output.startswith("The arguments of pay")
+
+
+async def test_the_tools_own_words_for_failures_are_for_its_arguments_too() -> None:
+    def explain(_ctx: object, error: Exception) -> str:
+        return f"{type(error).__name__}: call it with a number"
+
+    result = await called_wrongly(misfit(failure_error_function=explain))
+    assert result.output == "ModelBehaviorError: call it with a number"
+
+
+async def test_arguments_end_the_run_where_the_model_may_not_know_of_failures() -> None:
+    result = await called_wrongly(misfit(failure_error_function=None))
+    assert result.failure is not None
+    assert result.failure.code == "model_behavior"
+
+
+async def test_hooks_hear_of_arguments_that_do_not_fit() -> None:
+    hooks = Listener()
+    tool = misfit()
+    await called_wrongly(tool, Agent(name="A", tools=[tool], hooks=hooks))
+    assert [step for step, *_ in hooks.heard] == ["start", "end"]
+
+
+async def test_a_check_that_raises_is_a_failure_of_the_tool() -> None:
+    tool = FunctionTool(
+        name="pay",
+        description="",
+        params_json_schema={"type": "object", "properties": {}},
+        on_invoke_tool=refuse,
+        strict_json_schema=False,
+        validate=raising(KeyError("broken")),
+    )
+    result = await run_tool(worker_with(tool), tool_request("pay"), attempt=3)
+    assert result.output == "The tool pay failed and gave no result. It may have had an effect."
+
+
+async def refuse(_ctx: ToolContext[Any], _arguments: str) -> str:
+    raise AssertionError
+
+
+# --- Guardrails and hooks -----------------------------------------------------------------------------
+
+
+class Listener(AgentHooks[Any]):
+    """Writes down what it hears, and may change the context or fail."""
+
+    def __init__(self, *, notes: bool = False, error: Exception | None = None) -> None:
+        self.heard: list[Any] = []
+        self.notes = notes
+        self.error = error
+
+    async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
+        self.heard.append(("start", agent.name, tool.name, context.tool_call_id))
+        if self.notes:
+            context.context["start"] = True
+        if self.error is not None:
+            raise self.error
+
+    async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+        self.heard.append(("end", agent.name, tool.name, result))
+        if self.notes:
+            context.context["end"] = True
+
+
+class RunListener(RunHooks[Any]):
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None:
+        self.heard.append(("start", context.tool_arguments))
+
+    async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+        self.heard.append(("end", result))
+
+
+def verdict(kind: str, heard: list[Any] | None = None) -> Any:
+    """A guardrail that allows, rejects or raises, and notes that in the context."""
+
+    def check(data: Any) -> ToolGuardrailFunctionOutput:
+        if heard is not None:
+            heard.append(kind)
+        if data.context.context is not None:
+            data.context.context[kind] = True
+        if kind == "reject":
+            return ToolGuardrailFunctionOutput.reject_content("Not this one.", kind)
+        if kind == "raise":
+            return ToolGuardrailFunctionOutput.raise_exception(kind)
+        return ToolGuardrailFunctionOutput.allow(kind)
+
+    return check
+
+
+def guarded(
+    before: list[str], after: list[str], *, value: Any = "paid", heard: list[Any] | None = None
+) -> FunctionTool:
+    @function_tool(
+        tool_input_guardrails=[ToolInputGuardrail(verdict(one, heard)) for one in before],
+        tool_output_guardrails=[ToolOutputGuardrail(verdict(one, heard)) for one in after],
+        failure_error_function=lambda _ctx, error: str(error),
+    )
+    async def pay() -> Any:
+        """Pay."""
+        if heard is not None:
+            heard.append("function")
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    return pay
+
+
+async def run_guarded(tool: FunctionTool, hooks: Any = None, **fields: Any) -> ToolResult:
+    worker = worker_of(Agent(name="A", tools=[tool], hooks=hooks))
+    return await run_tool(worker, tool_request("pay", policy=LAST, **fields), attempt=1)
+
+
+async def test_guardrails_and_hooks_surround_the_function_in_order() -> None:
+    hooks, order = Listener(), list[Any]()
+    hooks.heard = order
+    result = await run_guarded(guarded(["allow"], ["allow"], heard=order), hooks)
+    assert order == [
+        "allow",
+        ("start", "A", "pay", "c1"),
+        "function",
+        "allow",
+        ("end", "A", "pay", "paid"),
+    ]
+    assert [check.stage for check in result.checks] == ["tool_input", "tool_output"]
+
+
+async def test_a_rejected_call_is_not_run_and_no_hook_hears_of_it() -> None:
+    hooks, heard = Listener(), list[Any]()
+    result = await run_guarded(guarded(["allow", "reject", "raise"], [], heard=heard), hooks)
+    assert (result.output, result.failed, result.failure) == ("Not this one.", False, None)
+    assert heard == ["allow", "reject"]
+    assert hooks.heard == []
+    assert [check.info for check in result.checks] == ["allow", "reject"]
+
+
+async def test_a_rejected_output_is_replaced_for_the_model_and_the_end_hook() -> None:
+    hooks = Listener()
+    result = await run_guarded(guarded([], ["reject"]), hooks)
+    assert result.output == "Not this one."
+    assert hooks.heard[-1] == ("end", "A", "pay", "Not this one.")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "code"),
+    [
+        (["raise"], [], "tool_input_guardrail_tripwire"),
+        ([], ["raise"], "tool_output_guardrail_tripwire"),
+    ],
+)
+async def test_a_guardrail_may_end_the_run(before: list[str], after: list[str], code: str) -> None:
+    hooks = Listener()
+    result = await run_guarded(guarded(before, after), hooks)
+    assert result.failure is not None
+    assert result.failure.code == code
+    assert [check.tripped for check in result.checks] == [True]
+    assert "end" not in [step for step, *_ in hooks.heard]
+
+
+async def test_the_checks_of_a_call_that_ends_the_run_are_recorded() -> None:
+    @function_tool(
+        tool_input_guardrails=[ToolInputGuardrail(verdict("allow"))],
+        timeout=0.03,
+        timeout_behavior="raise_exception",
+    )
+    async def pay() -> None:
+        """Hang."""
+        await asyncio.Event().wait()
+
+    result = await run_tool(worker_with(pay), tool_request("pay", policy=SHORT), attempt=1)
+    assert result.failure is not None
+    assert (result.failure.code, len(result.checks)) == ("tool_timeout", 1)
+
+
+async def test_a_guardrail_or_hook_that_raises_ends_the_run() -> None:
+    @function_tool(tool_input_guardrails=[ToolInputGuardrail(raising(ConnectionError("down")))])
+    async def pay() -> str:
+        """Pay."""
+        raise AssertionError
+
+    broken = await run_guarded(pay)
+    assert broken.failure is not None
+    assert (broken.failure.code, broken.failure.message) == (
+        "user_error",
+        "A guardrail or hook of the tool 'pay' raised ConnectionError: down",
+    )
+    hooked = await run_guarded(guarded([], []), Listener(error=UserError("no")))
+    assert hooked.failure == Failure(code="user_error", message="no")
+
+
+async def test_the_hooks_of_the_run_and_of_the_agent_hear_the_same() -> None:
+    hooks, of_run = Listener(), RunListener()
+    await run_guarded(guarded([], []), hooks, settings={"hooks": register(of_run)})
+    assert of_run.heard == [("start", "{}"), ("end", "paid")]
+    assert len(hooks.heard) == 2
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "value", "kept"),
+    [
+        (["allow"], ["allow"], "paid", {"allow", "start", "end"}),
+        (["reject"], [], "paid", {"reject"}),
+        ([], ["reject"], "paid", {"reject", "start", "end"}),
+        (["allow"], ["reject"], ValueError("x"), {"allow", "reject", "start", "end"}),
+    ],
+)
+async def test_what_guardrails_and_hooks_change_in_the_context_is_kept(
+    before: list[str], after: list[str], value: Any, kept: set[str]
+) -> None:
+    tool = guarded(before, after, value=value)
+    result = await run_guarded(tool, Listener(notes=True), context={})
+    assert {change.path[0] for change in result.changes} == kept
+
+
+async def test_what_a_failed_function_changed_is_dropped_and_what_hooks_changed_is_not() -> None:
+    @function_tool
+    async def pay(ctx: ToolContext[Any]) -> str:
+        """Change something, and fail."""
+        ctx.context["start"] = "spoiled"
+        ctx.context["half"] = object()
+        raise ValueError
+
+    result = await run_guarded(pay, Listener(notes=True), context={"n": 1})
+    assert result.failed
+    assert result.changes == (Change("set", ("start",), True), Change("set", ("end",), True))
+
+
+async def test_an_unwritable_context_is_the_calls_failure_and_hooks_hear_that() -> None:
+    @function_tool
+    async def pay(ctx: ToolContext[Any]) -> str:
+        """Spoil the context."""
+        ctx.context["half"] = object()
+        return "paid"
+
+    hooks = Listener()
+    result = await run_guarded(pay, hooks, context={})
+    assert result.failed
+    assert hooks.heard[-1][-1] == result.output != "paid"
+
+
+# --- Results as answers -------------------------------------------------------------------------------
+
+
+@dataclass
+class Receipt:
+    amount: int
+
+
+@pytest.mark.parametrize(
+    ("agent", "value", "answer"),
+    [
+        ({}, {"a": 1}, "{'a': 1}"),
+        ({}, None, "None"),
+        ({"output_type": Receipt}, Receipt(5), {"amount": 5}),
+        ({"output_type": Receipt}, "not validated", "not validated"),
+        ({"tool_use_behavior": print}, {"a": 1}, {"a": 1}),
+        ({"tool_use_behavior": print}, Receipt(5), '{"amount":5}'),
+    ],
+)
+async def test_a_result_that_may_be_the_answer_is_kept_as_one(
+    agent: dict[str, Any], value: Any, answer: Any
+) -> None:
+    """Text for an agent that answers with text; a rule judges what the tool returned."""
+    tool = guarded([], [], value=value)
+    worker = worker_of(Agent(name="A", tools=[tool], **agent))
+    result = await run_tool(worker, tool_request("pay", final=True), attempt=1)
+    assert result.value == answer
+    ordinary = await run_tool(worker, tool_request("pay"), attempt=1)
+    assert ordinary.value is None
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "value"),
+    [(["reject"], [], "paid"), ([], ["reject"], "paid"), ([], [], ValueError("Not this one."))],
+)
+async def test_what_stands_in_for_a_result_may_be_the_answer_too(
+    before: list[str], after: list[str], value: Any
+) -> None:
+    result = await run_guarded(guarded(before, after, value=value), final=True)
+    assert (result.output, result.value) == ("Not this one.", "Not this one.")
+
+
+# --- The run's own words -------------------------------------------------------------------------------
+
+
+async def test_the_runs_formatter_has_the_last_word_on_a_failure() -> None:
+    asked: list[Any] = []
+
+    def explain(args: Any) -> str | None:
+        asked.append((args.kind, args.tool_name, args.call_id, args.default_message, args.error))
+        return "Try later."
+
+    settings = write_run_config(RunConfig(tool_error_formatter=explain))
+    error = ValueError("x")
+    result = await run_guarded(guarded([], [], value=error), settings=settings)
+    assert result.output == "Try later."
+    assert asked == [("tool_exception", "pay", "c1", "x", error)]
+
+
+@pytest.mark.parametrize("said", [None, 5, ValueError("broken")])
+async def test_a_formatter_that_says_nothing_leaves_the_default(said: Any) -> None:
+    def explain(_args: Any) -> Any:
+        if isinstance(said, Exception):
+            raise said
+        return said
+
+    settings = write_run_config(RunConfig(tool_error_formatter=explain))
+    result = await run_guarded(guarded([], [], value=ValueError("x")), settings=settings)
+    assert result.output == "x"
+
+
+# --- Time-outs, as the tool wants them ------------------------------------------------------------------
+
+
+def late(**options: Any) -> FunctionTool:
+    @function_tool(**options)
+    async def pay() -> None:
+        """Hang."""
+        await asyncio.Event().wait()
+
+    return pay
+
+
+async def test_a_time_out_may_end_the_run() -> None:
+    result = await attempt(late(timeout_behavior="raise_exception"), policy=SHORT)
+    assert result.failure is not None
+    assert result.failure.code == "tool_timeout"
+    assert "The tool pay took longer than 0.03 s." in result.failure.message
 
 
 @pytest.mark.parametrize("is_async", [True, False])
-async def test_a_callback_gets_the_context_and_may_change_it(*, is_async: bool) -> None:
-    got: list[RunContextWrapper[Notes]] = []
+async def test_a_tool_may_have_words_of_its_own_for_a_time_out(*, is_async: bool) -> None:
+    def explain(ctx: Any, error: Any) -> str:
+        return f"{ctx.tool_name} {error.tool_name} {error.timeout_seconds}"
 
-    def taken_over(ctx: RunContextWrapper[Notes]) -> None:
-        got.append(ctx)
-        ctx.context.seen.append("b")
+    async def explain_later(ctx: Any, error: Any) -> str:
+        return explain(ctx, error)
 
-    async def taken_over_later(ctx: RunContextWrapper[Notes]) -> None:
-        taken_over(ctx)
-
-    worker = handing_over(taken_over_later if is_async else taken_over)
-    request = handoff_request(
-        "transfer_to_b", context={"seen": ["a"]}, usage=Usage(requests=1), turn=2
-    )
-    result = await run_handoff(worker, request)
-    assert result == HandoffResult(changes=(Change("append", ("seen",), ["b"]),))
-    assert [(ctx.run_id, ctx.turn, ctx.usage.requests) for ctx in got] == [("support-42", 2, 1)]
+    tool = late(timeout_error_function=explain_later if is_async else explain)
+    result = await attempt(tool, policy=SHORT)
+    assert (result.output, result.failed) == ("pay pay 0.03", True)
+    with pytest.raises(EffectError, match="took longer"):
+        await attempt(tool, policy=Policy(timeout_ms=30, attempts=2))
 
 
-async def test_a_handoff_whose_callback_has_gone_has_nothing_to_do() -> None:
-    result = await run_handoff(handing_over(None), handoff_request("transfer_to_b"))
-    assert result == HandoffResult()
+async def test_words_for_a_time_out_that_fail_are_named() -> None:
+    tool = late(timeout_error_function=raising(KeyError("k")))
+    with pytest.raises(EffectError, match="timeout_error_function of 'pay' raised KeyError"):
+        await attempt(tool, policy=SHORT)
 
 
-@pytest.mark.parametrize(
-    ("raised", "retryable"), [(ConnectionError("down"), True), (TypeError("x"), False)]
-)
-async def test_a_callback_that_fails_is_named(raised: Exception, *, retryable: bool) -> None:
-    worker = handing_over(raising(raised))
-    with pytest.raises(
-        EffectError,
-        match=f"on_handoff of 'transfer_to_b' of agent 'A' raised {type(raised).__name__}",
-    ) as caught:
-        await run_handoff(worker, handoff_request("transfer_to_b"))
-    assert (caught.value.code, caught.value.retryable) == ("user_error", retryable)
+async def test_a_tool_that_cancels_itself_has_failed() -> None:
+    @function_tool
+    async def pay() -> str:
+        """Cancel."""
+        raise asyncio.CancelledError
 
-
-async def test_a_callback_that_hangs_is_stopped_in_words() -> None:
-    async def hang_on(_ctx: RunContextWrapper[Any]) -> None:
-        await asyncio.Event().wait()
-
-    with pytest.raises(EffectError, match=r"on_handoff of .* took longer than 0\.03 s") as caught:
-        await run_handoff(handing_over(hang_on), handoff_request("transfer_to_b", policy=SHORT))
-    assert caught.value.retryable
-
-
-@pytest.mark.parametrize(
-    ("fields", "problem"),
-    [({"agent": "Nobody"}, "knows no agent"), ({"name": "transfer_to_c"}, "has no handoff")],
-)
-async def test_a_handoff_that_this_worker_does_not_know_another_may(
-    fields: dict[str, Any], problem: str
-) -> None:
-    with pytest.raises(EffectError, match=problem) as caught:
-        await run_handoff(
-            handing_over(print), handoff_request(**{"name": "transfer_to_b", **fields})
-        )
-    assert caught.value.retryable
+    with pytest.raises(EffectError, match="it cancelled itself"):
+        await attempt(pay, 1)
+    assert (await attempt(pay, 3)).failed
 
 
 def test_the_bound_of_an_output_is_below_what_a_payload_may_have() -> None:

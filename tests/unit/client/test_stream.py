@@ -34,7 +34,7 @@ def told(event: StreamEvent) -> str:
         case RunItemStreamEvent():
             return event.name
         case AgentUpdatedStreamEvent():
-            return f"agent {event.new_agent}"
+            return f"agent {event.new_agent.name}"
         case ApprovalStreamEvent():
             return f"{event.request.id} {event.request.status}"
         case StatusStreamEvent():
@@ -59,7 +59,7 @@ def test_everything_is_seen_in_the_order_in_which_it_happens() -> None:
         "agent Triage",
         "message_input",
         "reasoning_item_created",
-        "provider_item_created",
+        "tool_called",
         "tool_called",
         "tool_called",
         "a1 pending",

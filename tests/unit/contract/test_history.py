@@ -20,26 +20,47 @@ from outlast.contract.history import (
     opening,
     rank,
 )
-from outlast.contract.records import RunInput, UnreadableRecordError, write, write_state
+from outlast.contract.records import (
+    RunInput,
+    RunResultRecord,
+    UnreadableRecordError,
+    write,
+    write_state,
+)
 from outlast.loop.approvals import Decision
-from outlast.loop.calls import Briefing, HandoffResult, ToolResult
-from outlast.loop.commands import CallModel, PrepareRun, RunHandoff
+from outlast.loop.calls import AgentResult, Briefing, HandoffResult, ToolResult
+from outlast.loop.checks import CheckResult, Conclusion, GuardrailRecord
+from outlast.loop.commands import (
+    CallModel,
+    CheckInput,
+    Conclude,
+    PrepareRun,
+    RunAgent,
+    RunHandoff,
+    SaveSession,
+)
 from outlast.loop.events import (
+    AgentFinished,
+    AnswerConcluded,
     CancelRequested,
     DecisionReceived,
     EffectFailed,
     Event,
     HandoffFinished,
+    InputChecked,
     MessageReceived,
     ModelReplied,
+    NestedReported,
+    Parent,
     RunPrepared,
     RunStarted,
+    SessionSaved,
     SignalUnreadable,
     ToolFinished,
 )
 from outlast.loop.items import Message
 from outlast.loop.state import RunState
-from outlast.loop.values import Failure
+from outlast.loop.values import Failure, ServerThread
 from tests.loop_driver import Play, play_in, reply_of, said, tool
 
 INPUT = {"agent": "Triage", "input": "Hello"}
@@ -58,6 +79,10 @@ def test_the_input_becomes_the_start() -> None:
         max_turns=3,
         keep_open=True,
         settings={"a": 1},
+        session=True,
+        thread=ServerThread(chained=True),
+        handled=("*",),
+        parent=Parent(run_id="root", prefix="e1."),
     )
     assert history.started("support-42", record, 7) == RunStarted(
         at_ms=7,
@@ -69,6 +94,10 @@ def test_the_input_becomes_the_start() -> None:
         max_turns=3,
         keep_open=True,
         settings={"a": 1},
+        session=True,
+        thread=ServerThread(chained=True),
+        handled=("*",),
+        parent=Parent(run_id="root", prefix="e1."),
     )
 
 
@@ -82,6 +111,7 @@ SIGNALS: list[tuple[str, list[Any], Event]] = [
     ("cancel", [{}], CancelRequested(at_ms=7)),
     ("cancel", [{"mode": "immediate"}], CancelRequested(at_ms=7)),
     ("cancel", [{"mode": "after_turn"}], CancelRequested(at_ms=7, mode="after_turn")),
+    ("nested", [{"nested_id": "r/f-3"}], NestedReported(at_ms=7, nested_id="r/f-3", requests=())),
 ]
 
 
@@ -90,20 +120,22 @@ def test_a_signal_becomes_an_event(name: str, arguments: list[Any], event: Event
     assert history.signalled(name, arguments, 7) == event
 
 
-@pytest.mark.parametrize(
-    ("name", "arguments", "problem"),
-    [
-        ("decide", [], "This is not a Decision"),
-        ("decide", [None], "This is not a Decision"),
-        ("decide", ["approve"], "This is not a Decision"),
-        ("decide", [{"type": "approve"}], "request_id"),
-        ("decide", [{**APPROVE, "schema_version": 99}], "newer version"),
-        ("cancel", [{"mode": "softly"}], "mode"),
-        ("cancel", ["now"], "This is not a CancelRecord"),
-        ("send", [{"input": "x", "message_id": "m"}], "No such signal. Known: decide, cancel."),
-        ("", [], "No such signal"),
-    ],
-)
+UNREADABLE: list[tuple[str, list[Any], str]] = [
+    ("decide", [], "This is not a Decision"),
+    ("decide", [None], "This is not a Decision"),
+    ("decide", ["approve"], "This is not a Decision"),
+    ("decide", [{"type": "approve"}], "request_id"),
+    ("decide", [{**APPROVE, "schema_version": 99}], "newer version"),
+    ("cancel", [{"mode": "softly"}], "mode"),
+    ("cancel", ["now"], "This is not a CancelRecord"),
+    ("nested", [{"requests": []}], "nested_id"),
+    ("nested", [{"nested_id": "x", "requests": [1]}], "requests.0"),
+    ("send", [{"input": "x", "message_id": "m"}], "No such signal. Known: decide, cancel."),
+    ("", [], "No such signal"),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "problem"), UNREADABLE)
 def test_a_signal_that_nobody_can_read_is_an_event_too(
     name: str, arguments: list[Any], problem: str
 ) -> None:
@@ -154,8 +186,49 @@ def test_a_result_becomes_the_event_of_its_effect() -> None:
     assert event == HandoffFinished(at_ms=7, effect=3, result=HandoffResult())
 
 
+def test_what_guardrails_handlers_and_sessions_came_to_are_events_too() -> None:
+    check = play_in("checking").only(CheckInput)
+    found = {"results": [{"stage": "input", "name": "g"}]}
+    records = (GuardrailRecord(stage="input", name="g"),)
+    assert history.answered(check, found, 7) == InputChecked(
+        at_ms=7, effect=2, result=CheckResult(results=records)
+    )
+    conclude = play_in("concluding").only(Conclude)
+    assert history.answered(conclude, {"final": False}, 7) == AnswerConcluded(
+        at_ms=7, effect=3, conclusion=Conclusion(final=False)
+    )
+    save = play_in("saving").only(SaveSession)
+    assert history.answered(save, None, 7) == SessionSaved(at_ms=7, effect=3)
+
+
+def test_the_result_of_a_nested_run_is_read_as_what_its_tool_came_to() -> None:
+    run = play_in("nested").only(RunAgent)
+    result = RunResultRecord(status="completed", agent="Billing", final_output="x", turns=2)
+    event = history.answered(run, write(result), 7)
+    assert event == AgentFinished(at_ms=7, effect=3, result=AgentResult(final_output="x"))
+
+
+@pytest.mark.parametrize("number", [1, 3, 1_042])
+@pytest.mark.parametrize("run_id", ["support-42", "a/b-7", ""])
+def test_a_nested_run_is_known_by_its_id(run_id: str, number: int) -> None:
+    assert history.effect_of_nested(f"{run_id}/ask_billing-{number}") == number
+
+
+@pytest.mark.parametrize("nested_id", ["", "support", "support-", "a-b", "1-x", "-"])
+def test_any_other_workflow_answers_no_effect(nested_id: str) -> None:
+    assert history.effect_of_nested(nested_id) == 0
+
+
+def test_the_loop_and_the_history_agree_on_the_ids_of_nested_runs() -> None:
+    run = play_in("nested").only(RunAgent)
+    assert history.effect_of_nested(run.nested_id) == run.effect
+
+
 @pytest.mark.parametrize("payload", [None, "text", 3, [], {"schema_version": 99, "output": 1}])
-@pytest.mark.parametrize("situation", ["preparing", "thinking", "running", "transferring"])
+@pytest.mark.parametrize(
+    "situation",
+    ["preparing", "thinking", "running", "transferring", "checking", "concluding", "nested"],
+)
 def test_a_result_that_nobody_can_read_is_the_effects_failure(situation: str, payload: Any) -> None:
     effect = play_in(situation).state.pending[0]
     event = history.answered(effect, payload, 7)

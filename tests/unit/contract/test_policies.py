@@ -6,7 +6,15 @@ import pytest
 
 from outlast.contract import policies
 from outlast.loop.calls import Policy
-from outlast.loop.commands import CallModel, PrepareRun, RunHandoff
+from outlast.loop.commands import (
+    CallModel,
+    CheckInput,
+    Conclude,
+    PrepareRun,
+    RunAgent,
+    RunHandoff,
+    SaveSession,
+)
 from outlast.loop.state import RunState
 from tests.loop_driver import BUSY, Play, play_in, tool, transfer
 
@@ -36,6 +44,30 @@ def test_tools_and_callbacks_run_by_their_plan() -> None:
     assert policies.policy_of(play.running("c1")) is OWN
     play.returns("c1")
     assert policies.policy_of(play.only(RunHandoff)) is OWN
+
+
+def test_a_run_that_begins_with_a_sessions_items_may_take_longer_to_begin() -> None:
+    """It reads a database, which is no work for a local activity."""
+    policy = policies.policy_of(Play(settings={"session": "s"}).only(PrepareRun))
+    assert policy is policies.LOAD
+    assert not policy.fast
+
+
+def test_a_nested_run_is_not_tried_again_as_a_whole() -> None:
+    """It retries what it does by itself, and its tools must not run twice."""
+    assert policies.policy_of(play_in("nested").only(RunAgent)).attempts == 1
+
+
+def test_users_code_around_a_turn_is_retried_and_never_local() -> None:
+    check, conclude = play_in("checking").only(CheckInput), play_in("concluding").only(Conclude)
+    for policy in (policies.policy_of(check), policies.policy_of(conclude)):
+        assert (policy.fast, policy.attempts > 1) == (False, True)
+
+
+def test_a_save_is_tried_for_long() -> None:
+    """What it does not save is lost to the session, and saving twice changes nothing."""
+    policy = policies.policy_of(play_in("saving").only(SaveSession))
+    assert policy.attempts >= 10
 
 
 @pytest.mark.parametrize("situation", [name for name in BUSY if name != "waiting"])

@@ -14,9 +14,13 @@ from outlast.contract import records
 from outlast.contract.names import SCHEMA_VERSION
 from outlast.contract.records import (
     CancelRecord,
+    ConclusionRequestRecord,
+    HandoffRequestRecord,
     ModelRequestRecord,
+    NestedRecord,
     RunInput,
     RunResultRecord,
+    SaveRequestRecord,
     SendRecord,
     UnreadableRecordError,
     read,
@@ -25,11 +29,30 @@ from outlast.contract.records import (
     write_state,
 )
 from outlast.loop.approvals import Decision
-from outlast.loop.calls import Briefing, HandoffResult, ModelReply, ToolResult
-from outlast.loop.commands import CallModel, PrepareRun, RunHandoff, RunTool
+from outlast.loop.calls import (
+    AgentResult,
+    Briefing,
+    HandoffResult,
+    ModelReply,
+    NestedPlan,
+    ToolResult,
+)
+from outlast.loop.checks import CheckResult, Conclusion
+from outlast.loop.commands import (
+    CallModel,
+    CheckInput,
+    Conclude,
+    PrepareRun,
+    RunAgent,
+    RunHandoff,
+    RunTool,
+    SaveSession,
+)
+from outlast.loop.events import Parent
 from outlast.loop.items import Item, Message
 from outlast.loop.state import RunState
-from tests.loop_driver import SITUATIONS, Play, play_in, said
+from outlast.loop.values import ServerThread
+from tests.loop_driver import SITUATIONS, Play, nested, play_in, said, transfer
 from tests.loop_strategies import anything_like, examples, same_json
 
 KINDS: list[Any] = [
@@ -47,6 +70,17 @@ KINDS: list[Any] = [
     CallModel,
     RunTool,
     RunHandoff,
+    CheckInput,
+    CheckResult,
+    RunAgent,
+    AgentResult,
+    Conclude,
+    Conclusion,
+    SaveSession,
+    NestedRecord,
+    HandoffRequestRecord,
+    ConclusionRequestRecord,
+    SaveRequestRecord,
 ]
 QUICK = examples(15)
 
@@ -91,7 +125,28 @@ def test_a_run_can_be_carried_from_anywhere(situation: str) -> None:
 
 EFFECT = {"effect": 3, "agent": "A", "context": 1, "context_type": "T", "settings": {"a": 1}}
 CALL = {**EFFECT, "turn": 1, "usage": {"requests": 1}, "run_id": "r"}
+ASKED = {
+    "id": "e1.a1",
+    "call_id": "c",
+    "name": "f",
+    "agent": "A",
+    "arguments": "{}",
+    "args_digest": "d",
+    "requested_at_ms": 1,
+    "run_id": "nested",
+}
 TOOL = {**CALL, "name": "f", "call_id": "c", "arguments": "{}", "policy": {"attempts": 1}}
+NESTED = {
+    **EFFECT,
+    "target": "B",
+    "name": "f",
+    "call_id": "c",
+    "arguments": "{}",
+    "nested_id": "r/f-3",
+    "nested": {"max_turns": 3},
+    "run_id": "r",
+}
+SAVE = {"effect": 3, "start": 1, "stop": 3, "dropped": [2], "settings": {"a": 1}, "run_id": "r"}
 SMALLEST: dict[Any, dict[str, Any]] = {
     RunInput: {},
     SendRecord: {"input": "x", "message_id": "m"},
@@ -107,6 +162,20 @@ SMALLEST: dict[Any, dict[str, Any]] = {
     CallModel: {**CALL, "input_length": 1},
     RunTool: TOOL,
     RunHandoff: {**TOOL, "target": "B"},
+    CheckInput: {**CALL, "stage": "added", "items": []},
+    CheckResult: {"results": [{"stage": "input", "name": "g"}]},
+    RunAgent: NESTED,
+    AgentResult: {"final_output": 1, "usage": {"requests": 1}},
+    Conclude: {**CALL, "candidate": {"output": "x", "item": 1}, "input_length": 2},
+    Conclusion: {"final": False},
+    SaveSession: SAVE,
+    NestedRecord: {"nested_id": "r/f-1", "requests": [ASKED]},
+    HandoffRequestRecord: {"call": {**TOOL, "target": "B", "input_length": 1}},
+    ConclusionRequestRecord: {
+        "call": {**CALL, "candidate": {"item": 1}, "input_length": 2},
+        "items": [],
+    },
+    SaveRequestRecord: {"call": SAVE, "items": []},
 }
 
 
@@ -276,10 +345,101 @@ def test_a_model_request_is_the_call_and_the_items_it_is_about() -> None:
     assert records.request_of(play.state, call) == request
 
 
-def test_any_other_request_is_the_effect_itself() -> None:
-    play = play_in("running")
+@pytest.mark.parametrize("situation", ["preparing", "checking", "running", "nested"])
+def test_a_request_without_a_transcript_is_the_effect_itself(situation: str) -> None:
+    play = play_in(situation)
+    assert play.state.pending
     for effect in play.state.pending:
         assert records.request_of(play.state, effect) is effect
+
+
+def test_a_handoffs_request_has_the_transcript_only_for_a_filter() -> None:
+    play = play_in("transferring")
+    run = play.only(RunHandoff)
+    assert records.request_of(play.state, run) is run
+    play = Play.ready()
+    play.replies(transfer("Billing", "h1", callback=True, filters=True))
+    run = play.only(RunHandoff)
+    assert records.request_of(play.state, run) == HandoffRequestRecord(
+        call=run, items=play.state.items
+    )
+
+
+def test_a_conclusions_request_has_the_transcript_and_a_saves_what_is_new() -> None:
+    play = Play(session=True)
+    play.prepared()
+    play.replies(said("Hello."), duties=("conclude",))
+    conclude, save = play.only(Conclude), play.only(SaveSession)
+    assert records.request_of(play.state, conclude) == ConclusionRequestRecord(
+        call=conclude, items=play.state.items
+    )
+    assert records.request_of(play.state, save) == SaveRequestRecord(
+        call=save, items=play.state.items[:1]
+    )
+
+
+# --- Nested runs ---------------------------------------------------------------------------------
+
+
+def asks_billing(settings: Any = None, **plan: Any) -> RunAgent:
+    play = Play.ready(context={"n": 1}, context_type="Desk", settings=settings)
+    play.replies(nested("Billing", "c1", **plan))
+    return play.only(RunAgent)
+
+
+def test_a_nested_run_is_asked_for_the_tools_agent_with_the_context_of_the_run() -> None:
+    effect = asks_billing(nested=NestedPlan(max_turns=4))
+    record = records.nested_input(effect, visibility=True)
+    assert (record.agent, record.message_id, record.max_turns) == ("Billing", "c1", 4)
+    assert (record.context, record.context_type, record.visibility) == ({"n": 1}, "Desk", True)
+    assert record.parent == Parent(run_id="support-42", prefix="e3.")
+    assert record.handled == (records.ANY_FAILURE,)
+    assert not record.keep_open
+    assert not records.nested_input(effect, visibility=False).visibility
+
+
+def test_a_nested_run_knows_which_call_it_answers() -> None:
+    settings = records.nested_input(asks_billing(), visibility=False).settings
+    assert settings is not None
+    call = {"agent": "Triage", "tool": "ask_billing", "call_id": "c1", "arguments": "{}"}
+    assert settings == {records.AS_TOOL: call}
+
+
+def test_a_nested_run_takes_over_settings_but_not_what_belongs_to_the_run_that_asks() -> None:
+    outer: dict[str, Any] = {
+        "model": "gpt-5",
+        "hooks": "h",
+        "session": "s",
+        "error_handlers": {},
+        "as_tool": {},
+    }
+    settings = records.nested_input(asks_billing(outer), visibility=False).settings
+    assert settings is not None
+    assert set(settings) == {"model", "as_tool"}
+    assert settings["as_tool"]["hooks"] == "h", "the hooks hear of the tool, not of its run"
+
+
+def test_a_nested_run_with_settings_of_its_own_takes_over_none() -> None:
+    thread = ServerThread(conversation_id="conv")
+    plan = NestedPlan(settings={"hooks": "own"}, session=True, thread=thread)
+    effect = asks_billing({"model": "gpt-5"}, nested=plan)
+    record = records.nested_input(effect, visibility=False)
+    assert record.settings is not None
+    assert set(record.settings) == {"hooks", "as_tool"}
+    assert (record.session, record.thread) == (True, thread)
+
+
+def test_approval_ids_of_runs_nested_in_nested_runs_differ_from_all_others() -> None:
+    """People see them side by side, at the run that all the others work for."""
+    play = Play.ready(parent=Parent(run_id="root", prefix="e5."))
+    play.replies(nested("Billing", "c1"))
+    record = records.nested_input(play.only(RunAgent), visibility=False)
+    assert record.parent == Parent(run_id="support-42", prefix="e5.e3.")
+
+
+def test_a_nested_runs_input_survives_the_journey() -> None:
+    record = records.nested_input(asks_billing({"model": "m"}), visibility=True)
+    assert read(RunInput, over_the_wire(write(record))) == record
 
 
 @pytest.mark.parametrize(("padding", "small"), [(0, True), (1_000, True), (2_000, False)])

@@ -19,7 +19,18 @@ from outlast.workflows.presentation import (
     summary,
     transcript_view,
 )
-from tests.loop_driver import SITUATIONS, Play, gated, play_in, said, thought, tool, transfer
+from tests.loop_driver import (
+    SITUATIONS,
+    Play,
+    gated,
+    nested,
+    play_in,
+    play_with_everything,
+    said,
+    thought,
+    tool,
+    transfer,
+)
 
 
 def anywhere(situation: str) -> RunState:
@@ -70,6 +81,15 @@ def test_a_stranger_understands_what_an_activity_does() -> None:
         "Triage → Billing",
         "Billing · gpt-5 · turn 3",
     ]
+
+
+def test_what_is_done_beside_the_turns_is_named_too() -> None:
+    play = play_with_everything()
+    told = {one.kind: summary(play.state, one) for one in play.issued}
+    assert told["check_input"] == "Triage · input guardrails"
+    assert told["conclude"] == "Billing · conclude the answer"
+    assert told["save_session"] == "save items 1 to 7"
+    assert told["run_agent"] == "ask_orders()"
 
 
 def test_a_model_without_a_name_is_not_named() -> None:
@@ -230,6 +250,27 @@ def test_the_details_say_how_to_decide() -> None:
     text = details(play_in("waiting").state)
     assert "Waits for a person: `refund()` asked by Triage." in text
     assert '`{"request_id": "a1", "type": "approve"}`' in text
+    assert "`outlast approve support-42 a1`" in text
+
+
+def waiting_further_down() -> Play:
+    play = Play.ready()
+    play.replies(nested("Billing", "c1"), gated("refund", "c2"))
+    request = replace(play.state.pending_approvals[0], id="e3.a1", agent="Billing", run_id="deep-7")
+    play.reported(request)
+    return play
+
+
+def test_what_waits_in_a_nested_run_is_shown_with_the_run_that_takes_the_decision() -> None:
+    play = waiting_further_down()
+    assert attributes(play.state)[names.ATTRIBUTE_APPROVALS] == 2
+    assert [(one["id"], one["run_id"]) for one in approvals_view(play.state)] == [
+        ("a1", "support-42"),
+        ("e3.a1", "deep-7"),
+    ]
+    text = details(play.state)
+    assert "asked by Billing (in the nested run `deep-7`)." in text
+    assert "`outlast approve deep-7 e3.a1`" in text
     assert "`outlast approve support-42 a1`" in text
 
 
