@@ -15,7 +15,7 @@ from outlast.agents.registry import Registry
 from outlast.agents.session_memory import MergedInput
 from outlast.agents.settings import read_session_settings
 from outlast.contract import failures
-from outlast.contract.policies import SESSION
+from outlast.contract.names import SETTING_SESSION
 from outlast.contract.records import SaveRequestRecord
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
@@ -36,7 +36,7 @@ def session_of(registry: Registry, settings: JsonObject, tool: AgentTool | None 
     Raises:
         EffectError: this worker cannot find it.
     """
-    given: Any = settings.get(SESSION)
+    given: Any = settings.get(SETTING_SESSION)
     if tool is not None and tool.session is not None:
         return cast("Session", tool.session)
     described = cast("JsonObject", given) if isinstance(given, dict) else {}

@@ -17,7 +17,7 @@ from outlast.agents.lifecycle import HookCall
 from outlast.agents.registry import Registry
 from outlast.agents.settings import write_run_config
 from outlast.contract import failures
-from outlast.contract.records import AS_TOOL
+from outlast.contract.names import SETTING_AS_TOOL
 from outlast.loop.values import JsonObject
 
 
@@ -79,7 +79,7 @@ def outer_call_of(registry: Registry, settings: JsonObject) -> OuterCall | None:
     Raises:
         EffectError: this worker does not know the tool.
     """
-    given: Any = settings.get(AS_TOOL)
+    given: Any = settings.get(SETTING_AS_TOOL)
     if not isinstance(given, dict):
         return None
     told = cast("dict[str, str]", given)

@@ -15,7 +15,7 @@ from outlast.agents.run_config import ToolErrorFormatterArgs
 from outlast.agents.settings import read_tool_execution, write_run_config
 from outlast.agents.tool_definition import FunctionTool
 from outlast.contract import failures
-from outlast.contract.policies import SESSION
+from outlast.contract.names import SETTING_SESSION
 from outlast.contract.records import NOT_INHERITED
 from outlast.loop import phrases
 from outlast.loop.calls import NestedPlan
@@ -85,7 +85,7 @@ def nested_plan(scene: Scene, tool: AgentTool) -> NestedPlan:
 
 def _nested_settings(scene: Scene, tool: AgentTool) -> JsonObject | None:
     """Return the settings of a nested run; None where they are those of the run that asks."""
-    own: JsonObject = {} if tool.session is None else {SESSION: {}}
+    own: JsonObject = {} if tool.session is None else {SETTING_SESSION: {}}
     if tool.run_config is not None:
         return write_run_config(tool.run_config) | own
     if not own:

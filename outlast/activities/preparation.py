@@ -7,15 +7,16 @@ a tool. Knows no Temporal.
 from outlast.activities.errors import EffectError, of_user_code
 from outlast.activities.memory import load
 from outlast.activities.model import annotated_type
+from outlast.activities.outer_call import outer_call_of
 from outlast.activities.plan import model_label
 from outlast.activities.scene import Scene
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent_tool import nested_input
 from outlast.agents.errors import UserError
 from outlast.agents.lifecycle import call_hooks
-from outlast.agents.settings import references_in
+from outlast.agents.settings import MODEL_REF, references_in
 from outlast.contract import failures
-from outlast.contract.policies import SESSION
+from outlast.contract.names import SETTING_SESSION
 from outlast.contract.records import messages_of
 from outlast.loop.calls import Briefing
 from outlast.loop.commands import PrepareRun
@@ -30,6 +31,7 @@ async def prepare_run(worker: WorkerKnowledge, request: PrepareRun) -> Briefing:
             does not fit, or the session failed.
     """
     settings = request.settings or {}
+    outer_call_of(worker.registry, settings)  # knows the names in its tool's own settings
     try:
         agent = worker.registry.agent(request.agent)
         borrowed = worker.borrow(request.context, request.context_type, annotated_type(agent))
@@ -40,12 +42,12 @@ async def prepare_run(worker: WorkerKnowledge, request: PrepareRun) -> Briefing:
     scene = Scene.of(worker, _Request(request), annotated_type(agent))
     content = await _content(scene, request)
     old: tuple[int, ...] = ()
-    if content is not None and SESSION in settings:
+    if content is not None and SETTING_SESSION in settings:
         merged = await load(worker.registry, settings, content, scene.tool)
         content = tuple(merged.items)
         old = tuple(at for at, is_new in enumerate(merged.new) if not is_new)
     return Briefing(
-        model=model_label(settings.get("model") or agent.model),
+        model=model_label(scene.reference(MODEL_REF) or settings.get("model") or agent.model),
         context=borrowed.value if request.context is None else None,
         duties=scene.duties(),
         changes=scene.changes(),

@@ -44,6 +44,12 @@ SEARCH_ATTRIBUTES: Final = {
 }
 """What has to be registered on the namespace, with the type of each."""
 
+SETTING_SESSION: Final = "session"
+"""The setting that says which session a run has."""
+
+SETTING_AS_TOOL: Final = "as_tool"
+"""The setting of a nested run that says which call of which tool it answers."""
+
 MEMO_INPUT_DIGEST: Final = "outlast_input_digest"
 """Tells a second start with the same id whether it asks the same thing."""
 

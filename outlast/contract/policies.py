@@ -7,6 +7,7 @@ the whole; a worker that dies is noticed by its missing heartbeat.
 from datetime import timedelta
 from typing import Final
 
+from outlast.contract import names
 from outlast.loop.calls import Policy
 from outlast.loop.commands import (
     CallModel,
@@ -22,16 +23,14 @@ from outlast.loop.commands import (
 from outlast.loop.state import RunState
 from outlast.loop.values import JsonObject
 
-SESSION: Final = "session"
-"""The setting that says which session a run has."""
-
 MODEL: Final = Policy(timeout_ms=600_000, attempts=10, maximum_interval_ms=60_000)
 """Ten attempts wait about five minutes in all: longer than most provider incidents."""
 
 PREPARE: Final = Policy(timeout_ms=10_000, attempts=3, fast=True)
 
 LOAD: Final = Policy(timeout_ms=60_000, attempts=5)
-"""A run that begins with its session's items reads them from a database."""
+"""A run that begins with its session's items reads them from a database; a nested run begins with
+what users' code makes of a call."""
 
 CHECK: Final = Policy(timeout_ms=300_000)
 """Guardrails, hooks and handlers may ask models themselves."""
@@ -66,7 +65,8 @@ def policy_of(effect: Effect) -> Policy:
     """Return how an effect is run."""
     match effect:
         case PrepareRun():
-            return PREPARE if SESSION not in (effect.settings or {}) else LOAD
+            loads = {names.SETTING_SESSION, names.SETTING_AS_TOOL} & (effect.settings or {}).keys()
+            return LOAD if loads else PREPARE
         case CallModel():
             return MODEL
         case CheckInput() | Conclude():

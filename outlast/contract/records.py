@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
-from outlast.contract.names import SCHEMA_VERSION
+from outlast.contract.names import SCHEMA_VERSION, SETTING_AS_TOOL
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.commands import (
     CallModel,
@@ -36,10 +36,7 @@ T = TypeVar("T")
 PAGE_BYTES = 1_500_000
 """How much of a request one query answers: well below the 2 MB that a payload may have."""
 
-AS_TOOL: Final = "as_tool"
-"""The setting of a nested run that says which call of which tool it answers."""
-
-NOT_INHERITED: Final = frozenset({"hooks", "session", "error_handlers", AS_TOOL})
+NOT_INHERITED: Final = frozenset({"hooks", "session", "error_handlers", SETTING_AS_TOOL})
 """Settings that a nested run does not take over: they belong to the run that asks."""
 
 ANY_FAILURE: Final = "*"
@@ -315,7 +312,7 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
         context=effect.context,
         context_type=effect.context_type,
         max_turns=nested.max_turns,
-        settings={**settings, AS_TOOL: call},
+        settings={**settings, SETTING_AS_TOOL: call},
         session=nested.session,
         thread=nested.thread,
         handled=(ANY_FAILURE,),
@@ -327,9 +324,13 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
 def is_small(request: Request, limit_bytes: int) -> bool:
     """Whether a request is small enough to be written into history.
 
-    Long conversations are told by their length, so that a long run never pays for measuring.
+    Long conversations are told by their length, so that a long run never pays for measuring. Only
+    a model call may hold items at all: what a handoff or an answer is about is in history already.
     """
-    if len(getattr(request, "items", ())) > 12:
+    if isinstance(request, ModelRequestRecord):
+        if len(request.items) > 12:
+            return False
+    elif isinstance(request, HandoffRequestRecord | ConclusionRequestRecord | SaveRequestRecord):
         return False
     return len(_text(write(request))) <= limit_bytes
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from outlast.loop import phrases, requests
-from outlast.loop.answering import cancel_now, fail, propose
+from outlast.loop.answering import abandon, close, fail, propose
 from outlast.loop.approvals import Decision, Remembered
 from outlast.loop.calls import AgentResult, Call, HandoffResult, ToolResult
 from outlast.loop.changes import Change, apply, diff
@@ -86,7 +86,7 @@ def continue_acting(state: RunState) -> Step:
     state, commands = _start_calls(state)
     if any(call.status in {"planned", "waiting", "running"} for call in state.calls):
         if state.cancel is not None and waits_for_people(state):
-            state, stops = cancel_now(state)
+            state, stops = stop_waiting(state)
             return state, (*commands, *stops)
         return (_pause(state) if waits_for_people(state) else state), commands
     state = take_over(state, [call for call in state.calls if call.status == "settled"])
@@ -103,6 +103,14 @@ def continue_acting(state: RunState) -> Step:
         state = replace(state, phase="transferring")
         state, further = requests.issue(state, requests.handoff_run(state, winner))
     return state, (*commands, *further)
+
+
+def stop_waiting(state: RunState) -> Step:
+    """Stop a turn in which only people are waited for. What was done in it is saved."""
+    may_be_blocked = _may_be_blocked(state)
+    state, stops = abandon(state, phrases.CANCELLED, keep=frozenset({"save_session"}))
+    state = state if may_be_blocked else note(state, len(state.items))
+    return close(state, "cancelled"), stops
 
 
 def hand_over(state: RunState, result: HandoffResult) -> Step:

@@ -49,6 +49,7 @@ from outlast.loop.acting import (
     decide,
     hand_over,
     start_acting,
+    stop_waiting,
     tool_finished,
 )
 from outlast.loop.answering import (
@@ -313,7 +314,9 @@ def _cancel_requested(state: RunState, event: CancelRequested) -> Step:
         return state, ()
     if event.mode == "after_turn" and state.phase == "idle":
         return close_gently(state), ()
-    if event.mode == "after_turn" and not waits_for_people(state):
+    if event.mode == "after_turn" and waits_for_people(state):
+        return stop_waiting(state)
+    if event.mode == "after_turn":
         return replace(state, cancel="after_turn"), ()
     return cancel_now(state)
 

@@ -68,11 +68,15 @@ class _MemorySource:
         self.client: Any = None
         self._open_run = open_run
         self._run: MemoryRun | None = None
+        self._opened = asyncio.Event()
         self._news: asyncio.Queue[RunState | RawEvent | None] = asyncio.Queue()
 
     async def states(self) -> AsyncGenerator[RunState | RawEvent]:
         """Carry the run, and yield its states and what its models say."""
-        run = self._run = self._open_run()
+        try:
+            run = self._run = self._open_run()
+        finally:
+            self._opened.set()
         yield run.first
         for state in run.states:
             yield state
@@ -88,9 +92,8 @@ class _MemorySource:
 
     async def cancel(self, mode: CancelMode) -> None:
         """Stop the run."""
-        while self._run is None:
-            await asyncio.sleep(0)
-        if self._run.state.phase != "closed":
+        await self._opened.wait()
+        if self._run is not None and self._run.state.phase != "closed":
             self._run.take(CancelRequested(at_ms=0, mode=mode))
 
     async def _carry(self, run: MemoryRun) -> None:

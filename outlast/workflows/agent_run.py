@@ -17,7 +17,7 @@ from datetime import timedelta
 from typing import Any
 
 from temporalio import workflow
-from temporalio.common import RawValue, RetryPolicy, SearchAttributeUpdate
+from temporalio.common import RawValue, SearchAttributeUpdate
 from temporalio.exceptions import ApplicationError, FailureError
 
 from outlast.contract import claims, failures, history, names, policies, records
@@ -32,6 +32,7 @@ from outlast.workflows.translation import (
     attribute_update,
     engine_failure,
     first_attributes,
+    retry_policy,
     typed_error,
 )
 
@@ -245,12 +246,6 @@ class AgentRun:
             return await self._run_nested(effect)
         policy = policies.policy_of(effect)
         one_attempt = timedelta(milliseconds=policy.timeout_ms + policies.SLACK_MS)
-        retry = RetryPolicy(
-            initial_interval=timedelta(milliseconds=policy.initial_interval_ms),
-            backoff_coefficient=policy.backoff,
-            maximum_interval=timedelta(milliseconds=policy.maximum_interval_ms),
-            maximum_attempts=policy.attempts,
-        )
         if policy.fast:
             # Inputs of local activities are not recorded, so the whole request travels.
             return await workflow.execute_local_activity(
@@ -259,7 +254,7 @@ class AgentRun:
                 activity_id=str(effect.effect),
                 start_to_close_timeout=one_attempt,
                 schedule_to_close_timeout=timedelta(milliseconds=policies.LONGEST_MS),
-                retry_policy=retry,
+                retry_policy=retry_policy(policy),
                 summary=presentation.summary(self._state, effect),
             )
         return await workflow.execute_activity(
@@ -270,7 +265,7 @@ class AgentRun:
             start_to_close_timeout=one_attempt,
             schedule_to_close_timeout=timedelta(milliseconds=policies.LONGEST_MS),
             heartbeat_timeout=timedelta(milliseconds=policies.heartbeat_ms(self._state.settings)),
-            retry_policy=retry,
+            retry_policy=retry_policy(policy),
             summary=presentation.summary(self._state, effect),
         )
 

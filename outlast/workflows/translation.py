@@ -1,12 +1,14 @@
 """Between Temporal's own types and ours, for the workflow.
 
-Owns: what Temporal's exceptions mean, the typed failure of a run, search attributes. Must not
+Owns: what Temporal's exceptions mean, the typed failure of a run, retries, search attributes. Must not
 know: when they are needed.
 """
 
+from datetime import timedelta
 from typing import Any, cast
 
 from temporalio.common import (
+    RetryPolicy,
     SearchAttributeKey,
     SearchAttributePair,
     SearchAttributeUpdate,
@@ -26,6 +28,7 @@ from temporalio.exceptions import (
 
 from outlast.contract import names
 from outlast.contract.failures import EngineFailure
+from outlast.loop.calls import Policy
 from outlast.loop.values import JsonObject
 
 
@@ -57,6 +60,16 @@ def engine_failure(error: FailureError) -> EngineFailure:
             return EngineFailure(kind="other", message=cause.message)
         case _:
             return EngineFailure(kind="other", message="" if nested else str(error))
+
+
+def retry_policy(policy: Policy) -> RetryPolicy:
+    """Return how an activity is retried."""
+    return RetryPolicy(
+        initial_interval=timedelta(milliseconds=policy.initial_interval_ms),
+        backoff_coefficient=policy.backoff,
+        maximum_interval=timedelta(milliseconds=policy.maximum_interval_ms),
+        maximum_attempts=policy.attempts,
+    )
 
 
 def attribute_update(name: str, value: str | int) -> SearchAttributeUpdate[Any]:

@@ -97,6 +97,12 @@ def model_request(
     return ModelRequestRecord(call=replace(call, **fields), items=said)
 
 
+def answering(tool: str, arguments: str = '{"input": "Hi"}', **more: Any) -> JsonObject:
+    """Return the settings of a run that answers a call of the agent `A`."""
+    call = {"agent": "A", "tool": tool, "call_id": "c1", "arguments": arguments}
+    return {"as_tool": {**call, **more}}
+
+
 HELLO = Item("input", {"role": "user", "content": "Hello"})
 
 

@@ -80,7 +80,7 @@ def test_what_the_run_does_not_wait_for_cannot_be_decided() -> None:
     raw = {"type": "function_call", "call_id": "c9", "name": "ban", "arguments": "{}"}
     with pytest.raises(UserError, match=r"decision about 'ban' \(c9\).*refund \(a1\)"):
         state.approve(ToolApprovalItem(agent=None, raw_item=raw))
-    with pytest.raises(UserError, match="about one of state.get_interruptions"):
+    with pytest.raises(UserError, match=r"about one of state\.get_interruptions"):
         state.reject(cast("ToolApprovalItem", "a1"))
 
 

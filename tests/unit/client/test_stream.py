@@ -1,16 +1,19 @@
 """What a reader of a run sees happen, under numbers that are the same for all readers."""
 
-from typing import get_args
+from typing import Any, get_args
 
 import pytest
 
+from outlast.agents.agent import Agent
 from outlast.client import stream
+from outlast.client.known_agents import KnownAgents
 from outlast.client.stream import (
     AgentUpdatedStreamEvent,
     ApprovalStreamEvent,
+    NumberedEvent,
+    RawResponsesStreamEvent,
     RunItemStreamEvent,
     StatusStreamEvent,
-    StreamEvent,
     changes,
 )
 from outlast.loop.items import ItemKind
@@ -19,16 +22,16 @@ from outlast.loop.state import RunState
 from tests.loop_driver import Play, gated, said, searched, thought, tool, transfer
 
 
-def seen_in(play: Play) -> list[StreamEvent]:
+def seen_in(play: Play) -> list[NumberedEvent]:
     """Return what a reader sees of a run that it follows from its start."""
-    state, seen = RunState(), list[StreamEvent]()
+    state, seen = RunState(), list[NumberedEvent]()
     for event in play.events:
         before, (state, _) = state, advance(state, event)
         seen.extend(changes(before, state, len(seen)))
     return seen
 
 
-def told(event: StreamEvent) -> str:
+def told(event: NumberedEvent) -> str:
     """A stream event in a few words."""
     match event:
         case RunItemStreamEvent():
@@ -63,10 +66,10 @@ def test_everything_is_seen_in_the_order_in_which_it_happens() -> None:
         "tool_called",
         "tool_called",
         "a1 pending",
+        "tool_output",
         "waiting",
         "a1 approved",
         "running",
-        "tool_output",
         "tool_output",
         "handoff_requested",
         "handoff_occured",
@@ -82,6 +85,47 @@ def test_the_numbers_have_no_gaps_and_are_the_same_on_every_reading() -> None:
     first = seen_in(play)
     assert [event.id for event in first] == list(range(len(first)))
     assert seen_in(play) == first
+
+
+def test_agents_and_items_are_objects_where_the_reader_has_them() -> None:
+    billing = Agent[Any](name="Billing")
+    known = KnownAgents(Agent[Any](name="Triage", handoffs=[billing]))
+    play = busy_day()
+    seen = list(changes(RunState(), play.state, 0, known))
+    agents = [event.new_agent for event in seen if isinstance(event, AgentUpdatedStreamEvent)]
+    assert agents[-1] is billing
+    items = [event for event in seen if isinstance(event, RunItemStreamEvent)]
+    assert [event.entry for event in items] == list(play.state.items)
+    assert items[-1].item.agent is billing
+    assert [event.item.type for event in items[:2]] == ["input_item", "reasoning_item"]
+
+
+PROVIDERS = [
+    ("web_search_call", "tool_called"),
+    ("mcp_list_tools", "mcp_list_tools"),
+    ("mcp_approval_request", "mcp_approval_requested"),
+    ("tool_search_call", "tool_search_called"),
+    ("tool_search_output", "tool_search_output_created"),
+    ("compaction", "provider_item_created"),
+    ("something_new", "provider_item_created"),
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), PROVIDERS)
+def test_what_a_provider_does_on_its_own_has_the_name_of_the_field(kind: str, name: str) -> None:
+    play = Play.ready()
+    play.replies(({"type": kind, "id": "x1"}, None), said("Done."))
+    events = [event for event in seen_in(play) if isinstance(event, RunItemStreamEvent)]
+    assert events[1].name == name
+
+
+def test_a_piece_of_a_reply_is_an_object_of_the_providers_package() -> None:
+    raw = {"type": "response.output_text.delta", "delta": "Hel", "item_id": "i", "output_index": 0}
+    event = RawResponsesStreamEvent(raw=raw, next_id=4)
+    assert (event.type, event.id, event.next_id) == ("raw_response_event", None, 4)
+    assert (type(event.data).__name__, event.data.delta) == ("ResponseTextDeltaEvent", "Hel")
+    begun = RawResponsesStreamEvent(raw={"type": "outlast.attempt_restarted", "attempt": 2})
+    assert (begun.data.type, begun.data.attempt) == ("outlast.attempt_restarted", 2)
 
 
 def test_an_approval_is_seen_when_it_is_asked_and_when_it_is_settled() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from outlast.contract import records
+from outlast.contract import names, records
 from outlast.contract.names import SCHEMA_VERSION
 from outlast.contract.records import (
     CancelRecord,
@@ -402,7 +402,7 @@ def test_a_nested_run_knows_which_call_it_answers() -> None:
     settings = records.nested_input(asks_billing(), visibility=False).settings
     assert settings is not None
     call = {"agent": "Triage", "tool": "ask_billing", "call_id": "c1", "arguments": "{}"}
-    assert settings == {records.AS_TOOL: call}
+    assert settings == {names.SETTING_AS_TOOL: call}
 
 
 def test_a_nested_run_takes_over_settings_but_not_what_belongs_to_the_run_that_asks() -> None:

@@ -10,7 +10,14 @@ from outlast.loop.approvals import ApprovalRequest, Remembered
 from outlast.loop.calls import NestedPlan
 from outlast.loop.changes import Change
 from outlast.loop.checks import GuardrailRecord
-from outlast.loop.commands import CallModel, CancelEffect, Finish, RunAgent, TellParent
+from outlast.loop.commands import (
+    CallModel,
+    CancelEffect,
+    Conclude,
+    Finish,
+    RunAgent,
+    TellParent,
+)
 from outlast.loop.events import Parent
 from outlast.loop.state import waits_for_people
 from outlast.loop.values import Failure, Json, Usage
@@ -188,6 +195,63 @@ def test_an_agent_that_used_a_tool_is_known_for_it_until_the_next_question() -> 
     play.replies(said("Done."))
     play.hears("m2")
     assert not play.only(CallModel).tools_used
+
+
+# --- What is told while people are waited for ----------------------------------------------------
+
+
+def waiting_with_output() -> Play:
+    """A run in which one call has finished, and another waits for a person."""
+    play = Play.ready(context={"n": 0})
+    play.replies(tool("f", "c1"), gated("g", "c2"))
+    play.returns("c1", "one", Change("append", ("log",), ["c1"]))
+    return play
+
+
+def test_what_has_finished_is_told_once_and_counts_once() -> None:
+    play = waiting_with_output()
+    assert play.outputs == {"c1": "one"}
+    assert [call.status for call in play.state.calls] == ["told", "waiting"]
+    play.decided("a1", "reject")
+    assert list(play.outputs) == ["c1", "c2"]
+    assert play.kinds.count("tool_output") == 2
+    assert play.state.context == {"n": 0, "log": ["c1"]}
+
+
+@pytest.mark.parametrize("mode", ["immediate", "after_turn"])
+def test_what_was_told_is_not_told_again_when_the_run_is_stopped(mode: Any) -> None:
+    play = waiting_with_output()
+    play.cancelled(mode)
+    assert play.outputs == {"c1": "one", "c2": phrases.CANCELLED}
+    assert play.kinds.count("tool_output") == 2
+
+
+def test_a_rule_judges_what_was_told_before_people_decided_too() -> None:
+    play = Play.ready()
+    play.replies(tool("f", "c1"), gated("g", "c2"), judged=True)
+    play.returns("c1", "one")
+    play.decided("a1", "reject", message="No.")
+    outcomes = play.only(Conclude).candidate.outcomes
+    assert [(one.call_id, one.output) for one in outcomes] == [("c1", "one"), ("c2", "No.")]
+
+
+def test_a_final_tool_that_was_told_before_still_answers() -> None:
+    play = Play.ready()
+    play.replies(tool("f", "c1", final=True), gated("g", "c2"))
+    play.returns("c1", "one", value=1)
+    play.decided("a1", "reject")
+    assert play.finish.final_output == 1
+
+
+def test_what_has_finished_is_told_while_people_are_waited_for_further_down() -> None:
+    play = Play.ready()
+    play.replies(tool("f", "c1"), nested("Billing", "c2"))
+    play.reported(asked())
+    assert play.outputs == {}
+    play.returns("c1", "one")
+    assert play.outputs == {"c1": "one"}
+    play.worked(final_output="two")
+    assert play.outputs == {"c1": "one", "c2": "two"}
 
 
 # --- What guardrails of a tool say ---------------------------------------------------------------

@@ -60,15 +60,17 @@ def test_a_message_with_an_approval_changes_nothing_about_the_call() -> None:
     assert play.outputs == {"c1": "refunded"}
 
 
-def test_calls_that_need_nobody_start_at_once_and_come_before_nothing() -> None:
+def test_calls_that_need_nobody_start_at_once_and_are_told_before_people_are_waited_for() -> None:
     play = Play.ready()
     play.replies(gated("refund", "c1"), tool("look_up", "c2"))
     assert play.running_ids == ["c2"]
     play.returns("c2", "found")
-    assert play.outputs == {}, "the model sees all outputs together"
+    assert play.outputs == {"c2": "found"}, "a person may take days"
+    assert play.state.phase == "acting", "the model sees all outputs together"
     play.decided("a1")
     play.returns("c1", "refunded")
-    assert list(play.outputs) == ["c1", "c2"]
+    assert list(play.outputs) == ["c2", "c1"]
+    assert play.state.phase == "thinking"
 
 
 @pytest.mark.parametrize("order", list(permutations(["a1", "a2", "a3"])))
@@ -85,10 +87,11 @@ def test_decisions_in_any_order_come_to_the_same(
         play.decided(request_id, kind_of[request_id])
         if kind_of[request_id] == "approve":
             play.returns(request_id.replace("a", "c"), "refunded")
-    assert list(play.outputs.items()) == [
-        (f"c{at}", "refunded" if kind == "approve" else phrases.REJECTED)
+    assert play.outputs == {
+        f"c{at}": "refunded" if kind == "approve" else phrases.REJECTED
         for at, kind in enumerate(kinds, start=1)
-    ]
+    }
+    assert list(play.outputs) == [name.replace("a", "c") for name in order], "as they were told"
     assert play.state.phase == "thinking"
 
 

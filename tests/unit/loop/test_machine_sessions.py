@@ -154,10 +154,24 @@ def test_calls_are_saved_while_people_decide_and_their_outputs_later() -> None:
     play = with_session()
     play.replies(gated("refund", "c1"))
     assert (ranges(play)[1:], saving(play)) == ([(1, 2)], ["tool_call"])
-    assert play.state.status == "waiting", "a save does not keep people from deciding"
+    assert play.state.status == "running", "who is waited for finds everything saved"
     play.saved()
+    assert play.state.status == "waiting"
     play.decided("a1", "reject")
     assert (ranges(play)[2:], saving(play)) == ([(2, 3)], ["tool_output"])
+
+
+def test_what_has_finished_is_saved_before_people_are_waited_for() -> None:
+    play = with_session()
+    play.replies(tool("look_up", "c1"), gated("refund", "c2"), tool("count", "c3"))
+    play.returns("c3")
+    assert ranges(play) == [(0, 1)]
+    play.returns("c1")
+    assert saving(play) == ["tool_call"] * 3 + ["tool_output"] * 2
+    play.saved()
+    play.decided("a1", "reject")
+    assert list(play.outputs) == ["c1", "c3", "c2"]
+    assert saving(play) == ["tool_output"]
 
 
 @pytest.mark.parametrize("rule", ["final", "judged"])
@@ -227,6 +241,31 @@ def test_a_gentle_cancel_saves_the_turn_it_waited_for() -> None:
     assert play.state is closing
     play.saved()
     assert play.finish.status == "cancelled"
+
+
+@pytest.mark.parametrize("early", [False, True])
+def test_a_gentle_cancel_saves_what_was_done_when_it_does_not_wait_for_people(
+    *, early: bool
+) -> None:
+    play = with_session()
+    play.replies(tool("look_up", "c1"), gated("refund", "c2"))
+    if early:
+        play.cancelled("after_turn")
+    play.returns("c1")
+    if not early:
+        play.cancelled("after_turn")
+    while play.outstanding:
+        play.saved()
+    saved = {at for start, stop in ranges(play) for at in range(start, stop)}
+    assert saved == set(range(5)), "the calls, and what each came to"
+    assert play.finish.status == "cancelled"
+
+
+def test_an_unchecked_turn_is_not_saved_when_it_is_stopped() -> None:
+    play = with_session()
+    play.replies(gated("refund", "c1", final=True), duties=("conclude",))
+    play.cancelled("after_turn")
+    assert (play.finish.status, ranges(play)) == ("cancelled", [(0, 1)])
 
 
 def test_an_immediate_cancel_saves_nothing_further() -> None:

@@ -155,9 +155,22 @@ def test_a_call_approved_later_sees_what_the_calls_before_it_did() -> None:
     play.replies(tool("f", "c1"), gated("g", "c2"), tool("h", "c3"))
     play.returns("c1", "ok", put("n", 1))
     play.returns("c3", "ok", put("n", 3))
+    assert play.state.context == {"n": 3}, "nothing else runs, so it counts from now on"
+    play.decided("a1")
+    assert play.running("c2").context == {"n": 3}
+    play.returns("c2", "ok", put("m", 2))
+    assert play.state.context == {"n": 3, "m": 2}
+
+
+def test_a_call_approved_while_others_run_sees_what_the_calls_before_it_did() -> None:
+    play = Play.ready(context={"n": 0})
+    play.replies(tool("f", "c1"), gated("g", "c2"), tool("h", "c3"), tool("i", "c4"))
+    play.returns("c1", "ok", put("n", 1))
+    play.returns("c3", "ok", put("n", 3))
     play.decided("a1")
     assert play.running("c2").context == {"n": 1}, "calls after it have no say"
     play.returns("c2", "ok", put("m", 2))
+    play.returns("c4")
     assert play.state.context == {"n": 3, "m": 2}
 
 

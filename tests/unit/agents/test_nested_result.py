@@ -1,0 +1,34 @@
+"""What an extractor gets of an agent that worked as a tool."""
+
+from typing import Any
+
+import pytest
+
+from outlast.agents.agent import Agent
+from outlast.agents.context import RunContextWrapper
+from outlast.agents.nested_result import AgentToolResult
+from outlast.agents.run_items import MessageOutputItem
+from outlast.loop.values import JsonObject
+
+EXPERT = Agent[Any](name="Expert")
+ANSWER: JsonObject = {"type": "message", "role": "assistant", "content": "42"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "items"),
+    [
+        ("Why?", [{"role": "user", "content": "Why?"}]),
+        ([{"role": "developer", "content": "x"}], [{"role": "developer", "content": "x"}]),
+        ([], []),
+    ],
+)
+def test_a_result_is_also_a_list_of_input_items(asked: Any, items: list[Any]) -> None:
+    result = AgentToolResult(
+        input=asked,
+        new_items=[MessageOutputItem(agent=EXPERT, raw_item=ANSWER)],
+        final_output="42",
+        last_agent=EXPERT,
+        context_wrapper=RunContextWrapper(context=None),
+    )
+    assert result.to_input_list() == [*items, ANSWER]
+    assert result.to_input_list() is not asked

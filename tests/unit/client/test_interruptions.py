@@ -1,0 +1,61 @@
+"""Calls that wait for a person, as a program sees them."""
+
+from typing import Any
+
+from outlast.agents.agent import Agent
+from outlast.agents.run_items import ToolApprovalItem
+from outlast.client.interruptions import interruption, place_of_call
+from outlast.client.known_agents import KnownAgents
+from tests.loop_driver import Play, gated, thought
+
+TRIAGE = Agent[Any](name="Triage")
+
+
+def waiting() -> Play:
+    play = Play.ready()
+    play.replies(thought(), gated("refund", "c1", '{"amount": 5}', reason="It is a lot."))
+    return play
+
+
+def test_an_interruption_has_the_call_and_the_request() -> None:
+    state = waiting().state
+    (request,) = state.approvals
+    item = interruption(request, state.items, KnownAgents(TRIAGE))
+    assert isinstance(item, ToolApprovalItem)
+    assert (item.type, item.agent, item.tool_name) == ("tool_approval_item", TRIAGE, "refund")
+    assert (item.id, item.approval_id, item.name, item.call_id) == ("a1", "a1", "refund", "c1")
+    assert (item.arguments, item.reason) == ('{"amount": 5}', "It is a lot.")
+    assert (item.args_digest, item.requested_at_ms) == (
+        request.args_digest,
+        request.requested_at_ms,
+    )
+    assert (item.handoff_path, item.status, item.run_id) == (("Triage",), "pending", "")
+    assert item.decision is None
+    assert item.raw_item.call_id == "c1"
+
+
+def test_a_call_that_is_not_in_the_transcript_is_made_of_the_request() -> None:
+    state = waiting().state
+    item = interruption(state.approvals[0], (), KnownAgents())
+    assert item.to_call() == {
+        "type": "function_call",
+        "name": "refund",
+        "call_id": "c1",
+        "arguments": '{"amount": 5}',
+    }
+
+
+def test_the_call_is_the_newest_of_its_id() -> None:
+    state = waiting().state
+    assert place_of_call(state.approvals[0], state.items) == 2
+    assert place_of_call(state.approvals[0], (*state.items, state.items[2])) == 3
+    assert place_of_call(state.approvals[0], state.items[:2]) is None
+
+
+def test_a_decision_is_seen() -> None:
+    play = waiting()
+    play.decided("a1", "reject", by="ann")
+    item = interruption(play.state.approvals[0], play.state.items, KnownAgents())
+    assert item.status == "rejected"
+    assert item.decision is not None
+    assert item.decision.by == "ann"

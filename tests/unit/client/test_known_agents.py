@@ -1,0 +1,119 @@
+"""What the calling process knows of a run's agents."""
+
+from typing import Any
+
+import pytest
+
+from outlast.agents.agent import Agent
+from outlast.agents.errors import UserError
+from outlast.agents.guardrail import (
+    GuardrailFunctionOutput,
+    InputGuardrail,
+    OutputGuardrail,
+    input_guardrail,
+    output_guardrail,
+)
+from outlast.agents.run_config import RunConfig
+from outlast.agents.run_items import MessageOutputItem, ToolCallItem
+from outlast.agents.tool import function_tool
+from outlast.agents.tool_guardrails import (
+    ToolGuardrailFunctionOutput,
+    tool_input_guardrail,
+    tool_output_guardrail,
+)
+from outlast.client.known_agents import KnownAgents, RemoteAgent
+from outlast.loop.items import Item
+
+
+@input_guardrail
+def calm(context: Any, agent: Any, input: Any) -> GuardrailFunctionOutput:  # noqa: A002
+    return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+
+@output_guardrail
+def polite(context: Any, agent: Any, agent_output: Any) -> GuardrailFunctionOutput:
+    return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+
+@tool_input_guardrail
+def cheap(data: Any) -> ToolGuardrailFunctionOutput:
+    return ToolGuardrailFunctionOutput.allow()
+
+
+@tool_output_guardrail
+def short(data: Any) -> ToolGuardrailFunctionOutput:
+    return ToolGuardrailFunctionOutput.allow()
+
+
+@function_tool(tool_input_guardrails=[cheap], tool_output_guardrails=[short])
+def pay() -> str:
+    """Pay somebody."""
+    return "paid"
+
+
+BILLING = Agent[Any](name="Billing", tools=[pay], output_type=int)
+TRIAGE = Agent[Any](name="Triage", handoffs=[BILLING], input_guardrails=[calm])
+
+
+def test_agents_are_found_along_the_handoffs() -> None:
+    known = KnownAgents(TRIAGE)
+    assert known.agent("Triage") is TRIAGE
+    assert known.agent("Billing") is BILLING
+    assert known.agent("Orders") == RemoteAgent("Orders")
+    assert known.definition("Orders") is None
+    assert KnownAgents("Triage").agent("Triage") == RemoteAgent("Triage")
+
+
+def test_a_graph_that_a_worker_would_refuse_is_no_reason_to_fail_here() -> None:
+    twins = Agent[Any](name="A", handoffs=[Agent[Any](name="B"), Agent[Any](name="B")])
+    known = KnownAgents(twins)
+    assert known.agent("A") is twins
+    assert known.agent("B") == RemoteAgent("B")
+
+
+def test_the_type_of_an_answer_is_that_of_its_agent() -> None:
+    known = KnownAgents(TRIAGE)
+    schema = known.output_schema("Billing")
+    assert schema is not None
+    assert schema.name() == "int"
+    assert known.output_schema("Triage") is None
+    assert known.output_schema("Orders") is None
+
+
+def test_a_call_has_what_the_model_was_told_about_its_tool() -> None:
+    known = KnownAgents(TRIAGE)
+    call = known.run_item(Item("tool_call", {"type": "function_call", "name": "pay"}, "Billing"))
+    assert isinstance(call, ToolCallItem)
+    assert (call.agent, call.description) == (BILLING, "Pay somebody.")
+    said = known.run_item(Item("message", {"type": "message", "role": "assistant"}, "Orders"))
+    assert isinstance(said, MessageOutputItem)
+    assert said.agent.name == "Orders"
+
+
+def test_guardrails_are_found_with_the_agents_and_in_the_settings() -> None:
+    config = RunConfig(output_guardrails=[polite], input_guardrails=["elsewhere"])  # pyright: ignore[reportArgumentType]  a name
+    known = KnownAgents(TRIAGE, run_config=config)
+    assert known.input_guardrail("Triage", "calm") is calm
+    assert known.output_guardrail("Triage", "polite") is polite
+    assert known.tool_input_guardrail("Billing", "pay", "cheap") is cheap
+    assert known.tool_output_guardrail("Billing", "pay", "short") is short
+
+
+async def test_a_guardrail_that_only_the_worker_has_is_known_by_name() -> None:
+    known = KnownAgents(run_config={"workflow_name": "Support"})
+    inputs, outputs = known.input_guardrail("A", "x"), known.output_guardrail("A", "x")
+    before = known.tool_input_guardrail("A", "pay", "x")
+    after = known.tool_output_guardrail("A", "pay", "x")
+    assert isinstance(inputs, InputGuardrail)
+    assert isinstance(outputs, OutputGuardrail)
+    assert {one.get_name() for one in (inputs, outputs, before, after)} == {"x"}
+    context: Any = None
+    calls: list[Any] = [
+        inputs.run(None, "Hi", context),
+        outputs.run(context, None, "Hi"),
+        before.run(context),
+        after.run(context),
+    ]
+    for running in calls:
+        with pytest.raises(UserError, match="'x' is defined at the worker"):
+            await running

@@ -1,0 +1,147 @@
+"""Going on with a run that waited: what is sent, in which order, and how often."""
+
+from typing import Any, cast
+
+import pytest
+from temporalio.client import Client, WorkflowExecutionStatus
+from temporalio.service import RPCStatusCode
+
+from outlast.agents.errors import DecisionRefused, RunNotFound, UserError
+from outlast.client.handle import RunHandle
+from outlast.client.results import result_of
+from outlast.client.resuming import resume
+from outlast.client.run_state import RunState
+from tests.loop_driver import Play, gated
+from tests.unit.client.recorded import FakeClient, Recording, refused
+
+
+def call(name: str, call_id: str) -> dict[str, Any]:
+    return {"type": "function_call", "call_id": call_id, "name": name, "arguments": "{}"}
+
+
+def waiting(*names: str, **fields: Any) -> Recording:
+    """A run that waits for decisions about these calls."""
+    one = Recording()
+    one.asked(**fields)
+    one.prepared()
+    calls = [call(name, f"c{at}") for at, name in enumerate(names, start=1)]
+    plans = [{"item": at, "kind": "tool", "needs_approval": True} for at in range(len(calls))]
+    one.activity(2, {"items": calls, "calls": plans})
+    one.task()
+    return one
+
+
+class Deciding(FakeClient):
+    """A server whose runs take every decision."""
+
+    async def answer(self, *call: Any) -> Any:
+        self.note(*call)
+        if call[:2] == ("update", "decide"):
+            decided = {"approve": "approved", "reject": "rejected"}[call[2]["type"]]
+            return {"request_id": call[3], "status": decided, "by": None}
+        return {}
+
+    @property
+    def sent(self) -> list[tuple[str, Any]]:
+        return [
+            (call[1], call[2].get("request_id", call[2].get("input")))
+            for call in self.calls
+            if call[0] == "update"
+        ]
+
+
+async def open_state(client: FakeClient) -> tuple[RunHandle, RunState]:
+    handle = RunHandle(cast("Client", client), "support-42")
+    state = await handle.state()
+    return handle, result_of(state, client=client).to_state()
+
+
+async def test_what_is_said_is_sent_before_what_lets_the_run_go_on() -> None:
+    client = Deciding(waiting("refund", "ban").events)
+    handle, state = await open_state(client)
+    refund, ban = state.get_interruptions()
+    state.approve(refund, always_approve=True)
+    state.reject(ban, rejection_message="No.")
+    state.add_input("And by card?")
+    stretch = await resume(handle, state)
+    assert client.sent == [("send", "And by card?"), ("decide", "a2"), ("decide", "a1")]
+    decisions = [call[2] for call in client.calls if call[:2] == ("update", "decide")]
+    assert (decisions[0]["message"], decisions[1]["remember"]) == ("No.", True)
+    assert stretch.without == {("", "a1"), ("", "a2")}
+    assert stretch.begins is not None
+    assert stretch.begins[1] > 0
+
+
+async def test_nothing_decided_is_nothing_sent() -> None:
+    client = Deciding(waiting("refund").events)
+    handle, state = await open_state(client)
+    stretch = await resume(handle, state)
+    assert client.sent == []
+    assert stretch.begins == stretch.settles
+
+
+async def test_what_the_run_has_already_is_not_sent_again() -> None:
+    one = waiting("refund")
+    client = Deciding(one.events)
+    handle, state = await open_state(client)
+    state.approve(state.get_interruptions()[0])
+    state.add_input("And by card?")
+    (said,) = state.staged_input()
+    payload = {"input": said.input, "message_id": said.message_id}
+    one.update("send", payload, before=one.last)
+    one.update("decide", {"request_id": "a1", "type": "approve"}, before=one.last - 1)
+    one.task()
+    await resume(handle, state)
+    assert client.sent == []
+
+
+async def test_another_decision_that_was_made_meanwhile_is_not_overruled() -> None:
+    one = waiting("refund")
+    client = Deciding(one.events)
+    handle, state = await open_state(client)
+    state.approve(state.get_interruptions()[0])
+    one.signal("decide", {"request_id": "a1", "type": "reject"})
+    one.task()
+    with pytest.raises(DecisionRefused, match="a1 is already rejected"):
+        await resume(handle, state)
+    assert client.sent == []
+
+
+async def test_a_run_in_memory_is_on_no_server() -> None:
+    play = Play.ready()
+    play.replies(gated("refund", "c1"))
+    handle = RunHandle(cast("Client", FakeClient()), "support-42")
+    with pytest.raises(UserError, match=r"run_in_memory\(agent, state"):
+        await resume(handle, result_of(play.state).to_state())
+
+
+async def test_the_context_of_a_run_cannot_be_replaced() -> None:
+    client = Deciding(waiting("refund", context={"name": "Ann"}).events)
+    handle, state = await open_state(client)
+    await resume(handle, state, context={"name": "Ann"})
+    with pytest.raises(UserError, match="has its context already"):
+        await resume(handle, state, context={"name": "Bob"})
+
+
+async def test_a_run_that_is_gone_cannot_go_on() -> None:
+    client = Deciding(waiting("refund").events)
+    handle, state = await open_state(client)
+    client.runs.clear()
+    with pytest.raises(RunNotFound):
+        await resume(handle, state)
+
+
+async def test_a_nested_run_that_has_ended_was_decided_about_before() -> None:
+    one = waiting("refund")
+    client = FakeClient(
+        one.events,
+        status=WorkflowExecutionStatus.COMPLETED,
+        answer=refused(RPCStatusCode.NOT_FOUND, "completed"),
+    )
+    handle, state = await open_state(client)
+    data = state.to_json()
+    data["waiting"][0]["request"]["run_id"] = "support-42"
+    nested = await RunState.from_json("Triage", data)
+    nested.approve(nested.get_interruptions()[0])
+    stretch = await resume(handle, nested)
+    assert stretch.without == {("support-42", "a1")}
