@@ -328,7 +328,7 @@ def is_small(request: Request, limit_bytes: int) -> bool:
     a model call may hold items at all: what a handoff or an answer is about is in history already.
     """
     if isinstance(request, ModelRequestRecord):
-        if len(request.items) > 12:
+        if request.call.input_length > 12:
             return False
     elif isinstance(request, HandoffRequestRecord | ConclusionRequestRecord | SaveRequestRecord):
         return False

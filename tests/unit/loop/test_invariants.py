@@ -42,6 +42,7 @@ BROKEN: list[tuple[str, str, Callable[[RunState], RunState]]] = [
     ("I6", "running", lambda s: replace(s, items=(*s.items, Item("tool_output", output_item("c1", "x"))))),
     ("I6", "idle", lambda s: replace(s, items=(*s.items, Item("tool_call", tool("f", "c9")[0])))),
     ("I6", "idle", lambda s: replace(s, items=(*s.items, Item("handoff_call", transfer("B", "h")[0])))),
+    ("I6", "running", lambda s: replace(s, calls=tuple(replace(c, status="told") for c in s.calls))),
     ("I7", "thinking", lambda s: replace(s, turn=11)),
     ("I8", "waiting", approval_twice),
     ("I9", "thinking", lambda s: replace(s, inbox=(message("start"),))),

@@ -1,5 +1,6 @@
 """Between Temporal's own types and ours: no failure of the engine gets lost or its meaning bent."""
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -20,10 +21,12 @@ from temporalio.exceptions import TimeoutError as EngineTimeoutError
 
 from outlast.contract import names
 from outlast.contract.failures import EngineFailure
+from outlast.loop.calls import Policy
 from outlast.workflows.translation import (
     attribute_update,
     engine_failure,
     first_attributes,
+    retry_policy,
     typed_error,
 )
 
@@ -108,6 +111,14 @@ def test_a_failure_without_a_cause_says_what_it_can() -> None:
     alone = activity(ServerError("x"))
     alone.__cause__ = None
     assert engine_failure(alone) == EngineFailure(kind="other", message="Activity task failed")
+
+
+def test_retries_are_those_of_the_policy() -> None:
+    policy = Policy(attempts=4, initial_interval_ms=250, backoff=1.5, maximum_interval_ms=9_000)
+    retry = retry_policy(policy)
+    assert (retry.maximum_attempts, retry.backoff_coefficient) == (4, 1.5)
+    assert retry.initial_interval == timedelta(milliseconds=250)
+    assert retry.maximum_interval == timedelta(seconds=9)
 
 
 def test_an_error_without_details_has_none() -> None:
