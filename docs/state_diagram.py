@@ -7,21 +7,45 @@ python docs/state_diagram.py --check    fails when the page is not what the loop
 import sys
 from collections import defaultdict
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
-from outlast.loop.approvals import Decision
-from outlast.loop.calls import Briefing, HandoffResult, ModelReply, PlannedCall, ToolResult
-from outlast.loop.commands import CallModel, PrepareRun, RunHandoff, RunTool
+from outlast.loop.approvals import ApprovalRequest, Decision
+from outlast.loop.calls import (
+    AgentResult,
+    Briefing,
+    HandoffResult,
+    ModelReply,
+    PlannedCall,
+    ToolResult,
+)
+from outlast.loop.checks import CheckResult, Conclusion, Duty
+from outlast.loop.commands import (
+    CallModel,
+    CheckInput,
+    Conclude,
+    Effect,
+    PrepareRun,
+    RunAgent,
+    RunHandoff,
+    RunTool,
+    SaveSession,
+)
 from outlast.loop.events import (
+    AgentFinished,
+    AnswerConcluded,
     CancelRequested,
     DecisionReceived,
     EffectFailed,
     Event,
     HandoffFinished,
+    InputChecked,
     MessageReceived,
     ModelReplied,
+    NestedReported,
     RunPrepared,
     RunStarted,
+    SessionSaved,
     ToolFinished,
 )
 from outlast.loop.items import Message
@@ -32,28 +56,47 @@ from outlast.loop.values import Failure, JsonObject
 PAGE = Path(__file__).parent / "state-diagram.md"
 LONGEST = 9
 
+FAILURE = Failure(code="user_error", message="failed")
+
 INTRODUCTION = """# What a run goes through
 
 Drawn from the loop by `make docs`: every event was tried in every kind of state that a run can get into. An event that is not shown
-changes nothing, or not the phase.
+changes nothing, or not the phase. Some phases go on by themselves; an arrow ends where the run rests.
+
+This is a run in which nothing fails and that nobody stops:
 
 """
 
+EVERYTHING = """
+And this is everything, with failures, tripwires and people who stop it:
+
+| from | to | when |
+|---|---|---|
+"""
+
 MEANING = """
-| phase | what the run is doing |
-|---|---|
-| `preparing` | looking its first agent up |
-| `thinking` | a model call is under way |
-| `acting` | tools run, or people have to decide |
-| `transferring` | the callback of a handoff runs |
-| `idle` | a conversation waits for its next message |
-| `closed` | completed, failed or cancelled |
+| phase | what the run is doing | it rests there |
+|---|---|---|
+| `new` | nothing yet | until it is started |
+| `preparing` | looking its first agent up; reading its session | until that is known |
+| `turned` | between two turns | only while input guardrails still run beside what is over already |
+| `checking` | input guardrails look at what was said, before any model does | until they let it pass |
+| `thinking` | a model call is under way, perhaps with input guardrails beside it | until the reply |
+| `acting` | tools and agents as tools run, or people have to decide | until every call is settled |
+| `transferring` | a handoff's callback, hooks and filter run | until they are done |
+| `concluding` | an answer, or a failure that may become one, is judged: rules, handlers, end hooks, output guardrails | until that is decided |
+| `idle` | a conversation waits for its next message | for as long as it takes |
+| `closing` | it is known how the run ends | only while its session is being written |
+| `closed` | completed, failed or cancelled | for ever |
+
+The code is in `outlast/loop`: what an event does and how a turn begins in `machine.py`, how a turn acts in
+`acting.py`, how a question ends in `answering.py`. What is asked of the shell is made in `requests.py`.
 """
 
 
 def main() -> int:
     """Write the page, or compare it."""
-    page = INTRODUCTION + draw() + MEANING
+    page = INTRODUCTION + draw() + MEANING + EVERYTHING + tell()
     if "--check" in sys.argv:
         return 0 if PAGE.read_text() == page else 1
     PAGE.write_text(page)
@@ -62,28 +105,46 @@ def main() -> int:
 
 def draw() -> str:
     """Return the diagram in Mermaid."""
+    edges = _edges(transitions(smooth=True))
     lines = ["```mermaid", "stateDiagram-v2", "    [*] --> new"]
-    edges: dict[tuple[str, str], set[str]] = defaultdict(set)
-    for before, event, after in transitions():
-        edges[before, after].add(event)
-    for (before, after), events in sorted(edges.items()):
-        lines.append(f"    {before} --> {after}: {', '.join(sorted(events))}")
+    lines += [f"    {before} --> {after}: {', '.join(when)}" for before, after, when in edges]
     return "\n".join([*lines, "    closed --> [*]", "```", ""])
 
 
-def transitions() -> set[tuple[str, str, str]]:
-    """Return every change of phase that was found: (before, event, after)."""
+def tell() -> str:
+    """Return the rows of the table."""
+    return "".join(
+        f"| `{before}` | `{after}` | {', '.join(f'`{event}`' for event in when)} |\n"
+        for before, after, when in _edges(transitions())
+    )
+
+
+def _edges(found: set[tuple[str, str, str]]) -> list[tuple[str, str, list[str]]]:
+    edges: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for before, event, after in sorted(found):
+        edges[before, after].append(event)
+    return sorted((before, after, when) for (before, after), when in edges.items())
+
+
+def transitions(*, smooth: bool = False) -> set[tuple[str, str, str]]:
+    """Return every change of phase that was found: (before, event, after).
+
+    Args:
+        smooth: nothing fails, and nobody stops the run.
+    """
     found: set[tuple[str, str, str]] = set()
-    start = RunStarted(at_ms=0, run_id="r", agent="A", message=_message("m0"), max_turns=3)
     level = [RunState()]
     seen: set[str] = set()
     for depth in range(LONGEST):
         following: list[RunState] = []
         for state in level:
-            starts = [start, _kept_open(start)]
-            events = starts if state.phase == "new" else _events(state, depth)
+            events = _starts() if state.phase == "new" else _events(state, depth)
             for event in events:
+                if smooth and _goes_wrong(event):
+                    continue
                 after, _ = advance(state, event)
+                if smooth and after.failure is not None:
+                    continue
                 if after.phase != state.phase:
                     found.add((state.phase, type(event).__name__, after.phase))
                 if _kind(after) not in seen:
@@ -93,47 +154,111 @@ def transitions() -> set[tuple[str, str, str]]:
     return found
 
 
-def _kept_open(start: RunStarted) -> RunStarted:
-    return RunStarted(
-        at_ms=0, run_id="r", agent="A", message=start.message, max_turns=3, keep_open=True
-    )
+def _goes_wrong(event: Event) -> bool:
+    match event:
+        case EffectFailed() | CancelRequested():
+            return True
+        case InputChecked(result=told) | ToolFinished(result=told):
+            return told.failure is not None
+        case ModelReplied(reply=told) | AnswerConcluded(conclusion=told):
+            return told.failure is not None
+        case _:
+            return False
+
+
+def _starts() -> Iterator[RunStarted]:
+    """Yield the kinds of runs: plain, kept open, with a session, with a handler of failures."""
+    run = RunStarted(at_ms=0, run_id="r", agent="A", message=_message("m0"), max_turns=2)
+    yield run
+    yield replace(run, keep_open=True)
+    yield replace(run, session=True)
+    yield replace(run, handled=("*",))
 
 
 def _events(state: RunState, depth: int) -> Iterator[Event]:
     for effect in state.pending:
-        number = effect.effect
-        failure = Failure(code="user_error", message="failed")
-        yield EffectFailed(at_ms=0, effect=number, failure=failure)
-        match effect:
-            case PrepareRun():
-                yield RunPrepared(at_ms=0, effect=number, briefing=Briefing())
-            case CallModel():
-                for reply in _replies():
-                    yield ModelReplied(at_ms=0, effect=number, reply=reply)
-            case RunTool():
-                yield ToolFinished(at_ms=0, effect=number, result=ToolResult(output="x"))
-            case RunHandoff():
-                yield HandoffFinished(at_ms=0, effect=number, result=HandoffResult())
+        yield EffectFailed(at_ms=0, effect=effect.effect, failure=FAILURE)
+        yield from _answers(effect)
     for request in state.pending_approvals:
-        yield DecisionReceived(at_ms=0, decision=Decision(request_id=request.id, type="approve"))
-        yield DecisionReceived(at_ms=0, decision=Decision(request_id=request.id, type="reject"))
+        if not request.run_id:
+            yield _decision(Decision(request_id=request.id, type="approve"))
+            yield _decision(Decision(request_id=request.id, type="reject"))
     yield MessageReceived(at_ms=0, message=_message(f"m{depth}"))
     yield CancelRequested(at_ms=0)
     yield CancelRequested(at_ms=0, mode="after_turn")
 
 
+def _answers(effect: Effect) -> Iterator[Event]:
+    """Yield what an effect may come to, besides its failure."""
+    number = effect.effect
+    match effect:
+        case PrepareRun():
+            for duties in _duties():
+                yield RunPrepared(at_ms=0, effect=number, briefing=Briefing(duties=duties))
+        case CheckInput():
+            yield InputChecked(at_ms=0, effect=number, result=CheckResult())
+            yield InputChecked(at_ms=0, effect=number, result=CheckResult(failure=FAILURE))
+        case CallModel():
+            for reply in _replies():
+                yield ModelReplied(at_ms=0, effect=number, reply=reply)
+        case RunTool():
+            yield ToolFinished(at_ms=0, effect=number, result=ToolResult(output="x", value="x"))
+            yield ToolFinished(
+                at_ms=0, effect=number, result=ToolResult(output="x", failure=FAILURE)
+            )
+        case RunAgent():
+            yield AgentFinished(at_ms=0, effect=number, result=AgentResult(final_output="x"))
+            asked = ApprovalRequest(
+                id="e1.a1",
+                call_id="c",
+                name="t",
+                arguments="{}",
+                args_digest="",
+                agent="B",
+                requested_at_ms=0,
+                run_id=effect.nested_id,
+            )
+            for requests in ((), (asked,)):
+                yield NestedReported(at_ms=0, nested_id=effect.nested_id, requests=requests)
+        case RunHandoff():
+            yield HandoffFinished(at_ms=0, effect=number, result=HandoffResult())
+        case Conclude():
+            for conclusion in (
+                Conclusion(),
+                Conclusion(final=False),
+                Conclusion(final=False, declined=True),
+                Conclusion(failure=FAILURE),
+            ):
+                yield AnswerConcluded(at_ms=0, effect=number, conclusion=conclusion)
+        case SaveSession():
+            yield SessionSaved(at_ms=0, effect=number)
+
+
+def _duties() -> Iterator[tuple[Duty, ...]]:
+    yield ()
+    yield ("check_first",)
+    yield ("check",)
+    yield ("conclude",)
+    yield ("check", "conclude")
+
+
 def _replies() -> Iterator[ModelReply]:
     yield ModelReply(items=({"type": "message", "role": "assistant", "content": "hello"},))
     yield ModelReply(items=({"type": "web_search_call"},), final="again")
+    yield ModelReply(items=(), failure=FAILURE)
     for plan in (
         PlannedCall(item=0, kind="tool"),
         PlannedCall(item=0, kind="tool", needs_approval=True),
         PlannedCall(item=0, kind="tool", fatal=True),
+        PlannedCall(item=0, kind="tool", final=True),
+        PlannedCall(item=0, kind="agent", target="B"),
         PlannedCall(item=0, kind="unknown", problem="There is no such tool."),
         PlannedCall(item=0, kind="handoff", target="B"),
         PlannedCall(item=0, kind="handoff", target="B", callback=True),
     ):
         yield ModelReply(items=(_call("c"),), calls=(plan,))
+    judged = (PlannedCall(item=0, kind="tool"),)
+    yield ModelReply(items=(_call("c"),), calls=judged, judged=True)
     both = (
         PlannedCall(item=0, kind="tool"),
         PlannedCall(item=1, kind="handoff", target="B", callback=True),
@@ -149,9 +274,25 @@ def _message(name: str) -> Message:
     return Message(name, ({"role": "user", "content": "hello"},))
 
 
+def _decision(decision: Decision) -> DecisionReceived:
+    return DecisionReceived(at_ms=0, decision=decision)
+
+
 def _kind(state: RunState) -> str:
-    calls = [(call.status, call.plan.fatal, call.plan.callback) for call in state.calls]
-    return repr((state.phase, state.keep_open, state.turn, calls, state.cancel, bool(state.inbox)))
+    """Return what tells states apart, as far as the phases go."""
+    calls = [
+        (call.status, call.plan.kind, call.plan.fatal, call.plan.callback, call.plan.final)
+        for call in state.calls
+    ]
+    candidate = state.candidate
+    return repr(
+        (
+            (state.phase, state.keep_open, state.turn, calls, state.cancel, bool(state.inbox)),
+            ([effect.kind for effect in state.pending], state.duties, state.judged),
+            (state.session, state.handled, state.closing, bool(state.nested)),
+            None if candidate is None else (bool(candidate.failure), bool(candidate.outcomes)),
+        )
+    )
 
 
 if __name__ == "__main__":

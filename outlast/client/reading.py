@@ -34,8 +34,7 @@ def is_settled(state: RunState, without: frozenset[Request] = frozenset()) -> bo
     if state.phase == "closed":
         return True
     waiting = {(one.run_id, one.id) for one in state.pending_approvals}
-    saves = any(effect.kind == "save_session" for effect in state.pending)
-    return state.status in {"waiting", "idle"} and not saves and not without & waiting
+    return state.status in {"waiting", "idle"} and not without & waiting
 
 
 @dataclass

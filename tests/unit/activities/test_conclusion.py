@@ -339,7 +339,8 @@ async def test_a_handler_makes_an_answer_of_a_failure(
     assert str(given.error) == failure.message
     assert (given.run_data.input, given.run_data.last_agent) == ("Hello", agent)
     assert given.run_data.history == [HELLO.raw, ANSWER.raw]
-    assert given.run_data.output == [item.raw_item for item in given.run_data.new_items]
+    assert given.run_data.output == [ANSWER.raw]
+    assert [item.type for item in given.run_data.new_items] == ["message_output_item"]
     assert (conclusion.output, conclusion.replaced) == ("Please call us.", True)
     assert conclusion.message == say("Please call us.")[0]
     assert heard == [("agent", "Please call us.", 2)], "the end hooks hear of it"

@@ -1,6 +1,7 @@
 """The plan of a reply: what each call is, decided once."""
 
 import json
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -16,13 +17,21 @@ from outlast.activities.plan import (
 )
 from outlast.activities.scene import Scene
 from outlast.agents.agent import Agent
+from outlast.agents.agent_output import AgentOutputSchema
 from outlast.agents.context import RunContextWrapper, ToolContext
-from outlast.agents.handoff import handoff
+from outlast.agents.guardrail import OutputGuardrail
+from outlast.agents.handoff import Handoff, handoff
+from outlast.agents.lifecycle import AgentHooks, RunHooks
+from outlast.agents.references import register
+from outlast.agents.run_config import RunConfig
+from outlast.agents.settings import write_run_config
 from outlast.agents.tool import FunctionTool, ToolRetry, function_tool
-from outlast.loop.calls import DEFAULT_POLICY, ModelReply, PlannedCall, Policy
+from outlast.agents.tool_guardrails import ToolGuardrailFunctionOutput, ToolInputGuardrail
+from outlast.agents.tool_use import ToolExecutionConfig
+from outlast.loop.calls import DEFAULT_POLICY, ModelReply, NestedPlan, PlannedCall, Policy
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
-from outlast.testing import ScriptedModel, call, say
+from outlast.testing import ScriptedModel, call, refuse, say
 from outlast.testing.scripted_model import raw_call
 from tests.unit.activities.desk import raising, scene_of
 
@@ -371,3 +380,323 @@ async def test_junk_is_the_models_error_and_is_not_kept(output: Any, problem: st
 )
 def test_a_model_has_a_name_for_people(model: object, label: str) -> None:
     assert model_label(model) == label
+
+
+# --- Agents as tools ---------------------------------------------------------------------------------------
+
+
+async def test_an_agent_as_a_tool_is_planned_with_how_it_is_run() -> None:
+    tool = BILLING.as_tool("ask", max_turns=3)
+    planned = await only_call(offer_of(tool), call("ask", "c1", input="Hi"))
+    assert planned == PlannedCall(
+        item=0,
+        kind="agent",
+        target="Billing",
+        nested=NestedPlan(max_turns=3),
+        policy=Policy(attempts=1),
+    )
+
+
+@pytest.mark.parametrize("arguments", ["{}", '{"input": 5}', "[", '{"input": "x", "more": 1}'])
+async def test_what_an_agent_cannot_be_asked_is_told_to_the_model(arguments: str) -> None:
+    """No function would say it later, so also where somebody listens."""
+    planned = await only_call(
+        offer_of(BILLING.as_tool("ask")), raw_call("ask", "c1", arguments), hooks=ToolHooks()
+    )
+    assert (planned.kind, planned.nested) == ("agent", None)
+    assert planned.problem is not None
+    assert planned.problem.startswith("The arguments of ask")
+
+
+async def test_an_agent_as_a_tool_may_wait_for_a_person_and_end_the_run() -> None:
+    tool = BILLING.as_tool("ask", needs_approval=True, failure_error_function=None)
+    planned = await only_call(
+        offer_of(tool), call("ask", "c1", input="Hi"), tool_use_behavior="stop_on_first_tool"
+    )
+    assert (planned.kind, planned.needs_approval, planned.fatal, planned.final) == (
+        "agent",
+        True,
+        True,
+        True,
+    )
+
+
+async def test_settings_of_a_tool_that_cannot_travel_are_told_and_not_paid_for_again() -> None:
+    config = RunConfig()
+    config.trace_metadata = {"x": object()}
+    plan = await plan_of(
+        offer_of(BILLING.as_tool("ask", run_config=config)), call("ask", "c1", input="Hi")
+    )
+    assert plan.failure is not None
+    assert (plan.failure.code, plan.items) == ("user_error", ())
+
+
+# --- Handoffs with something to run --------------------------------------------------------------------------
+
+
+class HandoffHooks(AgentHooks[Any]):
+    async def on_handoff(self, context: Any, agent: Any, source: Any) -> None: ...
+
+
+class RunHandoffHooks(RunHooks[Any]):
+    async def on_handoff(self, context: Any, from_agent: Any, to_agent: Any) -> None: ...
+
+
+def kept(data: Any) -> Any:
+    return data
+
+
+def checks(*_arguments: Any) -> Any:
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("options", "config", "callback", "filters"),
+    [
+        ({}, {}, False, False),
+        ({"on_handoff": print}, {}, True, False),
+        ({"input_filter": kept}, {}, True, True),
+        ({}, {"handoff_input_filter": kept}, True, True),
+        ({}, {"nest_handoff_history": True}, True, True),
+        ({"nest_handoff_history": True}, {}, True, True),
+        ({"nest_handoff_history": False}, {"nest_handoff_history": True}, False, False),
+    ],
+)
+async def test_a_handoff_needs_an_activity_where_it_has_something_to_run(
+    options: dict[str, Any], config: dict[str, Any], *, callback: bool, filters: bool
+) -> None:
+    scene = scene_of(settings=write_run_config(RunConfig(**config)))
+    offer = offer_of(handoffs=[handoff(BILLING, **options)])
+    planned = await only_call(offer, call("transfer_to_billing", "h1"), scene=scene)
+    assert (planned.callback, planned.filters) == (callback, filters)
+
+
+async def test_hooks_on_handoffs_need_an_activity() -> None:
+    offer = offer_of(handoffs=[handoff(BILLING)])
+    raw = call("transfer_to_billing", "h1")
+    assert (await only_call(offer, raw, hooks=HandoffHooks())).callback
+    of_run = scene_of(settings={"hooks": register(RunHandoffHooks())})
+    assert (await only_call(offer, raw, scene=of_run)).callback
+    assert not (await only_call(offer, raw, hooks=AgentHooks[Any]())).callback
+
+
+async def test_a_handoff_that_picks_its_agent_says_so_when_it_is_run() -> None:
+    async def pick(_ctx: object, _arguments: str) -> Any:
+        return BILLING
+
+    entry = Handoff(
+        tool_name="escalate", tool_description="", agent_name="Somebody", on_invoke_handoff=pick
+    )
+    planned = await only_call(offer_of(handoffs=[entry]), call("escalate", "h1"))
+    assert (planned.target, planned.callback) == ("Somebody", True)
+    assert (planned.target_model, planned.target_duties) == ("", ())
+
+
+async def test_what_is_due_for_the_agent_that_takes_over_is_in_the_plan() -> None:
+    target = Agent[Any](name="B", output_guardrails=[OutputGuardrail(checks)])
+    offer = offer_of(handoffs=[handoff(target)])
+    planned = await only_call(offer, call("transfer_to_b", "h1"))
+    assert planned.target_duties == ("conclude",)
+
+
+# --- Tools whose output may be the answer ------------------------------------------------------------------
+
+
+LOOK, PAY = call("look_up", "c1", order_id="x"), call("free", "c2")
+
+
+@pytest.mark.parametrize(
+    ("behavior", "finals", "ends_with"),
+    [
+        ("run_llm_again", [], None),
+        ("stop_on_first_tool", [0], 0),
+        ({"stop_at_tool_names": ["free"]}, [1], 1),
+        ({"stop_at_tool_names": ["other"]}, [], None),
+        (checks, [], "judged"),
+    ],
+)
+async def test_which_output_is_the_answer_is_planned(
+    behavior: Any, finals: list[int], ends_with: Any
+) -> None:
+    offer = offer_of(look_up, by_hand())
+    plan = await plan_of(offer, LOOK, PAY, tool_use_behavior=behavior)
+    assert [one.item for one in plan.calls if one.final] == finals
+    assert plan.ends_with == ends_with
+
+
+async def test_a_name_that_nobody_offers_is_never_the_answer() -> None:
+    plan = await plan_of(
+        offer_of(look_up), call("gone", "c0"), LOOK, tool_use_behavior="stop_on_first_tool"
+    )
+    assert plan.ends_with == 1
+
+
+async def test_a_reply_that_hands_over_has_no_other_end() -> None:
+    offer = offer_of(look_up, handoffs=[handoff(BILLING)])
+    plan = await plan_of(
+        offer, LOOK, call("transfer_to_billing", "h1"), tool_use_behavior="stop_on_first_tool"
+    )
+    assert (plan.ends_with, [one.final for one in plan.calls]) == (None, [False, False])
+
+
+# --- Tools that were switched off meanwhile -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("predicate", "code", "message"),
+    [
+        (lambda _ctx, _agent: False, "model_behavior", "'free', which is not enabled any more"),
+        (raising(ConnectionError("down")), "user_error", "is_enabled of 'free' of agent 'A' rais"),
+    ],
+)
+async def test_a_tool_that_is_off_by_now_stops_its_siblings_too(
+    predicate: Any, code: str, message: str
+) -> None:
+    offer = offer_of(look_up, by_hand(is_enabled=predicate))
+    plan = await plan_of(offer, *say("One moment"), LOOK, PAY)
+    assert plan.failure is not None
+    assert plan.failure.code == code
+    assert message in plan.failure.message
+    assert (plan.calls, plan.items) == ((), tuple(say("One moment")))
+
+
+# --- Somebody listens ----------------------------------------------------------------------------------------
+
+
+class ToolHooks(AgentHooks[Any]):
+    async def on_tool_start(self, context: Any, agent: Any, tool: Any) -> None: ...
+
+
+def passing(_data: Any) -> ToolGuardrailFunctionOutput:
+    return ToolGuardrailFunctionOutput.allow()
+
+
+@pytest.mark.parametrize(
+    ("options", "agent"),
+    [
+        ({}, {"hooks": ToolHooks()}),
+        ({"tool_input_guardrails": [ToolInputGuardrail(passing)]}, {}),
+        ({"failure_error_function": raising(ValueError())}, {}),
+        ({"failure_error_function": None}, {}),
+    ],
+)
+async def test_where_somebody_hears_of_bad_arguments_the_tool_is_run_to_say_it(
+    options: dict[str, Any], agent: dict[str, Any]
+) -> None:
+    offer = offer_of(by_hand(**options))
+    planned = await only_call(offer, raw_call("free", "c1", "["), **agent)
+    assert planned.problem is None
+
+
+# --- Approvals and the run's own words ------------------------------------------------------------------------
+
+
+async def test_what_the_model_reads_of_a_rejection_is_written_beforehand() -> None:
+    def explain(args: Any) -> str:
+        return f"{args.kind}: {args.tool_name}"
+
+    settings = write_run_config(RunConfig(tool_error_formatter=explain))
+    offer = offer_of(refund, look_up)
+    asked = await only_call(
+        offer, call("refund", "c1", amount=5), scene=scene_of(settings=settings)
+    )
+    assert asked.rejection == "approval_rejected: refund"
+    unknown = await only_call(offer, call("gone", "c1"), scene=scene_of(settings=settings))
+    assert unknown.problem == "tool_not_found: gone"
+    free = await only_call(offer, LOOK, scene=scene_of(settings=settings))
+    assert free.rejection is None
+
+
+@pytest.mark.parametrize(
+    ("verdict", "problem", "needs_approval", "code"),
+    [
+        (ToolGuardrailFunctionOutput.allow(), None, True, None),
+        (ToolGuardrailFunctionOutput.reject_content("No."), "No.", False, None),
+        (
+            ToolGuardrailFunctionOutput.raise_exception(),
+            None,
+            True,
+            "tool_input_guardrail_tripwire",
+        ),
+    ],
+)
+async def test_a_guardrail_may_answer_before_a_person_is_asked(
+    verdict: Any, problem: str | None, *, needs_approval: bool, code: str | None
+) -> None:
+    execution = ToolExecutionConfig(pre_approval_tool_input_guardrails=True)
+    scene = scene_of(settings=write_run_config(RunConfig(tool_execution=execution)))
+    guardrail = ToolInputGuardrail[Any](lambda _data: verdict)
+    tool = by_hand(needs_approval=True, tool_input_guardrails=[guardrail])
+    plan = await plan_of(offer_of(tool), raw_call("free", "c1", "{}"), scene=scene)
+    if code is not None:
+        assert plan.failure is not None
+        assert (plan.failure.code, plan.items) == (code, ())
+        return
+    assert [(one.problem, one.needs_approval) for one in plan.calls] == [(problem, needs_approval)]
+
+
+# --- Answers with a type ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class Order:
+    number: int
+
+
+REFUSAL = refuse("I cannot help with that.")
+
+
+@pytest.mark.parametrize(
+    ("output_type", "text", "value"),
+    [
+        (Order, '{"response": {"number": 5}}', {"number": 5}),
+        (list[int], '{"response": [1, 2]}', [1, 2]),
+        (dict[str, int], '{"a": 1}', {"a": 1}),
+    ],
+)
+async def test_an_answer_is_read_as_the_agents_type(
+    output_type: Any, text: str, value: Any
+) -> None:
+    schema = AgentOutputSchema(output_type, strict_json_schema=False)
+    plan = await plan_of(offer_of(), *say(text), output_type=schema)
+    assert (plan.final, plan.value, plan.failure) == ("value", value, None)
+
+
+@pytest.mark.parametrize("text", ["No idea.", '{"number": 5}', '{"response": {"number": "5"}}'])
+async def test_an_answer_that_does_not_fit_is_a_failure_of_its_own(text: str) -> None:
+    plan = await plan_of(offer_of(), *say(text), output_type=Order)
+    assert plan.failure is not None
+    assert plan.failure.code == "invalid_final_output"
+    assert "does not fit Order" in plan.failure.message
+    assert plan.items == tuple(say(text)), "it can be read in the transcript"
+
+
+async def test_only_the_last_message_is_the_answer() -> None:
+    plan = await plan_of(offer_of(), *say("Let me see."), *say('{"response": 5}'), output_type=int)
+    assert plan.value == 5
+
+
+@pytest.mark.parametrize(
+    ("output", "final"), [(say(""), "again"), ([], "again"), (REFUSAL, "text")]
+)
+async def test_an_empty_answer_is_asked_for_again_and_a_refusal_is_not(
+    output: Any, final: str
+) -> None:
+    plan = await plan_of(offer_of(), *output, output_type=Order)
+    assert (plan.final, plan.value, plan.failure) == (final, None, None)
+
+
+async def test_what_is_said_beside_a_call_is_not_read() -> None:
+    plan = await plan_of(offer_of(look_up), *say("No idea."), LOOK, output_type=Order)
+    assert (plan.failure, len(plan.calls)) == (None, 1)
+
+
+async def test_a_schema_of_the_users_that_fails_does_not_repeat_the_paid_call() -> None:
+    class Broken(AgentOutputSchema):
+        def validate_json(self, json_str: str) -> Any:
+            raise ZeroDivisionError
+
+    plan = await plan_of(offer_of(), *say("{}"), output_type=Broken(Order))
+    assert plan.failure is not None
+    assert plan.failure.code == "invalid_final_output"
+    assert "The answer of agent 'A' could not be read" in plan.failure.message

@@ -32,6 +32,7 @@ from outlast.agents.errors import (
     UserError,
 )
 from outlast.client.handle import RunHandle, SentMessage
+from outlast.client.reading import Stretch
 from outlast.client.stream import NumberedEvent
 from outlast.loop.state import RunState
 from tests.unit.client.recorded import FakeClient, Kind, Recording, application_failure, refused
@@ -371,3 +372,104 @@ async def test_a_run_that_has_ended_cannot_be_cancelled() -> None:
     client.answers = [refused(RPCStatusCode.NOT_FOUND)]
     with pytest.raises(RunClosed):
         await handle_on(client).cancel("after_turn")
+
+
+# --- Nested runs, and reading along --------------------------------------------------------------------------
+
+
+def asks_a_nested_agent(one: Recording) -> Recording:
+    raw = {"type": "function_call", "call_id": "c1", "name": "ask", "arguments": "{}"}
+    one.activity(2, {"items": [raw], "calls": [{"item": 0, "kind": "agent", "target": "Refunds"}]})
+    one.task()
+    return one
+
+
+async def nested_id_of(one: Recording) -> str:
+    (effect,) = (await handle_on(FakeClient(one.events)).state()).pending
+    return cast("Any", effect).nested_id
+
+
+async def test_a_decision_finds_the_nested_run_that_it_is_about(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one = asks_a_nested_agent(recording())
+    nested = await nested_id_of(one)
+    request = {
+        "id": "e3.a1",
+        "call_id": "n1",
+        "name": "refund",
+        "agent": "Refunds",
+        "arguments": "{}",
+        "args_digest": "d",
+        "requested_at_ms": 1,
+        "run_id": nested,
+    }
+    one.signal("nested", {"nested_id": nested, "requests": [request]})
+    one.task()
+    client = FakeClient(one.events, answer={"status": "approved", "by": None})
+    spoken_to: list[str] = []
+    real = FakeClient.get_workflow_handle
+
+    def get_handle(self: FakeClient, workflow_id: str, *, run_id: str | None = None) -> Any:
+        spoken_to.append(workflow_id)
+        return real(self, "support-42", run_id=run_id)
+
+    monkeypatch.setattr(FakeClient, "get_workflow_handle", get_handle)
+    handle = handle_on(client)
+    assert [one.id for one in await handle.approvals()] == ["e3.a1"]
+    await handle.approve("e3.a1", always=True)
+    assert spoken_to[-1] == nested
+    assert client.calls[-1][2]["remember"] is True
+    await handle.approve("e9.a1")
+    assert spoken_to[-1] != nested, "what nobody waits for is refused by the run itself"
+
+
+async def read(handle: RunHandle, stretch: Stretch) -> list[RunState]:
+    parts = [one async for one in handle.read_along(stretch)]
+    return [one for one in parts if isinstance(one, RunState)]
+
+
+async def test_reading_along_ends_where_a_person_is_needed() -> None:
+    one = recording()
+    asks_a_person(one)
+    handle = handle_on(FakeClient(one.events))
+    states = await read(handle, Stretch())
+    assert states[0] == RunState()
+    assert states[-1] == await handle.state()
+
+
+async def test_reading_along_does_not_stop_at_what_is_over() -> None:
+    one = recording()
+    asks_a_person(one)
+    one.signal("decide", {"request_id": "a1", "type": "reject"})
+    one.task()
+    one.answered("Done.", effect=3)
+    handle = handle_on(FakeClient(closed(one).events))
+    state, place = await handle.present()
+    assert (await read(handle, Stretch(settles=place)))[-1] == state
+    assert (await read(handle, Stretch()))[-1].status == "waiting"
+
+
+async def test_reading_on_begins_where_the_reader_was() -> None:
+    one = recording()
+    asks_a_person(one)
+    client = FakeClient(one.events)
+    handle = handle_on(client)
+    before, place = await handle.present()
+    one.signal("decide", {"request_id": "a1", "type": "reject"})
+    one.task()
+    one.answered("Done.", effect=3)
+    client.runs["run-1"] = [closed(one).events]
+    _, present = await handle.present()
+    states = await read(handle, Stretch(begins=place, settles=present))
+    assert states[0] == before
+    assert states[-1].status == "completed"
+    result = await handle.wait_until_settled(present)
+    assert result.final_output == "Done."
+
+
+async def test_a_run_that_was_terminated_while_it_was_read_along_is_an_error() -> None:
+    error = WorkflowFailureError(cause=TerminatedError("by ann"))
+    handle = handle_on(FakeClient(recording().events, answer=error))
+    with pytest.raises(RunCancelled, match="terminated: by ann"):
+        await read(handle, Stretch())

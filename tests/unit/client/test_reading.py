@@ -47,7 +47,7 @@ def test_a_run_is_not_settled_before_its_session_has_everything() -> None:
     play = Play.ready(session=True, keep_open=True)
     play.saved()
     play.replies(said("Done."))
-    assert play.state.status == "idle"
+    assert play.state.phase == "idle"
     assert not is_settled(play.state)
     play.saved()
     assert is_settled(play.state)

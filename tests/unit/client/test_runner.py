@@ -15,8 +15,10 @@ from outlast.agents.agent import Agent
 from outlast.agents.errors import RunAlreadyStarted, RunNotFound, ServerUnavailable, UserError
 from outlast.agents.settings import ModelSettings, RunConfig
 from outlast.client import runner
+from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner
 from outlast.contract import names
+from outlast.ports.tracing import trace
 from tests.unit.client.recorded import FakeClient, Kind, Recording, refused
 
 A = Agent[Any](name="A")
@@ -281,18 +283,8 @@ async def test_attaching_finds_a_run_or_says_that_there_is_none() -> None:
 
 
 async def test_running_waits_for_the_answer() -> None:
-    class Answering(StartClient):
-        async def start_workflow(self, workflow: str, payload: Any, **options: Any) -> None:
-            one = Recording()
-            one.started(payload)
-            one.prepared()
-            one.answered("Hi")
-            one.close(Kind.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED)
-            self.runs["run-1"] = [one.events]
-            await super().start_workflow(workflow, payload, **options)
-
     result = await Runner.run(A, "Hello", id="support-42", client=cast("Client", Answering()))
-    assert result.final_output == "Hi"
+    assert (result.final_output, result.last_agent) == ("Hi", A)
 
 
 async def test_the_sync_way_says_that_it_is_the_wrong_one_in_async_code() -> None:
@@ -347,3 +339,121 @@ async def test_the_sync_way_leaves_nothing_running(engine: LocalStub) -> None:
     with pytest.raises(ServerUnavailable):
         await asyncio.to_thread(Runner.run_sync, A, "Hello")
     assert engine.closed == 1
+
+
+# --- Reading along, and going on -------------------------------------------------------------------------------
+
+
+class Answering(StartClient):
+    """A server whose runs answer at once."""
+
+    async def start_workflow(self, workflow: str, payload: Any, **options: Any) -> None:
+        one = Recording()
+        one.started(payload)
+        one.prepared()
+        one.answered("Hi")
+        one.close(Kind.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED)
+        self.runs["run-1"] = [one.events]
+        await super().start_workflow(workflow, payload, **options)
+
+
+@pytest.mark.parametrize("run_id", [None, "support-42"])
+async def test_a_run_can_be_read_along(run_id: str | None) -> None:
+    client = Answering()
+    stream = Runner.run_streamed(A, "Hello", id=run_id, client=cast("Client", client), max_turns=3)
+    assert client.started == [], "it is started in the background"
+    assert (stream.input, stream.current_agent, stream.max_turns) == ("Hello", A, 3)
+    seen = [event async for event in stream.stream_events()]
+    deltas = [
+        event.raw["delta"]
+        for event in seen
+        if event.type == "raw_response_event" and "delta" in event.raw
+    ]
+    assert "".join(deltas) == "Hi"
+    assert [event.type for event in seen if event.type != "raw_response_event"] == [
+        "agent_updated_stream_event",
+        "run_item_stream_event",
+    ]
+    assert (stream.final_output, stream.last_agent) == ("Hi", A)
+    assert client.started[0]["payload"]["settings"] == {"stream": True}
+    assert client.started[0]["payload"]["max_turns"] == 3
+
+
+async def test_mistakes_are_found_before_a_run_is_read_along() -> None:
+    with pytest.raises(UserError, match="max_turns=-1"):
+        Runner.run_streamed("A", "Hello", max_turns=-1)
+    with pytest.raises(UserError, match="an agent's name"):
+        Runner.run_streamed(cast("Any", None), "Hello")
+
+
+def test_reading_along_needs_an_event_loop() -> None:
+    with pytest.raises(RuntimeError, match="needs a running event loop"):
+        Runner.run_streamed("A", "Hello")
+
+
+async def test_a_run_that_cannot_be_started_says_so_where_it_is_read() -> None:
+    client = StartClient(refused(RPCStatusCode.UNAVAILABLE))
+    stream = Runner.run_streamed("A", "Hello", client=cast("Client", client))
+    with pytest.raises(ServerUnavailable):
+        await anext(stream.stream_events())
+    assert stream.current_agent.name == "A"
+
+
+class Waiting(FakeClient):
+    """A run that waits for a decision, and answers after it."""
+
+    def __init__(self) -> None:
+        self.one = Recording()
+        self.one.started({"agent": "A", "input": "Hello"})
+        self.one.prepared()
+        raw = {"type": "function_call", "call_id": "c1", "name": "refund", "arguments": "{}"}
+        plan = {"item": 0, "kind": "tool", "needs_approval": True}
+        self.one.activity(2, {"items": [raw], "calls": [plan]})
+        self.one.task()
+        super().__init__(self.one.events)
+
+    async def answer(self, *call: Any) -> Any:
+        self.note(*call)
+        self.one.update("decide", call[2], before=self.one.last)
+        self.one.task()
+        self.one.answered("Not paid.", effect=3)
+        self.one.close(Kind.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED)
+        return {"request_id": "a1", "status": "rejected", "by": None}
+
+
+async def test_a_run_that_waited_goes_on_with_what_was_decided() -> None:
+    client = Waiting()
+    handle = await Runner.attach("support-42", agent=A, client=cast("Client", client))
+    result = await handle.wait_for_people()
+    state = result.to_state()
+    state.reject(state.get_interruptions()[0])
+    result = await Runner.run(A, state, max_turns=1)
+    assert (result.final_output, result.interruptions, result.last_agent) == ("Not paid.", [], A)
+    again = await Runner.run(A, state)
+    assert again == result
+    assert len([call for call in client.calls if call[0] == "update"]) == 1
+
+
+async def test_a_run_that_goes_on_can_be_read_along() -> None:
+    client = Waiting()
+    state = (await RunHandle(cast("Client", client), "support-42").wait_for_people()).to_state()
+    state.reject(state.get_interruptions()[0])
+    stream = Runner.run_streamed(A, state)
+    names_seen = [
+        getattr(event, "name", event.type)
+        async for event in stream.stream_events()
+        if event.type != "raw_response_event"
+    ]
+    assert names_seen == ["agent_updated_stream_event", "tool_output", "message_output_created"]
+    assert stream.final_output == "Not paid."
+
+
+async def test_a_run_joins_the_trace_that_the_program_is_in() -> None:
+    with trace("Support", group_id="chat-7") as around:
+        started = await start(StartClient())
+        same = await start(StartClient())
+    settings = started["payload"]["settings"]
+    assert (settings["trace_id"], settings["group_id"]) == (around.trace_id, "chat-7")
+    alone = await start(StartClient())
+    digests = {one["memo"][names.MEMO_INPUT_DIGEST] for one in (started, same, alone)}
+    assert len(digests) == 1, "it is the same question"

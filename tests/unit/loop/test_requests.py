@@ -1,15 +1,28 @@
 """What effects, approval requests and the end of a run carry."""
 
+from typing import Any
+
 import pytest
 
 from outlast.loop.approvals import digest
 from outlast.loop.calls import Policy
 from outlast.loop.changes import Change
-from outlast.loop.commands import CallModel, Finish, PrepareRun, RunHandoff
+from outlast.loop.commands import (
+    CallModel,
+    CheckInput,
+    Conclude,
+    Finish,
+    PrepareRun,
+    RunAgent,
+    RunHandoff,
+    RunTool,
+    SaveSession,
+)
+from outlast.loop.events import Parent
 from outlast.loop.requests import finish, issue, preparation
 from outlast.loop.state import Outcome, RunState
 from outlast.loop.values import Failure, Usage
-from tests.loop_driver import Play, gated, said, tool, transfer
+from tests.loop_driver import Play, gated, nested, play_in, said, tool, transfer
 
 SETTINGS = {"model": "gpt-5"}
 
@@ -88,6 +101,49 @@ def test_a_handoff_run_carries_where_it_leads_and_the_context_after_the_tools() 
     assert (run.arguments, run.policy, run.turn, run.run_id) == ("{}", policy, 1, play.run_id)
     assert (run.context, run.context_type, run.settings) == ({"n": 5}, "Desk", SETTINGS)
     assert run.usage == Usage()
+
+
+CARRIED: list[tuple[str, type[Any]]] = [
+    ("checking", CheckInput),
+    ("held up", CheckInput),
+    ("thinking", CallModel),
+    ("running", RunTool),
+    ("nested", RunAgent),
+    ("transferring", RunHandoff),
+    ("concluding", Conclude),
+]
+
+
+@pytest.mark.parametrize(("situation", "kind"), CARRIED)
+def test_whatever_runs_users_code_gets_the_context_and_the_settings(
+    situation: str, kind: type[Any]
+) -> None:
+    play = play_in(situation, context={"n": 0}, context_type="Desk", settings=SETTINGS)
+    effect: Any = next(one for one in play.outstanding.values() if isinstance(one, kind))
+    assert (effect.context, effect.context_type) == ({"n": 0}, "Desk")
+    assert (effect.settings, effect.run_id, effect.agent) == (SETTINGS, "support-42", "Triage")
+
+
+def test_a_save_says_what_and_for_which_run() -> None:
+    play = Play(session=True, settings=SETTINGS)
+    play.prepared()
+    save = play.only(SaveSession)
+    assert (save.start, save.stop, save.dropped, save.withheld) == (0, 1, (), None)
+    assert (save.settings, save.run_id) == (SETTINGS, "support-42")
+    assert save.started_at_ms == play.events[0].at_ms, "a run's id may be used again"
+
+
+def test_a_nested_run_of_a_nested_run_knows_how_its_approvals_begin() -> None:
+    play = Play.ready(parent=Parent(run_id="root", prefix="e5."))
+    play.replies(nested("Billing", "c1"))
+    assert play.only(RunAgent).prefix == "e5."
+    assert play_in("nested").only(RunAgent).prefix == ""
+
+
+def test_approval_ids_of_a_nested_run_begin_as_its_parent_wants() -> None:
+    play = Play.ready(parent=Parent(run_id="root", prefix="e5."))
+    play.replies(gated("f", "c1"), gated("g", "c2"))
+    assert [one.id for one in play.state.approvals] == ["e5.a1", "e5.a2"]
 
 
 def test_an_approval_request_says_who_asks_for_what_and_why() -> None:

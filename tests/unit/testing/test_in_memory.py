@@ -1,161 +1,107 @@
-"""`run_in_memory`: the same loop and effects as on a server, as a function."""
+"""The core of runs in memory: effects, retries, nested runs, stopping and going on."""
 
-import json
-from dataclasses import dataclass
-from typing import cast
+import asyncio
+from typing import Any
 
 import pytest
 
-from outlast import (
-    Agent,
-    MaxTurnsExceeded,
-    ModelCallFailed,
-    RunConfig,
-    ToolContext,
-    ToolFailed,
-    UserError,
-    function_tool,
-    handoff,
-)
-from outlast.agents.context import RunContextWrapper
+from outlast import Agent, function_tool
+from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.agents.registry import Registry
 from outlast.agents.tool import ToolRetry
-from outlast.loop.approvals import ApprovalRequest
+from outlast.contract import records
+from outlast.contract.delta_reader import RESTARTED
+from outlast.loop.approvals import Decision
+from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError
-from outlast.testing import ScriptedModel, call, refuse, run_in_memory
-
-
-@dataclass
-class Notes:
-    seen: list[str]
-
-
-@function_tool
-async def note(ctx: ToolContext[Notes], text: str) -> str:
-    """Note something."""
-    ctx.context.seen.append(text)
-    return f"noted {text}"
+from outlast.testing import ScriptedModel, call, fail_after, wait_for
+from outlast.testing.in_memory import MemoryRun
 
 
 @function_tool(needs_approval=True)
-async def refund(ctx: ToolContext[Notes], amount: int) -> str:
+async def refund(amount: int) -> str:
     """Pay back."""
-    return f"paid {amount} as {ctx.idempotency_key}"
+    return f"paid {amount}"
 
 
-async def test_an_answer_without_tools() -> None:
-    result = await run_in_memory(Agent(name="A"), "hi", model=ScriptedModel("hello"))
-    assert (result.final_output, result.status, result.turns) == ("hello", "completed", 1)
+def run_of(agent: Agent[Any], model: ScriptedModel, **record: Any) -> MemoryRun:
+    run = MemoryRun(WorkerKnowledge(registry=Registry([agent]), models=model), "r")
+    run.start(records.RunInput(agent=agent.name, input="hi", **record))
+    return run
 
 
-async def test_parallel_tools_write_into_one_context_in_the_order_of_the_calls() -> None:
-    model = ScriptedModel([call("note", "c1", text="a"), call("note", "c2", text="b")], "done")
-    result = await run_in_memory(
-        Agent(name="A", tools=[note]), "hi", model=model, context=Notes(seen=["0"])
-    )
-    assert result.context == {"seen": ["0", "a", "b"]}
-    assert result.context_as(Notes) == Notes(seen=["0", "a", "b"])
-    assert [item.get("output") for item in model.requests[1].input[-2:]] == ["noted a", "noted b"]
-
-
-async def test_a_handoff_switches_the_agent_and_its_callback_changes_the_context() -> None:
-    def taken_over(ctx: RunContextWrapper[Notes]) -> None:
-        ctx.context.seen.append("handed over")
-
-    billing = Agent(name="Billing", tools=[note])
-    triage = Agent(name="Triage", handoffs=[handoff(billing, on_handoff=taken_over)])
-    model = ScriptedModel([call("transfer_to_billing", "c1")], "Billing here.")
-    result = await run_in_memory(triage, "hi", model=model, context=Notes(seen=[]))
-    assert (result.last_agent.name, result.final_output) == ("Billing", "Billing here.")
-    assert result.context == {"seen": ["handed over"]}
-
-
-async def test_without_a_person_the_run_returns_where_one_is_needed() -> None:
-    model = ScriptedModel([call("refund", "c1", amount=5)])
-    result = await run_in_memory(Agent(name="A", tools=[refund]), "hi", model=model)
-    assert result.status == "waiting"
-    assert [request.name for request in result.interruptions] == ["refund"]
-
-
-@pytest.mark.parametrize(
-    ("decision", "output"),
-    [(True, "paid 5 as in-memory:c1"), ("too much", "too much"), (False, None)],
-)
-async def test_a_person_decides(decision: bool | str, output: str | None) -> None:
-    asked: list[ApprovalRequest] = []
-
-    def decide(request: ApprovalRequest) -> bool | str:
-        asked.append(request)
-        return decision
-
+async def test_a_run_is_carried_until_it_ends_or_waits() -> None:
     model = ScriptedModel([call("refund", "c1", amount=5)], "done")
-    await run_in_memory(Agent(name="A", tools=[refund]), "hi", model=model, decide=decide)
-    assert [json.loads(request.arguments) for request in asked] == [{"amount": 5}]
-    told = model.requests[1].input[-1]["output"]
-    assert told == output if output else "must not run" in told
+    run = run_of(Agent("A", tools=[refund]), model)
+    assert (await run.go_on()).status == "waiting"
+    run.decide(Decision(request_id="a1", type="approve"))
+    state = await run.go_on()
+    assert (state.status, state.final_output) == ("completed", "done")
 
 
-async def test_a_tool_that_fails_is_tried_again_under_the_same_key() -> None:
-    keys: list[tuple[int, str]] = []
+async def test_every_state_is_kept_until_somebody_is_told() -> None:
+    run = run_of(Agent("A"), ScriptedModel("done"))
+    await run.go_on()
+    assert [state.phase for state in run.states] == ["preparing", "thinking", "closed"]
+
+
+async def test_an_attempt_that_fails_is_repeated_as_often_as_its_policy_says() -> None:
+    tries: list[int] = []
 
     @function_tool(retry=ToolRetry(attempts=3))
-    async def flaky(ctx: ToolContext[Notes]) -> str:
-        """Fail twice."""
-        keys.append((ctx.attempt, ctx.idempotency_key))
-        if ctx.attempt < 3:
-            raise ConnectionError("down")
-        return "up"
+    async def shaky() -> str:
+        tries.append(1)
+        if len(tries) < 3:
+            raise ConnectionError("not yet")
+        return "at last"
 
-    model = ScriptedModel([call("flaky", "c1")], "done")
-    await run_in_memory(Agent(name="A", tools=[flaky]), "hi", model=model)
-    assert keys == [(attempt, "in-memory:c1") for attempt in (1, 2, 3)]
-    assert model.requests[1].input[-1]["output"] == "up"
+    model = ScriptedModel([call("shaky", "c1")], "done")
+    state = await run_of(Agent("A", tools=[shaky]), model).go_on()
+    assert (len(tries), state.status) == (3, "completed")
 
 
-async def test_a_failure_that_the_model_may_not_know_ends_the_run_and_stops_the_others() -> None:
-    @function_tool(failure_error_function=None)
-    async def fatal() -> str:
-        """Fail."""
-        raise TypeError("broken")
-
-    model = ScriptedModel([call("fatal", "c1"), call("note", "c2", text="x")])
-    with pytest.raises(ToolFailed, match="fatal raised TypeError: broken"):
-        await run_in_memory(Agent(name="A", tools=[fatal, note]), "hi", model=model)
-
-
-async def test_failures_of_the_model_are_retried_or_raised() -> None:
-    again = ModelError("busy", code="overloaded", retryable=True)
-    never = ModelError("no key", code="no_api_key", retryable=False)
-    result = await run_in_memory(Agent(name="A"), "hi", model=ScriptedModel(again, again, "ok"))
-    assert result.final_output == "ok"
-    with pytest.raises(ModelCallFailed, match="no key"):
-        await run_in_memory(Agent(name="A"), "hi", model=ScriptedModel(never))
-    with pytest.raises(ModelCallFailed, match="busy"):
-        await run_in_memory(Agent(name="A"), "hi", model=ScriptedModel(always=again))
+async def test_a_reader_is_told_of_a_repeated_answer() -> None:
+    heard: list[JsonObject] = []
+    broken = ModelError("away", code="overloaded", retryable=True)
+    model = ScriptedModel(fail_after(4, broken, "half of it"), "all of it")
+    run = run_of(Agent("A"), model, settings={"stream": True})
+    run.on_delta = heard.append
+    await run.go_on()
+    kinds = [event["type"] for event in heard]
+    restart = kinds.index(RESTARTED)
+    told = [event["delta"] for event in heard[restart:] if event["type"].endswith("text.delta")]
+    assert "".join(told) == "all of it"
 
 
-async def test_errors_are_those_of_a_run_on_a_server() -> None:
-    endless = ScriptedModel(always=lambda r: [call("nothing", f"c{len(r.input)}")])
-    with pytest.raises(MaxTurnsExceeded) as caught:
-        await run_in_memory(Agent(name="A"), "hi", model=endless, max_turns=2)
-    assert caught.value.run_data.turns == endless.calls == 2
-
-    def five(_ctx: object, _agent: object) -> int:
-        return 5
-
-    bad = Agent(name="A", instructions=cast("str", five))
-    with pytest.raises(UserError, match="instructions of agent 'A' returned int"):
-        await run_in_memory(bad, "hi", model=ScriptedModel("x"))
-
-
-async def test_run_settings_reach_the_model() -> None:
-    model = ScriptedModel("ok")
-    config = RunConfig(model="special")
-    await run_in_memory(Agent(name="A", model="usual"), "hi", model=model, run_config=config)
-    assert model.names == ["special"]
+async def test_what_a_nested_run_asks_is_asked_by_the_run_around_it() -> None:
+    inner = Agent("Inner", tools=[refund])
+    outer = Agent("Outer", tools=[inner.as_tool("ask_inner", "Ask.")])
+    model = ScriptedModel(
+        [call("ask_inner", "c1", input="?")], [call("refund", "n1", amount=5)], "inner", "outer"
+    )
+    run = run_of(outer, model)
+    state = await run.go_on()
+    (request,) = state.pending_approvals
+    assert (state.status, request.id, request.agent) == ("waiting", "e3.a1", "Inner")
+    run.decide(Decision(request_id=request.id, type="approve"), request.run_id)
+    assert (await run.go_on()).final_output == "outer"
 
 
-async def test_a_refusal_is_an_error() -> None:
-    from outlast import ModelRefusalError
+async def test_a_run_that_is_not_there_is_not_found() -> None:
+    run = run_of(Agent("A"), ScriptedModel("done"))
+    with pytest.raises(LookupError, match="no run 'r/x-9'"):
+        run.find("r/x-9")
+    await run.stop()
 
-    with pytest.raises(ModelRefusalError, match="I will not"):
-        await run_in_memory(Agent(name="A"), "hi", model=ScriptedModel(refuse("I will not")))
+
+async def test_a_run_that_was_stopped_goes_on_with_what_was_in_flight() -> None:
+    gate = asyncio.Event()
+    model = ScriptedModel(wait_for(gate, "never heard"), "done")
+    run = run_of(Agent("A"), model)
+    while not model.calls:
+        await asyncio.wait_for(run.take_next(), 0.05) if run.state.phase == "preparing" else None
+        await asyncio.sleep(0)
+    await run.stop()
+    run.resume()
+    assert (await run.go_on()).final_output == "done"
+    assert model.calls == 2

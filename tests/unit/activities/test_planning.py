@@ -1,0 +1,207 @@
+"""What users' code has to say to the plan of a call."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outlast.activities.planning import (
+    nested_plan,
+    not_offered,
+    refused_before_asking,
+    rejection_text,
+    tool_context,
+)
+from outlast.activities.scene import Scene
+from outlast.agents.agent import Agent
+from outlast.agents.errors import UserError
+from outlast.agents.run_config import RunConfig, ToolErrorFormatterArgs
+from outlast.agents.settings import write_run_config
+from outlast.agents.tool import FunctionTool, function_tool
+from outlast.agents.tool_guardrails import ToolGuardrailFunctionOutput, ToolInputGuardrail
+from outlast.agents.tool_use import ToolExecutionConfig
+from outlast.loop.calls import NestedPlan
+from outlast.loop.changes import Change
+from outlast.loop.values import JsonObject, ServerThread
+from outlast.sessions.sqlite import SQLiteSession
+from outlast.testing import call
+from tests.unit.activities.desk import raising, scene_of
+
+PAY = call("pay", "c1", amount=5)
+
+
+def with_formatter(formatter: Any, **config: Any) -> Scene:
+    return scene_of(settings=write_run_config(RunConfig(tool_error_formatter=formatter, **config)))
+
+
+# --- Texts ------------------------------------------------------------------------------------------------
+
+
+async def test_without_a_formatter_our_own_words_are_used() -> None:
+    assert await rejection_text(scene_of(), "pay", "c1") is None
+    text = await not_offered(scene_of(), "pay", "c1", ["look_up", "refund"])
+    assert text == "There is no tool 'pay'. Available: look_up, refund."
+
+
+async def test_the_runs_formatter_is_told_what_happened() -> None:
+    asked: list[ToolErrorFormatterArgs[Any]] = []
+
+    async def say(args: ToolErrorFormatterArgs[Any]) -> str:
+        asked.append(args)
+        return f"{args.kind}!"
+
+    scene = with_formatter(say)
+    assert await rejection_text(scene, "pay", "c1") == "approval_rejected!"
+    assert await not_offered(scene, "pay", "c2", []) == "tool_not_found!"
+    assert [(one.tool_name, one.call_id, one.tool_type) for one in asked] == [
+        ("pay", "c1", "function"),
+        ("pay", "c2", "function"),
+    ]
+    assert asked[0].default_message == "A person decided that this call must not run."
+    assert asked[1].default_message == "There is no tool 'pay'. Available: none."
+    assert asked[0].run_context is scene.wrapper
+
+
+@pytest.mark.parametrize("said", [None, 5, ""])
+async def test_a_formatter_that_says_nothing_leaves_the_default(said: Any) -> None:
+    scene = with_formatter(lambda args: said if args.tool_name == "pay" else "")  # pyright: ignore[reportUnknownLambdaType, reportUnknownMemberType]
+    text = await not_offered(scene, "pay", "c1", [])
+    assert text == "There is no tool 'pay'. Available: none."
+
+
+async def test_a_formatter_that_fails_does_not_repeat_the_paid_call() -> None:
+    scene = with_formatter(raising(KeyError("k")))
+    assert await rejection_text(scene, "pay", "c1") is None
+    unknown = scene_of(settings={"tool_error_formatter": "gone:formatter"})
+    assert await rejection_text(unknown, "pay", "c1") is None
+
+
+# --- Guardrails before a person is asked --------------------------------------------------------------------
+
+
+EARLY = write_run_config(
+    RunConfig(tool_execution=ToolExecutionConfig(pre_approval_tool_input_guardrails=True))
+)
+
+
+def guarded(function: Any) -> FunctionTool:
+    @function_tool(needs_approval=True, tool_input_guardrails=[ToolInputGuardrail(function)])
+    async def pay(amount: int) -> str:
+        """Pay."""
+        raise AssertionError(amount)
+
+    return pay
+
+
+def reject(data: Any) -> ToolGuardrailFunctionOutput:
+    if data.context.context is not None:
+        data.context.context = {"refused": data.context.tool_call_id}
+    return ToolGuardrailFunctionOutput.reject_content(f"Not {data.context.tool_arguments}.")
+
+
+def allow(_data: Any) -> ToolGuardrailFunctionOutput:
+    return ToolGuardrailFunctionOutput.allow()
+
+
+def end(_data: Any) -> ToolGuardrailFunctionOutput:
+    return ToolGuardrailFunctionOutput.raise_exception()
+
+
+async def test_a_call_that_is_refused_anyway_does_not_bother_a_person() -> None:
+    scene = scene_of(settings=EARLY)
+    assert await refused_before_asking(scene, guarded(reject), PAY) == ('Not {"amount": 5}.', None)
+    assert await refused_before_asking(scene, guarded(allow), PAY) == (None, None)
+
+
+async def test_without_the_setting_guardrails_wait_for_the_person() -> None:
+    tool = guarded(raising(AssertionError()))
+    assert await refused_before_asking(scene_of(), tool, PAY) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("function", "code"),
+    [(end, "tool_input_guardrail_tripwire"), (raising(ConnectionError("down")), "user_error")],
+)
+async def test_a_guardrail_that_ends_the_run_is_part_of_the_plan(function: Any, code: str) -> None:
+    scene = scene_of(settings=EARLY)
+    message, failure = await refused_before_asking(scene, guarded(function), PAY)
+    assert message is None
+    assert failure is not None
+    assert failure.code == code
+
+
+async def test_what_an_early_guardrail_changes_in_the_context_is_kept() -> None:
+    scene = scene_of(settings=EARLY, context={})
+    await refused_before_asking(scene, guarded(reject), PAY)
+    assert scene.changes() == (Change("set", ("refused",), "c1"),)
+
+
+def test_the_context_of_a_call_that_is_not_run_yet_knows_the_call() -> None:
+    scene = scene_of(context={"n": 1})
+    context = tool_context(scene, PAY)
+    assert (context.tool_name, context.tool_call_id) == ("pay", "c1")
+    assert (context.tool_arguments, context.tool_call) == ('{"amount": 5}', PAY)
+    assert (context.idempotency_key, context.agent) == ("support-42:c1", scene.agent)
+    assert (context.context, context.turn, context.attempt) == ({"n": 1}, 1, 1)
+
+
+# --- How agents that work as tools are run -------------------------------------------------------------------
+
+
+def planned(settings: JsonObject | None = None, **options: Any) -> NestedPlan:
+    return nested_plan(scene_of(settings=settings), Agent[Any](name="B").as_tool("ask", **options))
+
+
+OUTER: JsonObject = {
+    "model": "gpt-5",
+    "hooks": "mine:Hooks",
+    "session": {"kind": "sqlite"},
+    "error_handlers": {"max_turns": "mine:handle"},
+    "as_tool": {"agent": "Z", "tool": "z", "call_id": "c0", "arguments": "{}"},
+}
+
+
+def test_a_nested_run_takes_over_the_settings_of_the_run_that_asks() -> None:
+    assert planned(OUTER) == NestedPlan(max_turns=10)
+    assert planned(OUTER, max_turns=3) == NestedPlan(max_turns=3)
+
+
+def test_a_tools_own_settings_take_the_place_of_the_outer_runs() -> None:
+    plan = planned(OUTER, run_config=RunConfig(model="o9"))
+    assert plan == NestedPlan(max_turns=10, settings={"model": "o9"})
+    assert planned(OUTER, run_config=RunConfig()).settings == {}, "none, and not the outer run's"
+
+
+def test_a_tools_session_is_not_the_outer_runs(tmp_path: Path) -> None:
+    """It is found through the tool, and what belongs to the outer run alone stays there."""
+    session = SQLiteSession("expert", tmp_path / "s.db")
+    plan = planned(OUTER, session=session)
+    assert plan.session
+    assert plan.settings == {"model": "gpt-5", "session": {}}
+    both = planned(OUTER, session=session, run_config=RunConfig(model="o9"))
+    assert both.settings == {"model": "o9", "session": {}}
+    session.close()
+
+
+@pytest.mark.parametrize(
+    ("options", "thread"),
+    [
+        ({}, None),
+        ({"conversation_id": "conv_1"}, ServerThread(conversation_id="conv_1")),
+        (
+            {"previous_response_id": "resp_1"},
+            ServerThread(previous_response_id="resp_1", chained=True),
+        ),
+    ],
+)
+def test_a_tool_may_go_on_with_a_conversation_of_the_provider(
+    options: dict[str, Any], thread: ServerThread | None
+) -> None:
+    assert planned(**options).thread == thread
+
+
+def test_settings_that_cannot_travel_are_told() -> None:
+    config = RunConfig(trace_metadata={"x": 1})
+    config.trace_metadata = {"x": object()}
+    with pytest.raises(UserError, match=r"RunConfig\(trace_metadata=\.\.\.\) must be plain data"):
+        planned(run_config=config)

@@ -1,0 +1,83 @@
+"""How a run ended: the result, or the error that says why there is none."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from temporalio.client import WorkflowFailureError
+from temporalio.exceptions import ApplicationError, TerminatedError
+
+from outlast.agents.agent import Agent
+from outlast.agents.errors import (
+    AgentsException,
+    MaxTurnsExceeded,
+    ModelCallFailed,
+    RunCancelled,
+    ToolFailed,
+)
+from outlast.client.ending import error_of_closing, verdict
+from outlast.client.known_agents import KnownAgents
+from outlast.contract import failures
+from outlast.loop.commands import CallModel
+from outlast.loop.values import Failure
+from tests.loop_driver import Play, gated, said, tool
+
+TRIAGE = Agent[Any](name="Triage")
+KNOWN = KnownAgents(TRIAGE)
+
+
+def test_a_run_that_waits_or_has_answered_has_a_result() -> None:
+    play = Play.ready()
+    play.replies(gated("refund", "c1"))
+    result = verdict(play.state, KNOWN, "a client")
+    assert result.last_agent is TRIAGE
+    assert result.to_state().client == "a client"
+    play.decided("a1", "reject")
+    play.replies(said("Done."))
+    assert verdict(play.state, KNOWN, None).final_output == "Done."
+
+
+def test_a_run_that_failed_has_an_error() -> None:
+    play = Play.ready(max_turns=1)
+    play.replies(tool("look_up", "c1"))
+    play.returns("c1")
+    with pytest.raises(MaxTurnsExceeded) as caught:
+        verdict(play.state, KNOWN, None)
+    assert caught.value.run_data.last_agent is TRIAGE
+
+
+def test_a_question_of_a_conversation_that_failed_has_one_too() -> None:
+    play = Play.ready(keep_open=True)
+    play.fails(play.only(CallModel), failures.MODEL_CALL_FAILED)
+    with pytest.raises(ModelCallFailed):
+        verdict(play.state, KNOWN, None)
+
+
+def test_a_run_that_was_cancelled_has_no_result() -> None:
+    play = Play.ready()
+    play.cancelled()
+    with pytest.raises(RunCancelled, match="The run support-42 was cancelled"):
+        verdict(play.state, KNOWN, None)
+
+
+def test_what_the_run_itself_says_of_its_failure_counts_more() -> None:
+    """The details of a failure are in the history and not in the failure of the workflow."""
+    details = {"exception": "builtins:ValueError", "text": "no money"}
+    failure = Failure(code=failures.TOOL_FAILED, message="pay failed", details=details)
+    state = replace(Play.ready().state, failure=failure)
+    closing = WorkflowFailureError(cause=ApplicationError("pay failed", type="tool_failed"))
+    error = error_of_closing(closing, state, KNOWN)
+    assert type(error) is ValueError
+    assert isinstance(error.__cause__, ToolFailed)
+    assert error.__cause__.__cause__ is closing
+
+
+def test_a_run_that_the_engine_ended_says_how() -> None:
+    state = Play.ready().state
+    stopped = WorkflowFailureError(cause=TerminatedError("by ann"))
+    error = error_of_closing(stopped, state, KNOWN)
+    assert isinstance(error, RunCancelled)
+    assert str(error) == "The run was terminated: by ann"
+    assert error.__cause__ is stopped
+    odd = error_of_closing(WorkflowFailureError(cause=ApplicationError("Odd.")), state, KNOWN)
+    assert type(odd) is AgentsException

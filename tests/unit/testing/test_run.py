@@ -1,0 +1,161 @@
+"""`run_in_memory`: the same loop and effects as on a server, as a function."""
+
+import json
+from dataclasses import dataclass
+from typing import cast
+
+import pytest
+
+from outlast import (
+    Agent,
+    MaxTurnsExceeded,
+    ModelCallFailed,
+    RunConfig,
+    ToolContext,
+    ToolFailed,
+    UserError,
+    function_tool,
+    handoff,
+)
+from outlast.agents.context import RunContextWrapper
+from outlast.agents.tool import ToolRetry
+from outlast.loop.approvals import ApprovalRequest
+from outlast.ports.model import ModelError
+from outlast.testing import ScriptedModel, call, refuse, run_in_memory
+
+
+@dataclass
+class Notes:
+    seen: list[str]
+
+
+@function_tool
+async def note(ctx: ToolContext[Notes], text: str) -> str:
+    """Note something."""
+    ctx.context.seen.append(text)
+    return f"noted {text}"
+
+
+@function_tool(needs_approval=True)
+async def refund(ctx: ToolContext[Notes], amount: int) -> str:
+    """Pay back."""
+    return f"paid {amount} as {ctx.idempotency_key}"
+
+
+async def test_an_answer_without_tools() -> None:
+    result = await run_in_memory(Agent(name="A"), "hi", model=ScriptedModel("hello"))
+    assert (result.final_output, result.status, result.turns) == ("hello", "completed", 1)
+
+
+async def test_parallel_tools_write_into_one_context_in_the_order_of_the_calls() -> None:
+    model = ScriptedModel([call("note", "c1", text="a"), call("note", "c2", text="b")], "done")
+    result = await run_in_memory(
+        Agent(name="A", tools=[note]), "hi", model=model, context=Notes(seen=["0"])
+    )
+    assert result.context == {"seen": ["0", "a", "b"]}
+    assert result.context_as(Notes) == Notes(seen=["0", "a", "b"])
+    assert [item.get("output") for item in model.requests[1].input[-2:]] == ["noted a", "noted b"]
+
+
+async def test_a_handoff_switches_the_agent_and_its_callback_changes_the_context() -> None:
+    def taken_over(ctx: RunContextWrapper[Notes]) -> None:
+        ctx.context.seen.append("handed over")
+
+    billing = Agent(name="Billing", tools=[note])
+    triage = Agent(name="Triage", handoffs=[handoff(billing, on_handoff=taken_over)])
+    model = ScriptedModel([call("transfer_to_billing", "c1")], "Billing here.")
+    result = await run_in_memory(triage, "hi", model=model, context=Notes(seen=[]))
+    assert (result.last_agent.name, result.final_output) == ("Billing", "Billing here.")
+    assert result.context == {"seen": ["handed over"]}
+
+
+async def test_without_a_person_the_run_returns_where_one_is_needed() -> None:
+    model = ScriptedModel([call("refund", "c1", amount=5)])
+    result = await run_in_memory(Agent(name="A", tools=[refund]), "hi", model=model)
+    assert result.status == "waiting"
+    assert [request.name for request in result.interruptions] == ["refund"]
+
+
+@pytest.mark.parametrize(
+    ("decision", "output"),
+    [(True, "paid 5 as in-memory:c1"), ("too much", "too much"), (False, None)],
+)
+async def test_a_person_decides(decision: bool | str, output: str | None) -> None:
+    asked: list[ApprovalRequest] = []
+
+    def decide(request: ApprovalRequest) -> bool | str:
+        asked.append(request)
+        return decision
+
+    model = ScriptedModel([call("refund", "c1", amount=5)], "done")
+    await run_in_memory(Agent(name="A", tools=[refund]), "hi", model=model, decide=decide)
+    assert [json.loads(request.arguments) for request in asked] == [{"amount": 5}]
+    told = model.requests[1].input[-1]["output"]
+    assert told == output if output else "must not run" in told
+
+
+async def test_a_tool_that_fails_is_tried_again_under_the_same_key() -> None:
+    keys: list[tuple[int, str]] = []
+
+    @function_tool(retry=ToolRetry(attempts=3))
+    async def flaky(ctx: ToolContext[Notes]) -> str:
+        """Fail twice."""
+        keys.append((ctx.attempt, ctx.idempotency_key))
+        if ctx.attempt < 3:
+            raise ConnectionError("down")
+        return "up"
+
+    model = ScriptedModel([call("flaky", "c1")], "done")
+    await run_in_memory(Agent(name="A", tools=[flaky]), "hi", model=model)
+    assert keys == [(attempt, "in-memory:c1") for attempt in (1, 2, 3)]
+    assert model.requests[1].input[-1]["output"] == "up"
+
+
+async def test_a_failure_that_the_model_may_not_know_ends_the_run_and_stops_the_others() -> None:
+    @function_tool(failure_error_function=None)
+    async def fatal() -> str:
+        """Fail."""
+        raise TypeError("broken")
+
+    model = ScriptedModel([call("fatal", "c1"), call("note", "c2", text="x")])
+    with pytest.raises(ToolFailed, match="fatal raised TypeError: broken"):
+        await run_in_memory(Agent(name="A", tools=[fatal, note]), "hi", model=model)
+
+
+async def test_failures_of_the_model_are_retried_or_raised() -> None:
+    again = ModelError("busy", code="overloaded", retryable=True)
+    never = ModelError("no key", code="no_api_key", retryable=False)
+    result = await run_in_memory(Agent(name="A"), "hi", model=ScriptedModel(again, again, "ok"))
+    assert result.final_output == "ok"
+    with pytest.raises(ModelCallFailed, match="no key"):
+        await run_in_memory(Agent(name="A"), "hi", model=ScriptedModel(never))
+    with pytest.raises(ModelCallFailed, match="busy"):
+        await run_in_memory(Agent(name="A"), "hi", model=ScriptedModel(always=again))
+
+
+async def test_errors_are_those_of_a_run_on_a_server() -> None:
+    endless = ScriptedModel(always=lambda r: [call("nothing", f"c{len(r.input)}")])
+    with pytest.raises(MaxTurnsExceeded) as caught:
+        await run_in_memory(Agent(name="A"), "hi", model=endless, max_turns=2)
+    assert caught.value.run_data.turns == endless.calls == 2
+
+    def five(_ctx: object, _agent: object) -> int:
+        return 5
+
+    bad = Agent(name="A", instructions=cast("str", five))
+    with pytest.raises(UserError, match="instructions of agent 'A' returned int"):
+        await run_in_memory(bad, "hi", model=ScriptedModel("x"))
+
+
+async def test_run_settings_reach_the_model() -> None:
+    model = ScriptedModel("ok")
+    config = RunConfig(model="special")
+    await run_in_memory(Agent(name="A", model="usual"), "hi", model=model, run_config=config)
+    assert model.names == ["special"]
+
+
+async def test_a_refusal_is_an_error() -> None:
+    from outlast import ModelRefusalError
+
+    with pytest.raises(ModelRefusalError, match="I will not"):
+        await run_in_memory(Agent(name="A"), "hi", model=ScriptedModel(refuse("I will not")))
