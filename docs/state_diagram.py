@@ -207,31 +207,38 @@ def _answers(effect: Effect) -> Iterator[Event]:
                 at_ms=0, effect=number, result=ToolResult(output="x", failure=FAILURE)
             )
         case RunAgent():
-            yield AgentFinished(at_ms=0, effect=number, result=AgentResult(final_output="x"))
-            asked = ApprovalRequest(
-                id="e1.a1",
-                call_id="c",
-                name="t",
-                arguments="{}",
-                args_digest="",
-                agent="B",
-                requested_at_ms=0,
-                run_id=effect.nested_id,
-            )
-            for requests in ((), (asked,)):
-                yield NestedReported(at_ms=0, nested_id=effect.nested_id, requests=requests)
+            yield from _of_nested_run(effect)
         case RunHandoff():
             yield HandoffFinished(at_ms=0, effect=number, result=HandoffResult())
         case Conclude():
-            for conclusion in (
-                Conclusion(),
-                Conclusion(final=False),
-                Conclusion(final=False, declined=True),
-                Conclusion(failure=FAILURE),
-            ):
+            for conclusion in _conclusions():
                 yield AnswerConcluded(at_ms=0, effect=number, conclusion=conclusion)
         case SaveSession():
             yield SessionSaved(at_ms=0, effect=number)
+
+
+def _of_nested_run(effect: RunAgent) -> Iterator[Event]:
+    """Yield what an agent that works as a tool tells: its end, and what it asks people."""
+    yield AgentFinished(at_ms=0, effect=effect.effect, result=AgentResult(final_output="x"))
+    asked = ApprovalRequest(
+        id="e1.a1",
+        call_id="c",
+        name="t",
+        arguments="{}",
+        args_digest="",
+        agent="B",
+        requested_at_ms=0,
+        run_id=effect.nested_id,
+    )
+    for requests in ((), (asked,)):
+        yield NestedReported(at_ms=0, nested_id=effect.nested_id, requests=requests)
+
+
+def _conclusions() -> Iterator[Conclusion]:
+    yield Conclusion()
+    yield Conclusion(final=False)
+    yield Conclusion(final=False, declined=True)
+    yield Conclusion(failure=FAILURE)
 
 
 def _duties() -> Iterator[tuple[Duty, ...]]:

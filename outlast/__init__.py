@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         RunClosed,
         RunNotFound,
         ServerUnavailable,
+        SessionFailed,
         ToolFailed,
         ToolInputGuardrailTripwireTriggered,
         ToolOutputGuardrailTripwireTriggered,
@@ -188,7 +189,7 @@ _NAMES = {
         "AgentsException DecisionRefused InputGuardrailTripwireTriggered "
         "MaxTurnsExceeded ModelBehaviorError ModelCallFailed ModelRefusalError "
         "ModelTimeoutError OutputGuardrailTripwireTriggered RunAlreadyStarted "
-        "RunCancelled RunClosed RunNotFound ServerUnavailable ToolFailed "
+        "RunCancelled RunClosed RunNotFound ServerUnavailable SessionFailed ToolFailed "
         "ToolInputGuardrailTripwireTriggered ToolOutputGuardrailTripwireTriggered "
         "ToolTimeoutError UserError"
     ),
@@ -287,7 +288,7 @@ __all__ = [
     "RunErrorData", "RunErrorDetails", "RunErrorHandler", "RunErrorHandlerInput",
     "RunErrorHandlerResult", "RunErrorHandlers", "RunHandle", "RunHooks", "RunItem",
     "RunItemStreamEvent", "RunNotFound", "RunOptions", "RunResult", "RunResultStreaming",
-    "RunState", "Runner", "SQLiteSession", "ServerUnavailable", "Session", "SessionABC",
+    "RunState", "Runner", "SQLiteSession", "ServerUnavailable", "Session", "SessionABC", "SessionFailed",
     "SessionInputCallback", "SessionSettings", "Span", "SpanData", "SpanError",
     "StatusStreamEvent", "StopAtTools", "StreamEvent", "StructuredToolInputBuilder",
     "StructuredToolInputBuilderOptions", "TContext", "ToolApprovalItem", "ToolCallItem",

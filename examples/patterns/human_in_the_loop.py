@@ -5,8 +5,6 @@ The run itself waits, in Temporal, for minutes or weeks. What `to_state()` gives
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
-from tempfile import gettempdir
 
 from outlast import Agent, Runner, RunState, ToolApprovalItem, function_tool
 
@@ -34,7 +32,6 @@ desk = Agent(
     tools=[refund, close_account],
 )
 
-NOTE = Path(gettempdir()) / "outlast-waiting-run.json"
 REQUEST = "Refund 20 EUR for A-17 and 389 EUR for A-42, and close my account cust-1001."
 
 
@@ -43,44 +40,38 @@ def decide_about(item: ToolApprovalItem) -> bool:
     return item.name == "refund"
 
 
-async def ask(request: str = REQUEST, note: Path = NOTE) -> bool:
-    """Ask the desk, and note where the run is when it waits. Returns whether it does."""
+async def ask(request: str = REQUEST) -> str | None:
+    """Ask the desk. Returns where the run is, when it waits; None when it has answered."""
     result = await Runner.run(desk, request)
-    if not result.interruptions:
-        print(f"answered: {result.final_output}")
-        return False
     for item in result.interruptions:
         print(f"waits: {item.name} {item.arguments}")
-    # The text holds no conversation, only where the run is and what it asks. It may be read
-    # tomorrow, by another process on another machine, or by nobody: the run is in no danger.
-    note.write_text(result.to_state().to_string(), encoding="utf-8")
-    return True
+    if result.interruptions:
+        # The text says which run it is and what it asks. Keep it where people decide; it may be
+        # read tomorrow, in another process on another machine. If it is lost, nothing else is.
+        return result.to_state().to_string()
+    print(f"answered: {result.final_output}")
+    return None
 
 
-async def decide(
-    note: Path = NOTE, is_good: Callable[[ToolApprovalItem], bool] = decide_about
-) -> None:
-    """Read the note, decide, and go on, as often as the run asks."""
-    state = await RunState.from_string(desk, note.read_text(encoding="utf-8"))
-    waiting = state.get_interruptions()
-    while True:
-        for item in waiting:
+async def decide(waiting: str, is_good: Callable[[ToolApprovalItem], bool] = decide_about) -> None:
+    """Decide about what a run asks, and go on, as often as it asks."""
+    state = await RunState.from_string(desk, waiting)
+    while open_questions := state.get_interruptions():
+        for item in open_questions:
             if is_good(item):
                 state.approve(item)  # always_approve=True: and all further calls of this tool
             else:
                 state.reject(item, rejection_message="Only in writing.")
         result = await Runner.run(desk, state)
-        waiting = result.interruptions
-        if not waiting:
-            break
         state = result.to_state()
     print(f"answered: {result.final_output}")
 
 
-async def main(note: Path = NOTE) -> None:
+async def main(request: str = REQUEST) -> None:
     """Do both, as two programs would."""
-    if await ask(note=note):
-        await decide(note)
+    waiting = await ask(request)
+    if waiting is not None:
+        await decide(waiting)
 
 
 if __name__ == "__main__":

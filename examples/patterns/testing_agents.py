@@ -40,18 +40,22 @@ def decide(request: ApprovalRequest) -> bool | str:
     return True if '"A-17"' in request.arguments else "Too much."
 
 
-async def main() -> None:
-    """Test the desk, as a test of yours would."""
+async def test_only_what_was_approved_is_paid() -> None:
+    """What a test of yours looks like; pytest would find it by its name."""
     PAID.clear()
     model = script()
     result = await run_in_memory(desk, "20 for A-17 and 389 for A-42!", model=model, decide=decide)
 
-    assert result.last_agent is payments
-    assert PAID == ["A-17 20 in-memory:c2"], "only what was approved is done, and done once"
+    assert result.last_agent is payments  # noqa: S101  it is a test
+    assert PAID == ["A-17 20 in-memory:c2"]  # noqa: S101
     read = {one["call_id"]: one["output"] for one in model.requests[-1].input if "output" in one}
-    assert read["c3"] == "Too much.", "the model reads why"
-    print(f"answered: {result.final_output}")
-    print(f"paid: {len(PAID)}, model calls: {model.calls}")
+    assert read["c3"] == "Too much."  # noqa: S101
+    print(f"answered: {result.final_output}, paid: {len(PAID)}, model calls: {model.calls}")
+
+
+async def main() -> None:
+    """Run the test, and look at a run that waits."""
+    await test_only_what_was_approved_is_paid()
 
     # Without anybody who decides, the run returns where it waits, as Runner.run does.
     waiting = await run_in_memory(desk, "The same, please.", model=script())

@@ -189,8 +189,12 @@ def _error_of(failure: Failure) -> AgentsException:
     """Return a failure as the error that users know."""
     if failure.code == failures.MODEL_REFUSAL:
         return ModelRefusalError(failure.message, refusal=failure.message)
-    _, kind = _HANDLED.get(failure.code, ("", AgentsException))
-    return kind(failure.message)
+    if failure.code in _HANDLED:
+        return _HANDLED[failure.code][1](failure.message)
+    kinds: list[type[AgentsException]] = [AgentsException]
+    for kind in kinds:  # parents come before what is derived from them
+        kinds.extend(kind.__subclasses__())
+    return next((one for one in kinds if one.code == failure.code), kinds[0])(failure.message)
 
 
 async def _extracted(scene: Scene, output: _Output, request: ConclusionRequestRecord) -> _Output:

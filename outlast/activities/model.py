@@ -19,6 +19,7 @@ from outlast.agents.agent_output import output_schema_of
 from outlast.agents.callables import call
 from outlast.agents.context_codec import context_type_of
 from outlast.agents.errors import UserError
+from outlast.agents.hosted_tools import function_tools
 from outlast.agents.lifecycle import AgentHookContext, call_hooks
 from outlast.agents.prompt import prompt_of
 from outlast.agents.registry import handoffs_of, target_of
@@ -40,6 +41,7 @@ from outlast.ports.model import (
     OutputSpec,
     response_of_stream,
 )
+from outlast.ports.run_response import RunResponse
 
 STREAM = "stream"
 """The setting of a run whose readers want to see answers while they are written."""
@@ -93,7 +95,9 @@ def _scene(worker: WorkerKnowledge, asked: CallModel) -> Scene:
                 target_of(entry)  # found out now, and not when the model is paid
     except UserError as error:
         raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
-    return Scene.of(worker, asked, annotated_type(agent))
+    scene = Scene.of(worker, asked, annotated_type(agent))
+    scene.server_managed = bool(asked.conversation_id or asked.previous_response_id)
+    return scene
 
 
 async def _start(scene: Scene, items: list[JsonObject]) -> None:
@@ -135,6 +139,7 @@ async def _request(
         instructions=data.instructions,
         input=data.input,
         tools=offer.specs(),
+        hosted_tools=offer.hosted,
         output=_output(scene.agent),
         settings=settings,
         previous_response_id=asked.previous_response_id,
@@ -264,7 +269,8 @@ async def _reply(
 async def _after(scene: Scene, plan: Plan, response: ModelResponse) -> Failure | None:
     """Call the hooks after the model call, and return why the run cannot go on, if it cannot."""
     if not plan.reuses_call_id:
-        calls = scene.hook_calls("on_llm_end", "on_llm_end", scene.wrapper, scene.agent, response)
+        seen = RunResponse.of(response)
+        calls = scene.hook_calls("on_llm_end", "on_llm_end", scene.wrapper, scene.agent, seen)
         try:
             await call_hooks(*calls)
         except Exception as error:  # noqa: BLE001  whatever a hook raises is told, not retried
@@ -280,7 +286,7 @@ def annotated_type(agent: Agent[Any]) -> Any:
         entries.append(agent.instructions)
     entries.extend(
         entry.is_enabled
-        for entry in [*agent.tools, *handoffs_of(agent)]
+        for entry in [*function_tools(agent.tools), *handoffs_of(agent)]
         if callable(entry.is_enabled)
     )
     types = (context_type_of(entry) for entry in entries)

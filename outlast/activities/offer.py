@@ -5,7 +5,7 @@ Owns: `Offer`, and what happens where two entries have one name. Knows no Tempor
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ from outlast.activities.errors import EffectError, of_user_code
 from outlast.activities.scene import Scene
 from outlast.agents.callables import call
 from outlast.agents.handoff import Handoff
+from outlast.agents.hosted_tools import HostedTool, function_tools, hosted_tools
 from outlast.agents.registry import handoffs_of
 from outlast.agents.tool_definition import FunctionTool
 from outlast.contract import failures
@@ -23,10 +24,14 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What an agent offered its model in one call: tools and handoffs by name."""
+    """What an agent offered its model in one call: tools and handoffs by name.
+
+    `hosted` are the tools that the provider runs itself.
+    """
 
     tools: Mapping[str, FunctionTool]
     handoffs: Mapping[str, Handoff]
+    hosted: Sequence[HostedTool] = ()
     unknown_is_fatal: bool = False
 
     def specs(self) -> list[ToolSpec]:
@@ -60,9 +65,11 @@ async def offer_of(scene: Scene) -> Offer:
     """
     agent = scene.agent
     tools, handoffs = await asyncio.gather(
-        _enabled(scene, {tool.name: tool for tool in agent.tools}),
+        _enabled(scene, {tool.name: tool for tool in function_tools(agent.tools)}),
         _enabled(scene, {entry.tool_name: entry for entry in handoffs_of(agent)}),
     )
+    if scene.server_managed:
+        _check_filters(scene, handoffs.values())
     for name in sorted(tools.keys() & handoffs.keys()):
         message = f"Agent {agent.name!r}: the handoff {name!r} hides a tool of that name"
         if scene.settings.get("tool_name_collision_policy") == "error":
@@ -73,8 +80,26 @@ async def offer_of(scene: Scene) -> Offer:
     return Offer(
         tools={name: tool for name, tool in tools.items() if name not in handoffs},
         handoffs=handoffs,
+        hosted=hosted_tools(agent.tools),
         unknown_is_fatal=scene.settings.get("tool_not_found_behavior") == "raise",
     )
+
+
+def _check_filters(scene: Scene, handoffs: Iterable[Handoff]) -> None:
+    """Refuse a filter where the provider's server keeps the conversation: it would do nothing.
+
+    Raises:
+        EffectError: there is one.
+    """
+    of_run = "handoff_input_filter" in scene.settings
+    filtered = [one.tool_name for one in handoffs if one.input_filter is not None or of_run]
+    if filtered:
+        message = (
+            f"Agent {scene.agent.name!r}: the handoff {filtered[0]!r} has an input filter, but the "
+            "provider's server keeps the conversation, and no filter can change it there. Leave "
+            "the filter out, or run without conversation_id and previous_response_id."
+        )
+        raise EffectError(failures.USER_ERROR, message, retryable=False)
 
 
 async def is_enabled(scene: Scene, name: str, entry: FunctionTool | Handoff) -> bool:

@@ -186,9 +186,15 @@ def _plan_handoff(index: int, entry: Handoff, scene: Scene) -> PlannedCall:
 def _changes_view(entry: Handoff, scene: Scene) -> bool:
     if entry.input_filter is not None or "handoff_input_filter" in scene.settings:
         return True
-    if entry.nest_handoff_history is not None:
-        return entry.nest_handoff_history
-    return scene.settings.get("nest_handoff_history") is True
+    nests = entry.nest_handoff_history
+    if nests is None:
+        nests = scene.settings.get("nest_handoff_history") is True
+    if nests and scene.server_managed:
+        logger.warning(
+            "handoff %r: the provider's server keeps the conversation, so it is not nested",
+            entry.tool_name,
+        )
+    return nests and not scene.server_managed
 
 
 def _ends_with(

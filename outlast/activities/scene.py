@@ -75,6 +75,7 @@ class Scene:
         settings: the run's settings.
         borrowed: the run's context, lent out.
         wrapper: the context as callables get it.
+        server_managed: the provider's server keeps the conversation.
     """
 
     worker: WorkerKnowledge
@@ -85,6 +86,7 @@ class Scene:
     usage: Usage
     turn: int
     run_id: str
+    server_managed: bool = False
 
     def __post_init__(self) -> None:
         """Make the wrapper."""

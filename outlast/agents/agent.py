@@ -19,6 +19,7 @@ from outlast.agents.context import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.agents.guardrail import InputGuardrail, OutputGuardrail
 from outlast.agents.handoff import Handoff
+from outlast.agents.hosted_tools import HostedTool, Tool
 from outlast.agents.lifecycle import AgentHooks, check_agent_hooks
 from outlast.agents.model_settings import ModelSettings
 from outlast.agents.prompt import DynamicPromptFunction, Prompt, check_prompt
@@ -62,7 +63,7 @@ class Agent(Generic[TContext]):
     instructions: str | Instructions | None = None
     prompt: Prompt | DynamicPromptFunction | None = None
     handoff_description: str | None = None
-    tools: list[FunctionTool] = field(default_factory=list[FunctionTool])
+    tools: list[Tool] = field(default_factory=list[Tool])
     handoffs: "list[Agent[Any] | Handoff]" = field(default_factory=list["Agent[Any] | Handoff"])
     model: Any = None
     model_settings: ModelSettings = field(default_factory=ModelSettings)
@@ -89,7 +90,7 @@ class Agent(Generic[TContext]):
         owner = f"Agent {self.name!r}"
         _check_texts(self, owner)
         check_prompt(self.prompt, owner)
-        _check_entries(owner, "tools", self.tools, FunctionTool, _tool_fix)
+        _check_entries(owner, "tools", self.tools, (FunctionTool, HostedTool), _tool_fix)
         _check_entries(
             owner, "handoffs", self.handoffs, (Agent, Handoff), "use an Agent or handoff(agent)"
         )

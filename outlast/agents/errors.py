@@ -16,6 +16,7 @@
     ├── OutputGuardrailTripwireTriggered      a guardrail refused the final output
     ├── ToolInputGuardrailTripwireTriggered   a guardrail refused a tool call
     ├── ToolOutputGuardrailTripwireTriggered  a guardrail refused what a tool returned
+    ├── SessionFailed                 the session could not be written
     ├── RunCancelled                  somebody cancelled the run
     ├── DecisionRefused               an approval decision was late, unknown or forged
     └── ServerUnavailable             no Temporal server answers
@@ -201,6 +202,12 @@ class ToolOutputGuardrailTripwireTriggered(AgentsException):
         super().__init__(message, run_data=run_data)
         self.guardrail = guardrail
         self.output = output
+
+
+class SessionFailed(AgentsException):
+    """The session could not be written, on every attempt; the answer may be lost to it."""
+
+    code = "session_failed"
 
 
 class RunCancelled(AgentsException):

@@ -12,6 +12,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.agent_tool import AgentTool
 from outlast.agents.errors import UserError
 from outlast.agents.handoff import Handoff, handoff
+from outlast.agents.hosted_tools import function_tools
 from outlast.agents.references import ReferenceTable, is_registered, named_references, resolve
 from outlast.agents.tool_definition import FunctionTool
 
@@ -53,7 +54,7 @@ class Registry:
                 )
             _check_tool_names(one)
             self._agents[one.name] = one
-            for tool in one.tools:
+            for tool in function_tools(one.tools):
                 self._note_context_type(tool.context_type)
             waiting.extend(_targets_of(one))
 
@@ -94,10 +95,11 @@ class Registry:
         Raises:
             UserError: the agent, or the tool, is unknown.
         """
-        for tool in reversed(self.agent(agent).tools):
+        tools = function_tools(self.agent(agent).tools)
+        for tool in reversed(tools):
             if tool.name == name:
                 return tool
-        known = ", ".join(repr(tool.name) for tool in self.agent(agent).tools) or "none"
+        known = ", ".join(repr(tool.name) for tool in tools) or "none"
         raise UserError(f"Agent {agent!r} has no tool {name!r} on this worker. It has: {known}.")
 
     def handoff(self, agent: str, name: str) -> Handoff:
@@ -225,7 +227,7 @@ def _reachable(agent: Agent[Any]) -> list[Agent[Any]]:
 
 
 def _check_tool_names(agent: Agent[Any]) -> None:
-    names = [tool.name for tool in agent.tools]
+    names = [tool.name for tool in function_tools(agent.tools)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UserError(f"Agent {agent.name!r} has two tools named {twice[0]!r}. Rename one.")

@@ -8,7 +8,7 @@ import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 from temporalio.client import Client, WorkflowFailureError
 from temporalio.service import RPCError
@@ -21,6 +21,7 @@ from outlast.client.known_agents import KnownAgents
 from outlast.client.messages import check_input
 from outlast.client.reading import Place, Present, Request, Stretch, is_settled
 from outlast.client.results import RunResult, error_of, result_of, result_of_answer, run_details
+from outlast.client.run_state import ENGINE
 from outlast.client.sending import RunAddress
 from outlast.client.stream import RawResponsesStreamEvent, StreamEvent, changes
 from outlast.contract import names, records
@@ -52,15 +53,26 @@ class RunHandle:
         client: connected to the run's server.
         run_id: the workflow id.
         known: the agents that this process knows; without it, results have their names.
+        from_engine: the client is that of this process's own engine, which may be another one
+            by the time the run goes on.
 
     Attributes:
         id: the workflow id.
         client: the client.
+        kept_client: what results keep of it: the client, or `ENGINE`.
     """
 
-    def __init__(self, client: Client, run_id: str, known: KnownAgents | None = None) -> None:
+    def __init__(
+        self,
+        client: Client,
+        run_id: str,
+        known: KnownAgents | None = None,
+        *,
+        from_engine: bool = False,
+    ) -> None:
         self.id = run_id
         self.client = client
+        self.kept_client: Any = ENGINE if from_engine else client
         self._known = known or KnownAgents()
         self._address = RunAddress(client, run_id)
         self._workflow = self._address.workflow
@@ -94,7 +106,7 @@ class RunHandle:
         except RPCError as error:
             raise await self._address.translated(error) from error
         else:
-            return ending.verdict(await self.state(), self._known, self.client)
+            return ending.verdict(await self.state(), self._known, self.kept_client)
         raise raised
 
     async def state(self) -> RunState:
@@ -132,7 +144,7 @@ class RunHandle:
             if message_id in answer.to:
                 if answer.failure is not None:
                     raise error_of(answer.failure, state, self._known)
-                return result_of_answer(state, answer, self._known, client=self.client)
+                return result_of_answer(state, answer, self._known, client=self.kept_client)
         result = await self.result()  # it ended without an answer, and says how
         raise RunClosed(
             f"The run {self.id} has ended and did not answer the message {message_id!r}.",
@@ -163,11 +175,11 @@ class RunHandle:
         state = await self._until(lambda one: is_settled(one, without), since)
         if not is_settled(state, without):  # ended by the engine's means
             return await self.result()
-        return ending.verdict(state, self._known, self.client)
+        return ending.verdict(state, self._known, self.kept_client)
 
     async def wait(self, condition: Callable[[RunState], bool]) -> RunResult:
         """Wait until the state satisfies a condition, or the run is closed."""
-        return result_of(await self._until(condition), self._known, client=self.client)
+        return result_of(await self._until(condition), self._known, client=self.kept_client)
 
     async def _until(
         self, condition: Callable[[RunState], bool], since: Place | None = None

@@ -13,6 +13,7 @@ from outlast.agents.agent_output import AgentOutputSchemaBase, output_schema_of
 from outlast.agents.context_codec import read_context
 from outlast.agents.errors import UserError
 from outlast.agents.guardrail import InputGuardrail, OutputGuardrail
+from outlast.agents.hosted_tools import function_tools
 from outlast.agents.registry import Registry
 from outlast.agents.run_config import RunConfig, as_run_config
 from outlast.agents.run_item_forms import run_item
@@ -89,7 +90,7 @@ class KnownAgents:
     def tool(self, agent: str, name: str) -> FunctionTool | None:
         """Return a tool of an agent, or None."""
         known = self.definition(agent)
-        tools = [] if known is None else known.tools
+        tools = [] if known is None else function_tools(known.tools)
         return next((tool for tool in reversed(tools) if tool.name == name), None)
 
     def run_item(self, item: Item) -> RunItem:

@@ -82,8 +82,8 @@ class ReadableRun(Protocol):
     """A run on a server, as far as reading needs it: a `RunHandle`."""
 
     @property
-    def client(self) -> Any:
-        """The client it is read with."""
+    def kept_client(self) -> Any:
+        """What results keep of the client it is read with."""
         ...
 
     def read_along(self, stretch: Stretch) -> AsyncGenerator[RunState | RawEvent]:
@@ -102,7 +102,7 @@ class RunReading:
         open_run: starts the run, or sends it what was decided; returns it, and what to read.
 
     Attributes:
-        client: the client that the run is read with, once it is open.
+        client: what results keep of the client that the run is read with, once it is open.
     """
 
     def __init__(self, open_run: Callable[[], Awaitable[tuple[ReadableRun, Stretch]]]) -> None:
@@ -119,7 +119,7 @@ class RunReading:
         """
         try:
             self._run, stretch = await self._open_run()
-            self.client = self._run.client
+            self.client = self._run.kept_client
         finally:
             self._tried.set()
         async for one in self._run.read_along(stretch):

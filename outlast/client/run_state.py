@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Iterable
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from outlast.agents.errors import UserError
 from outlast.agents.run_items import ToolApprovalItem
@@ -22,6 +22,9 @@ from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.values import JsonObject
 
 SCHEMA_VERSION = 1
+
+ENGINE: Final = "the engine of this process"
+"""Stands for the client of a run that a program gave no client for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +58,7 @@ class RunState:
     Attributes:
         run_id: the workflow id.
         agent: the name of the agent that waits.
-        client: the client that the run was read with, if any.
+        client: the client that the run was read with, if the program gave one, or `ENGINE`.
         snapshot: the run itself, where it lives in no server.
     """
 

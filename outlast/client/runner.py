@@ -32,7 +32,7 @@ from outlast.client.known_agents import KnownAgents, RemoteAgent
 from outlast.client.reading import RunReading, Stretch
 from outlast.client.results import RunResult
 from outlast.client.resuming import resume
-from outlast.client.run_state import RunState
+from outlast.client.run_state import ENGINE, RunState
 from outlast.client.start import DEFAULT_MAX_TURNS, agent_name, run_input
 from outlast.client.streaming import RunResultStreaming
 from outlast.contract import names, records
@@ -237,7 +237,7 @@ class Runner:
             RunNotFound: there is no such run.
         """
         connected = client if client is not None else (await local_engine().shared()).client
-        handle = RunHandle(connected, id, KnownAgents(agent))
+        handle = RunHandle(connected, id, KnownAgents(agent), from_engine=client is None)
         await handle.check()
         return handle
 
@@ -253,10 +253,9 @@ async def _open(
     """Start a run, or send a waiting one what was decided; say which part of it is to be read."""
     known = known or _known(agent, input, options)
     if isinstance(input, RunState):
-        client, _ = await _engine_for(
-            agent, options.get("client") or input.client, options.get("task_queue")
-        )
-        handle = RunHandle(client, input.run_id, known)
+        given = options.get("client") or (None if input.client == ENGINE else input.client)
+        client, _ = await _engine_for(agent, given, options.get("task_queue"))
+        handle = RunHandle(client, input.run_id, known, from_engine=given is None)
         return handle, await resume(handle, input, context=options.get("context"))
     handle = await _begin(agent, input, options, known=known, stream=stream)
     if options.get("id") is None:
@@ -279,7 +278,7 @@ async def _begin(
     client, queue = await _engine_for(agent, options.get("client"), options.get("task_queue"))
     run_id = options.get("id") or f"run-{secrets.token_hex(6)}"
     await _start(client, queue, run_id, record)
-    return RunHandle(client, run_id, known)
+    return RunHandle(client, run_id, known, from_engine=options.get("client") is None)
 
 
 def _of_the_run(options: RunOptions) -> dict[str, Any]:

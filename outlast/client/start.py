@@ -81,20 +81,10 @@ def run_input(
     check_input(input)
     config = as_run_config(run_config)
     thread = _thread(conversation_id, previous_response_id, chained=auto_previous_response_id)
-    if session is not None:
-        check_session(session)
     if thread is not None:
         _check_thread(thread, starting_agent, config, session)
-    settings = write_run_config(config)
-    if hooks is not None:
-        settings[HOOKS] = hooks if isinstance(hooks, str) else _hooks_name(hooks)
     handlers = _handler_names(error_handlers)
-    if handlers:
-        settings[ERROR_HANDLERS] = handlers
-    if session is not None:
-        settings[SESSION] = _described(session)
-    if stream:
-        settings[STREAM] = True
+    settings = write_run_config(config) | _given(hooks, handlers, session, stream=stream)
     return records.RunInput(
         agent=name,
         input=input,
@@ -119,6 +109,19 @@ def agent_name(given: object) -> str:
     if not isinstance(name, str) or not name.strip():
         raise UserError(f"A run starts with an Agent or an agent's name, not {given!r}.")
     return name
+
+
+def _given(
+    hooks: object, handlers: dict[str, str], session: Session | None, *, stream: bool
+) -> JsonObject:
+    """Return the settings that are given beside the `RunConfig`."""
+    given: JsonObject = {
+        HOOKS: hooks if hooks is None or isinstance(hooks, str) else _hooks_name(hooks),
+        ERROR_HANDLERS: handlers,
+        SESSION: None if session is None else _described(session),
+        STREAM: stream,
+    }
+    return {key: value for key, value in given.items() if value}
 
 
 def _check_max_turns(max_turns: object) -> None:
@@ -200,6 +203,7 @@ def _handler_names(handlers: object) -> dict[str, str]:
 
 def _described(session: Session) -> JsonObject:
     """Return how a worker finds the session: its description, or its name in this process."""
+    check_session(session)
     described = session.describe() if isinstance(session, DescribedSession) else None
     return described or {"ref": register(session), "session_id": session.session_id}
 

@@ -150,7 +150,7 @@ def _answer(effect: Effect, payload: Json, at_ms: int, number: int) -> Event:
 def effect_of_nested(nested_id: str) -> int:
     """Return the number of the effect that a nested run answers: its id ends with it."""
     _, _, number = nested_id.rpartition("-")
-    return int(number) if number.isdigit() else 0
+    return int(number) if number.isdecimal() else 0
 
 
 def failed(effect: Effect, engine: EngineFailure, at_ms: int) -> EffectFailed:

@@ -50,6 +50,19 @@ SETTING_SESSION: Final = "session"
 SETTING_AS_TOOL: Final = "as_tool"
 """The setting of a nested run that says which call of which tool it answers."""
 
+TRACE: Final = "trace"
+"""In the call that a nested run answers: where that run belongs in the trace of the outer one."""
+
+SETTINGS_OF_TRACE: Final = (
+    "trace_id",
+    "workflow_name",
+    "group_id",
+    "trace_metadata",
+    "trace_joined",
+    "tracing_disabled",
+)
+"""A nested run is in the trace of the outer one, whatever its own settings say of these."""
+
 MEMO_INPUT_DIGEST: Final = "outlast_input_digest"
 """Tells a second start with the same id whether it asks the same thing."""
 

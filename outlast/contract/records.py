@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
-from outlast.contract.names import SCHEMA_VERSION, SETTING_AS_TOOL
+from outlast.contract.names import SCHEMA_VERSION, SETTING_AS_TOOL, SETTINGS_OF_TRACE, TRACE
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.commands import (
     CallModel,
@@ -29,6 +29,7 @@ from outlast.loop.commands import (
 from outlast.loop.events import Parent
 from outlast.loop.items import Item, Message
 from outlast.loop.state import RunState, items_of, items_to_save
+from outlast.loop.trace_mark import TraceMark
 from outlast.loop.values import Failure, Json, JsonObject, ServerThread, Usage
 
 T = TypeVar("T")
@@ -292,7 +293,7 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
     """Return the input of the run of an agent that works as a tool.
 
     It takes over the settings of the run that asks, where it has none of its own, but not what
-    belongs to that run alone.
+    belongs to that run alone. It is in the same trace.
     """
     nested, outer = effect.nested, effect.settings or {}
     call: JsonObject = {
@@ -303,9 +304,13 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
     }
     if "hooks" in outer:
         call["hooks"] = outer["hooks"]
+    if effect.trace is not None:
+        call[TRACE] = _place_in_trace(effect, effect.trace)
     settings = nested.settings
     if settings is None:
         settings = {name: value for name, value in outer.items() if name not in NOT_INHERITED}
+    else:
+        settings = settings | {name: outer[name] for name in SETTINGS_OF_TRACE if name in outer}
     return RunInput(
         agent=effect.target,
         message_id=effect.call_id,
@@ -319,6 +324,19 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
         parent=Parent(run_id=effect.run_id, prefix=f"{effect.prefix}e{effect.effect}."),
         visibility=visibility,
     )
+
+
+def _place_in_trace(effect: RunAgent, mark: TraceMark) -> JsonObject:
+    """Return which effect of which question a nested run is, and the outermost question."""
+    key = mark.key(effect.run_id)
+    around: JsonObject = (effect.settings or {}).get(SETTING_AS_TOOL) or {}
+    outer: JsonObject = around.get(TRACE) or {}
+    return {
+        "key": key,
+        "root": outer.get("root", key),
+        "handovers": mark.handovers,
+        "effect": effect.effect,
+    }
 
 
 def is_small(request: Request, limit_bytes: int) -> bool:

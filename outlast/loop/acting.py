@@ -120,7 +120,8 @@ def hand_over(state: RunState, result: HandoffResult) -> Step:
     state = replace(state, context=apply(state.context, result.changes))
     state = take_over(state, [replace(call, output=phrases.handed_over(target))])
     if result.edit is not None:
-        state = change_view(state, result.edit)
+        # What the provider's server has is not this view: it is told everything anew.
+        state = replace(change_view(state, result.edit), known=0)
     state = replace(
         state,
         phase="turned",

@@ -39,7 +39,8 @@ def propose(state: RunState, candidate: Candidate) -> RunState:
 
 def conclude(state: RunState, candidate: Candidate) -> Step:
     """Give an answer, or first ask users' code what becomes of it."""
-    if candidate.failure is None and not candidate.outcomes and "conclude" not in state.duties:
+    is_due = "conclude" in state.duties or state.trace is not None
+    if candidate.failure is None and not candidate.outcomes and not is_due:
         return _answer(note(state, len(state.items)), candidate.output, candidate.item)
     return requests.issue(state, requests.conclusion(state, candidate))
 
@@ -68,12 +69,21 @@ def concluded(state: RunState, conclusion: Conclusion) -> Step:
 
 
 def fail(state: RunState, failure: Failure) -> Step:
-    """The question cannot be answered, unless a handler makes an answer of the failure."""
-    handled = failure.code in state.handled or "*" in state.handled
-    if not handled:
+    """The question cannot be answered, unless a handler makes an answer of the failure.
+
+    Where the run is traced, its end is told in a conclusion, whether there is a handler or not.
+    """
+    handled = is_handled(state, failure)
+    if not handled and state.trace is None:
         return give_up(state, failure)
-    state, stops = abandon(state, phrases.NOT_RUN, keep=frozenset({"save_session", "check_input"}))
+    keep = {"save_session", "check_input"} if handled else {"save_session"}
+    state, stops = abandon(state, phrases.NOT_RUN, keep=frozenset(keep))
     return propose(state, Candidate(failure=failure)), stops
+
+
+def is_handled(state: RunState, failure: Failure) -> bool:
+    """Whether somebody may make an answer of a failure."""
+    return failure.code in state.handled or "*" in state.handled
 
 
 def next_question(state: RunState) -> Step:
@@ -153,7 +163,8 @@ def _not_answered(
         state = note(state, len(state.items))
     elif candidate.tool_made and conclusion.withheld is not None:
         state = note(state, len(state.items), withheld=conclusion.withheld)
-    return give_up(hide_turn(state) if blocked else state, failure)
+    in_reply = candidate.failure is None  # what a handler said was never in the transcript
+    return give_up(hide_turn(state) if blocked and in_reply else state, failure)
 
 
 def give_up(state: RunState, failure: Failure) -> Step:

@@ -86,6 +86,7 @@ class PlannedCall:
         rejection: what the model reads when a person rejects the call without a word.
         nested: how an agent that works as a tool is run.
         policy: how it is run.
+        rivals: the agents of the reply's other handoffs, for the trace.
     """
 
     item: int
@@ -103,6 +104,7 @@ class PlannedCall:
     rejection: str | None = None
     nested: NestedPlan | None = None
     policy: Policy = DEFAULT_POLICY
+    rivals: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +224,7 @@ class Briefing:
         input: what the model is shown instead of the first message alone: a session's items
             with it, or what an agent that works as a tool is asked. None: the message as it is.
         old: the positions of those that the session has already.
+        traced: somebody is told of the run's steps.
     """
 
     model: str = ""
@@ -230,6 +233,7 @@ class Briefing:
     changes: tuple[Change, ...] = ()
     input: tuple[JsonObject, ...] | None = None
     old: tuple[int, ...] = ()
+    traced: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

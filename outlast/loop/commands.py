@@ -1,8 +1,9 @@
 """Everything a run can ask of the shell. Imperatives.
 
 Owns: the commands. An *effect* is a command that is answered by exactly one event, which carries
-its number; effects are kept in the state until they are answered, and never change. Must not
-know: how a command is carried out.
+its number; effects are kept in the state until they are answered, and never change. Their `trace`
+says where they belong in the trace of the run, if it is traced. Must not know: how a command is
+carried out.
 """
 
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.calls import DEFAULT_NESTED, DEFAULT_POLICY, NestedPlan, Policy
 from outlast.loop.checks import Candidate, CheckStage
 from outlast.loop.items import Item
+from outlast.loop.trace_mark import TraceMark
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, Usage
 
 
@@ -62,6 +64,7 @@ class CallModel:
     previous_response_id: str | None = None
     tools_used: bool = False
     starts: bool = False
+    trace: TraceMark | None = None
     kind: Literal["call_model"] = "call_model"
 
 
@@ -79,6 +82,7 @@ class CheckInput:
     usage: Usage = NO_USAGE
     turn: int
     run_id: str
+    trace: TraceMark | None = None
     kind: Literal["check_input"] = "check_input"
 
 
@@ -102,6 +106,7 @@ class RunTool:
     run_id: str
     final: bool = False
     policy: Policy = DEFAULT_POLICY
+    trace: TraceMark | None = None
     kind: Literal["run_tool"] = "run_tool"
 
 
@@ -132,6 +137,7 @@ class RunAgent:
     settings: JsonObject | None = None
     run_id: str
     prefix: str = ""
+    trace: TraceMark | None = None
     kind: Literal["run_agent"] = "run_agent"
 
 
@@ -143,6 +149,7 @@ class RunHandoff:
         input_length: for a filter: how much of the transcript it sees, as for `CallModel`.
         history: how many entries of that are the input of the question.
         fresh: how many of the newest items are this turn's.
+        rivals: the agents of the reply's other handoffs, which are ignored; where it is traced.
     """
 
     effect: int
@@ -161,6 +168,8 @@ class RunHandoff:
     history: int = 0
     fresh: int = 0
     policy: Policy = DEFAULT_POLICY
+    rivals: tuple[str, ...] = ()
+    trace: TraceMark | None = None
     kind: Literal["run_handoff"] = "run_handoff"
 
 
@@ -182,6 +191,7 @@ class Conclude:
     usage: Usage = NO_USAGE
     turn: int
     run_id: str
+    trace: TraceMark | None = None
     kind: Literal["conclude"] = "conclude"
 
 

@@ -62,6 +62,7 @@ from outlast.loop.answering import (
     fail,
     finish,
     give_up,
+    is_handled,
     save_failed,
 )
 from outlast.loop.approvals import refusal
@@ -107,6 +108,7 @@ from outlast.loop.state import (
     is_held,
     waits_for_people,
 )
+from outlast.loop.trace_mark import TraceMark
 from outlast.loop.transcript import admit, begin_question, note, open_with, take_in, with_ignored
 from outlast.loop.values import Failure
 from outlast.loop.view import shown
@@ -124,9 +126,13 @@ def advance(state: RunState, event: Event) -> Step:
     """
     if state.phase == "closed" or (state.phase == "new") != isinstance(event, RunStarted):
         return state, ()
-    before = state
-    state, commands = _take(state, event)
-    if state is not before:
+    before = known = state
+    if state.trace is not None:
+        known = replace(state, now_ms=event.at_ms)
+    state, commands = _take(known, event)
+    if state is known:
+        state = before
+    else:
         state, further = _go_on(state)
         commands += further
     if state.parent is not None and state.pending_approvals != before.pending_approvals:
@@ -209,7 +215,7 @@ def _effect_done(rest: RunState, effect: Effect, event: EffectEvent) -> Step | N
     """Take over what an effect came to; None when the event is the answer to another kind."""
     match effect, event:
         case PrepareRun(), RunPrepared():
-            return _prepared(rest, event.briefing), ()
+            return _prepared(rest, event.briefing, event.at_ms), ()
         case CheckInput(), InputChecked():
             return _input_checked(rest, event.result)
         case CallModel(), ModelReplied():
@@ -239,6 +245,9 @@ def _effect_failed(state: RunState, effect: Effect, failure: Failure) -> Step:
         case CallModel() | RunHandoff() | CheckInput():
             return fail(state, failure)
         case Conclude():
+            own = effect.candidate.failure
+            if own is not None and not is_handled(state, own):  # it was only to be told
+                failure = own
             # The answer could not be checked, which is no reason to forget it.
             return give_up(note(state, len(state.items)), failure)
         case SaveSession():
@@ -249,12 +258,15 @@ def _effect_failed(state: RunState, effect: Effect, failure: Failure) -> Step:
             assert_never(effect)
 
 
-def _prepared(state: RunState, briefing: Briefing) -> RunState:
+def _prepared(state: RunState, briefing: Briefing, at_ms: int) -> RunState:
     context = briefing.context if state.context is None else state.context
     context = apply(context, briefing.changes)
     state = replace(
         state, phase="turned", model=briefing.model, context=context, duties=briefing.duties
     )
+    if briefing.traced:
+        mark = TraceMark(started_at_ms=state.started_at_ms, since_ms=at_ms)
+        state = replace(state, trace=mark, now_ms=at_ms)
     return state if briefing.input is None else open_with(state, briefing.input, briefing.old)
 
 

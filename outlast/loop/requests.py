@@ -28,6 +28,13 @@ from outlast.loop.transcript import context_before, turn_start
 
 def issue(state: RunState, effect: Effect) -> tuple[RunState, tuple[Effect, ...]]:
     """Ask for an effect, and remember that it was asked for."""
+    if state.trace is not None and not isinstance(effect, PrepareRun | SaveSession):
+        mark = state.trace.moved(
+            question=len(state.answers),
+            handovers=len(state.handoff_path) - 1,
+            now_ms=state.now_ms,
+        )
+        state, effect = replace(state, trace=mark), replace(effect, trace=mark)
     pending = (*state.pending, effect)
     return replace(state, pending=pending, next_effect=effect.effect + 1), (effect,)
 
@@ -139,6 +146,7 @@ def handoff_run(state: RunState, call: Call) -> RunHandoff:
         history=state.view.history if filters else 0,
         fresh=len(state.items) - turn_start(state) if filters else 0,
         policy=call.plan.policy,
+        rivals=call.plan.rivals,
     )
 
 

@@ -20,6 +20,7 @@ from outlast.loop.commands import (
 )
 from outlast.loop.events import CancelMode, Parent
 from outlast.loop.items import Item, Message
+from outlast.loop.trace_mark import TraceMark
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, ServerThread, Usage
 from outlast.loop.view import WHOLE, View, shown
 
@@ -150,6 +151,8 @@ class RunState:
         remembered: decisions that go for further calls.
         nested: what people have to decide in nested runs.
         parent: the run that this one works for.
+        trace: where the newest effect belongs in the run's trace, if it is traced.
+        now_ms: the time of the newest event of a run that is traced.
     """
 
     run_id: str = ""
@@ -200,6 +203,8 @@ class RunState:
     remembered: tuple[Remembered, ...] = ()
     nested: tuple[NestedRequests, ...] = ()
     parent: Parent | None = None
+    trace: TraceMark | None = None
+    now_ms: int = 0
 
     @property
     def status(self) -> Status:

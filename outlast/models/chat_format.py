@@ -34,6 +34,7 @@ def chat_body(request: ModelRequest, model: str, *, limit_field: str = "max_toke
         UnsupportedItemError: the request refers to something that only the Responses API keeps.
     """
     _refuse_server_state(request)
+    _refuse_hosted_tools(request)
     settings = request.settings
     body: dict[str, Any] = {
         "model": model,
@@ -85,6 +86,15 @@ def chat_messages(instructions: str | None, items: Iterable[JsonObject]) -> list
         except UnsupportedItemError as error:
             raise UnsupportedItemError(f"input item {position}: {error}") from None
     return messages
+
+
+def _refuse_hosted_tools(request: ModelRequest) -> None:
+    if request.hosted_tools:
+        names = ", ".join(tool.name for tool in request.hosted_tools)
+        raise UnsupportedItemError(
+            f"the tools {names} are run by the provider, which Chat Completions does not do."
+            " Use the Responses API, or take them out of the agent's tools."
+        )
 
 
 def _refuse_server_state(request: ModelRequest) -> None:

@@ -4,9 +4,9 @@ Owns: the body of a request to `/responses`, and the checks on a response object
 Completions adapter shares because it makes the same objects. Must not know: how bodies travel.
 """
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any
+from typing import Any, cast
 
 from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject
@@ -92,7 +92,7 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
     `frequency_penalty` and `presence_penalty` stay out. A model of None is left to the prompt.
     """
     settings = request.settings
-    tools = [
+    tools: list[JsonObject] = [
         {
             "type": "function",
             "name": tool.name,
@@ -102,6 +102,7 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
         }
         for tool in request.tools
     ]
+    tools.extend(tool.to_tool_param() for tool in request.hosted_tools)
     body: dict[str, Any] = {
         "model": model,
         "instructions": request.instructions or None,
@@ -114,7 +115,7 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
         "reasoning": settings.reasoning,
         "metadata": settings.metadata,
         "store": settings.store,
-        "include": settings.include,
+        "include": _include(request),
         "text": _text(request),
         "previous_response_id": request.previous_response_id,
         "conversation": request.conversation_id,
@@ -122,7 +123,7 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
     }
     if tools or request.prompt is not None or has_extra_tools(settings):
         # Without tools the API refuses both.
-        body["tool_choice"] = _tool_choice(settings.tool_choice)
+        body["tool_choice"] = _tool_choice(request)
         body["parallel_tool_calls"] = settings.parallel_tool_calls
     body = {name: value for name, value in body.items() if value is not None}
     return {**body, **(settings.extra_args or {}), **(settings.extra_body or {})}
@@ -171,9 +172,21 @@ def _is_last(event: JsonObject) -> bool:
     return event.get("type") in _WITH_RESPONSE
 
 
-def _tool_choice(choice: str | None) -> str | JsonObject | None:
+def _include(request: ModelRequest) -> list[str] | None:
+    """Return what to send beside the answer: what the settings and the hosted tools ask for."""
+    wanted = list(request.settings.include or ())
+    for tool in request.hosted_tools:
+        wanted.extend(cast("Sequence[str]", getattr(tool, "include", ())))
+    return list(dict.fromkeys(wanted)) or request.settings.include
+
+
+def _tool_choice(request: ModelRequest) -> str | JsonObject | None:
+    choice = request.settings.tool_choice
     if choice is None or choice in {"auto", "required", "none"}:
         return choice
+    kinds = [str(tool.to_tool_param().get("type")) for tool in request.hosted_tools]
+    if choice in kinds:
+        return {"type": choice}
     return {"type": "function", "name": choice}
 
 

@@ -8,16 +8,19 @@ span that one worker begins and another ends, the parent of a tool's span. A ret
 attempt and is another span; the same attempt told twice has the same id twice.
 """
 
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from outlast.agents.run_config import DEFAULT_WORKFLOW_NAME
 from outlast.loop.values import Json, JsonObject
 from outlast.ports.receivers import REGISTRATION
-from outlast.ports.spans import AgentSpanData, SpanData, SpanError
+from outlast.ports.spans import AgentSpanData, DiscardedData, SpanData, SpanError
 from outlast.ports.traces import (
     NO_ID,
     NO_SPAN,
+    PLACE,
+    Place,
     Span,
     Trace,
     derived_span_id,
@@ -141,16 +144,83 @@ def effect_span(
     if scope.disabled:
         # A span after all: what is opened inside must find that this run is not told of.
         return Span(scope.trace(), span_data, span_id=NO_ID)
-    kind = span_data.type
     return Span(
         scope.trace(),
         span_data,
-        span_id=derived_span_id("effect", scope.run_id, effect, attempt, kind, part),
+        span_id=effect_span_id(scope.run_id, effect, attempt, span_data.type, part),
         parent_id=scope.agent_span_id,
         receivers=receivers,
         sensitive=scope.sensitive,
         durable=True,
     )
+
+
+def effect_span_id(run_id: str, effect: int, attempt: int, kind: str, part: str | int = "") -> str:
+    """Return the id of the span of an effect; the arguments are those of `effect_span`."""
+    return derived_span_id("effect", run_id, effect, attempt, kind, part)
+
+
+def tell_effect_span(
+    scope: TraceScope,
+    span_data: SpanData,
+    *,
+    effect: int,
+    started_at_ms: int,
+    error: SpanError | None = None,
+) -> None:
+    """Tell the whole span of an effect that is over, which was carried out elsewhere.
+
+    Args:
+        scope: where it belongs.
+        span_data: what it tells.
+        effect: the number of the effect in its run.
+        started_at_ms: when it began.
+        error: why it failed, if it did.
+    """
+    if not scope.disabled:
+        span = effect_span(scope, span_data, effect=effect)
+        span.start(at_seconds=started_at_ms / 1000)
+        if error is not None:
+            span.set_error(error)
+        span.finish()
+
+
+def around_effect(scope: TraceScope) -> AbstractContextManager[object]:
+    """Let users' code find itself in the agent's span, for a block; or in no trace at all.
+
+    What it opens outside the effect's own spans is a child of the agent's span, and runs that it
+    starts join the trace.
+    """
+    if not REGISTRATION.active:
+        return _UNTOLD
+    trace = scope.trace()
+    data = DiscardedData()
+    if scope.disabled:
+        return _Around(Place(trace, Span(trace, data, span_id=NO_ID)))
+    span = Span(
+        trace,
+        data,
+        span_id=scope.agent_span_id,
+        receivers=REGISTRATION.active,
+        sensitive=scope.sensitive,
+    )
+    return _Around(Place(trace, span))
+
+
+class _Around:
+    """Sets where the program is, for a block."""
+
+    def __init__(self, place: Place | None) -> None:
+        self._place = place
+
+    def __enter__(self) -> None:
+        self._token = PLACE.set(self._place)
+
+    def __exit__(self, *_raised: object) -> None:
+        PLACE.reset(self._token)
+
+
+_UNTOLD: AbstractContextManager[None] = nullcontext()
 
 
 def begin_agent_span(scope: TraceScope, span_data: AgentSpanData, *, at_ms: int) -> None:

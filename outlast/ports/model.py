@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Protocol, cast, runtime_checkable
 
+from outlast.agents.hosted_tools import HostedTool
 from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject, Usage
 
@@ -42,11 +43,13 @@ class ModelRequest:
     """Everything one model call needs.
 
     `input` holds Responses items (dicts), oldest first, and is never changed by an adapter.
+    `hosted_tools` are run by the provider; an adapter whose provider has none refuses them.
     """
 
     instructions: str | None
     input: Sequence[JsonObject]
     tools: Sequence[ToolSpec] = ()
+    hosted_tools: Sequence[HostedTool] = ()
     output: OutputSpec | None = None
     settings: ModelSettings = field(default_factory=ModelSettings)
     previous_response_id: str | None = None

@@ -18,7 +18,7 @@ from outlast.agents.run_error import RunErrorHandlers
 from outlast.client.known_agents import KnownAgents
 from outlast.client.results import RunResult, error_of, result_of
 from outlast.client.run_state import RunState as WaitingRun
-from outlast.client.start import run_input
+from outlast.client.start import DEFAULT_MAX_TURNS, run_input
 from outlast.contract import records
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.events import MessageReceived
@@ -44,8 +44,10 @@ async def run_in_memory(  # noqa: PLR0913  what Runner.run takes
     input: str | list[JsonObject] | WaitingRun,  # noqa: A002  the name that Runner has
     *,
     model: Model,
+    decide: Decide | None = None,
+    run_id: str = "in-memory",
     context: Any = None,
-    max_turns: int | None = 10,
+    max_turns: int | None = DEFAULT_MAX_TURNS,
     hooks: Any = None,
     run_config: RunConfig | Mapping[str, Any] | None = None,
     error_handlers: RunErrorHandlers[Any] | None = None,
@@ -53,28 +55,13 @@ async def run_in_memory(  # noqa: PLR0913  what Runner.run takes
     auto_previous_response_id: bool = False,
     conversation_id: str | None = None,
     session: Session | None = None,
-    decide: Decide | None = None,
-    run_id: str = "in-memory",
 ) -> RunResult:
     """Run an agent to its answer, or until a person would have to decide.
 
-    Everything but `model`, `decide` and `run_id` is as for `Runner.run`.
-
-    Args:
-        agent: the starting agent.
-        input: a text, Responses items, or the state of a run that waited.
-        model: answers for every agent, such as a `ScriptedModel`.
-        context: the result has the context as the run left it.
-        max_turns: how many model calls the answer may take.
-        hooks: called at the run's steps.
-        run_config: settings of the run.
-        error_handlers: what to answer instead of failing.
-        previous_response_id: the response on the provider's server that this run follows.
-        auto_previous_response_id: each response follows the one before.
-        conversation_id: the conversation on the provider's server.
-        session: remembers the conversation between runs.
-        decide: plays the person. Without it the run returns when somebody has to decide.
-        run_id: the run's id; idempotency keys begin with it.
+    `model` answers for every agent, such as a `ScriptedModel`. `decide` plays the person: without
+    it the run returns when somebody has to decide, and goes on with the state of its result as
+    `input`. Idempotency keys begin with `run_id`. All else is as for `Runner.run`: see
+    `outlast.client.runner.RunOptions`.
 
     Raises:
         AgentsException: the run failed; the subclass says why, as with `Runner.run`.

@@ -527,6 +527,28 @@ async def test_a_nested_runs_failure_is_told_in_the_tools_words(failure: Failure
     assert heard == [], "the agent has given no answer"
 
 
+@pytest.mark.parametrize(
+    ("code", "kind"),
+    [
+        ("max_turns_exceeded", "MaxTurnsExceeded"),
+        ("invalid_final_output", "ModelBehaviorError"),
+        ("input_guardrail_tripwire", "InputGuardrailTripwireTriggered"),
+        ("model_call_failed", "ModelCallFailed"),
+        ("user_error", "UserError"),
+        ("internal_error", "AgentsException"),
+    ],
+)
+async def test_a_tool_is_given_the_error_that_the_nested_run_would_raise(
+    code: str, kind: str
+) -> None:
+    def explain(_ctx: Any, error: Exception) -> str:
+        return f"{type(error).__name__}: {error}"
+
+    candidate = Candidate(failure=Failure(code=code, message="x"))
+    conclusion = await nested(expert(), candidate, failure_error_function=explain)
+    assert conclusion.output == f"{kind}: x"
+
+
 async def test_a_nested_runs_failure_stands_where_the_outer_model_may_not_know() -> None:
     conclusion = await nested(expert(), Candidate(failure=TURNS), failure_error_function=None)
     assert conclusion == Conclusion(final=False, declined=True)
@@ -553,3 +575,34 @@ async def test_the_outer_agents_hooks_hear_of_the_result(candidate: Candidate, r
     conclusion = await nested(expert(), candidate, hooks=Hooks(), context={})
     assert heard == [("A", "ask", "c1", result)]
     assert conclusion.changes == (Change("set", ("end",), True),)
+
+
+async def test_an_outer_hook_that_fails_is_named() -> None:
+    class Hooks(AgentHooks[Any]):
+        async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+            raise ConnectionError("down")
+
+    with pytest.raises(EffectError, match="on_tool_end of agent 'A' raised ConnectionError"):
+        await nested(expert(), TEXT, hooks=Hooks())
+
+
+async def test_the_outer_hooks_hear_of_a_failure_in_the_tools_words() -> None:
+    heard: list[str] = []
+
+    class Hooks(AgentHooks[Any]):
+        async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+            heard.append(result)
+
+    await nested(expert(), Candidate(failure=TURNS), hooks=Hooks())
+    assert heard == ["The tool failed and gave no result. It may have had an effect."]
+
+
+async def test_a_context_that_was_left_unwritable_is_an_error_in_words() -> None:
+    def check(ctx: Any, _agent: Any, _output: Any) -> GuardrailFunctionOutput:
+        ctx.context["x"] = object()
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+    agent = Agent[Any](name="A", output_guardrails=[checking(check)])
+    with pytest.raises(EffectError, match="cannot be written as JSON") as caught:
+        await concluded(agent, TEXT, context={})
+    assert (caught.value.code, caught.value.retryable) == ("user_error", False)

@@ -5,23 +5,32 @@ from datetime import timedelta
 from typing import Any, cast
 
 import pytest
+from pydantic import BaseModel
 
 from outlast.activities.errors import EffectError
 from outlast.activities.model import call_model
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent import Agent
+from outlast.agents.agent_output import AgentOutputSchema
 from outlast.agents.context import RunContextWrapper, ToolContext
+from outlast.agents.guardrail import GuardrailFunctionOutput, OutputGuardrail
 from outlast.agents.handoff import Handoff, handoff
+from outlast.agents.lifecycle import AgentHooks, RunHooks
+from outlast.agents.prompt import GenerateDynamicPromptData
+from outlast.agents.references import register
 from outlast.agents.registry import Registry
+from outlast.agents.run_config import CallModelData, ModelInputData
 from outlast.agents.settings import ModelSettings, RunConfig, write_run_config
 from outlast.agents.tool import function_tool
+from outlast.agents.tool_use import ToolExecutionConfig
 from outlast.loop.calls import ModelReply
 from outlast.loop.changes import Change
 from outlast.loop.items import Item
-from outlast.loop.values import Usage
+from outlast.loop.values import JsonObject, Usage
 from outlast.ports.model import Model, ModelError, ModelProvider, ModelRequest, ModelResponse
 from outlast.testing import ScriptedModel, call, say
-from tests.unit.activities.desk import Notes, model_request, raising, worker_of
+from outlast.testing.scripted_model import fail_after
+from tests.unit.activities.desk import Notes, answering, model_request, raising, worker_of
 
 
 @function_tool
@@ -372,3 +381,410 @@ async def test_a_handoff_appended_to_something_else_is_found_before_anything_is_
     with pytest.raises(EffectError, match="not to an Agent"):
         await call_model(worker, model_request())
     assert model.calls == 0
+
+
+# --- The order of one call ----------------------------------------------------------------------------------
+
+
+class Listener(AgentHooks[Any]):
+    """Writes down which steps it hears of, and notes them in the context."""
+
+    def __init__(self, heard: list[Any], *, fails_at: str = "") -> None:
+        self.heard = heard
+        self.fails_at = fails_at
+
+    def hear(self, step: str, context: Any, *details: Any) -> None:
+        self.heard.append((step, *details) if details else step)
+        if context.context is not None:
+            context.context[step] = True
+        if step == self.fails_at:
+            raise ConnectionError(step)
+
+    async def on_start(self, context: Any, agent: Any) -> None:
+        self.hear("start", context)
+
+    async def on_llm_start(
+        self, context: Any, agent: Any, system_prompt: Any, input_items: Any
+    ) -> None:
+        self.hear("llm_start", context)
+
+    async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
+        self.hear("llm_end", context)
+
+
+async def test_a_model_call_has_one_order() -> None:
+    heard: list[Any] = []
+
+    async def instructions(ctx: Any, _agent: Any) -> str:
+        heard.append("instructions")
+        ctx.context["instructions"] = True
+        return "Be kind."
+
+    async def enabled(_ctx: Any, _agent: Any) -> bool:
+        heard.append("is_enabled")
+        return True
+
+    async def keep(data: CallModelData[Any]) -> ModelInputData:
+        heard.append("filter")
+        assert data.context is not None
+        data.context["filter"] = True
+        return data.model_data
+
+    async def answer(_request: Any) -> Any:
+        heard.append("model")
+        return [call("look_up", "c1", order_id="x")]
+
+    tool = look_up_if(enabled)
+    agent = Agent[Any](name="A", instructions=instructions, tools=[tool], hooks=Listener(heard))
+    settings = write_run_config(RunConfig(call_model_input_filter=keep))
+    worker = worker_of(agent, model=ScriptedModel(answer))
+    request = model_request(starts=True, settings=settings, context={})
+    reply = await call_model(worker, request)
+    assert heard == [
+        "start",
+        "is_enabled",
+        "instructions",
+        "filter",
+        "llm_start",
+        "model",
+        "is_enabled",  # the model took its time
+        "llm_end",
+    ]
+    assert {change.path[0] for change in reply.changes} == {
+        "start",
+        "instructions",
+        "filter",
+        "llm_start",
+        "llm_end",
+    }
+
+
+def look_up_if(predicate: Any) -> Any:
+    @function_tool(is_enabled=predicate)
+    async def look_up(order_id: str) -> str:
+        """Look an order up."""
+        return order_id
+
+    return look_up
+
+
+async def test_start_hooks_are_called_where_the_agent_begins_to_work() -> None:
+    heard: list[Any] = []
+    await asked(Agent(name="A", hooks=Listener(heard)))
+    assert heard == ["llm_start", "llm_end"]
+
+
+async def test_start_hooks_see_what_the_model_will_be_shown_and_may_change_the_agent() -> None:
+    turn_inputs: list[Any] = []
+
+    class Equip(RunHooks[Any]):
+        async def on_agent_start(self, context: Any, agent: Any) -> None:
+            turn_inputs.append(context.turn_input)
+            agent.tools = [look_up]
+            context.context = {"equipped": True}
+
+    agent = Agent[Any](name="A", instructions=lambda ctx, _agent: str(ctx.context))
+    settings = {"hooks": register(Equip())}
+    request, reply = await asked(agent, starts=True, settings=settings, context={})
+    assert [tool.name for tool in request.tools] == ["look_up"]
+    assert request.instructions == "{'equipped': True}"
+    assert turn_inputs == [[{"role": "user", "content": "Hello"}]]
+    assert reply.changes == (Change("set", ("equipped",), True),)
+
+
+async def test_model_hooks_see_what_the_filter_left_and_what_the_model_said() -> None:
+    seen: list[Any] = []
+
+    class Look(RunHooks[Any]):
+        async def on_llm_start(
+            self, context: Any, agent: Any, system_prompt: Any, input_items: Any
+        ) -> None:
+            seen.append((agent.name, system_prompt, input_items))
+
+        async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
+            seen.append((list(response.output), response.usage.requests))
+
+    def shorten(data: CallModelData[Any]) -> ModelInputData:
+        return ModelInputData(input=[], instructions="Short.")
+
+    settings = write_run_config(RunConfig(call_model_input_filter=shorten))
+    await asked(Agent(name="A"), settings={**settings, "hooks": register(Look())})
+    assert seen == [("A", "Short.", []), (say("Hello"), 1)]
+
+
+@pytest.mark.parametrize("step", ["start", "llm_start"])
+async def test_a_hook_that_fails_before_the_model_is_asked_is_tried_again(step: str) -> None:
+    model = ScriptedModel("never said")
+    agent = Agent[Any](name="A", hooks=Listener([], fails_at=step))
+    error = await failure_of(agent, model, starts=True)
+    assert error.message.endswith(f"of agent 'A' raised ConnectionError: {step}")
+    assert (error.retryable, error.attempts, model.calls) == (True, 3, 0)
+
+
+async def test_a_hook_that_fails_after_the_model_is_told_and_not_tried_again() -> None:
+    agent = Agent[Any](name="A", hooks=Listener([], fails_at="llm_end"))
+    _, reply = await asked(agent)
+    assert reply.failure is not None
+    assert reply.failure.message == "on_llm_end of agent 'A' raised ConnectionError: llm_end"
+    assert reply.items == tuple(say("Hello"))
+
+
+@pytest.mark.parametrize(
+    ("output", "settings", "hears"),
+    [
+        ([call("gone", "c1")], {"tool_not_found_behavior": "raise"}, True),
+        ([call("look_up", "c1", order_id="x"), call("look_up", "c1", order_id="y")], {}, False),
+    ],
+)
+async def test_the_end_hook_hears_of_a_reply_that_makes_no_sense_but_for_reused_ids(
+    output: Any, settings: Any, *, hears: bool
+) -> None:
+    heard: list[Any] = []
+    agent = Agent[Any](name="A", tools=[look_up], hooks=Listener(heard))
+    worker = worker_of(agent, model=ScriptedModel(output))
+    reply = await call_model(worker, model_request(settings=settings))
+    assert reply.failure is not None
+    assert reply.failure.code == "model_behavior"
+    assert ("llm_end" in heard) is hears
+
+
+# --- Prompts, filters, policies -------------------------------------------------------------------------------
+
+
+def prompt_for(data: GenerateDynamicPromptData) -> Any:
+    return {"id": data.agent.name, "variables": data.context.context}
+
+
+async def prompt_later(data: GenerateDynamicPromptData) -> Any:
+    return prompt_for(data)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "sent"),
+    [
+        (None, None),
+        ({"id": "pmpt_1", "version": None}, {"id": "pmpt_1"}),
+        (prompt_for, {"id": "A", "variables": {"n": 1}}),
+        (prompt_later, {"id": "A", "variables": {"n": 1}}),
+    ],
+)
+async def test_a_prompt_may_be_made_for_every_call(prompt: Any, sent: Any) -> None:
+    request, _ = await asked(Agent(name="A", prompt=prompt), context={"n": 1})
+    assert request.prompt == sent
+
+
+async def test_a_prompt_that_is_none_is_named() -> None:
+    def wrong(_data: object) -> Any:
+        return "x"
+
+    error = await failure_of(Agent(name="A", prompt=wrong), ScriptedModel())
+    assert error.message.startswith("Agent 'A': a prompt is a dict with an id")
+    assert not error.retryable
+
+
+@pytest.mark.parametrize("is_async", [True, False])
+async def test_a_filter_changes_what_the_model_is_shown_this_once(*, is_async: bool) -> None:
+    def shout(data: CallModelData[Any]) -> ModelInputData:
+        data.model_data.input.append({"role": "user", "content": str(data.context)})
+        return ModelInputData(input=data.model_data.input, instructions=data.agent.name)
+
+    async def shout_later(data: CallModelData[Any]) -> ModelInputData:
+        return shout(data)
+
+    chosen = shout_later if is_async else shout
+    model = ScriptedModel("Hello")
+    given = model_request(
+        settings=write_run_config(RunConfig(call_model_input_filter=chosen)), context={"n": 1}
+    )
+    await call_model(worker_of(Agent(name="A"), model=model), given)
+    (request,) = model.requests
+    assert request.instructions == "A"
+    assert [item["content"] for item in request.input] == ["Hello", "{'n': 1}"]
+    assert len(given.items) == 1
+
+
+@pytest.mark.parametrize(
+    ("chosen", "problem", "retryable"),
+    [
+        (raising(ConnectionError("down")), "call_model_input_filter raised Connection", True),
+        ("".join, "call_model_input_filter raised TypeError", False),
+        (str, "call_model_input_filter returned str: return ModelInputData", False),
+    ],
+)
+async def test_a_filter_that_fails_is_named_and_nothing_is_paid(
+    chosen: Any, problem: str, *, retryable: bool
+) -> None:
+    settings = write_run_config(RunConfig(call_model_input_filter=chosen))
+    model = ScriptedModel("never said")
+    error = await failure_of(Agent(name="A"), model, settings=settings)
+    assert error.message.startswith(problem)
+    assert (error.code, error.retryable, model.calls) == ("user_error", retryable, 0)
+
+
+async def test_ids_of_reasoning_are_left_out_where_the_run_says_so() -> None:
+    thought: JsonObject = {"type": "reasoning", "id": "rs_1", "summary": []}
+    items = (Item("input", thought), Item("reasoning", thought, "A", 1))
+    model = ScriptedModel("Hello", "Hello")
+    worker = worker_of(Agent(name="A"), model=model)
+    settings = write_run_config(RunConfig(reasoning_item_id_policy="omit"))
+    await call_model(worker, model_request("A", *items, settings=settings))
+    await call_model(worker, model_request("A", *items))
+    ids = [[item.get("id") for item in request.input] for request in model.requests]
+    assert ids == [["rs_1", None], ["rs_1", "rs_1"]], "the caller's own stay as they are"
+
+
+@pytest.mark.parametrize(
+    ("used", "resets", "choice"),
+    [(False, True, "required"), (True, True, None), (True, False, "required")],
+)
+async def test_a_forced_tool_is_forced_once(*, used: bool, resets: bool, choice: Any) -> None:
+    agent = Agent[Any](
+        name="A", reset_tool_choice=resets, model_settings=ModelSettings(tool_choice="required")
+    )
+    request, _ = await asked(agent, tools_used=used)
+    assert request.settings.tool_choice == choice
+
+
+async def test_the_conversation_at_the_provider_is_named() -> None:
+    request, _ = await asked(Agent(name="A"), conversation_id="conv_1", previous_response_id="r1")
+    assert (request.conversation_id, request.previous_response_id) == ("conv_1", "r1")
+
+
+# --- Output types ------------------------------------------------------------------------------------------------
+
+
+class Invoice(BaseModel):
+    total: int
+
+
+@pytest.mark.parametrize(
+    ("output_type", "name", "properties", "strict"),
+    [
+        (Invoice, "Invoice", {"total"}, True),
+        (list[int], "list[int]", {"response"}, True),
+        (AgentOutputSchema(Invoice, strict_json_schema=False), "Invoice", {"total"}, False),
+    ],
+)
+async def test_the_provider_is_told_the_output_type(
+    output_type: Any, name: str, properties: set[str], *, strict: bool
+) -> None:
+    request, _ = await asked(Agent(name="A", output_type=output_type))
+    assert request.output is not None
+    assert (request.output.name, request.output.strict) == (name, strict)
+    assert set(request.output.schema["properties"]) == properties
+
+
+async def test_text_has_no_schema() -> None:
+    assert (await asked(Agent(name="A", output_type=str)))[0].output is None
+
+
+async def test_an_answer_comes_back_as_a_value() -> None:
+    model = ScriptedModel('{"total": 5}', "No idea.")
+    worker = worker_of(Agent(name="A", output_type=Invoice), model=model)
+    reply = await call_model(worker, model_request())
+    assert (reply.final, reply.value) == ("value", {"total": 5})
+    misfit = await call_model(worker, model_request())
+    assert misfit.failure is not None
+    assert misfit.failure.code == "invalid_final_output"
+
+
+async def test_a_schema_of_the_users_that_fails_is_named_before_anything_is_paid() -> None:
+    class Broken(AgentOutputSchema):
+        def name(self) -> str:
+            raise ConnectionError("down")
+
+    model = ScriptedModel("never said")
+    error = await failure_of(Agent(name="A", output_type=Broken(Invoice)), model)
+    assert error.message == "The output type of agent 'A' raised ConnectionError: down"
+    assert model.calls == 0
+
+
+# --- Which model ---------------------------------------------------------------------------------------------------
+
+
+async def test_a_model_of_the_run_beats_all_others() -> None:
+    theirs, agents, workers = (ScriptedModel(text) for text in ("runs", "agents", "workers"))
+    worker = worker_of(Agent(name="A", model=agents), model=workers)
+    settings = write_run_config(RunConfig(model=theirs))
+    by_ref = await call_model(worker, model_request(settings=settings))
+    assert (by_ref.items, by_ref.model) == (tuple(say("runs")), "ScriptedModel")
+    by_name = await call_model(worker, model_request(settings={"model": "gpt-5"}))
+    assert (by_name.items, by_name.model) == (tuple(say("workers")), "gpt-5")
+    assert workers.names == ["gpt-5"]
+    own = await call_model(worker, model_request())
+    assert own.items == tuple(say("agents"))
+
+
+async def test_a_provider_of_the_run_finds_its_models() -> None:
+    provider = ScriptedModel("theirs")
+    worker = worker_of(Agent(name="A", model="gpt-5"), model=ScriptedModel("never said"))
+    settings = write_run_config(RunConfig(model_provider=provider))
+    reply = await call_model(worker, model_request(settings=settings))
+    assert (reply.items, provider.names) == (tuple(say("theirs")), ["gpt-5"])
+
+
+# --- Streams -------------------------------------------------------------------------------------------------------
+
+
+async def test_what_a_model_says_is_told_only_where_the_run_streams() -> None:
+    events: list[Any] = []
+    model = ScriptedModel("One two.", "One two.")
+    worker = worker_of(Agent(name="A"), model=model)
+    streamed = await call_model(worker, model_request(settings={"stream": True}), events.append)
+    assert events[0]["type"] == "response.created"
+    assert "".join(event.get("delta", "") for event in events) == "One two."
+    assert events[-1]["type"] == "response.completed"
+    told = len(events)
+    plain = await call_model(worker, model_request(), events.append)
+    assert len(events) == told
+    assert (streamed.items[0]["content"], plain.items) == (
+        events[-1]["response"]["output"][0]["content"],
+        tuple(say("One two.")),
+    )
+    assert streamed.usage == plain.usage
+
+
+async def test_a_stream_that_breaks_off_is_the_calls_failure() -> None:
+    broken = ModelError("gone", code="unreachable", retryable=True)
+    model = ScriptedModel(fail_after(3, broken, "One two."))
+    events: list[Any] = []
+    with pytest.raises(EffectError, match="gone") as caught:
+        await call_model(
+            worker_of(Agent(name="A"), model=model),
+            model_request(settings={"stream": True}),
+            events.append,
+        )
+    assert (caught.value.code, caught.value.retryable) == ("model_call_failed", True)
+    assert len(events) == 3
+
+
+# --- What the reply says further ------------------------------------------------------------------------------------
+
+
+async def test_a_reply_says_what_is_due_and_how_its_calls_are_run() -> None:
+    def check(*_arguments: Any) -> GuardrailFunctionOutput:
+        raise AssertionError
+
+    def rule(_ctx: Any, _results: Any) -> Any:
+        raise AssertionError
+
+    agent = Agent[Any](
+        name="A",
+        tools=[look_up],
+        output_guardrails=[OutputGuardrail(check)],
+        tool_use_behavior=rule,
+    )
+    execution = ToolExecutionConfig(max_function_tool_concurrency=2)
+    settings = write_run_config(RunConfig(tool_execution=execution))
+    model = ScriptedModel([call("look_up", "c1", order_id="x")])
+    reply = await call_model(worker_of(agent, model=model), model_request(settings=settings))
+    assert (reply.duties, reply.judged, reply.parallel) == (("conclude",), True, 2)
+
+
+async def test_callables_of_a_nested_run_see_the_arguments_of_its_call() -> None:
+    inner = Agent[Any](name="B", instructions=lambda ctx, _agent: str(ctx.tool_input))
+    outer = Agent[Any](name="A", tools=[inner.as_tool("ask", parameters=Invoice)])
+    model = ScriptedModel("Hello")
+    settings = answering("ask", '{"total": 5}')
+    await call_model(worker_of(outer, model=model), model_request("B", settings=settings))
+    assert model.requests[0].instructions == "{'total': 5}"

@@ -542,10 +542,14 @@ async def test_a_reply_that_hands_over_has_no_other_end() -> None:
 # --- Tools that were switched off meanwhile -------------------------------------------------------------------
 
 
+def off(_ctx: object, _agent: object) -> bool:
+    return False
+
+
 @pytest.mark.parametrize(
     ("predicate", "code", "message"),
     [
-        (lambda _ctx, _agent: False, "model_behavior", "'free', which is not enabled any more"),
+        (off, "model_behavior", "'free', which is not enabled any more"),
         (raising(ConnectionError("down")), "user_error", "is_enabled of 'free' of agent 'A' rais"),
     ],
 )

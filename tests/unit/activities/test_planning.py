@@ -25,7 +25,7 @@ from outlast.loop.changes import Change
 from outlast.loop.values import JsonObject, ServerThread
 from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import call
-from tests.unit.activities.desk import raising, scene_of
+from tests.unit.activities.desk import answering, raising, scene_of
 
 PAY = call("pay", "c1", amount=5)
 
@@ -64,7 +64,10 @@ async def test_the_runs_formatter_is_told_what_happened() -> None:
 
 @pytest.mark.parametrize("said", [None, 5, ""])
 async def test_a_formatter_that_says_nothing_leaves_the_default(said: Any) -> None:
-    scene = with_formatter(lambda args: said if args.tool_name == "pay" else "")  # pyright: ignore[reportUnknownLambdaType, reportUnknownMemberType]
+    def say(_args: object) -> Any:
+        return said
+
+    scene = with_formatter(say)
     text = await not_offered(scene, "pay", "c1", [])
     assert text == "There is no tool 'pay'. Available: none."
 
@@ -149,7 +152,10 @@ def test_the_context_of_a_call_that_is_not_run_yet_knows_the_call() -> None:
 
 
 def planned(settings: JsonObject | None = None, **options: Any) -> NestedPlan:
-    return nested_plan(scene_of(settings=settings), Agent[Any](name="B").as_tool("ask", **options))
+    itself = Agent[Any](name="A")
+    itself.tools.append(itself.as_tool("ask_a"))
+    scene = scene_of(itself, settings=settings)
+    return nested_plan(scene, Agent[Any](name="B").as_tool("ask", **options))
 
 
 OUTER: JsonObject = {
@@ -157,7 +163,7 @@ OUTER: JsonObject = {
     "hooks": "mine:Hooks",
     "session": {"kind": "sqlite"},
     "error_handlers": {"max_turns": "mine:handle"},
-    "as_tool": {"agent": "Z", "tool": "z", "call_id": "c0", "arguments": "{}"},
+    **answering("ask_a"),
 }
 
 

@@ -569,6 +569,21 @@ async def test_a_guardrail_or_hook_that_raises_ends_the_run() -> None:
     assert hooked.failure == Failure(code="user_error", message="no")
 
 
+async def test_a_guardrail_of_the_output_that_raises_ends_the_run() -> None:
+    @function_tool(
+        tool_input_guardrails=[ToolInputGuardrail(verdict("allow"))],
+        tool_output_guardrails=[ToolOutputGuardrail(raising(ConnectionError("down")))],
+    )
+    async def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    result = await run_guarded(pay)
+    assert result.failure is not None
+    assert result.failure.code == "user_error"
+    assert [check.stage for check in result.checks] == ["tool_input"]
+
+
 async def test_the_hooks_of_the_run_and_of_the_agent_hear_the_same() -> None:
     hooks, of_run = Listener(), RunListener()
     await run_guarded(guarded([], []), hooks, settings={"hooks": register(of_run)})

@@ -50,6 +50,7 @@ def test_the_codes_stay_what_they_are() -> None:
         "RunCancelled": "cancelled",
         "RunClosed": "run_closed",
         "RunNotFound": "run_not_found",
+        "SessionFailed": "session_failed",
         "ServerUnavailable": "server_unavailable",
         "ToolFailed": "tool_failed",
         "ToolInputGuardrailTripwireTriggered": "tool_input_guardrail_tripwire",

@@ -71,7 +71,7 @@ def test_a_reader_that_begins_with_the_first_history_has_to_come_to_the_place() 
 class Run:
     """A run that is read."""
 
-    client: Any = "a client"
+    kept_client: Any = "a client"
 
     def __init__(self, *, closed: bool = False) -> None:
         self.closed = closed

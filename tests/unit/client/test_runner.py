@@ -457,3 +457,17 @@ async def test_a_run_joins_the_trace_that_the_program_is_in() -> None:
     alone = await start(StartClient())
     digests = {one["memo"][names.MEMO_INPUT_DIGEST] for one in (started, same, alone)}
     assert len(digests) == 1, "it is the same question"
+
+
+async def test_a_run_of_the_engine_goes_on_with_the_engine_of_the_time(engine: LocalStub) -> None:
+    """`run_sync` closes the engine after each call; the next one is another one."""
+    engine.client = cast("Any", Waiting())
+    handle = await Runner.attach("support-42", agent=A)
+    state = (await handle.wait_for_people()).to_state()
+    state.reject(state.get_interruptions()[0])
+    later = Waiting()
+    engine.client = cast("Any", later)
+    result = await Runner.run(A, state)
+    assert result.final_output == "Not paid."
+    assert [call[0] for call in later.calls if call[0] == "update"] == ["update"]
+    assert engine.served == [A]

@@ -453,10 +453,24 @@ def test_a_request_is_small_when_it_fits(padding: int, *, small: bool) -> None:
 
 
 @pytest.mark.parametrize(("count", "small"), [(12, True), (13, False)])
-def test_a_conversation_of_many_items_is_not_even_measured(count: int, *, small: bool) -> None:
-    call = Play.ready().only(CallModel)
-    request = ModelRequestRecord(call=call, items=(Item("input", {}),) * count)
+@pytest.mark.parametrize("left", [0, 1, 12])
+def test_a_long_conversation_is_not_even_measured_however_little_a_filter_leaves(
+    count: int, left: int, *, small: bool
+) -> None:
+    call = dataclasses.replace(Play.ready().only(CallModel), input_length=count)
+    request = ModelRequestRecord(call=call, items=(Item("input", {}),) * left)
     assert records.is_small(request, 1_000_000) is small
+
+
+def test_what_is_in_history_already_is_never_written_into_it_again() -> None:
+    """Only a model call may bring the first items there: its reply would otherwise stand alone."""
+    filters = Play.ready()
+    filters.replies(transfer("Billing", "h1", callback=True, filters=True))
+    for play in (filters, play_in("concluding"), play_in("saving")):
+        effect = next(one for one in play.outstanding.values() if one.kind != "call_model")
+        assert not records.is_small(records.request_of(play.state, effect), 1_000_000)
+    run = play_in("transferring").only(RunHandoff)
+    assert records.is_small(run, 1_000_000), "without a filter it holds no items"
 
 
 @given(text=st.text("abé日", max_size=20), size=st.integers(1, 7))

@@ -25,12 +25,15 @@ async def refund(amount: int) -> str:
     return f"paid {amount}"
 
 
+async def note_names(stream: RunResultStreaming, names: list[str]) -> None:
+    async for event in stream.stream_events():
+        names += [event.name] if isinstance(event, RunItemStreamEvent) else []
+
+
 async def item_names(stream: RunResultStreaming) -> list[str]:
-    return [
-        event.name
-        async for event in stream.stream_events()
-        if isinstance(event, RunItemStreamEvent)
-    ]
+    names: list[str] = []
+    await note_names(stream, names)
+    return names
 
 
 async def test_deltas_add_up_to_the_answer_and_come_before_its_item() -> None:
@@ -64,8 +67,7 @@ async def test_the_error_comes_after_everything_that_happened_before() -> None:
     stream = run_in_memory_streamed(Agent("A", tools=[look_up]), "?", model=model, max_turns=1)
     names: list[str] = []
     with pytest.raises(MaxTurnsExceeded):
-        async for event in stream.stream_events():
-            names += [event.name] if isinstance(event, RunItemStreamEvent) else []
+        await note_names(stream, names)
     assert names == ["tool_called", "tool_output"]
 
 

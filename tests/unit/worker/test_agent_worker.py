@@ -90,6 +90,27 @@ def test_a_worker_says_what_it_knows() -> None:
     assert worker.task_queue == "support"
 
 
+def shorten(data: object) -> object:
+    return data
+
+
+def test_what_settings_of_runs_refer_to_is_given_to_the_worker() -> None:
+    by_itself = AgentWorker(CLIENT, agents=[A], references=[shorten]).registry
+    assert by_itself.reference(f"{__name__}:shorten") is shorten
+    named = AgentWorker(CLIENT, agents=[A], references={"the filter": shorten}).registry
+    assert named.reference("the filter") is shorten
+    assert named.unknown_references(["the filter", "another"]) == ["another"]
+
+
+@pytest.mark.parametrize("references", ["shorten", {"the filter": None}, [5], 5])
+def test_references_that_make_no_sense_are_refused(
+    references: Any, made: list[RecordedWorker]
+) -> None:
+    with pytest.raises(UserError, match="references="):
+        AgentWorker(CLIENT, agents=[A], references=references)
+    assert made == []
+
+
 @pytest.mark.parametrize("agents", [[], ["A"], A, [Agent(name="B"), Agent(name="B")]])
 def test_agents_that_make_no_sense_are_refused_before_a_worker_is_made(
     agents: Any, made: list[RecordedWorker]

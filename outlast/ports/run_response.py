@@ -1,0 +1,83 @@
+"""A model's response as programs see it: its items are the provider's typed objects.
+
+Owns: `RunResponse`. Must not know: where the response was found.
+"""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from typing import Any, cast
+
+from outlast.agents.raw_items import HeldRaw
+from outlast.loop.values import JsonObject, Usage
+from outlast.ports.model import ModelResponse
+
+
+class RunResponse(ModelResponse):
+    """One response of a model, as `result.raw_responses` and hooks have it.
+
+    Attributes:
+        usage: what it cost.
+        response_id: the provider's id of the response.
+        request_id: the provider's id of the request.
+        raw_usage: the usage in the provider's words, where it is known.
+    """
+
+    __slots__ = ("_held",)
+    _held: list[HeldRaw]
+
+    def __init__(
+        self,
+        output: Sequence[JsonObject],
+        usage: Usage,
+        response_id: str | None = None,
+        request_id: str | None = None,
+        raw_usage: JsonObject | None = None,
+    ) -> None:
+        given = {
+            "_held": [HeldRaw(raw) for raw in output],
+            "usage": usage,
+            "response_id": response_id,
+            "request_id": request_id,
+            "raw_usage": raw_usage,
+        }
+        for name, value in given.items():
+            object.__setattr__(self, name, value)  # it is frozen for everybody else
+
+    @classmethod
+    def of(cls, response: ModelResponse) -> ModelResponse:
+        """Return what a model answered as programs see it; as it is, where it is no list of items."""
+        written: object = response.output
+        entries = cast("list[object]", written) if isinstance(written, list | tuple) else [None]
+        if not all(isinstance(entry, dict) for entry in entries):
+            return response
+        return cls(
+            response.output,
+            response.usage,
+            response.response_id,
+            response.request_id,
+            response.raw_usage,
+        )
+
+    @property
+    def output(self) -> list[Any]:  # pyright: ignore[reportIncompatibleVariableOverride]  made when looked at: typing costs an import
+        """The items that the model wrote: typed objects, or dicts where there is no type."""
+        return [held.shown() for held in self._held]
+
+    def to_input_items(self) -> list[JsonObject]:
+        """Return the items as input for a model: dicts of their own."""
+        return [deepcopy(held.value()) for held in self._held]
+
+    def __eq__(self, other: object) -> bool:
+        """Compare the content; the typed objects are not needed for it."""
+        if not isinstance(other, RunResponse):
+            return NotImplemented
+        return self._content() == other._content()
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]  it holds lists
+
+    def _content(self) -> tuple[object, ...]:
+        written = [held.value() for held in self._held]
+        return self.response_id, self.request_id, self.usage, written
+
+    def __repr__(self) -> str:
+        return f"RunResponse(response_id={self.response_id!r}, output={self.to_input_items()!r})"
