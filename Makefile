@@ -45,6 +45,9 @@ crash: $(VENV)/.test ## kill the worker at every event of the run
 bench: $(VENV)/.demo ## measure; see benchmarks/README.md
 	@$(BIN)/python benchmarks/turns.py
 	@$(BIN)/python benchmarks/startup.py
+	@$(BIN)/python benchmarks/handoffs.py
+	@$(BIN)/python benchmarks/in_memory.py
+	@$(BIN)/python benchmarks/streaming.py
 
 docs: $(VENV)/.test ## redraw the state diagram from the loop
 	@$(BIN)/python docs/state_diagram.py

@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from outlast.agents.agent import Agent, Instructions
+    from outlast.agents.agent import Agent, AgentBase, Instructions
     from outlast.agents.agent_output import AgentOutputSchema, AgentOutputSchemaBase
     from outlast.agents.agent_tool import AgentTool
     from outlast.agents.agent_tool_input import (
@@ -60,8 +60,18 @@ if TYPE_CHECKING:
         reset_conversation_history_wrappers,
         set_conversation_history_wrappers,
     )
-    from outlast.agents.item_helpers import ItemHelpers
+    from outlast.agents.hosted_tools import (
+        CodeInterpreterTool,
+        FileSearchTool,
+        HostedMCPTool,
+        HostedTool,
+        ImageGenerationTool,
+        Tool,
+        WebSearchTool,
+    )
+    from outlast.agents.item_helpers import ItemHelpers, TResponseInputItem
     from outlast.agents.lifecycle import AgentHookContext, AgentHooks, RunHooks
+    from outlast.agents.logs import enable_verbose_stdout_logging
     from outlast.agents.model_settings import ModelRetrySettings, ModelSettings
     from outlast.agents.prompt import DynamicPromptFunction, GenerateDynamicPromptData, Prompt
     from outlast.agents.run_config import (
@@ -105,7 +115,12 @@ if TYPE_CHECKING:
         SessionSettings,
     )
     from outlast.agents.tool import function_tool
-    from outlast.agents.tool_definition import FunctionTool, ToolRetry, default_tool_error
+    from outlast.agents.tool_definition import (
+        FunctionTool,
+        ToolRetry,
+        default_tool_error,
+        default_tool_error_function,
+    )
     from outlast.agents.tool_guardrails import (
         ToolGuardrailFunctionOutput,
         ToolInputGuardrail,
@@ -128,6 +143,7 @@ if TYPE_CHECKING:
     )
     from outlast.client.handle import RunHandle
     from outlast.client.known_agents import RemoteAgent
+    from outlast.client.repl import run_demo_loop
     from outlast.client.results import RunResult
     from outlast.client.run_state import RunState
     from outlast.client.runner import Runner, RunOptions
@@ -141,6 +157,12 @@ if TYPE_CHECKING:
     )
     from outlast.client.streaming import RunResultStreaming
     from outlast.loop.values import Usage
+    from outlast.models.defaults import (
+        set_default_openai_api,
+        set_default_openai_client,
+        set_default_openai_key,
+    )
+    from outlast.models.openai_models import OpenAIChatCompletionsModel, OpenAIResponsesModel
     from outlast.models.provider import OpenAIProvider
     from outlast.ports.model import Model, ModelProvider, ModelResponse
     from outlast.ports.session import Session, SessionABC
@@ -180,7 +202,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _NAMES = {
-    "agents.agent": "Agent Instructions",
+    "agents.agent": "Agent AgentBase Instructions",
     "agents.agent_output": "AgentOutputSchema AgentOutputSchemaBase",
     "agents.agent_tool": "AgentTool",
     "agents.agent_tool_input": "StructuredToolInputBuilder StructuredToolInputBuilderOptions",
@@ -204,8 +226,13 @@ _NAMES = {
         "nest_handoff_history reset_conversation_history_wrappers "
         "set_conversation_history_wrappers"
     ),
-    "agents.item_helpers": "ItemHelpers",
+    "agents.hosted_tools": (
+        "CodeInterpreterTool FileSearchTool HostedMCPTool HostedTool ImageGenerationTool Tool "
+        "WebSearchTool"
+    ),
+    "agents.item_helpers": "ItemHelpers TResponseInputItem",
     "agents.lifecycle": "AgentHookContext AgentHooks RunHooks",
+    "agents.logs": "enable_verbose_stdout_logging",
     "agents.model_settings": "ModelRetrySettings ModelSettings",
     "agents.prompt": "DynamicPromptFunction GenerateDynamicPromptData Prompt",
     "agents.run_config": (
@@ -224,7 +251,9 @@ _NAMES = {
     ),
     "agents.session_memory": "ReasoningItemIdPolicy SessionInputCallback SessionSettings",
     "agents.tool": "function_tool",
-    "agents.tool_definition": "FunctionTool ToolRetry default_tool_error",
+    "agents.tool_definition": (
+        "FunctionTool ToolRetry default_tool_error default_tool_error_function"
+    ),
     "agents.tool_guardrails": (
         "ToolGuardrailFunctionOutput ToolInputGuardrail ToolInputGuardrailData "
         "ToolInputGuardrailResult ToolOutputGuardrail ToolOutputGuardrailData "
@@ -238,6 +267,7 @@ _NAMES = {
     ),
     "client.handle": "RunHandle",
     "client.known_agents": "RemoteAgent",
+    "client.repl": "run_demo_loop",
     "client.results": "RunResult",
     "client.run_state": "RunState",
     "client.runner": "RunOptions Runner",
@@ -247,6 +277,8 @@ _NAMES = {
     ),
     "client.streaming": "RunResultStreaming",
     "loop.values": "Usage",
+    "models.defaults": "set_default_openai_api set_default_openai_client set_default_openai_key",
+    "models.openai_models": "OpenAIChatCompletionsModel OpenAIResponsesModel",
     "models.provider": "OpenAIProvider",
     "ports.model": "Model ModelProvider ModelResponse",
     "ports.session": "Session SessionABC",
@@ -269,45 +301,50 @@ _HOMES = {home: tuple(names.split()) for home, names in _NAMES.items()}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Agent", "AgentHookContext", "AgentHooks", "AgentOutputSchema", "AgentOutputSchemaBase",
-    "AgentSpanData", "AgentTool", "AgentUpdatedStreamEvent", "AgentsException",
-    "ApprovalStreamEvent", "CallModelData", "CallModelInputFilter", "CompactionItem",
-    "CustomSpanData", "DecisionRefused", "DynamicPromptFunction", "FunctionSpanData",
-    "FunctionTool", "FunctionToolResult", "GenerateDynamicPromptData", "GenerationSpanData",
+    "Agent", "AgentBase", "AgentHookContext", "AgentHooks", "AgentOutputSchema",
+    "AgentOutputSchemaBase", "AgentSpanData", "AgentTool", "AgentUpdatedStreamEvent",
+    "AgentsException", "ApprovalStreamEvent", "CallModelData", "CallModelInputFilter",
+    "CodeInterpreterTool", "CompactionItem", "CustomSpanData", "DecisionRefused",
+    "DynamicPromptFunction", "FileSearchTool", "FunctionSpanData", "FunctionTool",
+    "FunctionToolResult", "GenerateDynamicPromptData", "GenerationSpanData",
     "GuardrailFunctionOutput", "GuardrailSpanData", "Handoff", "HandoffCallItem",
     "HandoffHistoryMapper", "HandoffInputData", "HandoffInputFilter", "HandoffOutputItem",
-    "HandoffSpanData", "InputGuardrail", "InputGuardrailResult",
-    "InputGuardrailTripwireTriggered", "InputItem", "Instructions", "ItemHelpers",
-    "MCPApprovalRequestItem", "MCPApprovalResponseItem", "MCPListToolsItem", "MaxTurnsExceeded",
-    "MessageOutputItem", "Model", "ModelBehaviorError", "ModelCallFailed", "ModelInputData",
-    "ModelProvider", "ModelRefusalError", "ModelResponse", "ModelRetrySettings", "ModelSettings",
-    "ModelTimeoutError", "OpenAIProvider", "OutputGuardrail", "OutputGuardrailResult",
+    "HandoffSpanData", "HostedMCPTool", "HostedTool", "ImageGenerationTool", "InputGuardrail",
+    "InputGuardrailResult", "InputGuardrailTripwireTriggered", "InputItem", "Instructions",
+    "ItemHelpers", "MCPApprovalRequestItem", "MCPApprovalResponseItem", "MCPListToolsItem",
+    "MaxTurnsExceeded", "MessageOutputItem", "Model", "ModelBehaviorError", "ModelCallFailed",
+    "ModelInputData", "ModelProvider", "ModelRefusalError", "ModelResponse",
+    "ModelRetrySettings", "ModelSettings", "ModelTimeoutError", "OpenAIChatCompletionsModel",
+    "OpenAIProvider", "OpenAIResponsesModel", "OutputGuardrail", "OutputGuardrailResult",
     "OutputGuardrailTripwireTriggered", "Prompt", "ProviderItem", "RawResponsesStreamEvent",
     "ReasoningItem", "ReasoningItemIdPolicy", "RemoteAgent", "ResponseSpanData",
     "RunAlreadyStarted", "RunCancelled", "RunClosed", "RunConfig", "RunContextWrapper",
     "RunErrorData", "RunErrorDetails", "RunErrorHandler", "RunErrorHandlerInput",
     "RunErrorHandlerResult", "RunErrorHandlers", "RunHandle", "RunHooks", "RunItem",
     "RunItemStreamEvent", "RunNotFound", "RunOptions", "RunResult", "RunResultStreaming",
-    "RunState", "Runner", "SQLiteSession", "ServerUnavailable", "Session", "SessionABC", "SessionFailed",
-    "SessionInputCallback", "SessionSettings", "Span", "SpanData", "SpanError",
+    "RunState", "Runner", "SQLiteSession", "ServerUnavailable", "Session", "SessionABC",
+    "SessionFailed", "SessionInputCallback", "SessionSettings", "Span", "SpanData", "SpanError",
     "StatusStreamEvent", "StopAtTools", "StreamEvent", "StructuredToolInputBuilder",
-    "StructuredToolInputBuilderOptions", "TContext", "ToolApprovalItem", "ToolCallItem",
-    "ToolCallOutputItem", "ToolContext", "ToolErrorFormatter", "ToolErrorFormatterArgs",
-    "ToolExecutionConfig", "ToolFailed", "ToolGuardrailFunctionOutput", "ToolInputGuardrail",
-    "ToolInputGuardrailData", "ToolInputGuardrailResult", "ToolInputGuardrailTripwireTriggered",
-    "ToolOrigin", "ToolOriginType", "ToolOutputFileContent", "ToolOutputGuardrail",
-    "ToolOutputGuardrailData", "ToolOutputGuardrailResult",
-    "ToolOutputGuardrailTripwireTriggered", "ToolOutputImage", "ToolOutputText", "ToolRetry",
-    "ToolSearchCallItem", "ToolSearchOutputItem", "ToolTimeoutError",
-    "ToolsToFinalOutputFunction", "ToolsToFinalOutputResult", "Trace", "TracingConfig",
-    "TracingProcessor", "Usage", "UserError", "add_trace_processor", "agent_span", "custom_span",
-    "default_handoff_history_mapper", "default_tool_error", "flush_traces", "function_span",
-    "function_tool", "gen_group_id", "gen_span_id", "gen_trace_id", "generation_span",
-    "get_conversation_history_wrappers", "get_current_span", "get_current_trace",
-    "guardrail_span", "handoff", "handoff_span", "input_guardrail", "nest_handoff_history",
-    "output_guardrail", "reset_conversation_history_wrappers", "response_span",
-    "set_conversation_history_wrappers", "set_trace_processors", "set_tracing_disabled",
-    "tool_input_guardrail", "tool_output_guardrail", "trace",
+    "StructuredToolInputBuilderOptions", "TContext", "TResponseInputItem", "Tool",
+    "ToolApprovalItem", "ToolCallItem", "ToolCallOutputItem", "ToolContext",
+    "ToolErrorFormatter", "ToolErrorFormatterArgs", "ToolExecutionConfig", "ToolFailed",
+    "ToolGuardrailFunctionOutput", "ToolInputGuardrail", "ToolInputGuardrailData",
+    "ToolInputGuardrailResult", "ToolInputGuardrailTripwireTriggered", "ToolOrigin",
+    "ToolOriginType", "ToolOutputFileContent", "ToolOutputGuardrail", "ToolOutputGuardrailData",
+    "ToolOutputGuardrailResult", "ToolOutputGuardrailTripwireTriggered", "ToolOutputImage",
+    "ToolOutputText", "ToolRetry", "ToolSearchCallItem", "ToolSearchOutputItem",
+    "ToolTimeoutError", "ToolsToFinalOutputFunction", "ToolsToFinalOutputResult", "Trace",
+    "TracingConfig", "TracingProcessor", "Usage", "UserError", "WebSearchTool",
+    "add_trace_processor", "agent_span", "custom_span", "default_handoff_history_mapper",
+    "default_tool_error", "default_tool_error_function", "enable_verbose_stdout_logging",
+    "flush_traces", "function_span", "function_tool", "gen_group_id", "gen_span_id",
+    "gen_trace_id", "generation_span", "get_conversation_history_wrappers", "get_current_span",
+    "get_current_trace", "guardrail_span", "handoff", "handoff_span", "input_guardrail",
+    "nest_handoff_history", "output_guardrail", "reset_conversation_history_wrappers",
+    "response_span", "run_demo_loop", "set_conversation_history_wrappers",
+    "set_default_openai_api", "set_default_openai_client", "set_default_openai_key",
+    "set_trace_processors", "set_tracing_disabled", "tool_input_guardrail",
+    "tool_output_guardrail", "trace",
 ]  # fmt: skip
 
 

@@ -10,8 +10,8 @@ from outlast import (
     Agent,
     HandoffInputData,
     RunConfig,
-    Runner,
     RunItem,
+    Runner,
     function_tool,
     handoff,
 )

@@ -56,15 +56,17 @@ async def ask(request: str = REQUEST) -> str | None:
 async def decide(waiting: str, is_good: Callable[[ToolApprovalItem], bool] = decide_about) -> None:
     """Decide about what a run asks, and go on, as often as it asks."""
     state = await RunState.from_string(desk, waiting)
-    while open_questions := state.get_interruptions():
-        for item in open_questions:
+    while True:
+        for item in state.get_interruptions():
             if is_good(item):
                 state.approve(item)  # always_approve=True: and all further calls of this tool
             else:
                 state.reject(item, rejection_message="Only in writing.")
         result = await Runner.run(desk, state)
+        if not result.interruptions:
+            print(f"answered: {result.final_output}")
+            return
         state = result.to_state()
-    print(f"answered: {result.final_output}")
 
 
 async def main(request: str = REQUEST) -> None:

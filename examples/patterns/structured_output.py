@@ -56,7 +56,7 @@ async def main(letter: str = LETTER) -> None:
 
     try:
         collected = (await Runner.run(collector, letter)).final_output_as(Anything)
-        print(f"facts: {', '.join(collected.facts)}")
+        print(f"facts: {', '.join(sorted(collected.facts))}")
     except ModelBehaviorError as error:  # the model's answer was no such object
         print(f"no facts: {type(error).__name__}")
 

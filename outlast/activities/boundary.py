@@ -6,7 +6,8 @@ else is.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from functools import partial
 from typing import Any, TypeVar
 
 from temporalio import activity
@@ -22,6 +23,7 @@ from outlast.activities.memory import save_session
 from outlast.activities.model import call_model
 from outlast.activities.preparation import prepare_run
 from outlast.activities.tool import run_tool
+from outlast.activities.tracing import traced
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.contract import claims, failures, names, policies, records
 from outlast.contract.deltas import DeltaWindow
@@ -61,7 +63,7 @@ class EffectActivities:
         async with _beating():
             with _typed_errors():
                 request = await _request(PrepareRun, payload)
-                return records.write(await prepare_run(self._worker, request))
+                return await self._answer(request, partial(prepare_run, self._worker, request))
 
     @activity.defn(name=names.ACTIVITY_CHECK)
     async def check_input(self, payload: JsonObject) -> JsonObject:
@@ -69,7 +71,7 @@ class EffectActivities:
         async with _beating():
             with _typed_errors():
                 request = await _request(CheckInput, payload)
-                return records.write(await check_input(self._worker, request))
+                return await self._answer(request, partial(check_input, self._worker, request))
 
     @activity.defn(name=names.ACTIVITY_MODEL)
     async def call_model(self, payload: JsonObject) -> JsonObject:
@@ -79,7 +81,9 @@ class EffectActivities:
         async with _beating(window):
             with _typed_errors():
                 request = await _request(records.ModelRequestRecord, payload)
-                return records.write(await call_model(self._worker, request, window.feed))
+                return await self._answer(
+                    request, partial(call_model, self._worker, request, window.feed)
+                )
 
     @activity.defn(name=names.ACTIVITY_CONCLUDE)
     async def conclude(self, payload: JsonObject) -> JsonObject:
@@ -87,7 +91,7 @@ class EffectActivities:
         async with _beating():
             with _typed_errors():
                 request = await _request(records.ConclusionRequestRecord, payload)
-                return records.write(await conclude(self._worker, request))
+                return await self._answer(request, partial(conclude, self._worker, request))
 
     @activity.defn(name=names.ACTIVITY_SAVE)
     async def save_session(self, payload: JsonObject) -> JsonObject:
@@ -113,17 +117,23 @@ class EffectActivities:
                 if kind.startswith(names.TOOL_PREFIX):
                     request = await _request(RunTool, payload)
                     attempt = activity.info().attempt
-                    return records.write(await run_tool(self._worker, request, attempt=attempt))
+                    return await self._answer(
+                        request, partial(run_tool, self._worker, request, attempt=attempt)
+                    )
                 if kind.startswith(names.HANDOFF_PREFIX):
                     either: Any = RunHandoff | records.HandoffRequestRecord
-                    return records.write(
-                        await run_handoff(self._worker, await _request(either, payload))
-                    )
+                    asked = await _request(either, payload)
+                    return await self._answer(asked, partial(run_handoff, self._worker, asked))
                 raise EffectError(
                     failures.USER_ERROR,
                     f"This worker has no activity {kind!r}. Is it on the right task queue?",
                     retryable=True,
                 )
+
+    async def _answer(self, request: object, work: Callable[[], Awaitable[Any]]) -> JsonObject:
+        """Carry an attempt of an effect out, and return what it came to as JSON."""
+        result = await traced(self._worker, request, work, attempt=activity.info().attempt)
+        return records.write(result)
 
 
 async def _request(kind: type[T], payload: JsonObject) -> T:

@@ -6,14 +6,18 @@ nested run's answer. Knows no Temporal.
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, cast
 
 from outlast.activities.errors import EffectError, failure_of, of_user_code
 from outlast.activities.input_check import as_input, info_of, tripwire
 from outlast.activities.outer_call import OuterCall
 from outlast.activities.scene import Scene
+from outlast.activities.tracing import guarded
 from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.agents.agent import Agent
 from outlast.agents.agent_output import output_schema_of, read_output, write_output
 from outlast.agents.callables import call
 from outlast.agents.errors import (
@@ -28,6 +32,7 @@ from outlast.agents.nested_result import AgentToolResult
 from outlast.agents.run_error import RunErrorData, RunErrorHandlerInput, handler_result
 from outlast.agents.run_item_forms import run_item
 from outlast.agents.settings import BLOCKED_MESSAGE_REF, ERROR_HANDLERS
+from outlast.agents.tool_output import decode_output
 from outlast.agents.tool_use import FunctionToolResult, ToolsToFinalOutputFunction, judge
 from outlast.contract import failures
 from outlast.contract.records import ConclusionRequestRecord
@@ -74,6 +79,9 @@ async def conclude(worker: WorkerKnowledge, request: ConclusionRequestRecord) ->
     await _end(scene, output, request)
     records, failure = await _check(scene, output)
     blocked = any(record.tripped for record in records)
+    if failure is not None and scene.outer is not None and scene.outer.tool.failure_error_function:
+        told = await _failed_tool(scene, scene.outer, failure)
+        return replace(told, results=tuple(records))
     if failure is None:
         output = await _extracted(scene, output, request)
     if failure is None and scene.outer is not None:
@@ -122,7 +130,8 @@ def _tool_result(scene: Scene, outcome: ToolOutcome) -> FunctionToolResult:
     raw = output_item(outcome.call_id, outcome.output)
     item = run_item(Item("tool_output", raw, scene.agent.name), _finder(scene))
     value = outcome.output if outcome.value is None else outcome.value
-    return FunctionToolResult(tool=tool, output=value, run_item=item)
+    typed = decode_output(value, tool.result_type)
+    return FunctionToolResult(tool=tool, output=typed, run_item=item)
 
 
 def final_of_tool(scene: Scene, value: Any) -> dict[str, Any]:
@@ -172,7 +181,7 @@ async def _failed_tool(scene: Scene, outer: OuterCall, failure: Failure) -> Conc
     if function is None:
         return Conclusion(final=False, declined=True, changes=scene.changes())
     what = f"failure_error_function of the tool {outer.tool.name!r}"
-    text = str(await _called(what, function, scene.wrapper, _error_of(failure)))
+    text = str(await _called(what, function, outer.context(scene.wrapper), _error_of(failure)))
     await _end_call(scene, outer, text)
     return Conclusion(output=text, replaced=True, changes=scene.changes())
 
@@ -230,9 +239,16 @@ async def _end(scene: Scene, output: _Output, request: ConclusionRequestRecord) 
 
 async def _check(scene: Scene, output: _Output) -> tuple[list[GuardrailRecord], Failure | None]:
     """Ask the output guardrails, all at once; a tripwire counts more than what one raised."""
-    guardrails = scene.output_guardrails() if scene.tool is None else scene.agent.output_guardrails
+    guardrails = scene.output_guardrails()
     running = [
-        asyncio.create_task(one.run(scene.wrapper, scene.agent, output.value)) for one in guardrails
+        asyncio.create_task(
+            guarded(
+                one.get_name(),
+                partial(one.run, scene.wrapper, scene.agent, output.value),
+                tripped=lambda result: result.output.tripwire_triggered,
+            )
+        )
+        for one in guardrails
     ]
     records: list[GuardrailRecord] = []
     try:
@@ -311,8 +327,16 @@ def _parts(request: ConclusionRequestRecord) -> tuple[tuple[Item, ...], tuple[It
     return request.items[: request.call.history], request.items[request.call.history :]
 
 
-def _finder(scene: Scene) -> Any:
-    return scene.worker.registry.agent
+def _finder(scene: Scene) -> Callable[[str], Agent[Any]]:
+    """Return what finds the agents of the transcript."""
+
+    def find(name: str) -> Agent[Any]:
+        try:
+            return scene.worker.registry.agent(name)
+        except UserError as error:
+            raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
+
+    return find
 
 
 def _said(text: str) -> JsonObject:

@@ -6,10 +6,12 @@ Temporal.
 
 import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from outlast.activities.errors import of_user_code
 from outlast.activities.scene import Scene
+from outlast.activities.tracing import guarded
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent_output import write_output
 from outlast.agents.guardrail import InputGuardrail
@@ -30,7 +32,14 @@ async def check_input(worker: WorkerKnowledge, request: CheckInput) -> CheckResu
     chosen = _chosen(scene.input_guardrails(), request.stage)
     given = as_input(request.items)
     running = {
-        asyncio.create_task(one.run(scene.agent, given, scene.wrapper)): one for one in chosen
+        asyncio.create_task(
+            guarded(
+                one.get_name(),
+                partial(one.run, scene.agent, given, scene.wrapper),
+                tripped=lambda result: result.output.tripwire_triggered,
+            )
+        ): one
+        for one in chosen
     }
     records: list[GuardrailRecord] = []
     try:

@@ -13,6 +13,7 @@ from outlast.activities.errors import EffectError, failure_of, of_model, of_user
 from outlast.activities.offer import Offer, offer_of
 from outlast.activities.plan import Plan, model_label, plan_reply
 from outlast.activities.scene import Scene
+from outlast.activities.tracing import asking
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent import Agent
 from outlast.agents.agent_output import output_schema_of
@@ -83,7 +84,9 @@ async def call_model(
     )
     await _hooks("on_llm_start", scene, calls)
     streams = on_event if scene.settings.get(STREAM) is True else None
-    response = await _ask(model, model_request, streams)
+    with asking(label, model_request) as answered:
+        response = await _ask(model, model_request, streams)
+        answered(response)
     return await _reply(scene, request, offer, response, label)
 
 
@@ -96,7 +99,7 @@ def _scene(worker: WorkerKnowledge, asked: CallModel) -> Scene:
     except UserError as error:
         raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
     scene = Scene.of(worker, asked, annotated_type(agent))
-    scene.server_managed = bool(asked.conversation_id or asked.previous_response_id)
+    scene.server_managed = asked.conversation_id is not None or asked.chained
     return scene
 
 

@@ -39,11 +39,9 @@ class OuterCall:
     arguments: str
     hooks: Any = None
 
-    def hook_calls(
-        self, step: str, wrapper: RunContextWrapper[Any], *results: Any
-    ) -> list[HookCall]:
-        """Return the calls of the outer hooks at the start or the end of the call."""
-        context = ToolContext[Any](
+    def context(self, wrapper: RunContextWrapper[Any]) -> ToolContext[Any]:
+        """Return the context of the call, as callables of the outer run get it."""
+        return ToolContext[Any](
             context=wrapper.context,
             usage=wrapper.usage,
             run_id=wrapper.run_id,
@@ -54,7 +52,12 @@ class OuterCall:
             agent=self.agent,
             idempotency_key=wrapper.run_id,
         )
-        arguments = (context, self.agent, self.tool, *results)
+
+    def hook_calls(
+        self, step: str, wrapper: RunContextWrapper[Any], *results: Any
+    ) -> list[HookCall]:
+        """Return the calls of the outer hooks at the start or the end of the call."""
+        arguments = (self.context(wrapper), self.agent, self.tool, *results)
         return [
             HookCall(self.hooks, step, *arguments),
             HookCall(self.agent.hooks, step, *arguments),

@@ -107,6 +107,7 @@ async def plan_reply(
         return Plan(items=tuple(raw for raw in items if not _is_call(raw)), failure=refused)
     if calls:
         plans = tuple(call.plan for call in calls)
+        plans = _with_rivals(plans) if scene.traced else plans
         return Plan(items=tuple(items), calls=plans, ends_with=ends_with)
     final, value, invalid = _final(items, scene.agent)
     return Plan(items=tuple(items), final=final, value=value, failure=invalid)
@@ -178,9 +179,18 @@ def _plan_handoff(index: int, entry: Handoff, scene: Scene) -> PlannedCall:
         target=entry.agent_name,
         target_model=model_label(target.model) if target is not None else "",
         target_duties=scene.duties(target) if target is not None else (),
-        callback=entry.needs_activity or filters or hooked,
+        callback=entry.needs_activity or filters or hooked or scene.traced,
         filters=filters,
     )
+
+
+def _with_rivals(plans: Sequence[PlannedCall]) -> tuple[PlannedCall, ...]:
+    """Return the plans, the first handoff's with the agents of the others, which are ignored."""
+    first, *others = [plan for plan in plans if plan.kind == "handoff"] or [None]
+    if first is None or not others:
+        return tuple(plans)
+    rivals = tuple(plan.target for plan in others if plan is not None)
+    return tuple(replace(plan, rivals=rivals) if plan is first else plan for plan in plans)
 
 
 def _changes_view(entry: Handoff, scene: Scene) -> bool:

@@ -76,6 +76,7 @@ class Scene:
         borrowed: the run's context, lent out.
         wrapper: the context as callables get it.
         server_managed: the provider's server keeps the conversation.
+        traced: somebody is told of the run's steps.
     """
 
     worker: WorkerKnowledge
@@ -86,6 +87,7 @@ class Scene:
     usage: Usage
     turn: int
     run_id: str
+    traced: bool = False
     server_managed: bool = False
 
     def __post_init__(self) -> None:
@@ -120,6 +122,7 @@ class Scene:
                 usage=request.usage,
                 turn=request.turn,
                 run_id=request.run_id,
+                traced=getattr(request, "trace", None) is not None,
             )
         except UserError as error:
             raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error

@@ -5,9 +5,11 @@ Owns: their order, and what their verdicts come to. Knows no Temporal.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from outlast.activities.input_check import info_of
+from outlast.activities.tracing import guarded
 from outlast.agents.context import ToolContext
 from outlast.agents.tool_definition import FunctionTool
 from outlast.agents.tool_guardrails import (
@@ -44,8 +46,9 @@ async def check_call(tool: FunctionTool, context: ToolContext[Any]) -> ToolCheck
     data = ToolInputGuardrailData(context=context, agent=context.agent)
     records: list[GuardrailRecord] = []
     for guardrail in tool.tool_input_guardrails:
-        verdict = await guardrail.run(data)
-        records.append(_record("tool_input", guardrail.get_name(), context, verdict))
+        name = guardrail.get_name()
+        verdict = await guarded(name, partial(guardrail.run, data), tripped=_is_tripped)
+        records.append(_record("tool_input", name, context, verdict))
         if verdict.behavior["type"] != "allow":
             return _stopped(records, verdict, failures.TOOL_INPUT_GUARDRAIL)
     return ToolCheck(tuple(records))
@@ -60,11 +63,16 @@ async def check_result(tool: FunctionTool, context: ToolContext[Any], output: An
     data = ToolOutputGuardrailData(context=context, agent=context.agent, output=output)
     records: list[GuardrailRecord] = []
     for guardrail in tool.tool_output_guardrails:
-        verdict = await guardrail.run(data)
-        records.append(_record("tool_output", guardrail.get_name(), context, verdict))
+        name = guardrail.get_name()
+        verdict = await guarded(name, partial(guardrail.run, data), tripped=_is_tripped)
+        records.append(_record("tool_output", name, context, verdict))
         if verdict.behavior["type"] != "allow":
             return _stopped(records, verdict, failures.TOOL_OUTPUT_GUARDRAIL)
     return ToolCheck(tuple(records))
+
+
+def _is_tripped(verdict: ToolGuardrailFunctionOutput) -> bool:
+    return verdict.behavior["type"] == "raise_exception"
 
 
 def _record(
@@ -78,7 +86,7 @@ def _record(
         name=name,
         agent=context.agent.name,
         info=info_of(verdict.output_info),
-        tripped=verdict.behavior["type"] == "raise_exception",
+        tripped=_is_tripped(verdict),
         tool=context.tool_name,
         call_id=context.tool_call_id,
         behavior=dict(verdict.behavior),

@@ -157,6 +157,10 @@ class Agent(Generic[TContext]):
         )
 
 
+AgentBase = Agent
+"""The name that predicates such as `is_enabled` are often annotated with."""
+
+
 def _check_texts(agent: Agent[Any], owner: str) -> None:
     instructions = cast("object", agent.instructions)
     if callable(instructions):

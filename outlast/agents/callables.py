@@ -3,6 +3,7 @@
 Owns: how a user's callable is named, checked and called. Must not know: what it is for.
 """
 
+import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Sequence
@@ -94,7 +95,8 @@ async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
     is awaited here.
 
     Raises:
-        RuntimeError: the callable raised `SystemExit`, which would end the process.
+        RuntimeError: the callable raised `SystemExit`, which would end the process, or
+            `CancelledError`, although nobody cancelled it.
         Exception: whatever else the callable raised.
     """
     try:
@@ -104,3 +106,8 @@ async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
         return await result if inspect.isawaitable(result) else result
     except SystemExit as exit_:
         raise RuntimeError(f"{callable_name(function)} raised SystemExit") from exit_
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise RuntimeError(f"{callable_name(function)} raised CancelledError") from error

@@ -28,12 +28,14 @@ class FunctionSignature:
         context: the parameter that takes the context, if the function takes one.
         context_type: the type argument of its annotation, where there is one.
         names: the names of all parameters, also of those that the model does not give.
+        result_type: what the function returns, as far as its annotation tells; None for anything.
     """
 
     parameters: tuple[inspect.Parameter, ...]
     context: inspect.Parameter | None = None
     context_type: Any = None
     names: frozenset[str] = frozenset()
+    result_type: Any = None
 
     def arguments(
         self, context: Any, values: Mapping[str, Any]
@@ -93,13 +95,14 @@ def read_signature(
     filled = _filled(function)
     scope = _Scope(function, owner, frame)
     names = frozenset(signature.parameters)
+    result_type = scope.result_type(signature)
     parameters = tuple(
         parameter.replace(annotation=scope.resolve(parameter))
         for parameter in signature.parameters.values()
         if parameter.name not in filled
     )
     if not parameters:
-        return FunctionSignature(parameters=(), names=names)
+        return FunctionSignature(parameters=(), names=names, result_type=result_type)
     first, rest = parameters[0], parameters[1:]
     if first.name in {"self", "cls"} and first.annotation is inspect.Parameter.empty:
         raise UserError(
@@ -113,9 +116,13 @@ def read_signature(
                 f"{parameter.name!r}; it must be the first parameter."
             )
     if not _mentions_context(first.annotation):
-        return FunctionSignature(parameters=parameters, names=names)
+        return FunctionSignature(parameters=parameters, names=names, result_type=result_type)
     return FunctionSignature(
-        parameters=rest, context=first, context_type=_context_type(first, owner), names=names
+        parameters=rest,
+        context=first,
+        context_type=_context_type(first, owner),
+        names=names,
+        result_type=result_type,
     )
 
 
@@ -132,19 +139,31 @@ class _Scope:
         """Return the parameter's annotation with the strings in it evaluated."""
         if parameter.annotation is inspect.Parameter.empty:
             return parameter.annotation
-        # Only this one: an annotation that nobody needs, as of the result, may stay unresolved.
-        holder = SimpleNamespace(__annotations__={"it": parameter.annotation})
         try:
-            try:
-                hints = get_type_hints(holder, self._globals, include_extras=True)
-            except NameError:
-                hints = get_type_hints(holder, self._globals, self._locals(), include_extras=True)
+            return self._evaluated(parameter.annotation)
         except Exception as error:  # evaluating an annotation may raise anything
             raise UserError(
                 f"{self._owner}: the annotation of {parameter.name!r} cannot be resolved: {error}. "
                 "What it names must exist when the tool is made: at the top of the module, and "
                 "not under TYPE_CHECKING."
             ) from error
+
+    def result_type(self, signature: inspect.Signature) -> Any:
+        """Return the annotation of the result; None where there is none, or none that resolves."""
+        annotation = signature.return_annotation
+        try:
+            found = None if annotation is signature.empty else self._evaluated(annotation)
+        except Exception:  # noqa: BLE001  evaluating it may raise anything, and nobody has to know it
+            return None
+        return None if found in (Any, type(None)) else found
+
+    def _evaluated(self, annotation: Any) -> Any:
+        # Only this one: an annotation that nobody needs may stay unresolved.
+        holder = SimpleNamespace(__annotations__={"it": annotation})
+        try:
+            hints = get_type_hints(holder, self._globals, include_extras=True)
+        except NameError:
+            hints = get_type_hints(holder, self._globals, self._locals(), include_extras=True)
         return hints["it"]
 
     def _locals(self) -> Mapping[str, Any]:

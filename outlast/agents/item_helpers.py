@@ -6,13 +6,16 @@ the items come from.
 
 from collections.abc import Iterable, Sequence
 from copy import deepcopy
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from outlast.agents.errors import ModelBehaviorError
 from outlast.agents.run_items import MessageOutputItem, RunItem, raw_of
 from outlast.agents.tool_output import encode_output
 from outlast.loop.items import output_item
 from outlast.loop.values import JsonObject
+
+TResponseInputItem: TypeAlias = JsonObject
+"""An item of a model's input, in the format of the Responses API."""
 
 _TEXTS = frozenset({"output_text", "input_text", "text"})
 

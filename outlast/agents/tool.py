@@ -185,6 +185,7 @@ def _make_tool(
         tool_input_guardrails=options.get("tool_input_guardrails") or [],
         tool_output_guardrails=options.get("tool_output_guardrails") or [],
         context_type=schema.signature.context_type,
+        result_type=schema.signature.result_type,
     )
 
 

@@ -60,6 +60,10 @@ def default_tool_error(context: RunContextWrapper[Any], error: Exception) -> str
     return f"{tool} failed and gave no result. It may have had an effect."
 
 
+default_tool_error_function = default_tool_error
+"""The name by which programs of the field know it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRetry:
     """How often and how soon a failed tool call is tried again.
@@ -136,6 +140,7 @@ class FunctionTool:
         tool_input_guardrails: asked before the function runs, in their order.
         tool_output_guardrails: asked about its result, in their order.
         context_type: the type that `ctx.context` has for this tool, where it is known.
+        result_type: the type that the function returns, where it is known.
         timeout_seconds: another way to give `timeout`.
     """
 
@@ -161,6 +166,7 @@ class FunctionTool:
         default_factory=list[ToolOutputGuardrail[Any]]
     )
     context_type: Any = None
+    result_type: Any = None
     timeout_seconds: InitVar[float | None] = None
 
     def __post_init__(self, timeout_seconds: float | None) -> None:

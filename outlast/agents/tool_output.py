@@ -124,6 +124,34 @@ def encode_output(value: object, *, tool_name: str) -> str | list[JsonObject]:
     return _text(cast(object, value), tool_name)
 
 
+def decode_output(output: Any, result_type: Any) -> Any:
+    """Return a tool's result as its function returned it, as far as that is known.
+
+    A guardrail's or an error's words in place of the result stay what they are.
+
+    Args:
+        output: what the model reads, or JSON.
+        result_type: what the function returns by its annotation; None for anything.
+    """
+    if result_type is None:
+        return output
+    from pydantic import PydanticUserError, TypeAdapter, ValidationError
+
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(result_type)
+    except PydanticUserError:  # no type that pydantic knows
+        return output
+    try:
+        return adapter.validate_python(output, strict=True)
+    except ValidationError:
+        pass
+    try:
+        written = isinstance(output, str)
+        return adapter.validate_json(output) if written else adapter.validate_python(output)
+    except ValidationError:
+        return output
+
+
 def _parts(entries: Sequence[object], tool_name: str) -> list[JsonObject]:
     parts = [entry.to_content() for entry in entries if isinstance(entry, ToolOutputPart)]
     if parts and len(parts) < len(entries):

@@ -360,8 +360,9 @@ class RunHandle:
         Raises:
             DecisionRefused: the request is unknown or already decided; nothing has changed.
         """
-        if nested_id is None:
-            nested_id = await self._home_of(decision.request_id)
+        if nested_id is None and "." in decision.request_id:  # as the ids of nested runs have it
+            waiting = await self.approvals()
+            nested_id = next((one.run_id for one in waiting if one.id == decision.request_id), "")
         address = RunAddress(self.client, nested_id) if nested_id else self._address
         taken = await address.update(
             names.UPDATE_DECIDE, records.write(decision), decision.request_id
@@ -373,13 +374,6 @@ class RunHandle:
             raise DecisionRefused(
                 f"Approval {decision.request_id} is already {taken['status']}{who}."
             )
-
-    async def _home_of(self, approval_id: str) -> str:
-        """Return the nested run that a request waits in, which its id begins with a hint of."""
-        if "." not in approval_id:
-            return ""
-        waiting = await self.approvals()
-        return next((one.run_id for one in waiting if one.id == approval_id), "")
 
     async def cancel(self, mode: Literal["immediate", "after_turn"] = "immediate") -> None:
         """Stop the run: at once, or after the turn it is in. Returns when the wish has arrived.

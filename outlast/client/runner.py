@@ -33,7 +33,7 @@ from outlast.client.reading import RunReading, Stretch
 from outlast.client.results import RunResult
 from outlast.client.resuming import resume
 from outlast.client.run_state import ENGINE, RunState
-from outlast.client.start import DEFAULT_MAX_TURNS, agent_name, run_input
+from outlast.client.start import DEFAULT_MAX_TURNS, agent_name, context_class, run_input
 from outlast.client.streaming import RunResultStreaming
 from outlast.contract import names, records
 from outlast.loop.values import JsonObject
@@ -230,13 +230,13 @@ class Runner:
         Args:
             id: the run's id.
             agent: the agent that the run was started with, for results that have agents and
-                answers as objects.
+                answers as objects; and to carry the run here, as with `run`.
             client: a connected Temporal client.
 
         Raises:
             RunNotFound: there is no such run.
         """
-        connected = client if client is not None else (await local_engine().shared()).client
+        connected, _ = await _engine_for(agent, client, RunOptions())
         handle = RunHandle(connected, id, KnownAgents(agent), from_engine=client is None)
         await handle.check()
         return handle
@@ -254,7 +254,7 @@ async def _open(
     known = known or _known(agent, input, options)
     if isinstance(input, RunState):
         given = options.get("client") or (None if input.client == ENGINE else input.client)
-        client, _ = await _engine_for(agent, given, options.get("task_queue"))
+        client, _ = await _engine_for(agent, given, options)
         handle = RunHandle(client, input.run_id, known, from_engine=given is None)
         return handle, await resume(handle, input, context=options.get("context"))
     handle = await _begin(agent, input, options, known=known, stream=stream)
@@ -275,7 +275,7 @@ async def _begin(
 ) -> RunHandle:
     record = run_input(agent, input, keep_open=keep_open, stream=stream, **_of_the_run(options))
     record = replace(record, settings=join_current_trace(record.settings))
-    client, queue = await _engine_for(agent, options.get("client"), options.get("task_queue"))
+    client, queue = await _engine_for(agent, options.get("client"), options)
     run_id = options.get("id") or f"run-{secrets.token_hex(6)}"
     await _start(client, queue, run_id, record)
     return RunHandle(client, run_id, known, from_engine=options.get("client") is None)
@@ -296,14 +296,16 @@ def _known(agent: Any, input: object, options: RunOptions) -> KnownAgents:
 
 
 async def _engine_for(
-    agent: Any, client: Client | None, task_queue: str | None
+    agent: Any, client: Client | None, options: RunOptions
 ) -> tuple[Client, str]:
+    task_queue = options.get("task_queue")
     if client is not None:
         return client, task_queue or names.TASK_QUEUE
     engine = await local_engine().shared()
     if not isinstance(agent, Agent) or task_queue is not None:
         return engine.client, task_queue or names.TASK_QUEUE
-    return engine.client, await engine.serve(cast("Agent[Any]", agent))
+    context_type = context_class(options.get("context"))
+    return engine.client, await engine.serve(cast("Agent[Any]", agent), context_type)
 
 
 async def _start(client: Client, queue: str, run_id: str, record: records.RunInput) -> None:

@@ -89,7 +89,7 @@ def run_input(
         agent=name,
         input=input,
         context=write_context(context) if context is not None else None,
-        context_type=_context_type(context),
+        context_type=None if (kind := context_class(context)) is None else type_name(kind),
         max_turns=max_turns,
         keep_open=keep_open,
         settings=settings or None,
@@ -208,7 +208,8 @@ def _described(session: Session) -> JsonObject:
     return described or {"ref": register(session), "session_id": session.session_id}
 
 
-def _context_type(context: object) -> str | None:
+def context_class(context: object) -> type[Any] | None:
+    """Return the type that a worker has to know for a context; None for plain JSON."""
     plain = (dict, list, str, int, float, bool, type(None))
     kind = cast("type[Any]", type(context))
-    return None if issubclass(kind, plain) else type_name(kind)
+    return None if issubclass(kind, plain) else kind

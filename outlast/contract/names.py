@@ -60,6 +60,7 @@ SETTINGS_OF_TRACE: Final = (
     "trace_metadata",
     "trace_joined",
     "tracing_disabled",
+    "trace_include_sensitive_data",
 )
 """A nested run is in the trace of the outer one, whatever its own settings say of these."""
 

@@ -4,6 +4,7 @@ Owns: when they start and stop. Must not know: what runs on them.
 """
 
 import asyncio
+import contextvars
 from datetime import timedelta
 from typing import Any, Self
 from weakref import WeakKeyDictionary
@@ -27,6 +28,7 @@ class LocalEngine:
         self.client = client
         self._server = server
         self._workers: dict[str, AgentWorker] = {}
+        self._serving = asyncio.Lock()
 
     @classmethod
     async def shared(cls) -> Self:
@@ -64,26 +66,38 @@ class LocalEngine:
             await server.stop()
             raise
 
-    async def serve(self, agent: Agent[Any]) -> str:
+    async def serve(self, agent: Agent[Any], context_type: type[Any] | None = None) -> str:
         """Carry runs of an agent in this process, and return the task queue to start them on.
 
         The queue is named after the agent, so that a script that is run again finds the runs it
         left.
+
+        Args:
+            agent: the agent.
+            context_type: a type of context that runs are started with; the annotations of tools
+                need not name it.
         """
         queue = f"{names.TASK_QUEUE}-local-{agent.name}"
-        worker = self._workers.get(queue)
-        if worker is None:
-            worker = AgentWorker(
-                self.client,
-                agents=[agent],
-                task_queue=queue,
-                graceful_shutdown_timeout=timedelta(seconds=1),
-            )
-            await worker.__aenter__()
-            self._workers[queue] = worker
-        elif worker.registry.agent(agent.name) is not agent:
+        async with self._serving:  # a queue has one worker, also for runs that start together
+            worker = self._workers.get(queue)
+            if worker is None:
+                worker = self._workers[queue] = await self._worker(agent, queue)
+        if worker.registry.agent(agent.name) is not agent:
             worker.registry.replace(agent)
+        if context_type is not None:
+            worker.registry.add_context_type(context_type)
         return queue
+
+    async def _worker(self, agent: Agent[Any], queue: str) -> AgentWorker:
+        worker = AgentWorker(
+            self.client,
+            agents=[agent],
+            task_queue=queue,
+            graceful_shutdown_timeout=timedelta(seconds=1),
+        )
+        # In a context of its own: what it carries is not in its first caller's trace.
+        await asyncio.create_task(worker.__aenter__(), context=contextvars.Context())
+        return worker
 
     async def close(self) -> None:
         """Stop the workers, and the server if this process started it."""

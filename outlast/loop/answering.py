@@ -58,7 +58,7 @@ def concluded(state: RunState, conclusion: Conclusion) -> Step:
     index = candidate.item
     if conclusion.message is not None:
         index = len(state.items)
-        said = Item("message", conclusion.message, state.agent, state.turns)
+        said = Item("message", conclusion.message, state.agent)
         state = replace(state, items=(*state.items, said))
     if conclusion.failure is not None:
         return _not_answered(state, candidate, conclusion, conclusion.failure)

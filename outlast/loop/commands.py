@@ -46,6 +46,7 @@ class CallModel:
         known: how many of them the provider's server has already.
         conversation_id: the conversation on the provider's server.
         previous_response_id: the response on the provider's server that this one follows.
+        chained: each response follows the one before on the provider's server.
         tools_used: the agent has called tools for the current question.
         starts: the agent begins to work, or works again after people decided.
     """
@@ -62,6 +63,7 @@ class CallModel:
     known: int = 0
     conversation_id: str | None = None
     previous_response_id: str | None = None
+    chained: bool = False
     tools_used: bool = False
     starts: bool = False
     trace: TraceMark | None = None

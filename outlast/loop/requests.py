@@ -85,6 +85,7 @@ def model_call(state: RunState) -> CallModel:
         known=state.known,
         conversation_id=thread.conversation_id if thread else None,
         previous_response_id=thread.previous_response_id if thread else None,
+        chained=thread is not None and thread.chained,
         tools_used=state.agent in state.tool_users,
         starts=state.starts,
     )

@@ -7,13 +7,24 @@ second; the first call does.
 
 from outlast.models.chat_completions import ChatCompletionsModel
 from outlast.models.connection import OpenAIConnection
+from outlast.models.defaults import (
+    set_default_openai_api,
+    set_default_openai_client,
+    set_default_openai_key,
+)
+from outlast.models.openai_models import OpenAIChatCompletionsModel, OpenAIResponsesModel
 from outlast.models.provider import DEFAULT_MODEL, OpenAIProvider
 from outlast.models.responses import ResponsesModel
 
 __all__ = [
     "DEFAULT_MODEL",
     "ChatCompletionsModel",
+    "OpenAIChatCompletionsModel",
     "OpenAIConnection",
     "OpenAIProvider",
+    "OpenAIResponsesModel",
     "ResponsesModel",
+    "set_default_openai_api",
+    "set_default_openai_client",
+    "set_default_openai_key",
 ]

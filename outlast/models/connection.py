@@ -18,6 +18,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject
+from outlast.models.defaults import defaults
 from outlast.models.failures import (
     Target,
     bad_address,
@@ -76,7 +77,8 @@ class OpenAIConnection:
         """Remember where to connect to; nothing is opened or checked yet.
 
         Args:
-            api_key: None means OPENAI_API_KEY, looked up at the first call.
+            api_key: None means the process's default, else OPENAI_API_KEY, looked up at the
+                first call.
             base_url: None means OPENAI_BASE_URL, else OpenAI.
             client: a client to use as it is, for proxies, Azure or other transports. It stays
                 the caller's: `aclose` leaves it open.
@@ -198,7 +200,9 @@ class OpenAIConnection:
         if self._given is not None:
             return _Access(base_url=str(self._given.base_url), api_key=self._given.api_key)
         base_url = self._base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
-        api_key = (self._api_key or os.environ.get("OPENAI_API_KEY") or "").strip()
+        api_key = (
+            self._api_key or defaults.api_key or os.environ.get("OPENAI_API_KEY") or ""
+        ).strip()
         return _Access(base_url=base_url.strip(), api_key=api_key or None)
 
 

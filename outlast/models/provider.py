@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from outlast.models.chat_completions import ChatCompletionsModel
 from outlast.models.connection import OpenAIConnection
+from outlast.models.defaults import defaults
 from outlast.models.responses import ResponsesModel
 
 if TYPE_CHECKING:
@@ -31,34 +32,40 @@ class OpenAIProvider:
         api_key: str | None = None,
         base_url: str | None = None,
         *,
-        api: Literal["responses", "chat"] = "responses",
+        api: Literal["responses", "chat"] | None = None,
         default_model: str | None = None,
         openai_client: "AsyncOpenAI | None" = None,
+        use_responses: bool | None = None,
     ) -> None:
         """Remember which server, API and model to use.
 
         Args:
             api_key: None means OPENAI_API_KEY. A server on this machine needs none.
             base_url: None means OPENAI_BASE_URL, else OpenAI's own.
-            api: `responses`, or `chat` for servers that only have Chat Completions.
+            api: `responses`, or `chat` for servers that only have Chat Completions; None means
+                what `set_default_openai_api` said, else `responses`.
             default_model: the model of agents that name none; None means OUTLAST_MODEL, else
                 `DEFAULT_MODEL`.
             openai_client: a client to use as it is, instead of a key and an address: for Azure,
                 proxies, other transports. Its retries are switched off per call, and closing it
                 stays the caller's.
+            use_responses: another way to say which API: true for `responses`, false for `chat`.
 
         Raises:
             ValueError: a client is given together with a key or an address, or the API is neither.
         """
         if openai_client is not None and (api_key is not None or base_url is not None):
             raise ValueError("give OpenAIProvider either openai_client= or api_key= and base_url=")
-        if api not in ("responses", "chat"):
+        if use_responses is not None:
+            api = "responses" if use_responses else "chat"
+        if api not in ("responses", "chat", None):
             raise ValueError(f'OpenAIProvider(api=...) is "responses" or "chat", not {api!r}')
         self._api = api
         self._default_model = default_model
         self._connection = OpenAIConnection(
             api_key=api_key, base_url=base_url, client=openai_client
         )
+        self._is_plain = api_key is None and base_url is None and openai_client is None
 
     def get_model(self, name: str | None) -> ResponsesModel | ChatCompletionsModel:
         """Return the model of this name, or the default for None.
@@ -67,9 +74,13 @@ class OpenAIProvider:
         """
         chosen = name or self._default_model or os.environ.get("OUTLAST_MODEL") or DEFAULT_MODEL
         chosen = chosen.removeprefix(_PREFIX)
-        if self._api == "chat":
-            return ChatCompletionsModel(chosen, self._connection)
-        return ResponsesModel(chosen, self._connection, is_default=not name)
+        connection = self._connection
+        if self._is_plain and defaults.client is not None:
+            connection = OpenAIConnection(client=defaults.client)
+        api = self._api or defaults.api
+        if api != "responses":
+            return ChatCompletionsModel(chosen, connection)
+        return ResponsesModel(chosen, connection, is_default=not name)
 
     async def aclose(self) -> None:
         """Close the connections. Called once, when the worker stops."""

@@ -8,7 +8,8 @@ span that one worker begins and another ends, the parent of a tool's span. A ret
 attempt and is another span; the same attempt told twice has the same id twice.
 """
 
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
@@ -185,42 +186,41 @@ def tell_effect_span(
         span.finish()
 
 
-def around_effect(scope: TraceScope) -> AbstractContextManager[object]:
-    """Let users' code find itself in the agent's span, for a block; or in no trace at all.
+@contextmanager
+def around_effect(scope: TraceScope, *, effect: int, attempt: int = 1) -> Generator[None]:
+    """Let the code of an effect find itself in the agent's span.
 
-    What it opens outside the effect's own spans is a child of the agent's span, and runs that it
-    starts join the trace.
+    What it opens is a child of that span, with ids that are those of this attempt; and runs that
+    it starts join the trace. In a run that is not told of, nothing inside is.
     """
-    if not REGISTRATION.active:
-        return _UNTOLD
     trace = scope.trace()
-    data = DiscardedData()
-    if scope.disabled:
-        return _Around(Place(trace, Span(trace, data, span_id=NO_ID)))
-    span = Span(
+    receivers = () if scope.disabled else REGISTRATION.active
+    agent = _AgentsSpan(
         trace,
-        data,
+        DiscardedData(),
         span_id=scope.agent_span_id,
-        receivers=REGISTRATION.active,
+        receivers=receivers,
         sensitive=scope.sensitive,
+        durable=True,
     )
-    return _Around(Place(trace, span))
+    agent.within = (scope.run_id, effect, attempt)
+    token = PLACE.set(Place(trace, agent))
+    try:
+        yield
+    finally:
+        PLACE.reset(token)
 
 
-class _Around:
-    """Sets where the program is, for a block."""
+class _AgentsSpan(Span[DiscardedData]):
+    """The span of an agent, as what is opened in an attempt of an effect sees it."""
 
-    def __init__(self, place: Place | None) -> None:
-        self._place = place
+    __slots__ = ("within",)
 
-    def __enter__(self) -> None:
-        self._token = PLACE.set(self._place)
+    within: tuple[str, int, int]
 
-    def __exit__(self, *_raised: object) -> None:
-        PLACE.reset(self._token)
-
-
-_UNTOLD: AbstractContextManager[None] = nullcontext()
+    def child_id(self, kind: str) -> str:
+        """Return the id of the next span in this attempt."""
+        return effect_span_id(*self.within, kind, next(self._children))
 
 
 def begin_agent_span(scope: TraceScope, span_data: AgentSpanData, *, at_ms: int) -> None:

@@ -30,8 +30,13 @@ class Engine(Protocol):
         """The connected Temporal client."""
         ...
 
-    async def serve(self, agent: "Agent[Any]") -> str:
-        """Carry runs of an agent in this process, and return the task queue to start them on."""
+    async def serve(self, agent: "Agent[Any]", context_type: type[Any] | None = None) -> str:
+        """Carry runs of an agent in this process, and return the task queue to start them on.
+
+        Args:
+            agent: the agent.
+            context_type: a type of context that runs are started with.
+        """
         ...
 
     @classmethod

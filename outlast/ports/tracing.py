@@ -165,7 +165,7 @@ def join_current_trace(settings: JsonObject | None) -> JsonObject | None:
             "workflow_name": place.trace.name,
             "group_id": place.trace.group_id,
             "trace_metadata": place.trace.metadata,
-            "trace_joined": True,
+            "trace_joined": bool(REGISTRATION.active) or None,  # or else the workers tell of it
             "trace_parent_id": place.span.span_id if place.span else None,
         }
         for key, value in told.items():

@@ -18,9 +18,11 @@ from outlast.testing.scripted_model import (
     say,
     wait_for,
 )
+from outlast.testing.span_collector import SpanCollector
 
 __all__ = [
     "ScriptedModel",
+    "SpanCollector",
     "after",
     "call",
     "costing",

@@ -8,6 +8,8 @@ production. Nothing is durable, and retries do not wait.
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
+from time import time_ns
 
 from outlast.activities.conclusion import conclude
 from outlast.activities.errors import EffectError
@@ -17,6 +19,7 @@ from outlast.activities.memory import save_session
 from outlast.activities.model import call_model
 from outlast.activities.preparation import prepare_run
 from outlast.activities.tool import run_tool
+from outlast.activities.tracing import traced
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.contract import failures, history, policies, records
 from outlast.contract.delta_reader import RESTARTED
@@ -43,6 +46,9 @@ OnState = Callable[[RunState], None]
 
 OnDelta = Callable[[JsonObject], None]
 """Called with the raw events of its models."""
+
+
+_newest_start_ms = 0
 
 
 @dataclass
@@ -79,7 +85,7 @@ class MemoryRun:
 
     def start(self, record: records.RunInput) -> None:
         """Take the run's input in."""
-        self.take(history.started(self.run_id, record, 0))
+        self.take(history.started(self.run_id, record, _start_ms()))
 
     async def go_on(self) -> RunState:
         """Carry out commands until the run is closed, or can go no further without a person."""
@@ -117,7 +123,7 @@ class MemoryRun:
     def decide(self, decision: Decision, run_id: str = "") -> None:
         """Take a person's decision, here or in a nested run."""
         target = self.find(run_id)
-        target.take(DecisionReceived(at_ms=0, decision=decision))
+        target.take(DecisionReceived(at_ms=now_ms(), decision=decision))
 
     def find(self, run_id: str) -> "MemoryRun":
         """Return this run, or the nested one of this id."""
@@ -143,7 +149,9 @@ class MemoryRun:
                 self._running.pop(command.effect).cancel()
             case TellParent():
                 if self.parent is not None:
-                    told = NestedReported(at_ms=0, nested_id=self.run_id, requests=command.requests)
+                    told = NestedReported(
+                        at_ms=now_ms(), nested_id=self.run_id, requests=command.requests
+                    )
                     self.parent.take(told)
             case _:
                 self._running[command.effect] = asyncio.create_task(self._perform(command))
@@ -173,7 +181,7 @@ class MemoryRun:
             try:
                 # Through the wire format and back, so that a test finds what does not survive it.
                 payload = await self._answer(effect, attempt)
-                return history.answered(effect, payload, 0)
+                return history.answered(effect, payload, now_ms())
             except EffectError as error:
                 enough = error.attempts is not None and attempt >= error.attempts
                 if error.retryable and attempt < attempts and not enough:
@@ -184,7 +192,13 @@ class MemoryRun:
                     message=error.message,
                     details=error.details,
                 )
-                return history.failed(effect, engine, 0)
+                return history.failed(effect, engine, now_ms())
+            except Exception as error:  # noqa: BLE001  as on a server, where it is told, too
+                message = f"The worker could not answer: {type(error).__name__}: {error}"
+                engine = failures.EngineFailure(
+                    kind="application", code=failures.INTERNAL, message=message
+                )
+                return history.failed(effect, engine, now_ms())
         raise AssertionError("a policy has at least one attempt")
 
     async def _run_nested(self, effect: RunAgent) -> Event:
@@ -210,7 +224,7 @@ class MemoryRun:
                 message=failure.message,
                 details=failure.details,
             )
-            return history.failed(effect, engine, 0)
+            return history.failed(effect, engine, now_ms())
         result = records.RunResultRecord(
             status=state.outcome or "cancelled",
             agent=state.agent,
@@ -219,29 +233,44 @@ class MemoryRun:
             usage=state.usage,
             context=state.context,
         )
-        return history.answered(effect, records.write(result), 0)
+        return history.answered(effect, records.write(result), now_ms())
 
     async def _answer(self, effect: Effect, attempt: int) -> JsonObject:
         request = records.request_of(self.state, effect)
+        work = partial(self._carry, request, attempt)
+        result = await traced(self.worker, request, work, attempt=attempt)
+        return {} if result is None else records.write(result)
+
+    async def _carry(self, request: records.Request, attempt: int) -> object:
         match request:
             case PrepareRun():
-                return records.write(await prepare_run(self.worker, request))
+                return await prepare_run(self.worker, request)
             case CheckInput():
-                return records.write(await check_input(self.worker, request))
+                return await check_input(self.worker, request)
             case records.ModelRequestRecord():
-                on_event = self.on_delta or _ignore
-                return records.write(await call_model(self.worker, request, on_event))
+                return await call_model(self.worker, request, self.on_delta or _ignore)
             case RunTool():
-                return records.write(await run_tool(self.worker, request, attempt=attempt))
+                return await run_tool(self.worker, request, attempt=attempt)
             case RunHandoff() | records.HandoffRequestRecord():
-                return records.write(await run_handoff(self.worker, request))
+                return await run_handoff(self.worker, request)
             case records.ConclusionRequestRecord():
-                return records.write(await conclude(self.worker, request))
+                return await conclude(self.worker, request)
             case records.SaveRequestRecord():
-                await save_session(self.worker.registry, request, attempt=attempt)
-                return {}
+                return await save_session(self.worker.registry, request, attempt=attempt)
             case _:
                 raise AssertionError(f"no such effect: {request}")
+
+
+def now_ms() -> int:
+    """Return the time of an event; rounded up, so that nothing before it seems to come after."""
+    return -(-time_ns() // 1_000_000)
+
+
+def _start_ms() -> int:
+    """Return the time of a start: no two runs in this process have the same."""
+    global _newest_start_ms  # noqa: PLW0603  it is one clock
+    _newest_start_ms = max(now_ms(), _newest_start_ms + 1)
+    return _newest_start_ms
 
 
 def _ignore(event: JsonObject) -> None:

@@ -17,7 +17,7 @@ from outlast.loop.events import CancelMode, CancelRequested
 from outlast.loop.state import RunState
 from outlast.loop.values import JsonObject
 from outlast.ports.model import Model
-from outlast.testing.in_memory import MemoryRun
+from outlast.testing.in_memory import MemoryRun, now_ms
 from outlast.testing.run import carry, resumed, started
 
 
@@ -94,7 +94,7 @@ class _MemorySource:
         """Stop the run."""
         await self._opened.wait()
         if self._run is not None and self._run.state.phase != "closed":
-            self._run.take(CancelRequested(at_ms=0, mode=mode))
+            self._run.take(CancelRequested(at_ms=now_ms(), mode=mode))
 
     async def _carry(self, run: MemoryRun) -> None:
         try:

@@ -6,6 +6,7 @@ how commands are carried out; that is `in_memory.py`.
 
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Any, TypeAlias, cast
 
 from outlast.activities.worker_knowledge import WorkerKnowledge
@@ -27,7 +28,8 @@ from outlast.loop.state import RunState
 from outlast.loop.values import JsonObject
 from outlast.ports.model import Model, ModelProvider
 from outlast.ports.session import Session
-from outlast.testing.in_memory import MemoryRun
+from outlast.ports.tracing import join_current_trace
+from outlast.testing.in_memory import MemoryRun, now_ms
 
 Decide: TypeAlias = Callable[[ApprovalRequest], bool | str | Awaitable[bool | str]]
 """Plays the person: true approves, false rejects, a text rejects with that message."""
@@ -100,7 +102,8 @@ def started(
 ) -> MemoryRun:
     """Return a run that has its input; `options` are those of `run_input`."""
     run = MemoryRun(worker_for(agent, model, context), run_id)
-    run.start(run_input(agent, input, context=context, **options))
+    record = run_input(agent, input, context=context, **options)
+    run.start(replace(record, settings=join_current_trace(record.settings)))
     return run
 
 
@@ -166,7 +169,7 @@ def resumed(agent: Agent[Any], waiting: WaitingRun, model: Model, context: objec
     for said in waiting.staged_input():
         content = records.messages_of(said.input)
         message = Message(said.message_id, tuple(content))
-        run.take(MessageReceived(at_ms=0, message=message))
+        run.take(MessageReceived(at_ms=now_ms(), message=message))
     for staged in waiting.staged_decisions():
         run.decide(staged.decision, staged.run_id)
     return run

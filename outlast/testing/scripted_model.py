@@ -111,8 +111,11 @@ def refuse(text: str) -> list[JsonObject]:
     return [{"type": "message", "role": "assistant", "content": content}]
 
 
-def call(name: str, call_id: str, **arguments: Any) -> JsonObject:
-    """Return one call of a tool or handoff, as an item of a reply."""
+def call(name: str, call_id: str, /, **arguments: Any) -> JsonObject:
+    """Return one call of a tool or handoff, as an item of a reply.
+
+    The arguments may have any name, `name` too.
+    """
     return raw_call(name, call_id, json.dumps(arguments))
 
 

@@ -19,6 +19,8 @@ from outlast.contract import records
 from outlast.loop.state import RunState
 from outlast.models.provider import OpenAIProvider
 from outlast.ports.model import ModelProvider
+from outlast.ports.receivers import REGISTRATION
+from outlast.ports.tracing import flush_traces
 from outlast.workflows.agent_run import AgentRun
 
 ENDING_SECONDS = 2.0
@@ -72,6 +74,8 @@ class OutlastPlugin(SimplePlugin):
                 ending.cancel()
                 if model_provider is None:
                     await provider.aclose()
+                if REGISTRATION.active:
+                    await asyncio.to_thread(flush_traces)  # sending takes its time
 
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
             "outlast",

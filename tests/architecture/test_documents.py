@@ -64,7 +64,16 @@ def test_the_bounds_in_the_documents_are_the_defaults() -> None:
     row = f"| looking the agent up | {prepare.timeout_ms // 1_000} s | {prepare.attempts} |"
     assert row in BOUNDS
     assert f"| given up after" in BOUNDS  # noqa: F541
-    assert BOUNDS.count(f"| {policies.LONGEST_MS // 3_600_000} h |") == 4
+    for what, policy in {
+        "input guardrails": policies.CHECK,
+        "an answer's conclusion: rules, handlers, end hooks, output guardrails": policies.CHECK,
+        "reading a session, making a nested run's input": policies.LOAD,
+        "writing to a session": policies.SAVE,
+    }.items():
+        wait = f"1 s, doubling up to {policy.maximum_interval_ms // 1_000} s"
+        bound = f"{policy.timeout_ms // 60_000} min | {policy.attempts} | {wait}"
+        assert f"| {what} | {bound} | {policies.LONGEST_MS // 3_600_000} h | |" in BOUNDS
+    assert BOUNDS.count(f"| {policies.LONGEST_MS // 3_600_000} h |") == 8
     assert f"{policies.ROLL_OVER_EVENTS:,} events" in BOUNDS
     assert f"silent for {policies.HEARTBEAT_MS // 1_000} seconds" in BOUNDS
     minutes = int(policies.LONGEST_RETRY_AFTER.total_seconds()) // 60

@@ -70,7 +70,7 @@ async def _approve(handle: RunHandle) -> None:
 
 async def _reject_by_signal(handle: RunHandle) -> None:
     await handle.wait_for_people()
-    workflow = handle._client.get_workflow_handle(handle.id)
+    workflow = handle.client.get_workflow_handle(handle.id)
     await workflow.signal("decide", {"request_id": "a9", "type": "approve"})
     await workflow.signal("unheard", "of")
     decision = {"request_id": "a1", "type": "reject", "message": "too much", "by": "bob"}

@@ -6,10 +6,12 @@ Owns: `Desk`. Must not know: what has to hold of every run; that is `laws.py`.
 import asyncio
 import secrets
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import Worker
@@ -22,11 +24,14 @@ from outlast.client.handle import RunHandle
 from outlast.client.history import HistoryReader, Progress
 from outlast.client.results import RunResult
 from outlast.client.runner import Runner
+from outlast.client.start import run_input
+from outlast.client.streaming import RunResultStreaming
 from outlast.contract import names, records
 from outlast.loop.state import RunState
 from outlast.testing import ScriptedModel
 from outlast.worker.agent_worker import AgentWorker
 from outlast.workflows.agent_run import AgentRun
+from tests.workflow.laws import nested_runs
 
 PATIENCE_SECONDS = 30
 """Longer than anything takes on a loaded machine; only a failing test waits for it."""
@@ -146,6 +151,25 @@ class Desk:
         workflow = await self.start_raw(records.write(record))
         return RunHandle(self.client, workflow.id)
 
+    async def start_short(
+        self, agent: Agent[Any] | str, asked: Any = "Hello", *, events: int = 20, **options: Any
+    ) -> RunHandle:
+        """Start a run that goes on in a new history after so many events, about ten to a turn."""
+        record = run_input(agent, asked, **options)
+        settings = {**(record.settings or {}), "roll_over_events": events}
+        record = replace(record, settings=settings, visibility=True)
+        workflow = await self.start_raw(records.write(record))
+        return RunHandle(self.client, workflow.id)
+
+    def stream(
+        self, agent: Agent[Any] | str, asked: Any = "Hello", **options: Any
+    ) -> RunResultStreaming:
+        """Start a run and read along as a user does."""
+        options = {"id": options.get("id") or self.new_id(), **options}
+        return Runner.run_streamed(
+            agent, asked, client=self.client, task_queue=self.queue, **options
+        )
+
     async def start_raw(self, *arguments: Any) -> WorkflowHandle[Any, Any]:
         """Start the workflow with any arguments, as somebody in the Temporal UI may."""
         return await self.client.start_workflow(
@@ -205,6 +229,22 @@ class Desk:
                     if condition(pending):
                         return pending
                 await asyncio.sleep(0.02)
+
+    async def all_events(self, handle: RunHandle) -> list[list[HistoryEvent]]:
+        """Return the histories of a run that continue each other, oldest first."""
+        run: str | None = (await self.workflow(handle).describe()).raw_info.first_run_id
+        found: list[list[HistoryEvent]] = []
+        while run:
+            one = await self.client.get_workflow_handle(handle.id, run_id=run).fetch_history()
+            found.append(list(one.events))
+            last = found[-1][-1].workflow_execution_continued_as_new_event_attributes
+            run = last.new_execution_run_id
+        return found
+
+    async def nested(self, handle: RunHandle) -> list[RunHandle]:
+        """Return the runs that a run has started, oldest first."""
+        ids = [one for events in await self.all_events(handle) for one in nested_runs(events)]
+        return [RunHandle(self.client, one) for one in ids]
 
     async def event_types(self, handle: RunHandle) -> list[str]:
         """Return the types of the records in a run's history, oldest first."""

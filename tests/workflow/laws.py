@@ -32,6 +32,9 @@ COMMANDS = {
     EventType.EVENT_TYPE_TIMER_CANCELED,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_COMPLETED,
+    EventType.EVENT_TYPE_START_CHILD_WORKFLOW_EXECUTION_INITIATED,
+    EventType.EVENT_TYPE_REQUEST_CANCEL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED,
+    EventType.EVENT_TYPE_SIGNAL_EXTERNAL_WORKFLOW_EXECUTION_INITIATED,
 }
 """The records of what a workflow asked for."""
 
@@ -39,9 +42,11 @@ UNHANDLED = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND
 
 
 async def check_run(client: Client, run_id: str) -> None:
-    """Check every law on one run, with a worker of its task queue running."""
+    """Check every law on a run and those nested in it; a worker of its task queue has to run."""
     async for handle in _chain(client, run_id):
         events, snapshot = await _history_and_snapshot(handle)
+        for nested_id in nested_runs(events):
+            await check_run(client, nested_id)
         assert not (failed := failed_tasks(events)), failed
         folded = await fold(client, run_id, events)
         if merged_by_replay(events):
@@ -54,6 +59,15 @@ async def check_run(client: Client, run_id: str) -> None:
     latest = client.get_workflow_handle(run_id)
     _, snapshot = await _history_and_snapshot(latest)
     assert not (wrong := differences(timeless(newest), timeless(snapshot))), wrong
+
+
+def nested_runs(events: list[HistoryEvent]) -> list[str]:
+    """Return the ids of the runs that one history has started."""
+    return [
+        event.child_workflow_execution_started_event_attributes.workflow_execution.workflow_id
+        for event in events
+        if event.event_type == EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED
+    ]
 
 
 async def fold(client: Client, run_id: str, events: list[HistoryEvent]) -> RunState:

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from temporalio.api.enums.v1 import EventType
-from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
@@ -58,18 +57,6 @@ COUNTER = Agent[Any](name="Counter", tools=[count])
 CLERK = Agent[Any](name="Clerk", tools=[count, refund])
 
 
-async def histories(desk: Desk, handle: RunHandle) -> list[list[HistoryEvent]]:
-    """Return the histories of a run, oldest first."""
-    run: str | None = (await desk.workflow(handle).describe()).raw_info.first_run_id
-    found: list[list[HistoryEvent]] = []
-    while run:
-        one = await desk.client.get_workflow_handle(handle.id, run_id=run).fetch_history()
-        found.append(list(one.events))
-        last = found[-1][-1].workflow_execution_continued_as_new_event_attributes
-        run = last.new_execution_run_id
-    return found
-
-
 async def in_later_history(desk: Desk, handle: RunHandle) -> bool:
     """Whether the run has continued as new at least once."""
     info = (await desk.workflow(handle).describe()).raw_info
@@ -105,7 +92,7 @@ async def test_many_turns_make_one_run_however_many_histories_hold_it(desk: Desk
     texts = [item.raw.get("output") for item in result.items if item.kind == "tool_output"]
     assert texts == [f"counted {number}" for number in range(turns)]
     assert len(result.items) == 1 + 2 * turns + 1
-    found = await histories(desk, handle)
+    found = await desk.all_events(handle)
     assert len(found) >= 3
     numbers = [
         int(event.activity_task_scheduled_event_attributes.activity_id)
@@ -234,7 +221,7 @@ async def test_a_conversation_goes_on_over_several_histories(desk: Desk):
     result = await desk.result(handle)
     assert result.status == "completed"
     assert len(result.items) == 16
-    assert len(await histories(desk, handle)) >= 3
+    assert len(await desk.all_events(handle)) >= 3
 
 
 @pytest.mark.parametrize("how", ["native", "after_turn", "signal"])
@@ -298,7 +285,7 @@ async def test_a_state_larger_than_a_payload_travels_compressed(desk: Desk):
     assert size > ROLL_OVER_BYTES
     found = [item.raw["output"] for item in result.items if item.kind == "tool_output"]
     assert sum(map(len, found)) == size
-    *_, newest = await histories(desk, handle)
+    *_, newest = await desk.all_events(handle)
     started = newest[0].workflow_execution_started_event_attributes
     [payload] = await desk.client.data_converter.decode(started.input.payloads)
     assert list(payload["carried"]) == ["zlib"]

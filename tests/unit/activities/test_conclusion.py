@@ -436,6 +436,15 @@ async def test_a_handler_that_raises_is_named() -> None:
         await concluded(Agent(name="A"), Candidate(failure=TURNS), settings=settings)
 
 
+async def test_an_agent_of_the_transcript_that_has_gone_may_be_known_elsewhere() -> None:
+    said = Item("message", say("Hi")[0], "Gone", 1)
+    settings = handled_by("max_turns", returning("never asked"))
+    request = conclusion_request(Candidate(failure=TURNS), HELLO, said, settings=settings)
+    with pytest.raises(EffectError, match="knows no agent 'Gone'") as caught:
+        await conclude(worker_of(Agent(name="A")), request)
+    assert caught.value.retryable
+
+
 # --- Runs that answer a call ------------------------------------------------------------------------------
 
 
@@ -494,11 +503,15 @@ async def test_what_a_rule_decided_is_extracted_too() -> None:
     assert conclusion.output == "RULED"
 
 
-async def test_a_blocked_answer_is_not_extracted() -> None:
+@pytest.mark.parametrize("told", [True, False])
+async def test_a_blocked_answer_is_not_extracted_but_told_as_any_failure(*, told: bool) -> None:
     inner = expert(output_guardrails=[checking(trips=True)])
-    extract = raising(AssertionError())
-    conclusion = await nested(inner, TEXT, custom_output_extractor=extract)
-    assert conclusion.failure is not None
+    options: dict[str, Any] = {"custom_output_extractor": raising(AssertionError())}
+    if not told:
+        options["failure_error_function"] = None
+    conclusion = await nested(inner, TEXT, **options)
+    assert [one.tripped for one in conclusion.results] == [True]
+    assert (conclusion.failure is None, conclusion.replaced) == (told, told)
 
 
 async def test_an_extractor_that_fails_is_named() -> None:
@@ -594,7 +607,7 @@ async def test_the_outer_hooks_hear_of_a_failure_in_the_tools_words() -> None:
             heard.append(result)
 
     await nested(expert(), Candidate(failure=TURNS), hooks=Hooks())
-    assert heard == ["The tool failed and gave no result. It may have had an effect."]
+    assert heard == ["The tool ask failed and gave no result. It may have had an effect."]
 
 
 async def test_a_context_that_was_left_unwritable_is_an_error_in_words() -> None:

@@ -15,6 +15,7 @@ from outlast.agents.agent_output import AgentOutputSchema
 from outlast.agents.context import RunContextWrapper, ToolContext
 from outlast.agents.guardrail import GuardrailFunctionOutput, OutputGuardrail
 from outlast.agents.handoff import Handoff, handoff
+from outlast.agents.hosted_tools import WebSearchTool
 from outlast.agents.lifecycle import AgentHooks, RunHooks
 from outlast.agents.prompt import GenerateDynamicPromptData
 from outlast.agents.references import register
@@ -502,14 +503,14 @@ async def test_model_hooks_see_what_the_filter_left_and_what_the_model_said() ->
             seen.append((agent.name, system_prompt, input_items))
 
         async def on_llm_end(self, context: Any, agent: Any, response: Any) -> None:
-            seen.append((list(response.output), response.usage.requests))
+            seen.append((response.output[0].content[0].text, response.usage.requests))
 
     def shorten(data: CallModelData[Any]) -> ModelInputData:
         return ModelInputData(input=[], instructions="Short.")
 
     settings = write_run_config(RunConfig(call_model_input_filter=shorten))
     await asked(Agent(name="A"), settings={**settings, "hooks": register(Look())})
-    assert seen == [("A", "Short.", []), (say("Hello"), 1)]
+    assert seen == [("A", "Short.", []), ("Hello", 1)]
 
 
 @pytest.mark.parametrize("step", ["start", "llm_start"])
@@ -648,6 +649,24 @@ async def test_a_forced_tool_is_forced_once(*, used: bool, resets: bool, choice:
 async def test_the_conversation_at_the_provider_is_named() -> None:
     request, _ = await asked(Agent(name="A"), conversation_id="conv_1", previous_response_id="r1")
     assert (request.conversation_id, request.previous_response_id) == ("conv_1", "r1")
+
+
+@pytest.mark.parametrize("thread", [{"conversation_id": "c1"}, {"chained": True}])
+async def test_no_filter_changes_what_the_providers_server_keeps(thread: dict[str, Any]) -> None:
+    def keep(data: Any) -> Any:
+        return data
+
+    agent = Agent[Any](name="A", handoffs=[handoff(Agent(name="B"), input_filter=keep)])
+    model = ScriptedModel("Hello")
+    error = await failure_of(agent, model, **thread)
+    assert "no filter can change it there" in error.message
+    assert model.calls == 0
+
+
+async def test_tools_of_the_provider_are_sent_as_they_are() -> None:
+    search = WebSearchTool()
+    request, _ = await asked(Agent(name="A", tools=[search]))
+    assert (list(request.hosted_tools), request.tools) == ([search], [])
 
 
 # --- Output types ------------------------------------------------------------------------------------------------

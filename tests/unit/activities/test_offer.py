@@ -10,6 +10,9 @@ from outlast.activities.offer import is_enabled, offer_of
 from outlast.agents.agent import Agent
 from outlast.agents.context import RunContextWrapper
 from outlast.agents.handoff import handoff
+from outlast.agents.hosted_tools import WebSearchTool
+from outlast.agents.run_config import RunConfig
+from outlast.agents.settings import write_run_config
 from outlast.agents.tool import function_tool
 from outlast.loop.changes import Change
 from tests.unit.activities.desk import raising, scene_of
@@ -95,3 +98,38 @@ async def test_an_unknown_name_is_fatal_where_the_run_says_so(
 ) -> None:
     offer = await offer_of(scene_of(settings={"tool_not_found_behavior": behavior}))
     assert offer.unknown_is_fatal is fatal
+
+
+async def test_tools_of_the_provider_are_offered_beside_and_nobody_asks_about_them() -> None:
+    search = WebSearchTool()
+    offer = await offer_of(scene_of(Agent(name="A", tools=[search, look_up])))
+    assert list(offer.hosted) == [search]
+    assert [spec.name for spec in offer.specs()] == ["look_up"]
+
+
+def keep(data: Any) -> Any:
+    return data
+
+
+@pytest.mark.parametrize(
+    ("entry", "config", "refused"),
+    [
+        (handoff(Agent[Any](name="B"), input_filter=keep), {}, True),
+        (handoff(Agent[Any](name="B")), {"handoff_input_filter": keep}, True),
+        (handoff(Agent[Any](name="B")), {}, False),
+        (handoff(Agent[Any](name="B"), input_filter=keep, is_enabled=False), {}, False),
+    ],
+)
+async def test_a_filter_is_refused_where_the_providers_server_keeps_the_conversation(
+    entry: Any, config: dict[str, Any], *, refused: bool
+) -> None:
+    settings = write_run_config(RunConfig(**config))
+    scene = scene_of(Agent(name="A", handoffs=[entry]), settings=settings)
+    assert len((await offer_of(scene)).handoffs) == int(entry.is_enabled)
+    scene.server_managed = True
+    if not refused:
+        await offer_of(scene)
+        return
+    with pytest.raises(EffectError, match="'transfer_to_b' has an input filter") as caught:
+        await offer_of(scene)
+    assert (caught.value.code, caught.value.retryable) == ("user_error", False)

@@ -1,6 +1,7 @@
 """The plan of a reply: what each call is, decided once."""
 
 import json
+import logging
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
@@ -469,6 +470,18 @@ async def test_a_handoff_needs_an_activity_where_it_has_something_to_run(
     offer = offer_of(handoffs=[handoff(BILLING, **options)])
     planned = await only_call(offer, call("transfer_to_billing", "h1"), scene=scene)
     assert (planned.callback, planned.filters) == (callback, filters)
+
+
+async def test_what_the_providers_server_keeps_is_not_told_as_a_summary(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    scene = scene_of(settings={"nest_handoff_history": True})
+    scene.server_managed = True
+    offer = offer_of(handoffs=[handoff(BILLING)])
+    with caplog.at_level(logging.WARNING):
+        planned = await only_call(offer, call("transfer_to_billing", "h1"), scene=scene)
+    assert (planned.filters, planned.callback) == (False, False)
+    assert "keeps the conversation, so it is not nested" in caplog.text
 
 
 async def test_hooks_on_handoffs_need_an_activity() -> None:

@@ -298,13 +298,15 @@ class LocalStub:
     def __init__(self) -> None:
         self.client = StartClient()
         self.served: list[Agent[Any]] = []
+        self.context_types: list[type[Any] | None] = []
         self.closed = 0
 
     async def shared(self) -> "LocalStub":
         return self
 
-    async def serve(self, agent: Agent[Any]) -> str:
+    async def serve(self, agent: Agent[Any], context_type: type[Any] | None = None) -> str:
         self.served.append(agent)
+        self.context_types.append(context_type)
         return "outlast-local-A"
 
     async def close_shared(self) -> None:
@@ -332,6 +334,16 @@ async def test_without_a_client_an_agent_is_carried_here_and_a_name_elsewhere(
     await Runner.start(agent, "Hello", id="support-42", task_queue=queue)
     assert engine.client.started[0]["task_queue"] == used
     assert engine.served == served
+
+
+@pytest.mark.parametrize(
+    ("context", "kind"), [(None, None), ({"name": "Ann"}, None), (Customer("Ann"), Customer)]
+)
+async def test_the_worker_here_learns_the_type_of_the_context(
+    engine: LocalStub, context: Any, kind: Any
+) -> None:
+    await Runner.start(A, "Hello", context=context)
+    assert engine.context_types == [kind]
 
 
 async def test_the_sync_way_leaves_nothing_running(engine: LocalStub) -> None:
@@ -470,4 +482,4 @@ async def test_a_run_of_the_engine_goes_on_with_the_engine_of_the_time(engine: L
     result = await Runner.run(A, state)
     assert result.final_output == "Not paid."
     assert [call[0] for call in later.calls if call[0] == "update"] == ["update"]
-    assert engine.served == [A]
+    assert engine.served == [A, A], "whoever attaches carries it, and whoever goes on"

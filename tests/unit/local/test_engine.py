@@ -165,6 +165,15 @@ async def test_an_agent_that_is_defined_again_takes_the_place_of_the_first(
     assert worker.registry.names == ["Orders", "Triage"]
 
 
+async def test_a_type_of_context_is_known_to_the_worker(around: Surroundings) -> None:
+    one = await LocalEngine.shared()
+    agent = Agent[Any](name="Triage")
+    await one.serve(agent)
+    await one.serve(agent, SimpleNamespace)
+    (worker,) = around.workers
+    assert worker.registry.context_type("types:SimpleNamespace") is SimpleNamespace
+
+
 async def test_closing_stops_the_workers_and_then_the_server(around: Surroundings) -> None:
     one = await LocalEngine.shared()
     await one.serve(Agent(name="A"))

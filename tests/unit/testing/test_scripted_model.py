@@ -211,3 +211,4 @@ def test_a_call_has_arguments_as_json_text_or_as_anything() -> None:
     assert json.loads(call("t", "c1", a=1, b=None)["arguments"]) == {"a": 1, "b": None}
     assert raw_call("t", "c1", "{not json")["arguments"] == "{not json"
     assert call("t", "c1")["call_id"] == "c1"
+    assert json.loads(call("t", "c1", name="Ann", call_id="x")["arguments"])["name"] == "Ann"

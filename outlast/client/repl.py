@@ -1,0 +1,117 @@
+"""Talking to an agent in a terminal.
+
+Owns: `run_demo_loop`. Must not know: how a run is carried.
+"""
+
+import sys
+from typing import Any, cast
+
+from outlast.agents.agent import Agent
+from outlast.agents.run_items import ToolCallItem, ToolCallOutputItem
+from outlast.agents.threads import run_in_thread
+from outlast.client.results import RunResult
+from outlast.client.run_state import RunState
+from outlast.client.runner import DEFAULT_MAX_TURNS, Runner
+from outlast.client.stream import (
+    AgentUpdatedStreamEvent,
+    RawResponsesStreamEvent,
+    RunItemStreamEvent,
+    StreamEvent,
+)
+from outlast.client.streaming import RunResultStreaming
+from outlast.loop.values import JsonObject
+
+
+async def run_demo_loop(
+    agent: Agent[Any],
+    *,
+    stream: bool = True,
+    context: Any = None,
+    max_turns: int | None = DEFAULT_MAX_TURNS,
+) -> None:
+    """Read messages from the terminal and print the answers, until `exit`, `quit` or the end.
+
+    The conversation goes on with whichever agent answered last. A call that needs approval is
+    asked about.
+
+    Args:
+        agent: who is talked to first.
+        stream: whether answers are printed while they are written.
+        context: the context of every run.
+        max_turns: how many model calls an answer takes at most.
+
+    Raises:
+        AgentsException: a run failed.
+    """
+    input_items: list[JsonObject] = []
+    while (said := await _line(" > ")) is not None and said.lower() not in {"exit", "quit"}:
+        if not said:
+            continue
+        asked: list[JsonObject] | RunState = [*input_items, {"role": "user", "content": said}]
+        while True:
+            result = await _answer(agent, asked, stream, context, max_turns)
+            if not result.interruptions:
+                break
+            asked = await _decided(result)
+        last: object = result.last_agent
+        agent = cast("Agent[Any]", last) if isinstance(last, Agent) else agent
+        input_items = result.to_input_list()
+
+
+async def _answer(
+    agent: Agent[Any],
+    asked: list[JsonObject] | RunState,
+    stream: bool,  # noqa: FBT001  passed on
+    context: Any,
+    max_turns: int | None,
+) -> RunResult | RunResultStreaming:
+    if not stream:
+        result = await Runner.run(agent, asked, context=context, max_turns=max_turns)
+        if result.final_output is not None:
+            _print(f"{result.final_output}\n")
+        return result
+    streamed = Runner.run_streamed(agent, asked, context=context, max_turns=max_turns)
+    async for event in streamed.stream_events():
+        _print(_text_of(event))
+    _print("\n")
+    return streamed
+
+
+async def _decided(result: RunResult | RunResultStreaming) -> RunState:
+    """Return the state of a run with what the terminal said of its open calls."""
+    state = result.to_state()
+    for call in result.interruptions:
+        answer = await _line(f"Allow {call.name}({call.arguments})? [y/N] ")
+        if (answer or "").lower() in {"y", "yes"}:
+            state.approve(call)
+        else:
+            state.reject(call)
+    return state
+
+
+def _text_of(event: StreamEvent) -> str:
+    if isinstance(event, RawResponsesStreamEvent):
+        written = event.data.type == "response.output_text.delta"
+        return str(event.data.delta) if written else ""
+    if isinstance(event, RunItemStreamEvent):
+        if isinstance(event.item, ToolCallItem):
+            return f"\n[{event.item.tool_name} is called]\n"
+        if isinstance(event.item, ToolCallOutputItem):
+            return f"\n[it returned: {event.item.output}]\n"
+    if isinstance(event, AgentUpdatedStreamEvent):
+        return f"\n[{event.new_agent.name}]\n"
+    return ""
+
+
+async def _line(prompt: str) -> str | None:
+    """Return the next line, or None at the end. Runs go on while it is waited for."""
+    try:
+        return (await run_in_thread(input, prompt)).strip()
+    except EOFError:
+        _print("\n")
+        return None
+
+
+def _print(text: str) -> None:
+    sys.stdout.write(text)
+    sys.stdout.flush()

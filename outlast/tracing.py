@@ -1,0 +1,68 @@
+"""Traces and spans, for programs that listen to them or open their own.
+
+Owns: nothing; the names are those of `outlast.ports`, gathered under the name users know.
+"""
+
+from outlast.ports.spans import (
+    AgentSpanData,
+    CustomSpanData,
+    FunctionSpanData,
+    GenerationSpanData,
+    GuardrailSpanData,
+    HandoffSpanData,
+    ResponseSpanData,
+    SpanData,
+    SpanError,
+)
+from outlast.ports.traces import Span, Trace, gen_group_id, gen_span_id, gen_trace_id
+from outlast.ports.tracing import (
+    TracingProcessor,
+    add_trace_processor,
+    custom_span,
+    flush_traces,
+    get_current_span,
+    get_current_trace,
+    set_trace_processors,
+    set_tracing_disabled,
+    trace,
+)
+from outlast.ports.user_spans import (
+    agent_span,
+    function_span,
+    generation_span,
+    guardrail_span,
+    handoff_span,
+    response_span,
+)
+
+__all__ = [
+    "AgentSpanData",
+    "CustomSpanData",
+    "FunctionSpanData",
+    "GenerationSpanData",
+    "GuardrailSpanData",
+    "HandoffSpanData",
+    "ResponseSpanData",
+    "Span",
+    "SpanData",
+    "SpanError",
+    "Trace",
+    "TracingProcessor",
+    "add_trace_processor",
+    "agent_span",
+    "custom_span",
+    "flush_traces",
+    "function_span",
+    "gen_group_id",
+    "gen_span_id",
+    "gen_trace_id",
+    "generation_span",
+    "get_current_span",
+    "get_current_trace",
+    "guardrail_span",
+    "handoff_span",
+    "response_span",
+    "set_trace_processors",
+    "set_tracing_disabled",
+    "trace",
+]

@@ -1,0 +1,492 @@
+"""Tracing: what a run tells of its steps, whoever carries it."""
+
+from collections import Counter
+from collections.abc import Generator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from outlast import (
+    Agent,
+    AgentHooks,
+    GuardrailFunctionOutput,
+    InputGuardrailTripwireTriggered,
+    MaxTurnsExceeded,
+    ModelCallFailed,
+    OutputGuardrailTripwireTriggered,
+    RunConfig,
+    ToolRetry,
+    function_tool,
+    handoff,
+    input_guardrail,
+    output_guardrail,
+    tool_input_guardrail,
+)
+from outlast.agents.tool_guardrails import ToolGuardrailFunctionOutput
+from outlast.ports.model import ModelError
+from outlast.testing import ScriptedModel, SpanCollector, call
+from outlast.tracing import Span, Trace, custom_span, get_current_span, set_tracing_disabled, trace
+from tests.conformance.executors import Executor, raises_own
+
+SECRET = "4111-1111"  # noqa: S105  what must not be told
+
+
+class Counting(SpanCollector):
+    """Also counts how often each thing is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: Counter[tuple[str, str]] = Counter()
+
+    def on_trace_start(self, trace: Trace) -> None:
+        self.told["trace start", trace.trace_id] += 1
+        super().on_trace_start(trace)
+
+    def on_trace_end(self, trace: Trace) -> None:
+        self.told["trace end", trace.trace_id] += 1
+        super().on_trace_end(trace)
+
+    def on_span_start(self, span: Span[Any]) -> None:
+        self.told["start", span.span_id] += 1
+        super().on_span_start(span)
+
+    def on_span_end(self, span: Span[Any]) -> None:
+        self.told["end", span.span_id] += 1
+        super().on_span_end(span)
+
+
+@pytest.fixture
+def collected() -> Generator[Counting]:
+    with Counting() as collector:
+        yield collector
+
+
+@function_tool
+def look_up(query: str) -> str:
+    with custom_span("database"):
+        return f"found {query}"
+
+
+def passing(name: str, *, first: bool = False) -> Any:
+    @input_guardrail(name=name, run_in_parallel=not first)
+    def check(_context: Any, _agent: Any, _input: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+    return check
+
+
+def answers(name: str, *, trips: bool = False) -> Any:
+    @output_guardrail(name=name)
+    def check(_context: Any, _agent: Any, _output: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=trips)
+
+    return check
+
+
+def a_bit_of_everything() -> tuple[Agent[Any], ScriptedModel]:
+    expert = Agent(name="Expert", tools=[look_up])
+    ask = expert.as_tool(tool_name="ask_expert", tool_description="Asks.")
+    billing = Agent(name="Billing", tools=[ask], output_guardrails=[answers("polite")])
+    triage = Agent(
+        name="Triage",
+        tools=[look_up],
+        handoffs=[billing, Agent(name="Orders")],
+        input_guardrails=[passing("on topic", first=True)],
+    )
+    model = ScriptedModel(
+        [call("look_up", "c1", query="it")],
+        [call("transfer_to_billing", "h1"), call("transfer_to_orders", "h2")],
+        [call("ask_expert", "c2", input="Why?")],
+        [call("look_up", "c3", query="this")],
+        "It is so.",
+        "Paid.",
+    )
+    return triage, model
+
+
+TREE = """\
+agent Triage
+  guardrail on topic
+  generation
+  function look_up
+    custom database
+  generation
+  handoff Triage -> Billing (error: The model asked for several handoffs; the first one counts.)
+agent Billing
+  generation
+  function ask_expert
+    agent Expert
+      generation
+      function look_up
+        custom database
+      generation
+  generation
+  guardrail polite"""
+
+
+def told_once(collected: Counting) -> None:
+    assert set(collected.told.values()) == {1}
+    assert collected.open_spans == []
+    begun, ended = (
+        [one.trace_id for one in some] for some in (collected.traces, collected.ended_traces)
+    )
+    assert begun == ended
+    assert {span.trace_id for span in collected.spans()} <= set(begun)
+
+
+async def test_a_run_is_a_tree_of_spans(executor: Executor, collected: Counting) -> None:
+    agent, model = a_bit_of_everything()
+    result = await executor.execute(agent, model=model)
+    assert result.final_output == "Paid."
+    assert collected.tree() == TREE
+    assert [one.name for one in collected.traces] == ["Agent workflow"]
+    told_once(collected)
+    triage = collected.spans("agent")[0].span_data
+    assert (triage.tools, triage.handoffs) == (["look_up"], ["Billing", "Orders"])
+    assert triage.output_type == "str"
+    for span in collected.spans():
+        assert span.started_at is not None
+        assert span.ended_at is not None
+        assert span.started_at <= span.ended_at
+
+
+async def test_a_streamed_run_tells_the_same(executor: Executor, collected: Counting) -> None:
+    agent, model = a_bit_of_everything()
+    result = await executor.stream(agent, model=model)
+    _ = [event async for event in result.stream_events()]
+    assert result.final_output == "Paid."
+    assert collected.tree() == TREE
+    told_once(collected)
+
+
+async def test_a_model_call_tells_what_was_asked_and_answered(
+    executor: Executor, collected: Counting
+) -> None:
+    agent = Agent(name="A", instructions="Be brief.", model="gpt-x", tools=[look_up])
+    model = ScriptedModel([call("look_up", "c1", query="it")], "Done.")
+    await executor.execute(agent, "Why?", model=model)
+    first, second = (span.span_data for span in collected.spans("generation"))
+    assert first.model == "gpt-x"
+    assert first.input == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Why?"},
+    ]
+    assert first.output[0]["name"] == "look_up"
+    assert first.usage["total_tokens"] == first.usage["input_tokens"] + first.usage["output_tokens"]
+    assert second.output[0]["content"][0]["text"] == "Done."
+    (tool,) = collected.spans("function")
+    assert (tool.span_data.input, tool.span_data.output) == ('{"query": "it"}', "found it")
+
+
+async def test_a_run_without_sensitive_data_tells_names_and_counts_only(
+    executor: Executor, collected: Counting
+) -> None:
+    @function_tool
+    def refuse(card: str) -> str:
+        raise ValueError(f"no card {card}")
+
+    agent = Agent(name="A", instructions=f"The card is {SECRET}.", tools=[look_up, refuse])
+    model = ScriptedModel(
+        [call("look_up", "c1", query=SECRET), call("refuse", "c2", card=SECRET)], f"It is {SECRET}."
+    )
+    config = RunConfig(trace_include_sensitive_data=False)
+    await executor.execute(agent, SECRET, model=model, run_config=config)
+    assert len(collected.spans("generation")) == 2
+    assert {span.span_data.name for span in collected.spans("function")} == {"look_up", "refuse"}
+    assert collected.spans("generation")[0].span_data.usage["requests"] == 1
+    exported = [span.export() for span in collected.spans()]
+    assert SECRET not in str(exported)
+
+
+async def test_an_attempt_that_is_repeated_is_a_span_of_its_own(
+    executor: Executor, collected: Counting
+) -> None:
+    tries: list[int] = []
+
+    @function_tool(retry=ToolRetry(attempts=2, initial_interval=timedelta(milliseconds=10)))
+    def flaky() -> str:
+        tries.append(1)
+        if len(tries) == 1:
+            raise OSError("no disk")
+        return "done"
+
+    model = ScriptedModel([call("flaky", "c1")], "Done.")
+    await executor.execute(Agent(name="A", tools=[flaky]), model=model)
+    failed, worked = collected.spans("function")
+    assert failed.error is not None
+    assert "no disk" in failed.error["message"]
+    assert (worked.error, worked.span_data.output) == (None, "done")
+    assert failed.parent_id == worked.parent_id
+    told_once(collected)
+
+
+async def test_a_failure_that_the_model_reads_is_an_error_of_its_span(
+    executor: Executor, collected: Counting
+) -> None:
+    @function_tool(retry=ToolRetry(attempts=1))
+    def broken() -> str:
+        raise ValueError("no number")
+
+    model = ScriptedModel([call("broken", "c1")], "Sorry.")
+    result = await executor.execute(Agent(name="A", tools=[broken]), model=model)
+    assert result.final_output == "Sorry."
+    (span,) = collected.spans("function")
+    assert span.error is not None
+    assert "no number" in span.error["message"]
+    assert collected.spans("agent")[0].error is None
+
+
+async def test_a_tools_guardrail_is_told_of_inside_the_tool(
+    executor: Executor, collected: Counting
+) -> None:
+    @tool_input_guardrail(name="careful")
+    def careful(_data: Any) -> ToolGuardrailFunctionOutput:
+        return ToolGuardrailFunctionOutput.reject_content("Not this.")
+
+    @function_tool(tool_input_guardrails=[careful])
+    def delete() -> str:
+        return "gone"
+
+    model = ScriptedModel([call("delete", "c1")], "Kept.")
+    await executor.execute(Agent(name="A", tools=[delete]), model=model)
+    assert collected.tree() == (
+        "agent A\n  generation\n  function delete\n    guardrail careful\n  generation"
+    )
+
+
+async def test_users_callables_find_themselves_in_the_agents_span(
+    executor: Executor, collected: Counting
+) -> None:
+    def instructions(_context: Any, _agent: Any) -> str:
+        with custom_span("look up the tone"):
+            return "Be kind."
+
+    class Hooks(AgentHooks[Any]):
+        async def on_end(self, context: Any, agent: Any, output: Any) -> None:
+            with custom_span("count"):
+                pass
+
+    agent = Agent(name="A", instructions=instructions, hooks=Hooks())
+    await executor.execute(agent, model=ScriptedModel("Hi."))
+    assert collected.tree() == ("agent A\n  custom look up the tone\n  generation\n  custom count")
+    told_once(collected)
+
+
+@pytest.mark.parametrize("how", ["run", "process", "trace"])
+async def test_a_run_that_is_not_traced_tells_nothing(
+    executor: Executor, collected: Counting, how: str
+) -> None:
+    seen: list[bool] = []
+
+    @function_tool
+    def tool() -> str:
+        with custom_span("inside"):
+            current = get_current_span()
+            seen.append(current is not None and current.is_recorded)
+        return "done"
+
+    agent, model = Agent(name="A", tools=[tool]), ScriptedModel([call("tool", "c1")], "Done.")
+    config = RunConfig(tracing_disabled=how == "run")
+    set_tracing_disabled(how == "process")
+    try:
+        with trace("Quiet", disabled=how == "trace"):
+            collected.clear()
+            result = await executor.execute(agent, model=model, run_config=config)
+    finally:
+        set_tracing_disabled(False)
+    assert result.final_output == "Done."
+    assert seen == [False]
+    assert collected.spans() == collected.open_spans == []
+
+
+async def test_a_nested_run_is_as_quiet_as_the_run_that_asks(
+    executor: Executor, collected: Counting
+) -> None:
+    expert = Agent(name="Expert")
+    ask = expert.as_tool(tool_name="ask", tool_description="Asks.", run_config=RunConfig())
+    model = ScriptedModel([call("ask", "c1", input="?")], "So.", "Done.")
+    config = RunConfig(tracing_disabled=True)
+    await executor.execute(Agent(name="A", tools=[ask]), model=model, run_config=config)
+    assert (collected.spans(), collected.traces) == ([], [])
+
+
+async def test_a_nested_run_with_settings_of_its_own_is_in_the_same_trace(
+    executor: Executor, collected: Counting
+) -> None:
+    own = RunConfig(workflow_name="Own", trace_id="trace_own")
+    ask = Agent(name="Expert").as_tool(tool_name="ask", tool_description="", run_config=own)
+    model = ScriptedModel([call("ask", "c1", input="?")], "So.", "Done.")
+    config = RunConfig(trace_id="trace_1", workflow_name="Support")
+    await executor.execute(Agent(name="A", tools=[ask]), model=model, run_config=config)
+    assert [(one.trace_id, one.name) for one in collected.traces] == [("trace_1", "Support")]
+    assert {span.trace_id for span in collected.spans()} == {"trace_1"}
+    told_once(collected)
+
+
+async def test_the_run_says_what_its_trace_is_called(
+    executor: Executor, collected: Counting
+) -> None:
+    config = RunConfig(
+        workflow_name="Support",
+        trace_id="trace_1",
+        group_id="chat",
+        trace_metadata={"tier": 1},
+    )
+    await executor.execute(Agent(name="A"), model=ScriptedModel("Hi."), run_config=config)
+    expected = {
+        "object": "trace",
+        "id": "trace_1",
+        "workflow_name": "Support",
+        "group_id": "chat",
+        "metadata": {"tier": 1},
+    }
+    assert [one.export() for one in collected.ended_traces] == [expected]
+    assert collected.spans("generation")[0].trace.export() == expected
+
+
+async def test_runs_in_a_trace_belong_to_it(executor: Executor, collected: Counting) -> None:
+    agent, model = Agent(name="A"), ScriptedModel("One.", "Two.")
+    with trace("Both", group_id="chat") as around:
+        with custom_span("first") as first:
+            await executor.execute(agent, model=model)
+        await executor.execute(agent, model=model)
+    one, two = collected.spans("agent")
+    assert (one.trace_id, two.trace_id) == (around.trace_id, around.trace_id)
+    assert (one.parent_id, two.parent_id) == (first.span_id, None)
+    assert one.trace.group_id == "chat"
+    assert [told.name for told in collected.traces] == ["Both"]
+    told_once(collected)
+
+
+async def test_runs_apart_have_traces_apart(executor: Executor, collected: Counting) -> None:
+    agent, model = Agent(name="A"), ScriptedModel("One.", "Two.")
+    await executor.execute(agent, model=model)
+    await executor.execute(agent, model=model)
+    assert len(collected.traces) == 2
+    told_once(collected)
+
+
+async def test_a_run_that_uses_up_its_turns_ends_its_spans(
+    executor: Executor, collected: Counting
+) -> None:
+    model = ScriptedModel([call("look_up", "c1", query="it")])
+    with pytest.raises(MaxTurnsExceeded):
+        await executor.execute(Agent(name="A", tools=[look_up]), model=model, max_turns=1)
+    error = collected.spans("agent")[0].error
+    assert error is not None
+    assert error["data"] == {"code": "max_turns_exceeded"}
+    told_once(collected)
+
+
+async def test_a_run_whose_model_fails_ends_its_spans(
+    executor: Executor, collected: Counting
+) -> None:
+    model = ScriptedModel(ModelError("No such model.", code="not_found", retryable=False))
+    with pytest.raises(ModelCallFailed):
+        await executor.execute(Agent(name="A"), model=model)
+    assert collected.tree() == (
+        "agent A (error: No such model.)\n  generation (error: No such model.)"
+    )
+    told_once(collected)
+
+
+async def test_a_handoff_that_fails_is_an_error_of_its_span(
+    executor: Executor, collected: Counting
+) -> None:
+    def fail(_context: Any) -> None:
+        raise TypeError("not today")
+
+    triage = Agent(name="Triage", handoffs=[handoff(Agent(name="Billing"), on_handoff=fail)])
+    model = ScriptedModel([call("transfer_to_billing", "h1")])
+    with raises_own(TypeError, "not today"):
+        await executor.execute(triage, model=model)
+    (span,) = collected.spans("handoff")
+    assert span.error is not None
+    assert "not today" in span.error["message"]
+    assert "not today" in str(collected.spans("agent")[0].error)
+    told_once(collected)
+
+
+@pytest.mark.parametrize("first", [True, False])
+async def test_a_question_that_is_refused_ends_its_spans(
+    executor: Executor, collected: Counting, first: bool
+) -> None:
+    @input_guardrail(name="strict", run_in_parallel=not first)
+    def strict(_context: Any, _agent: Any, _input: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
+
+    agent = Agent(name="A", input_guardrails=[strict])
+    with pytest.raises(InputGuardrailTripwireTriggered):
+        await executor.execute(agent, model=ScriptedModel("Hi."))
+    (check,) = collected.spans("guardrail")
+    assert check.span_data.export() == {"type": "guardrail", "name": "strict", "triggered": True}
+    assert "strict" in str(collected.spans("agent")[0].error)
+    assert len(collected.ended_traces) == 1
+
+
+async def test_an_answer_that_is_blocked_ends_its_spans(
+    executor: Executor, collected: Counting
+) -> None:
+    agent = Agent(name="A", output_guardrails=[answers("strict", trips=True)])
+    with pytest.raises(OutputGuardrailTripwireTriggered):
+        await executor.execute(agent, model=ScriptedModel("Hi."))
+    assert collected.spans("guardrail")[0].span_data.triggered is True
+    assert "strict" in str(collected.spans("agent")[0].error)
+    told_once(collected)
+
+
+async def test_a_handler_s_answer_is_no_error(executor: Executor, collected: Counting) -> None:
+    model = ScriptedModel([call("look_up", "c1", query="it")])
+    result = await executor.execute(
+        Agent(name="A", tools=[look_up]),
+        model=model,
+        max_turns=1,
+        error_handlers={"max_turns": lambda _given: "Later."},
+    )
+    assert result.final_output == "Later."
+    assert collected.spans("agent")[0].error is None
+    told_once(collected)
+
+
+async def test_a_nested_run_that_fails_is_an_error_of_its_call(
+    executor: Executor, collected: Counting
+) -> None:
+    expert = Agent(name="Expert", tools=[look_up])
+    ask = expert.as_tool(tool_name="ask", tool_description="Asks.", max_turns=1)
+    model = ScriptedModel(
+        [call("ask", "c1", input="?")], [call("look_up", "c2", query="it")], "Never mind."
+    )
+    result = await executor.execute(Agent(name="A", tools=[ask]), model=model)
+    assert result.final_output == "Never mind."
+    asked = next(span for span in collected.spans("function") if span.span_data.name == "ask")
+    assert asked.span_data.output is not None
+    (nested,) = collected.children(asked)
+    assert (nested.span_data.name, len(collected.children(nested))) == ("Expert", 2)
+    told_once(collected)
+
+
+async def test_a_run_that_waits_for_people_goes_on_in_the_same_span(
+    executor: Executor, collected: Counting
+) -> None:
+    @function_tool(needs_approval=True)
+    def refund() -> str:
+        return "refunded"
+
+    agent = Agent(name="A", tools=[refund])
+    model = ScriptedModel([call("refund", "c1")], "Done.")
+    waiting = await executor.execute(agent, model=model)
+    assert [span.span_data.type for span in collected.open_spans] == ["agent"]
+    state = waiting.to_state()
+    state.approve(waiting.interruptions[0])
+    result = await executor.resume(agent, state)
+    assert result.final_output == "Done."
+    assert collected.tree() == "agent A\n  generation\n  function refund\n  generation"
+    told_once(collected)
+
+
+async def test_nothing_of_a_trace_is_kept_where_nobody_listens(executor: Executor) -> None:
+    agent, model = a_bit_of_everything()
+    result = await executor.execute(agent, model=model)
+    assert result.final_output == "Paid."
+    assert result.snapshot.trace is None

@@ -1,0 +1,230 @@
+"""Approvals of nested runs: they are found, and decided, at the root."""
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from outlast.agents.agent import Agent
+from outlast.agents.errors import DecisionRefused
+from outlast.agents.tool import function_tool
+from outlast.client.handle import RunHandle
+from outlast.contract import names
+from outlast.dev import EmbeddedServer
+from outlast.ports.model import ModelRequest
+from outlast.testing import ScriptedModel, call, say
+from tests.workflow.desk import PATIENCE_SECONDS, Desk, waits_for
+from tests.workflow.replies import outputs
+
+
+def refunds(ran: list[str]) -> Agent[Any]:
+    @function_tool(needs_approval=True)
+    async def refund(order: str) -> str:
+        ran.append(order)
+        return f"refunded {order}"
+
+    return Agent(name="Refunds", tools=[refund])
+
+
+def desk_of(nested: Agent[Any], name: str = "Desk", tool: str = "ask_refunds") -> Agent[Any]:
+    return Agent(name=name, tools=[nested.as_tool(tool, "Ask about refunds.")])
+
+
+def _script(*more: Any) -> ScriptedModel:
+    return ScriptedModel(
+        [call("ask_refunds", "o1", input="Refund A.")],
+        [call("refund", "n1", order="A")],
+        *more,
+    )
+
+
+async def waiting(desk: Desk, ran: list[str], **options: Any) -> RunHandle:
+    """Return a run that waits for a person because a nested one does."""
+    agent = desk_of(refunds(ran))
+    await desk.open(agent, model=_script("Refunded.", "Done."))
+    handle = await desk.start(agent, **options)
+    await desk.until_status(handle, "waiting")
+    return handle
+
+
+async def command(server: EmbeddedServer, *arguments: str) -> Any:
+    """Type a command, and return what it prints."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "outlast.cli.entry", *arguments, "--json"),
+        stdout=asyncio.subprocess.PIPE,
+        env={**os.environ, "TEMPORAL_ADDRESS": server.address, "TEMPORAL_CONFIG_FILE": os.devnull},
+    )
+    out, _ = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 0, out
+    return json.loads(out)
+
+
+async def test_what_a_nested_run_asks_is_seen_and_decided_at_the_root(
+    desk: Desk, server: EmbeddedServer
+):
+    ran: list[str] = []
+    handle = await waiting(desk, ran)
+    [request] = await handle.approvals()
+    [nested] = await desk.nested(handle)
+    assert (request.id, request.agent, request.name) == ("e3.a1", "Refunds", "refund")
+    assert request.run_id == nested.id
+    attributes = (await desk.workflow(handle).describe()).search_attributes
+    assert attributes[names.ATTRIBUTE_APPROVALS] == [1]
+    assert attributes[names.ATTRIBUTE_STATUS] == ["waiting"]
+    waits: set[str] = set()
+    async with asyncio.timeout(PATIENCE_SECONDS):  # visibility is a moment behind
+        while handle.id not in waits:
+            listed = await command(server, "list", "--status", "waiting")
+            waits = {one["id"] for one in listed["runs"]}
+    with pytest.raises(DecisionRefused):
+        await handle.approve("e3.a2")
+    await command(server, "approve", handle.id, "e3.a1", "--by", "ann")
+    result = await desk.result(handle)
+    assert (result.final_output, ran) == ("Done.", ["A"])
+    decided = (await nested.state()).approvals[0].decision
+    assert decided is not None
+    assert decided.by == "ann"
+    assert (await handle.state()).pending_approvals == ()
+
+
+async def test_a_signal_to_the_nested_run_decides_as_well(desk: Desk):
+    ran: list[str] = []
+    handle = await waiting(desk, ran)
+    [nested] = await desk.nested(handle)
+    decision = {"request_id": "e3.a1", "type": "approve", "by": "eve"}
+    await desk.workflow(nested).signal(names.SIGNAL_DECIDE, decision)
+    assert ((await desk.result(handle)).final_output, ran) == ("Done.", ["A"])
+
+
+async def test_a_refused_call_is_told_to_the_nested_agent(desk: Desk):
+    ran: list[str] = []
+    agent = desk_of(refunds(ran))
+    model = _script("I may not.", "Sorry.")
+    await desk.open(agent, model=model)
+    handle = await desk.start(agent)
+    await desk.until_status(handle, "waiting")
+    await handle.reject("e3.a1", message="Too much.", by="bob")
+    assert ((await desk.result(handle)).final_output, ran) == ("Sorry.", [])
+    assert outputs(model.requests[2]) == {"n1": "Too much."}
+
+
+async def test_requests_two_levels_down_have_one_address_at_the_root(desk: Desk):
+    ran: list[str] = []
+    agent = desk_of(desk_of(refunds(ran), "Middle"), tool="ask_middle")
+    model = ScriptedModel(
+        [call("ask_middle", "o1", input="Refund A.")],
+        [call("ask_refunds", "m1", input="Refund A.")],
+        [call("refund", "n1", order="A")],
+        "Refunded.",
+        "It is refunded.",
+        "Done.",
+    )
+    await desk.open(agent, model=model)
+    handle = await desk.start(agent)
+    await desk.until_status(handle, "waiting")
+    [middle] = await desk.nested(handle)
+    [request] = await handle.approvals()
+    assert request.id == "e3.e3.a1"
+    assert [one.id for one in await middle.approvals()] == ["e3.e3.a1"]
+    assert (await middle.state()).status == "waiting"
+    await handle.approve("e3.e3.a1")
+    assert ((await desk.result(handle)).final_output, ran) == ("Done.", ["A"])
+
+
+async def test_a_program_goes_on_with_what_it_decided_and_adds_a_word(desk: Desk):
+    """As with the SDK: the result's state is decided on, said something to, and run again."""
+    ran: list[str] = []
+    agent = desk_of(refunds(ran))
+    model = _script("Refunded.", "Done.")
+    await desk.open(agent, model=model)
+    result = await desk.run(agent)
+    assert (result.status, ran) == ("waiting", [])
+    [item] = result.interruptions
+    state = result.to_state()
+    state.approve(item)
+    state.add_input("And hurry.")
+    result = await desk.run(agent, state, id=None)
+    assert (result.final_output, ran) == ("Done.", ["A"])
+    said = [one["content"] for one in model.requests[-1].input if one.get("role") == "user"]
+    assert said == ["Hello", "And hurry."]
+    assert len(model.requests) == 4
+
+
+async def test_a_decision_for_always_is_remembered_in_later_histories(desk: Desk):
+    ran: list[str] = []
+    turns = 4
+
+    def reply(request: ModelRequest) -> Any:
+        done = len(outputs(request))
+        return say("Done.") if done == turns else [call("refund", f"c{done}", order=str(done))]
+
+    agent = refunds(ran)
+    await desk.open(agent, model=ScriptedModel(always=reply))
+    handle = await desk.start_short(agent)
+    await desk.until(handle, waits_for(1))
+    await handle.approve("a1", by="ann", always=True)
+    assert (await desk.result(handle)).final_output == "Done."
+    assert ran == ["0", "1", "2", "3"]
+    state = await handle.state()
+    assert [one.id for one in state.approvals] == ["a1"], "nobody was asked again"
+    assert len(await desk.all_events(handle)) >= 2
+
+
+async def test_a_nested_run_waits_for_people_while_all_workers_are_gone(desk: Desk):
+    ran: list[str] = []
+    agent = desk_of(refunds(ran))
+    worker = await desk.open(agent, model=_script())
+    handle = await desk.start(agent)
+    await desk.until_status(handle, "waiting")
+    await desk.close(worker)
+    assert [one.id for one in await handle.approvals()] == ["e3.a1"]
+    [nested] = await desk.nested(handle)
+    decision = {"request_id": "e3.a1", "type": "approve"}
+    await desk.workflow(nested).signal(names.SIGNAL_DECIDE, decision)
+    await desk.open(agent, model=ScriptedModel("Refunded.", "Done."))
+    assert ((await desk.result(handle)).final_output, ran) == ("Done.", ["A"])
+
+
+def _asks_twice() -> Callable[[ModelRequest], Any]:
+    def reply(request: ModelRequest) -> Any:
+        done = outputs(request)
+        if any(spec.name == "ask_refunds" for spec in request.tools):
+            if done:
+                return say("Done.")
+            return [call("ask_refunds", f"o{order}", input=order) for order in ("A", "B")]
+        order = str(request.input[0]["content"])
+        return say("Refunded.") if done else [call("refund", f"n{order}", order=order)]
+
+    return reply
+
+
+async def test_two_nested_runs_that_wait_are_told_apart(desk: Desk):
+    ran: list[str] = []
+    agent = desk_of(refunds(ran))
+    await desk.open(agent, model=ScriptedModel(always=_asks_twice()))
+    handle = await desk.start(agent)
+    state = await desk.until(handle, lambda state: waits_for(2)(state))
+    assert {one.id: json.loads(one.arguments)["order"] for one in state.pending_approvals} == {
+        "e3.a1": "A",
+        "e4.a1": "B",
+    }
+    await handle.approve("e4.a1")
+    await desk.until(handle, waits_for(1))
+    await handle.reject("e3.a1")
+    assert ((await desk.result(handle)).final_output, ran) == ("Done.", ["B"])
+
+
+async def test_a_cancel_of_a_run_whose_nested_run_waits_ends_both(desk: Desk):
+    ran: list[str] = []
+    handle = await waiting(desk, ran)
+    [nested] = await desk.nested(handle)
+    await handle.cancel("after_turn")
+    with pytest.raises(Exception, match="cancelled"):
+        await desk.result(handle)
+    with pytest.raises(Exception, match="cancelled"):
+        await desk.result(nested)
+    assert ran == []
