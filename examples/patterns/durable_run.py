@@ -38,7 +38,8 @@ async def converse(run_id: str) -> None:
 
     state = await handle.state()
     print(f"it is {state.status}, after {state.turns} model calls")
-    await handle.cancel(mode="after_turn")  # nothing is under way: closes the conversation
+    if state.status == "idle":
+        await handle.cancel(mode="after_turn")  # nothing is under way: closes the conversation
     print(f"in the end {(await handle.result()).status}")
 
 

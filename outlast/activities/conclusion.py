@@ -12,10 +12,10 @@ from functools import partial
 from typing import Any, cast
 
 from outlast.activities.errors import EffectError, failure_of, of_user_code
+from outlast.activities.inner_spans import guarded
 from outlast.activities.input_check import as_input, info_of, tripwire
 from outlast.activities.outer_call import OuterCall
 from outlast.activities.scene import Scene
-from outlast.activities.tracing import guarded
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent import Agent
 from outlast.agents.agent_output import output_schema_of, read_output, write_output

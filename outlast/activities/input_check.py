@@ -10,8 +10,8 @@ from functools import partial
 from typing import Any
 
 from outlast.activities.errors import of_user_code
+from outlast.activities.inner_spans import guarded
 from outlast.activities.scene import Scene
-from outlast.activities.tracing import guarded
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent_output import write_output
 from outlast.agents.guardrail import InputGuardrail

@@ -42,10 +42,33 @@ def session_of(registry: Registry, settings: JsonObject, tool: AgentTool | None 
     described = cast("JsonObject", given) if isinstance(given, dict) else {}
     try:
         if REFERENCE in described:
-            return cast("Session", registry.reference(str(described[REFERENCE])))
+            return _named_session(registry, described)
         return session_from_description(described)
     except UserError as error:
         raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
+
+
+def _named_session(registry: Registry, described: JsonObject) -> Session:
+    """Return the session of a name; a worker elsewhere may have a way to make it instead.
+
+    Raises:
+        UserError: there is none, or it is another customer's.
+    """
+    name, kind = str(described[REFERENCE]), described.get("factory")
+    wanted = described.get("session_id")
+    if registry.unknown_references([name]) and isinstance(kind, str):
+        make: Any = registry.reference(kind)
+        session: Any = make(wanted) if callable(make) else make
+    else:
+        session = registry.reference(name)
+    found = getattr(session, "session_id", None)
+    if wanted is not None and found != wanted:
+        raise UserError(
+            f"The run's session is {wanted!r}, but {name!r} is the session {found!r} on this "
+            f"worker. Register a way to make sessions: AgentWorker(references={{{kind!r}: "
+            "lambda session_id: ...})."
+        )
+    return cast("Session", session)
 
 
 async def load(

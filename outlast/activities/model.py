@@ -10,10 +10,10 @@ from dataclasses import replace
 from typing import Any
 
 from outlast.activities.errors import EffectError, failure_of, of_model, of_user_code
+from outlast.activities.inner_spans import asking
 from outlast.activities.offer import Offer, offer_of
 from outlast.activities.plan import Plan, model_label, plan_reply
 from outlast.activities.scene import Scene
-from outlast.activities.tracing import asking
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent import Agent
 from outlast.agents.agent_output import output_schema_of

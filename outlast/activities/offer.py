@@ -69,7 +69,7 @@ async def offer_of(scene: Scene) -> Offer:
         _enabled(scene, {entry.tool_name: entry for entry in handoffs_of(agent)}),
     )
     if scene.server_managed:
-        _check_filters(scene, handoffs.values())
+        _check_server_managed(scene, handoffs.values())
     for name in sorted(tools.keys() & handoffs.keys()):
         message = f"Agent {agent.name!r}: the handoff {name!r} hides a tool of that name"
         if scene.settings.get("tool_name_collision_policy") == "error":
@@ -85,12 +85,19 @@ async def offer_of(scene: Scene) -> Offer:
     )
 
 
-def _check_filters(scene: Scene, handoffs: Iterable[Handoff]) -> None:
-    """Refuse a filter where the provider's server keeps the conversation: it would do nothing.
+def _check_server_managed(scene: Scene, handoffs: Iterable[Handoff]) -> None:
+    """Refuse what cannot take anything back, where the provider's server keeps the conversation.
 
     Raises:
-        EffectError: there is one.
+        EffectError: there are output guardrails, or a handoff has a filter.
     """
+    if scene.output_guardrails():
+        message = (
+            f"Agent {scene.agent.name!r} has output guardrails, but the provider's server keeps "
+            "the conversation, and an answer that they block would stay there. Leave them out, or "
+            "run without conversation_id and previous_response_id."
+        )
+        raise EffectError(failures.USER_ERROR, message, retryable=False)
     of_run = "handoff_input_filter" in scene.settings
     filtered = [one.tool_name for one in handoffs if one.input_filter is not None or of_run]
     if filtered:

@@ -228,6 +228,9 @@ async def _gate(
         return rule, None
     try:
         fields: Json = json.loads(arguments or "{}")
+        left_out = sorted(tool.params_json_schema.get("properties", {}).keys() - fields.keys())
+        if left_out:  # the rule would not see with what the tool is called
+            return True, f"The call leaves {', '.join(left_out)} out, so a person decides."
         return bool(await call(rule, scene.wrapper, fields, call_id)), None
     except Exception as error:  # noqa: BLE001  whatever a user's rule raises
         return True, f"The approval rule failed ({type(error).__name__}), so a person decides."

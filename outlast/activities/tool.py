@@ -12,6 +12,7 @@ from typing import Any
 
 from outlast.activities.conclusion import final_of_tool
 from outlast.activities.errors import EffectError, failure_of, is_retryable, of_user_code
+from outlast.activities.inner_spans import tell_failure
 from outlast.activities.planning import formatted_failure
 from outlast.activities.scene import Scene
 from outlast.activities.tool_checks import ToolCheck, check_call, check_result
@@ -226,6 +227,7 @@ async def _failed(this: _Attempt, error: Exception) -> ToolResult:
     tool, late = this.tool, isinstance(error, ToolTimeoutError)
     code = failures.TOOL_TIMEOUT if late else failures.TOOL_FAILED
     message = str(error) if late else f"{tool.name} raised {type(error).__name__}: {error}"
+    tell_failure(message, code)
     logger.warning(
         "attempt %d of %s failed: %s", this.number, this.context.idempotency_key, message
     )

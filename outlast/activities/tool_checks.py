@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from outlast.activities.inner_spans import guarded
 from outlast.activities.input_check import info_of
-from outlast.activities.tracing import guarded
 from outlast.agents.context import ToolContext
 from outlast.agents.tool_definition import FunctionTool
 from outlast.agents.tool_guardrails import (

@@ -1,7 +1,7 @@
 """Telling of a run's steps: which spans begin and end with which effect.
 
-Owns: `traced`, which goes around every attempt of every effect, and the spans that effects open
-inside. How an effect is carried out is not known here, nor is Temporal.
+Owns: `traced`, which goes around every attempt of every effect. What effects tell of what they do
+inside is in `inner_spans`. How an effect is carried out is not known here, nor is Temporal.
 
 A run is traced if somebody listens at the worker that prepares it; its effects then carry marks.
 An agent's span begins with the first effect after it took the run in hand, and ends with its
@@ -19,7 +19,6 @@ from typing import Any, TypeVar, cast
 from outlast.activities.errors import EffectError
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent_output import output_schema_of
-from outlast.agents.model_settings import ModelSettings, write_model_settings
 from outlast.agents.registry import handoffs_of
 from outlast.contract.names import SETTING_AS_TOOL, TRACE
 from outlast.contract.policies import policy_of
@@ -34,7 +33,7 @@ from outlast.loop.checks import Conclusion
 from outlast.loop.commands import CallModel, CheckInput, Conclude, PrepareRun, RunHandoff, RunTool
 from outlast.loop.phrases import as_text
 from outlast.loop.trace_mark import TraceMark
-from outlast.loop.values import Failure, JsonObject, Usage
+from outlast.loop.values import Failure, JsonObject
 from outlast.ports.effect_spans import (
     NO_SCOPE,
     TraceScope,
@@ -49,25 +48,18 @@ from outlast.ports.effect_spans import (
     scope_of,
     tell_effect_span,
 )
-from outlast.ports.model import ModelRequest, ModelResponse
 from outlast.ports.receivers import REGISTRATION
 from outlast.ports.spans import (
     AgentSpanData,
     FunctionSpanData,
-    GenerationSpanData,
-    GuardrailSpanData,
     HandoffSpanData,
     SpanError,
 )
-from outlast.ports.tracing import open_span
 
 T = TypeVar("T")
 
 _Marked = CallModel | CheckInput | RunTool | RunHandoff | Conclude
 """The effects that have a place in a trace and an activity."""
-
-_UNTOLD_SETTINGS = ("extra_headers", "extra_body", "extra_query", "extra_args", "metadata")
-"""They may hold keys."""
 
 
 async def traced(
@@ -100,46 +92,6 @@ async def traced(
             raise
         steps.end(result)
         return result
-
-
-@contextmanager
-def asking(label: str, request: ModelRequest) -> Generator[Callable[[ModelResponse], None]]:
-    """Tell of a model call, as a block that hands over what the model answered.
-
-    Args:
-        label: the model's name.
-        request: what it is asked.
-    """
-    data = GenerationSpanData(model=label)
-    with open_span(data) as span:
-        if span.is_recorded and span.sensitive:
-            said = [{"role": "system", "content": request.instructions}]
-            data.input = [*(said if request.instructions else []), *request.input]
-        if span.is_recorded:
-            data.model_config = _config(request.settings)
-
-        def answered(response: ModelResponse) -> None:
-            data.output = list(response.output)
-            data.usage = _usage(response.usage)
-
-        yield answered
-
-
-async def guarded(
-    name: str, check: Callable[[], Awaitable[T]], *, tripped: Callable[[T], bool]
-) -> T:
-    """Ask a guardrail, and tell of it.
-
-    Args:
-        name: the guardrail's.
-        check: asks it.
-        tripped: whether its answer ends the run.
-    """
-    data = GuardrailSpanData(name)
-    with open_span(data):
-        verdict = await check()
-        data.triggered = tripped(verdict)
-        return verdict
 
 
 @dataclass
@@ -188,7 +140,8 @@ class _Steps:
     def _tell_result(self, result: object) -> None:
         if isinstance(result, ToolResult):
             self._open.span_data.output = result.output
-            if result.failed or result.failure is not None:
+            is_bad = result.failed or result.failure is not None
+            if is_bad and self._open.error is None:
                 message = result.failure.message if result.failure else as_text(result.output)
                 self._open.set_error(self._error(message, code="tool_failed"))
         elif isinstance(result, HandoffResult) and isinstance(self.asked, RunHandoff):
@@ -361,24 +314,6 @@ def _tell_call(
 
 def _span_error(scope: TraceScope, message: str, code: str) -> SpanError:
     return SpanError(message=message if scope.sensitive else code, data={"code": code})
-
-
-def _config(settings: ModelSettings) -> JsonObject:
-    with suppress(Exception):  # settings of a worker need not be JSON
-        written = write_model_settings(settings)
-        return {name: one for name, one in written.items() if name not in _UNTOLD_SETTINGS}
-    return {}
-
-
-def _usage(usage: Usage) -> JsonObject:
-    return {
-        "requests": usage.requests,
-        "input_tokens": usage.input_tokens,
-        "output_tokens": usage.output_tokens,
-        "total_tokens": usage.total_tokens,
-        "input_tokens_details": {"cached_tokens": usage.cached_tokens},
-        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
-    }
 
 
 def _now_ms() -> int:

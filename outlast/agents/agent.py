@@ -14,7 +14,7 @@ from outlast.agents.agent_tool import (
     OutputExtractor,
     make_agent_tool,
 )
-from outlast.agents.callables import check_callable
+from outlast.agents.callables import call, check_callable
 from outlast.agents.context import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.agents.guardrail import InputGuardrail, OutputGuardrail
@@ -120,6 +120,16 @@ class Agent(Generic[TContext]):
         """Return a copy with some fields changed; lists are shared unless given anew."""
         return replace(self, **changes)
 
+    async def get_system_prompt(self, run_context: RunContextWrapper[TContext]) -> str | None:
+        """Return the instructions as a model call with this context gets them."""
+        if callable(self.instructions):
+            return await call(self.instructions, run_context, self)
+        return self.instructions
+
+    async def get_all_tools(self, run_context: RunContextWrapper[TContext]) -> list[Tool]:
+        """Return the tools that a model call with this context is offered."""
+        return [tool for tool in self.tools if await _is_enabled(tool, run_context, self)]
+
     def as_tool(
         self,
         tool_name: str | None = None,
@@ -159,6 +169,13 @@ class Agent(Generic[TContext]):
 
 AgentBase = Agent
 """The name that predicates such as `is_enabled` are often annotated with."""
+
+
+async def _is_enabled(tool: Tool, context: RunContextWrapper[Any], agent: Agent[Any]) -> bool:
+    if not isinstance(tool, FunctionTool):
+        return True
+    rule = tool.is_enabled
+    return rule if isinstance(rule, bool) else bool(await call(rule, context, agent))
 
 
 def _check_texts(agent: Agent[Any], owner: str) -> None:

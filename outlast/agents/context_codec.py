@@ -1,18 +1,22 @@
 """The run's context between its two forms: JSON in the run, a typed object in a callable.
 
-Owns: reading, writing, and finding out what a callable changed. Pydantic does the work, so a
-context may be a pydantic model, a dataclass, a TypedDict or any JSON value.
+Owns: reading, writing, finding out what a callable changed, and telling the program's own object.
+Pydantic does the work, so a context may be a pydantic model, a dataclass, a TypedDict or any JSON
+value; and it may be of a plain class whose attributes are JSON.
 """
 
+import dataclasses
 import inspect
 import typing
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
 from outlast.agents.callables import implementation
 from outlast.agents.context import RunContextWrapper
 from outlast.agents.errors import UserError
+from outlast.agents.plain_objects import is_plain_class, read_attributes, write_attributes
 from outlast.loop.changes import Change, diff
 from outlast.loop.values import Json
 
@@ -31,6 +35,8 @@ def read_context(value: Json, context_type: Any) -> Any:
     plain_type = typing.get_origin(context_type) or context_type  # dict of dict[str, Any]
     if value is None and isinstance(plain_type, type):
         return _empty(plain_type)
+    if is_plain_class(plain_type):
+        return read_attributes(value, plain_type)
     try:
         return _adapter(context_type if context_type is not None else Any).validate_python(
             _copy(value)
@@ -56,6 +62,8 @@ def write_context(context: Any) -> Json:
     """
     from pydantic_core import PydanticSerializationError, from_json, to_json
 
+    if is_plain_class(type(context)):
+        context = write_attributes(context)
     try:
         data = to_json(context)
     except (PydanticSerializationError, ValueError) as error:
@@ -92,6 +100,45 @@ class BorrowedContext:
         return diff(None, after) if changes and self._is_new else changes
 
 
+class LentContext:
+    """The object that a program gave a run as its context, and what was sent of it.
+
+    The run works on data. When the program gets the run's result, its object is brought up to what
+    the run made of it, so that it can be looked at, and given to the next run.
+    """
+
+    def __init__(self, owner: Any) -> None:
+        """Remember what is sent.
+
+        Raises:
+            UserError: the object cannot be written as JSON, or is too large.
+        """
+        self.owner: Any = owner
+        self._sent = write_context(owner)
+
+    def update(self, value: Json) -> None:
+        """Bring the object up to a run's context, in place. Only what the run changed is touched.
+
+        An object that cannot be changed, a text or a frozen dataclass, stays as it is.
+        """
+        if value is None or value == self._sent:  # None: it has not begun
+            return
+        sent, self._sent = self._sent, value
+        if type(self.owner) in {dict, list}:
+            _refill(self.owner, _copy(value))
+            return
+        try:
+            before = read_context(sent, type(self.owner))
+            after = read_context(value, type(self.owner))
+        except UserError:  # a callable has put something else in its place
+            return
+        for name, new in _attributes(after).items():
+            if write_context(new) != write_context(getattr(before, name, None)):
+                # Frozen, or a property that refuses.
+                with suppress(AttributeError, TypeError, ValueError):
+                    setattr(self.owner, name, new)
+
+
 def context_type_of(function: Callable[..., Any]) -> Any:
     """Return the type argument of a callable's context parameter, or None.
 
@@ -118,6 +165,20 @@ def _adapter(context_type: Any) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(context_type)
+
+
+def _refill(owner: Any, value: Json) -> None:
+    """Put what is in one dict or list into another; one of the other kind is none of it."""
+    if type(value) is type(owner):
+        owner.clear()
+        fill = owner.update if isinstance(value, dict) else owner.extend
+        fill(value)
+
+
+def _attributes(context: object) -> dict[str, Any]:
+    if dataclasses.is_dataclass(context):
+        return {field.name: getattr(context, field.name) for field in dataclasses.fields(context)}
+    return dict(getattr(context, "__dict__", {}))
 
 
 def _copy(value: Json) -> Json:

@@ -201,6 +201,8 @@ async def call_hooks(*calls: HookCall) -> None:
         Exception: what the first of the failed ones raised, in the order of the arguments.
     """
     needed = [hook_call.make() for hook_call in calls if hook_call.is_needed]
+    if not needed:
+        return
     for outcome in await asyncio.gather(*needed, return_exceptions=True):
         if outcome is not None:
             raise outcome

@@ -60,6 +60,11 @@ class ReferenceTable:
             self._found[name] = entry
             self._names.setdefault(_identity(entry), name)
 
+    def renew(self, name: str, entry: object) -> None:
+        """Enter a thing under a name, in the place of what the name stood for."""
+        with self._lock:
+            self._found[name] = entry
+
     def get(self, name: str, default: Any = None) -> Any:
         """Return what a name stands for, or the default."""
         with self._lock:
@@ -102,6 +107,18 @@ def reference_of(entry: object) -> str:
 def register(entry: object) -> str:
     """Enter a thing into the table of this process and return its name."""
     return _process.register(entry)
+
+
+def register_session(session: Any) -> tuple[str, str]:
+    """Enter a session into the table of this process: the newest object of its id is the session.
+
+    Returns:
+        The name of this session, and that of its kind: a worker elsewhere may know how to make one.
+    """
+    kind = base_name(session)
+    name = f"{kind}/{session.session_id}"
+    _process.renew(name, session)
+    return name, kind
 
 
 def resolve(name: str) -> Any:

@@ -145,11 +145,14 @@ def decode_output(output: Any, result_type: Any) -> Any:
         return adapter.validate_python(output, strict=True)
     except ValidationError:
         pass
-    try:
-        written = isinstance(output, str)
-        return adapter.validate_json(output) if written else adapter.validate_python(output)
-    except ValidationError:
-        return output
+    # What is a string in JSON, such as a date, was given without the quotes.
+    forms = [output, json.dumps(output)] if isinstance(output, str) else [json.dumps(output)]
+    for form in forms:
+        try:
+            return adapter.validate_json(form)
+        except ValidationError:
+            continue
+    return output
 
 
 def _parts(entries: Sequence[object], tool_name: str) -> list[JsonObject]:

@@ -135,7 +135,7 @@ class _Decision:
         pending = state.pending_approvals
         known = ", ".join(request.id for request in pending) or "none"
         if self._approval is not None:
-            for request in state.approvals:
+            for request in (*pending, *state.approvals):
                 if request.id == self._approval:
                     return request
             raise DecisionRefused(

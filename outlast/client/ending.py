@@ -18,13 +18,14 @@ from outlast.loop.values import Failure
 
 
 def verdict(state: RunState, known: KnownAgents, client: Any) -> RunResult:
-    """Return what a run came to that waits or has ended.
+    """Return what a run came to that waits or has ended; the program's context is told of it.
 
     Raises:
         RunCancelled: it was cancelled.
         AgentsException: what was asked could not be answered; the subclass says why.
         Exception: what users' code raised in the run.
     """
+    known.give_back(state.context)
     if state.outcome == "cancelled":
         run_data = run_details(state, known)
         raise RunCancelled(f"The run {state.run_id} was cancelled.", run_data=run_data)

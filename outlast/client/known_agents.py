@@ -10,7 +10,7 @@ from typing import Any, NoReturn, cast
 
 from outlast.agents.agent import Agent
 from outlast.agents.agent_output import AgentOutputSchemaBase, output_schema_of
-from outlast.agents.context_codec import read_context
+from outlast.agents.context_codec import LentContext, read_context
 from outlast.agents.errors import UserError
 from outlast.agents.guardrail import InputGuardrail, OutputGuardrail
 from outlast.agents.hosted_tools import function_tools
@@ -43,11 +43,13 @@ class KnownAgents:
     Args:
         starting_agent: an `Agent`; anything else is known by name only.
         run_config: the settings of the run, for its guardrails.
-        context: the context that the program gave, for its type.
-        context_type: that type, where it is known otherwise.
+        context: the context that the program gave.
+        context_type: its type, where it is known otherwise.
+        lent: a context that was given before, to a run that goes on.
 
     Attributes:
         context_type: the type of the run's context, or None.
+        lent: the context that the program gave; None for none.
     """
 
     def __init__(
@@ -57,12 +59,14 @@ class KnownAgents:
         run_config: RunConfig | Mapping[str, Any] | None = None,
         context: object = None,
         context_type: Any = None,
+        lent: LentContext | None = None,
     ) -> None:
         self._start: Agent[Any] | None = None
         if isinstance(starting_agent, Agent):
             self._start = cast("Agent[Any]", starting_agent)
         self._config = as_run_config(run_config)
         self.context_type: Any = context_type if context is None else type(context)
+        self.lent = lent if context is None else LentContext(context)
         self._registry: Registry | None = None
 
     def agent(self, name: str) -> Any:
@@ -98,6 +102,11 @@ class KnownAgents:
         called = str(item.raw.get("name")) if item.kind == "tool_call" else None
         tool = None if called is None else self.tool(item.agent, called)
         return run_item(item, self.agent, description=tool.description if tool else None)
+
+    def give_back(self, context: Json) -> None:
+        """Bring the program's own context up to what a run made of it."""
+        if self.lent is not None:
+            self.lent.update(context)
 
     def context(self, value: Json) -> Any:
         """Return the context as the type it was given in; as JSON where that is not known."""

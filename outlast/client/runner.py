@@ -292,12 +292,11 @@ def _known(agent: Any, input: object, options: RunOptions) -> KnownAgents:
         run_config=options.get("run_config"),
         context=options.get("context"),
         context_type=input.known.context_type if isinstance(input, RunState) else None,
+        lent=input.known.lent if isinstance(input, RunState) else None,
     )
 
 
-async def _engine_for(
-    agent: Any, client: Client | None, options: RunOptions
-) -> tuple[Client, str]:
+async def _engine_for(agent: Any, client: Client | None, options: RunOptions) -> tuple[Client, str]:
     task_queue = options.get("task_queue")
     if client is not None:
         return client, task_queue or names.TASK_QUEUE

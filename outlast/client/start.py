@@ -11,7 +11,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.context_codec import write_context
 from outlast.agents.errors import UserError
 from outlast.agents.lifecycle import check_run_hooks
-from outlast.agents.references import register
+from outlast.agents.references import register, register_session
 from outlast.agents.registry import type_name
 from outlast.agents.run_config import RunConfig, as_run_config
 from outlast.agents.run_error import RunErrorHandlers, check_error_handlers
@@ -205,7 +205,10 @@ def _described(session: Session) -> JsonObject:
     """Return how a worker finds the session: its description, or its name in this process."""
     check_session(session)
     described = session.describe() if isinstance(session, DescribedSession) else None
-    return described or {"ref": register(session), "session_id": session.session_id}
+    if described:
+        return described
+    name, kind = register_session(session)
+    return {"ref": name, "factory": kind, "session_id": session.session_id}
 
 
 def context_class(context: object) -> type[Any] | None:

@@ -170,6 +170,7 @@ class RunResultStreaming(RunResultBase):
         except Exception as error:  # noqa: BLE001  it is raised where the events are read
             self._error = error
         finally:
+            self._known.give_back(self.snapshot.context)
             self.is_complete = True
             self._events.put_nowait(None)
 

@@ -4,7 +4,6 @@ Owns: when they start and stop. Must not know: what runs on them.
 """
 
 import asyncio
-import contextvars
 from datetime import timedelta
 from typing import Any, Self
 from weakref import WeakKeyDictionary
@@ -15,6 +14,7 @@ from outlast.agents.agent import Agent
 from outlast.client.connection import connect, is_configured
 from outlast.contract import names
 from outlast.dev import EmbeddedServer, default_data_dir
+from outlast.local.loop_end import at_loop_end, kept_out
 from outlast.worker.agent_worker import AgentWorker
 
 _engines: WeakKeyDictionary[asyncio.AbstractEventLoop, "LocalEngine"] = WeakKeyDictionary()
@@ -29,6 +29,7 @@ class LocalEngine:
         self._server = server
         self._workers: dict[str, AgentWorker] = {}
         self._serving = asyncio.Lock()
+        self._forget_end = at_loop_end(self.close_shared)
 
     @classmethod
     async def shared(cls) -> Self:
@@ -96,11 +97,12 @@ class LocalEngine:
             graceful_shutdown_timeout=timedelta(seconds=1),
         )
         # In a context of its own: what it carries is not in its first caller's trace.
-        await asyncio.create_task(worker.__aenter__(), context=contextvars.Context())
+        await asyncio.create_task(worker.__aenter__(), context=kept_out())
         return worker
 
     async def close(self) -> None:
         """Stop the workers, and the server if this process started it."""
+        self._forget_end()
         try:
             for worker in self._workers.values():
                 await worker.__aexit__(None, None, None)

@@ -126,15 +126,11 @@ def advance(state: RunState, event: Event) -> Step:
     """
     if state.phase == "closed" or (state.phase == "new") != isinstance(event, RunStarted):
         return state, ()
-    before = known = state
-    if state.trace is not None:
-        known = replace(state, now_ms=event.at_ms)
-    state, commands = _take(known, event)
-    if state is known:
-        state = before
-    else:
+    before = state
+    state, commands = _take(state, event)
+    if state is not before:
         state, further = _go_on(state)
-        commands += further
+        state, commands = requests.with_marks(state, commands + further, event.at_ms)
     if state.parent is not None and state.pending_approvals != before.pending_approvals:
         commands = (requests.report(state), *commands)
     return state, commands
@@ -215,7 +211,7 @@ def _effect_done(rest: RunState, effect: Effect, event: EffectEvent) -> Step | N
     """Take over what an effect came to; None when the event is the answer to another kind."""
     match effect, event:
         case PrepareRun(), RunPrepared():
-            return _prepared(rest, event.briefing, event.at_ms), ()
+            return _prepared(rest, event.briefing), ()
         case CheckInput(), InputChecked():
             return _input_checked(rest, event.result)
         case CallModel(), ModelReplied():
@@ -258,15 +254,14 @@ def _effect_failed(state: RunState, effect: Effect, failure: Failure) -> Step:
             assert_never(effect)
 
 
-def _prepared(state: RunState, briefing: Briefing, at_ms: int) -> RunState:
+def _prepared(state: RunState, briefing: Briefing) -> RunState:
     context = briefing.context if state.context is None else state.context
     context = apply(context, briefing.changes)
     state = replace(
         state, phase="turned", model=briefing.model, context=context, duties=briefing.duties
     )
     if briefing.traced:
-        mark = TraceMark(started_at_ms=state.started_at_ms, since_ms=at_ms)
-        state = replace(state, trace=mark, now_ms=at_ms)
+        state = replace(state, trace=TraceMark(started_at_ms=state.started_at_ms))
     return state if briefing.input is None else open_with(state, briefing.input, briefing.old)
 
 

@@ -11,6 +11,7 @@ from outlast.loop.checks import Candidate, CheckStage
 from outlast.loop.commands import (
     CallModel,
     CheckInput,
+    Command,
     Conclude,
     Effect,
     Finish,
@@ -22,21 +23,37 @@ from outlast.loop.commands import (
     TellParent,
 )
 from outlast.loop.items import Item
-from outlast.loop.state import ItemsToSave, Outcome, RunState
+from outlast.loop.state import ItemsToSave, Outcome, RunState, Step
 from outlast.loop.transcript import context_before, turn_start
 
 
 def issue(state: RunState, effect: Effect) -> tuple[RunState, tuple[Effect, ...]]:
     """Ask for an effect, and remember that it was asked for."""
-    if state.trace is not None and not isinstance(effect, PrepareRun | SaveSession):
-        mark = state.trace.moved(
-            question=len(state.answers),
-            handovers=len(state.handoff_path) - 1,
-            now_ms=state.now_ms,
-        )
-        state, effect = replace(state, trace=mark), replace(effect, trace=mark)
     pending = (*state.pending, effect)
     return replace(state, pending=pending, next_effect=effect.effect + 1), (effect,)
+
+
+def with_marks(state: RunState, commands: tuple[Command, ...], at_ms: int) -> Step:
+    """Say in the effects just asked for where they belong in the run's trace, if it is traced."""
+    mark = state.trace
+    if mark is None:
+        return state, commands
+    marked: dict[int, Effect] = {}
+    told: list[Command] = []
+    for command in commands:
+        told.append(command)
+        if isinstance(command, CallModel | CheckInput | RunTool | RunAgent | RunHandoff | Conclude):
+            mark = mark.moved(
+                question=len(state.answers),
+                handovers=len(state.handoff_path) - 1,
+                now_ms=at_ms,
+            )
+            marked[command.effect] = replace(command, trace=mark)
+            told[-1] = marked[command.effect]
+    if not marked:
+        return state, commands
+    pending = tuple(marked.get(one.effect, one) for one in state.pending)
+    return replace(state, trace=mark, pending=pending), tuple(told)
 
 
 def preparation(state: RunState) -> PrepareRun:

@@ -152,7 +152,6 @@ class RunState:
         nested: what people have to decide in nested runs.
         parent: the run that this one works for.
         trace: where the newest effect belongs in the run's trace, if it is traced.
-        now_ms: the time of the newest event of a run that is traced.
     """
 
     run_id: str = ""
@@ -204,7 +203,6 @@ class RunState:
     nested: tuple[NestedRequests, ...] = ()
     parent: Parent | None = None
     trace: TraceMark | None = None
-    now_ms: int = 0
 
     @property
     def status(self) -> Status:

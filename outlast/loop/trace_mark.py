@@ -24,7 +24,7 @@ class TraceMark:
     """
 
     started_at_ms: int
-    since_ms: int
+    since_ms: int = 0
     question: int = -1
     handovers: int = 0
     begins: Beginning | None = None

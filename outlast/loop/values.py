@@ -15,6 +15,20 @@ JsonObject: TypeAlias = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class InputTokensDetails:
+    """What the input tokens of a usage hold."""
+
+    cached_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutputTokensDetails:
+    """What the output tokens of a usage hold."""
+
+    reasoning_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Tokens and requests spent, of one model call or added up over a run."""
 
@@ -24,6 +38,16 @@ class Usage:
     total_tokens: int = 0
     cached_tokens: int = 0
     reasoning_tokens: int = 0
+
+    @property
+    def input_tokens_details(self) -> InputTokensDetails:
+        """The cached ones, as many programs look them up."""
+        return InputTokensDetails(cached_tokens=self.cached_tokens)
+
+    @property
+    def output_tokens_details(self) -> OutputTokensDetails:
+        """Those spent on reasoning, as many programs look them up."""
+        return OutputTokensDetails(reasoning_tokens=self.reasoning_tokens)
 
     def plus(self, other: "Usage") -> "Usage":
         """Return the sum of this usage and another."""

@@ -135,6 +135,7 @@ def result_in_memory(run: MemoryRun, known: KnownAgents) -> RunResult:
         AgentsException: it failed, or was cancelled.
     """
     state = run.state
+    known.give_back(state.context)
     if state.failure is not None:
         raise error_of(state.failure, state, known)
     if state.outcome == "cancelled":

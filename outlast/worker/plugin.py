@@ -72,10 +72,12 @@ class OutlastPlugin(SimplePlugin):
                 yield
             finally:
                 ending.cancel()
-                if model_provider is None:
-                    await provider.aclose()
-                if REGISTRATION.active:
-                    await asyncio.to_thread(flush_traces)  # sending takes its time
+                try:
+                    if model_provider is None:
+                        await provider.aclose()
+                finally:
+                    if REGISTRATION.active:
+                        await asyncio.to_thread(flush_traces)  # sending takes its time
 
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
             "outlast",

@@ -29,7 +29,7 @@ from outlast.testing import ScriptedModel, SpanCollector, call
 from outlast.tracing import Span, Trace, custom_span, get_current_span, set_tracing_disabled, trace
 from tests.conformance.executors import Executor, raises_own
 
-SECRET = "4111-1111"  # noqa: S105  what must not be told
+SECRET = "4111-1111"
 
 
 class Counting(SpanCollector):
@@ -436,13 +436,16 @@ async def test_an_answer_that_is_blocked_ends_its_spans(
     told_once(collected)
 
 
-async def test_a_handler_s_answer_is_no_error(executor: Executor, collected: Counting) -> None:
+async def test_the_answer_of_a_handler_is_no_error(executor: Executor, collected: Counting) -> None:
+    def later(_given: Any) -> str:
+        return "Later."
+
     model = ScriptedModel([call("look_up", "c1", query="it")])
     result = await executor.execute(
         Agent(name="A", tools=[look_up]),
         model=model,
         max_turns=1,
-        error_handlers={"max_turns": lambda _given: "Later."},
+        error_handlers={"max_turns": later},
     )
     assert result.final_output == "Later."
     assert collected.spans("agent")[0].error is None

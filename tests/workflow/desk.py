@@ -20,6 +20,7 @@ from outlast.activities.boundary import EffectActivities
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent import Agent
 from outlast.agents.registry import Registry
+from outlast.agents.run_config import RunConfig
 from outlast.client.handle import RunHandle
 from outlast.client.history import HistoryReader, Progress
 from outlast.client.results import RunResult
@@ -35,6 +36,9 @@ from tests.workflow.laws import nested_runs
 
 PATIENCE_SECONDS = 30
 """Longer than anything takes on a loaded machine; only a failing test waits for it."""
+
+QUICK = RunConfig(heartbeat_timeout=timedelta(seconds=1))
+"""For runs whose workers are taken away: the loss is noticed soon."""
 
 
 class Desk:

@@ -13,6 +13,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.errors import DecisionRefused
 from outlast.agents.tool import function_tool
 from outlast.client.handle import RunHandle
+from outlast.client.runner import Runner
 from outlast.contract import names
 from outlast.dev import EmbeddedServer
 from outlast.ports.model import ModelRequest
@@ -56,10 +57,11 @@ async def command(server: EmbeddedServer, *arguments: str) -> Any:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "outlast.cli.entry", *arguments, "--json"),
         stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
         env={**os.environ, "TEMPORAL_ADDRESS": server.address, "TEMPORAL_CONFIG_FILE": os.devnull},
     )
-    out, _ = await asyncio.wait_for(process.communicate(), 60)
-    assert process.returncode == 0, out
+    out, complaint = await asyncio.wait_for(process.communicate(), 60)
+    assert process.returncode == 0, complaint
     return json.loads(out)
 
 
@@ -79,7 +81,7 @@ async def test_what_a_nested_run_asks_is_seen_and_decided_at_the_root(
     async with asyncio.timeout(PATIENCE_SECONDS):  # visibility is a moment behind
         while handle.id not in waits:
             listed = await command(server, "list", "--status", "waiting")
-            waits = {one["id"] for one in listed["runs"]}
+            waits = {one["run_id"] for one in listed}
     with pytest.raises(DecisionRefused):
         await handle.approve("e3.a2")
     await command(server, "approve", handle.id, "e3.a1", "--by", "ann")
@@ -147,7 +149,7 @@ async def test_a_program_goes_on_with_what_it_decided_and_adds_a_word(desk: Desk
     state = result.to_state()
     state.approve(item)
     state.add_input("And hurry.")
-    result = await desk.run(agent, state, id=None)
+    result = await Runner.run(agent, state, client=desk.client, task_queue=desk.queue)
     assert (result.final_output, ran) == ("Done.", ["A"])
     said = [one["content"] for one in model.requests[-1].input if one.get("role") == "user"]
     assert said == ["Hello", "And hurry."]
@@ -207,7 +209,7 @@ async def test_two_nested_runs_that_wait_are_told_apart(desk: Desk):
     agent = desk_of(refunds(ran))
     await desk.open(agent, model=ScriptedModel(always=_asks_twice()))
     handle = await desk.start(agent)
-    state = await desk.until(handle, lambda state: waits_for(2)(state))
+    state = await desk.until(handle, waits_for(2))
     assert {one.id: json.loads(one.arguments)["order"] for one in state.pending_approvals} == {
         "e3.a1": "A",
         "e4.a1": "B",

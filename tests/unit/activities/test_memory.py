@@ -195,3 +195,27 @@ async def test_a_database_may_be_away_for_longer_than_a_function_is_wrong() -> N
     with pytest.raises(EffectError, match="The session 'notebook' raised") as caught:
         await save(by_name(Notebook(error=ConnectionError("down"))), HELLO)
     assert (caught.value.retryable, caught.value.attempts) == (True, None)
+
+
+async def test_a_worker_elsewhere_makes_the_session_that_the_run_has() -> None:
+    made: list[str] = []
+
+    def make(session_id: str) -> Notebook:
+        made.append(session_id)
+        session = Notebook()
+        session.session_id = session_id
+        return session
+
+    registry = Registry([Agent[Any](name="A")])
+    registry.add_reference(make, "shop:Notebook")
+    described = {"ref": "shop:Notebook/c7", "factory": "shop:Notebook", "session_id": "c7"}
+    assert session_of(registry, {"session": described}).session_id == "c7"
+    assert made == ["c7"]
+
+
+async def test_another_customers_session_is_never_taken() -> None:
+    registry = Registry([Agent[Any](name="A")])
+    registry.add_reference(Notebook(), "shop:Notebook")
+    described = {"ref": "shop:Notebook/c7", "factory": "shop:Notebook", "session_id": "c7"}
+    with pytest.raises(EffectError, match=r"session is 'c7', but .* is the session 'notebook'"):
+        session_of(registry, {"session": described})

@@ -249,6 +249,18 @@ async def test_a_rule_that_fails_asks_a_person(error: BaseException) -> None:
     assert "secret" not in planned.reason
 
 
+async def test_a_rule_is_not_asked_about_a_call_that_leaves_arguments_to_their_defaults() -> None:
+    @function_tool(needs_approval=raising(AssertionError("asked")), strict_mode=False)
+    def pay(order_id: str, amount: float = 500) -> str:
+        return f"{amount} for {order_id}"
+
+    planned = await only_call(offer_of(pay), call("pay", "c1", order_id="A-17"))
+    assert (planned.needs_approval, planned.reason) == (
+        True,
+        "The call leaves amount out, so a person decides.",
+    )
+
+
 async def test_no_argument_is_given_to_a_rule_as_an_empty_object() -> None:
     seen: list[Any] = []
 

@@ -13,6 +13,7 @@ from outlast.agents.context import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.agents.guardrail import GuardrailFunctionOutput, input_guardrail, output_guardrail
 from outlast.agents.handoff import handoff
+from outlast.agents.hosted_tools import WebSearchTool
 from outlast.agents.lifecycle import AgentHooks, RunHooks
 from outlast.agents.settings import ModelSettings
 from outlast.agents.tool import function_tool
@@ -223,3 +224,27 @@ def test_an_agent_can_be_a_tool_of_another() -> None:
     assert (tool.agent, tool.needs_approval) == (spanish, True)
     assert [one.name for one in triage.tools] == ["look_up", "spanish_desk", "other"]
     assert triage.tools[2].description == "Answers in Spanish."
+
+
+async def test_an_agent_tells_its_prompt_and_tools_for_a_context() -> None:
+    async def prompt(ctx: RunContextWrapper[str], agent: Agent[str]) -> str:
+        return f"{agent.name} for {ctx.context}"
+
+    def enabled(ctx: RunContextWrapper[str], agent: Agent[str]) -> bool:
+        return ctx.context == "Ann"
+
+    @function_tool(is_enabled=enabled)
+    def often() -> str:
+        return "x"
+
+    @function_tool(is_enabled=False)
+    def never() -> str:
+        return "x"
+
+    search = WebSearchTool()
+    agent = Agent[str](name="A", instructions=prompt, tools=[often, never, search])
+    ann, bob = RunContextWrapper("Ann"), RunContextWrapper("Bob")
+    assert await agent.get_system_prompt(ann) == "A for Ann"
+    assert await Agent[str](name="B", instructions="Be kind.").get_system_prompt(ann) == "Be kind."
+    assert await agent.get_all_tools(ann) == [often, search]
+    assert await agent.get_all_tools(bob) == [search]

@@ -6,13 +6,14 @@ from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
 from outlast.agents.context import RunContextWrapper, ToolContext
 from outlast.agents.context_codec import (
     LARGEST_BYTES,
     BorrowedContext,
+    LentContext,
     context_type_of,
     read_context,
     write_context,
@@ -263,3 +264,95 @@ def test_the_type_that_a_callable_expects_is_read_from_its_annotation(
     function: Any, kind: Any
 ) -> None:
     assert context_type_of(function) is kind
+
+
+class Plain:
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.notes: list[str] = []
+
+
+class Guarded(BaseModel):
+    n: int = 0
+    secret: str = Field(default="none", exclude=True)
+
+
+@dataclass(slots=True)
+class Slotted:
+    n: int = 0
+
+
+@dataclass(frozen=True)
+class Frozen:
+    n: int = 0
+
+
+def test_an_object_of_a_plain_class_is_a_context() -> None:
+    written = write_context(Plain("Ann"))
+    assert written == {"name": "Ann", "notes": []}
+    read = read_context(written, Plain)
+    assert (type(read), read.name) == (Plain, "Ann")
+
+
+@pytest.mark.parametrize(
+    ("owner", "after", "attribute", "expected"),
+    [
+        (Customer("Ann"), {"name": "Ann", "notes": ["a"]}, "notes", ["a"]),
+        (Plain("Ann"), {"name": "Bob", "notes": []}, "name", "Bob"),
+        (Basket(owner="Ann"), {"owner": "Ann", "due": "2026-01-02"}, "due", date(2026, 1, 2)),
+        (Slotted(), {"n": 2}, "n", 2),
+        (Frozen(), {"n": 2}, "n", 0),
+    ],
+)
+def test_the_programs_own_object_is_told_what_the_run_made_of_it(
+    owner: Any, after: Any, attribute: str, expected: object
+) -> None:
+    LentContext(owner).update(after)
+    assert getattr(owner, attribute) == expected
+
+
+@pytest.mark.parametrize(
+    ("owner", "after", "expected"),
+    [
+        ({"a": 1}, {"b": 2}, {"b": 2}),
+        ([1], [2, 3], [2, 3]),
+        ({"a": 1}, [1], {"a": 1}),
+        ("text", "other", "text"),
+    ],
+)
+def test_plain_json_is_told_in_place_too(owner: Any, after: Any, expected: object) -> None:
+    lent = LentContext(owner)
+    lent.update(after)
+    assert lent.owner is owner
+    assert owner == expected
+
+
+def test_only_what_the_run_changed_is_touched() -> None:
+    owner = Customer("Ann")
+    lent, other = LentContext(owner), LentContext(owner)
+    lent.update({"name": "Bob", "notes": []})
+    other.update({"name": "Ann", "notes": ["from another run"]})
+    assert owner == Customer("Bob", ["from another run"])
+
+
+def test_what_does_not_travel_stays() -> None:
+    owner = Guarded(secret="mine")
+    LentContext(owner).update({"n": 1})
+    assert (owner.n, owner.secret) == (1, "mine")
+
+
+def test_a_run_that_has_not_begun_or_left_something_else_changes_nothing() -> None:
+    owner = Customer("Ann", ["a"])
+    lent = LentContext(owner)
+    lent.update(None)
+    lent.update("something else")
+    assert owner == Customer("Ann", ["a"])
+
+
+def test_what_was_told_is_what_the_next_is_compared_with() -> None:
+    owner = Customer("Ann")
+    lent = LentContext(owner)
+    lent.update({"name": "Bob", "notes": []})
+    owner.name = "Carl"
+    lent.update({"name": "Bob", "notes": []})
+    assert owner.name == "Carl"

@@ -260,3 +260,17 @@ def test_values_become_a_call_that_fits_the_signature() -> None:
 
 def test_a_context_that_is_taken_by_name_is_given_by_name() -> None:
     assert read(keyword).arguments("context", {"a": 1}) == ((), {"ctx": "context", "a": 1})
+
+
+def test_the_result_type_is_the_annotation_where_it_says_something() -> None:
+    def shop(a: int) -> Shop: ...
+
+    def anything(ctx: RunContextWrapper[Any], a: int) -> Any: ...
+
+    def unknown() -> Decimal: ...
+
+    def silent(ctx: ToolContext[Any]): ...  # pyright: ignore[reportUnusedParameter]
+
+    assert read_signature(shop, owner="Tool 't'").result_type is Shop
+    for function in (anything, unknown, silent):
+        assert read_signature(function, owner="Tool 't'").result_type is None

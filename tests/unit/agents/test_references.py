@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from outlast.agents import references
 from outlast.agents.context import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.agents.guardrail import GuardrailFunctionOutput, InputGuardrail
@@ -191,3 +192,14 @@ def test_references_that_could_not_be_found_again_are_refused(
 ) -> None:
     with pytest.raises(UserError, match=problem):
         named_references(references)
+
+
+def test_the_newest_object_of_a_session_is_the_session() -> None:
+    class Kept:
+        session_id = "customer-7"
+
+    first, second = Kept(), Kept()
+    name, kind = references.register_session(first)
+    assert name == f"{kind}/customer-7"
+    assert references.register_session(second) == (name, kind)
+    assert references.resolve(name) is second

@@ -16,6 +16,7 @@ from outlast.agents.tool_output import (
     ToolOutputFileContent,
     ToolOutputImage,
     ToolOutputText,
+    decode_output,
     encode_output,
 )
 
@@ -202,3 +203,43 @@ def test_text_that_no_request_could_carry_is_repaired() -> None:
 def test_a_part_without_its_content_is_refused(make: type[Any], message: str) -> None:
     with pytest.raises(UserError, match=message):
         make()
+
+
+class Weather(BaseModel):
+    city: str
+
+
+@dataclass
+class Place:
+    name: str
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (Weather(city="Oslo"), Weather),
+        (Place("here"), Place),
+        ([Weather(city="Oslo")], list[Weather]),
+        (dt.date(2026, 1, 2), dt.date),
+        (5, int),
+        (None, Weather | None),
+        ("5", int | str),
+        ("text", str),
+    ],
+)
+def test_a_result_is_found_again_in_what_the_model_read(value: object, kind: Any) -> None:
+    assert decode_output(encode_output(value, tool_name="t"), kind) == value
+
+
+def test_words_in_place_of_a_result_stay_words() -> None:
+    assert decode_output("The tool failed.", Weather) == "The tool failed."
+    assert decode_output("The tool failed.", dict[str, int]) == "The tool failed."
+
+
+def test_a_result_of_no_known_type_is_what_the_model_read() -> None:
+    class Unknown:
+        pass
+
+    assert decode_output('{"city": "Oslo"}', None) == '{"city": "Oslo"}'
+    assert decode_output('{"city": "Oslo"}', Unknown) == '{"city": "Oslo"}'
+    assert decode_output({"city": "Oslo"}, Weather) == Weather(city="Oslo")

@@ -117,3 +117,14 @@ async def test_a_guardrail_that_only_the_worker_has_is_known_by_name() -> None:
     for running in calls:
         with pytest.raises(UserError, match="'x' is defined at the worker"):
             await running
+
+
+def test_a_context_that_was_given_is_told_of_the_run() -> None:
+    given = {"n": 1}
+    known = KnownAgents(context=given)
+    known.give_back({"n": 2})
+    assert given == {"n": 2}
+    KnownAgents(lent=known.lent).give_back({"n": 3})  # the run goes on, with another result
+    assert given == {"n": 3}
+    KnownAgents().give_back({"n": 4})
+    assert given == {"n": 3}

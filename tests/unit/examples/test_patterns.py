@@ -508,6 +508,8 @@ async def test_durable_run_is_the_same_under_its_id(stage: Stage) -> None:
         "it is idle, after 2 model calls",
         "in the end completed",
     ]
+    await pattern.main(run_id)  # everything is said and done; nothing is asked again
+    assert stage.lines()[-2:] == ["it is completed, after 2 model calls", "in the end completed"]
     assert "The mixer is booked as c1." in str(stage.asked("desk", 1).input)
 
 

@@ -13,6 +13,7 @@ from outlast.agents.registry import Registry
 from outlast.contract import names
 from outlast.local import engine
 from outlast.local.engine import LocalEngine
+from outlast.ports.tracing import get_current_trace, trace
 
 
 class Surroundings:
@@ -70,6 +71,7 @@ class FakeWorker:
 
     async def __aenter__(self) -> Self:
         self.calls.append("enter")
+        self.started_in = get_current_trace()
         return self
 
     async def __aexit__(self, *_error: object) -> None:
@@ -172,6 +174,14 @@ async def test_a_type_of_context_is_known_to_the_worker(around: Surroundings) ->
     await one.serve(agent, SimpleNamespace)
     (worker,) = around.workers
     assert worker.registry.context_type("types:SimpleNamespace") is SimpleNamespace
+
+
+async def test_a_worker_is_not_in_the_trace_of_its_first_caller(around: Surroundings) -> None:
+    one = await LocalEngine.shared()
+    with trace("Support"):
+        await one.serve(Agent(name="Triage"))
+        assert get_current_trace() is not None
+    assert around.workers[0].started_in is None
 
 
 async def test_closing_stops_the_workers_and_then_the_server(around: Surroundings) -> None:

@@ -36,3 +36,9 @@ def test_adding_usage_leaves_both_sides_alone() -> None:
 def test_failures_are_the_same_when_they_say_the_same() -> None:
     assert Failure(code="a", message="b") == Failure(code="a", message="b", details=None)
     assert Failure(code="a", message="b") != Failure(code="a", message="b", details={"k": 1})
+
+
+def test_the_details_of_usage_are_found_where_programs_look() -> None:
+    usage = Usage(cached_tokens=3, reasoning_tokens=2)
+    assert usage.input_tokens_details.cached_tokens == 3
+    assert usage.output_tokens_details.reasoning_tokens == 2

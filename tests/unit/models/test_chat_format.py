@@ -6,6 +6,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import TypeAdapter
 
+from outlast.agents.hosted_tools import WebSearchTool
 from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models.chat_format import UnsupportedItemError, chat_body, chat_messages
@@ -297,3 +298,9 @@ def test_the_items_given_are_not_changed() -> None:
     before = json.dumps(items)
     chat_messages(None, items)
     assert json.dumps(items) == before
+
+
+def test_hosted_tools_are_refused_by_name() -> None:
+    request = ModelRequest(instructions=None, input=[], hosted_tools=[WebSearchTool()])
+    with pytest.raises(UnsupportedItemError, match=r"web_search .*Use the Responses API"):
+        chat_body(request, "m")

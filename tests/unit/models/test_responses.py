@@ -6,6 +6,7 @@ import pytest
 from openai.types.responses import ResponseCreateParams
 from pydantic import TypeAdapter
 
+from outlast.agents.hosted_tools import FileSearchTool, WebSearchTool
 from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject, Usage
 from outlast.models import ResponsesModel
@@ -297,3 +298,31 @@ async def test_a_long_conversation_costs_no_model_object_per_item(
 def test_it_is_a_model(model: ResponsesModel) -> None:
     port: Model = model
     assert port is model
+
+
+def test_hosted_tools_are_sent_beside_the_functions() -> None:
+    files = FileSearchTool(vector_store_ids=["vs_1"], include_search_results=True)
+    request = ModelRequest(
+        instructions=None,
+        input=[],
+        tools=[REFUND],
+        hosted_tools=[files, WebSearchTool()],
+        settings=ModelSettings(include=["reasoning.encrypted_content"], tool_choice="web_search"),
+    )
+    body = responses_body(request, "m")
+    assert [tool["type"] for tool in body["tools"]] == ["function", "file_search", "web_search"]
+    assert body["include"] == ["reasoning.encrypted_content", "file_search_call.results"]
+    assert body["tool_choice"] == {"type": "web_search"}
+
+
+def test_a_function_may_have_the_name_of_a_hosted_tool_that_is_not_there() -> None:
+    request = ModelRequest(
+        instructions=None,
+        input=[],
+        hosted_tools=[WebSearchTool()],
+        settings=ModelSettings(tool_choice="file_search"),
+    )
+    assert responses_body(request, "m")["tool_choice"] == {
+        "type": "function",
+        "name": "file_search",
+    }

@@ -11,12 +11,15 @@ from outlast.ports.effect_spans import (
     NO_SCOPE,
     TraceScope,
     agent_span_id,
+    around_effect,
     begin_agent_span,
     begin_run_trace,
     effect_span,
+    effect_span_id,
     end_agent_span,
     end_run_trace,
     scope_of,
+    tell_effect_span,
 )
 from outlast.ports.spans import AgentSpanData, FunctionSpanData, GuardrailSpanData, SpanError
 from outlast.ports.traces import NO_SPAN
@@ -158,6 +161,46 @@ def test_a_tools_own_spans_are_children_with_derived_ids(collected: SpanCollecto
 
     assert attempt(1) == attempt(1)
     assert len(set(attempt(1)) | set(attempt(2))) == 6
+
+
+def test_what_an_effect_opens_is_in_the_agents_span(collected: SpanCollector) -> None:
+    scope = scope_of({"trace_include_sensitive_data": False}, "run-1", agent="A")
+
+    def attempt(effect: int, number: int) -> list[str]:
+        with around_effect(scope, effect=effect, attempt=number):
+            with custom_span("one") as one:
+                assert one.parent_id == scope.agent_span_id
+                assert not one.sensitive
+            with custom_span("two") as two:
+                joined = scope_of(join_current_trace(None), "run-2", agent="B")
+        assert (joined.trace_id, joined.parent_span_id) == (scope.trace_id, two.span_id)
+        return [one.span_id, two.span_id]
+
+    assert attempt(1, 1) == attempt(1, 1)
+    assert len({*attempt(1, 1), *attempt(1, 2), *attempt(2, 1)}) == 6
+    assert get_current_span() is None
+    assert {span.span_data.type for span in collected.spans()} == {"custom"}
+
+
+def test_what_an_effect_opens_in_a_run_that_is_not_traced_is_not_told(
+    collected: SpanCollector,
+) -> None:
+    with trace("Around"), around_effect(NO_SCOPE, effect=1), custom_span("quiet"):
+        assert (join_current_trace(None) or {})["tracing_disabled"] is True
+    assert collected.spans() == []
+
+
+def test_a_span_is_told_whole_where_its_end_is_seen(collected: SpanCollector) -> None:
+    scope = scope_of(None, "run-1", agent="A")
+    failure = SpanError(message="Gone", data=None)
+    data = FunctionSpanData("ask", "in", "out")
+    tell_effect_span(scope, data, effect=7, started_at_ms=1_000, error=failure)
+    tell_effect_span(NO_SCOPE, data, effect=8, started_at_ms=1_000)
+    (span,) = collected.spans()
+    assert span.span_id == effect_span_id("run-1", 7, 1, "function")
+    assert (span.started_at, span.error) == ("1970-01-01T00:00:01.000000+00:00", failure)
+    assert (span.parent_id, span.span_data) == (scope.agent_span_id, data)
+    assert get_current_span() is None
 
 
 def test_a_run_that_is_not_traced_silences_its_tools(collected: SpanCollector) -> None:

@@ -8,12 +8,15 @@ import pytest
 
 from outlast import (
     Agent,
+    FunctionToolResult,
     MaxTurnsExceeded,
     ModelCallFailed,
     RunConfig,
     ToolContext,
     ToolFailed,
+    ToolsToFinalOutputResult,
     UserError,
+    WebSearchTool,
     function_tool,
     handoff,
 )
@@ -159,3 +162,45 @@ async def test_a_refusal_is_an_error() -> None:
 
     with pytest.raises(ModelRefusalError, match="I will not"):
         await run_in_memory(Agent(name="A"), "hi", model=ScriptedModel(refuse("I will not")))
+
+
+async def test_the_programs_own_context_is_told_what_the_run_made_of_it() -> None:
+    agent = Agent(name="A", tools=[note])
+    notes = Notes(seen=[])
+    for text in ("first", "second"):
+        model = ScriptedModel([call("note", "c1", text=text)], "done")
+        await run_in_memory(agent, "hi", model=model, context=notes)
+    assert notes == Notes(seen=["first", "second"])
+
+
+async def test_a_failed_run_tells_it_too() -> None:
+    notes = Notes(seen=[])
+    model = ScriptedModel([call("note", "c1", text="a")])
+    with pytest.raises(MaxTurnsExceeded):
+        await run_in_memory(
+            Agent(name="A", tools=[note]), "hi", model=model, context=notes, max_turns=1
+        )
+    assert notes == Notes(seen=["a"])
+
+
+async def test_a_rule_for_the_answer_gets_what_the_tools_returned() -> None:
+    @function_tool
+    def whoami() -> Notes:
+        return Notes(seen=["me"])
+
+    def judge(context: object, results: list[FunctionToolResult]) -> ToolsToFinalOutputResult:
+        return ToolsToFinalOutputResult(
+            is_final_output=True, final_output=results[0].output.seen[0]
+        )
+
+    agent = Agent(name="A", tools=[whoami], tool_use_behavior=judge)
+    result = await run_in_memory(agent, "hi", model=ScriptedModel([call("whoami", "c1")]))
+    assert result.final_output == "me"
+
+
+async def test_hosted_tools_reach_the_model() -> None:
+    model = ScriptedModel("hello")
+    await run_in_memory(Agent(name="A", tools=[note, WebSearchTool()]), "hi", model=model)
+    (request,) = model.requests
+    assert [tool.name for tool in request.tools] == ["note"]
+    assert [tool.name for tool in request.hosted_tools] == ["web_search"]

@@ -1,7 +1,7 @@
 """The plugin that makes any Temporal worker carry runs."""
 
 from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from outlast.agents.registry import type_name
 from outlast.contract import records
 from outlast.loop.state import RunState
 from outlast.models.provider import OpenAIProvider
-from outlast.testing import ScriptedModel
+from outlast.testing import ScriptedModel, SpanCollector
 from outlast.worker.plugin import OutlastPlugin
 from outlast.workflows.agent_run import AgentRun
 
@@ -101,3 +101,24 @@ async def test_what_is_slow_to_build_is_built_before_the_first_workflow_task() -
         hits = records.adapter.cache_info().hits
         records.adapter(RunState)
         assert records.adapter.cache_info().hits == hits + 1
+
+
+@pytest.mark.parametrize("breaks", [True, False])
+async def test_what_was_traced_is_sent_when_the_worker_ends(
+    monkeypatch: pytest.MonkeyPatch, breaks: bool
+) -> None:
+    async def close(_provider: OpenAIProvider) -> None:
+        if breaks:
+            raise ConnectionError
+
+    class Sending(SpanCollector):
+        sent = 0
+
+        def force_flush(self) -> None:
+            self.sent += 1
+
+    monkeypatch.setattr(OpenAIProvider, "aclose", close)
+    with Sending() as collected, suppress(ConnectionError):
+        async with running(OutlastPlugin([A])):
+            assert collected.sent == 0
+    assert collected.sent == 1

@@ -1,0 +1,78 @@
+"""Contexts of a class that is no model and no dataclass: their attributes, if those are data.
+
+Owns: which classes these are, and their objects' two forms. An attribute has no type to be restored
+to, so only what JSON holds as it is counts as data here: texts, numbers, lists, dicts, None. Must
+not know: what a context is used for.
+"""
+
+import dataclasses
+import math
+from copy import deepcopy
+from enum import Enum
+from typing import Any, cast, is_typeddict
+
+from outlast.agents.errors import UserError
+from outlast.loop.values import Json, JsonObject
+
+_HOOKS = ("__pydantic_core_schema__", "__get_pydantic_core_schema__", "__slots__")
+
+
+def is_plain_class(kind: Any) -> bool:
+    """Whether objects of a type are nothing but their attributes."""
+    if not isinstance(kind, type):
+        return False
+    kind = cast("type[Any]", kind)
+    if kind.__module__ in {"builtins", "typing"}:
+        return False
+    if dataclasses.is_dataclass(kind) or is_typeddict(kind) or issubclass(kind, Enum):
+        return False
+    if any(hasattr(kind, name) for name in _HOOKS):
+        return False
+    # A container, date or number of its own kind is more than its attributes.
+    return kind.__new__ is object.__new__ and "__dict__" in dir(kind)
+
+
+def write_attributes(owner: object) -> JsonObject:
+    """Return the attributes of an object as JSON.
+
+    Raises:
+        UserError: one of them is no JSON. The message names it.
+    """
+    kind = type(owner).__name__
+    for name, value in vars(owner).items():
+        if not _is_json(value):
+            raise UserError(
+                f"The context is a {kind} whose attribute {name!r}, a {type(value).__name__}, "
+                "cannot travel with the run: a plain class carries texts, numbers, lists, dicts "
+                f"and None. Make {kind} a dataclass or a pydantic model, which know the types of "
+                "their fields, and keep connections and clients out of it."
+            )
+    return deepcopy(vars(owner))
+
+
+def read_attributes(value: Json, kind: type[Any]) -> Any:
+    """Return an object of a class with attributes; its `__init__` is not called.
+
+    Raises:
+        UserError: the value holds no attributes.
+    """
+    if type(value) is not dict:
+        raise UserError(
+            f"The run's context does not fit {kind.__name__}: it is {type(value).__name__}. Start "
+            "the run with a context of that type, or annotate the callable with the type it gets."
+        )
+    made: Any = object.__new__(kind)
+    made.__dict__.update(deepcopy(cast("JsonObject", value)))
+    return made
+
+
+def _is_json(value: object) -> bool:
+    kind: type = type(value)
+    if kind is dict:
+        entries = cast("dict[object, object]", value)
+        return all(type(name) is str and _is_json(one) for name, one in entries.items())
+    if kind is list:
+        return all(_is_json(one) for one in cast("list[object]", value))
+    if kind is float:
+        return math.isfinite(cast("float", value))
+    return value is None or kind in {str, int, bool}

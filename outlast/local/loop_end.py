@@ -1,0 +1,79 @@
+"""The end of an event loop: `asyncio.run` cancels every task at once, but a worker must stop in order.
+
+A worker whose tasks are cancelled in the middle leaves the engine's core waiting for what they had
+begun, and the process then hangs where it should end. So a worker's tasks are kept out of it: one
+task is cancelled in their place, and stops the worker.
+
+Owns: telling the tasks apart, and noticing the end. Must not know: workers.
+"""
+
+import asyncio
+import contextvars
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+_kept_out = contextvars.ContextVar("outlast_kept_out", default=False)
+
+
+def kept_out() -> contextvars.Context:
+    """Return an empty context, whose tasks `asyncio.run` does not cancel when the loop ends.
+
+    That is so for tasks that are started in this context, and for those that these start. They
+    can be cancelled as any other; only nobody finds them with `asyncio.all_tasks()`.
+    """
+    loop = asyncio.get_running_loop()
+    before = loop.get_task_factory()
+    if not isinstance(before, _Factory):
+        loop.set_task_factory(_Factory(before))
+    context = contextvars.Context()
+    context.run(_kept_out.set, True)
+    return context
+
+
+def at_loop_end(close: Callable[[], Awaitable[None]]) -> Callable[[], None]:
+    """Call something when the running loop ends.
+
+    Args:
+        close: what is called, while the loop still works.
+
+    Returns:
+        Call it to forget about it.
+    """
+    forgotten = asyncio.get_running_loop().create_future()
+
+    async def wait() -> None:
+        try:
+            await forgotten
+        except asyncio.CancelledError:  # it is the end, and waits for this task
+            await close()
+
+    task = asyncio.create_task(wait(), context=contextvars.Context())
+
+    def forget() -> None:
+        if not task.done() and not forgotten.done():
+            forgotten.set_result(None)
+
+    return forget
+
+
+class _Factory:
+    """Makes tasks as the loop did before, and hides those that are kept out."""
+
+    def __init__(self, before: Any) -> None:
+        self._make = before or _make_task
+
+    def __call__(
+        self, loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], **options: Any
+    ) -> Any:
+        task = self._make(loop, coro, **options)
+        context: contextvars.Context | None = options.get("context")
+        if _kept_out.get() if context is None else context.get(_kept_out, False):
+            # Meant for those who make tasks: see "Extending" in the manual of asyncio.
+            asyncio._unregister_task(task)  # noqa: SLF001
+        return task
+
+
+def _make_task(
+    loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], **options: Any
+) -> "asyncio.Task[Any]":
+    return asyncio.Task(coro, loop=loop, **options)

@@ -1,0 +1,123 @@
+"""What effects tell of their model calls, guardrails and failures."""
+
+import asyncio
+from collections.abc import Generator
+from functools import partial
+
+import pytest
+
+from outlast.activities.inner_spans import asking, guarded, tell_failure
+from outlast.agents.model_settings import ModelSettings
+from outlast.loop.values import Usage
+from outlast.ports.effect_spans import NO_SCOPE, TraceScope, around_effect, scope_of
+from outlast.ports.model import ModelRequest, ModelResponse
+from outlast.ports.tracing import custom_span
+from outlast.testing import SpanCollector
+
+REQUEST = ModelRequest(
+    instructions="Be brief.",
+    input=[{"role": "user", "content": "Why?"}],
+    settings=ModelSettings(
+        temperature=0.5, extra_headers={"Authorization": "key-1"}, extra_body={"token": "key-1"}
+    ),
+)
+RESPONSE = ModelResponse(output=[{"type": "message"}], usage=Usage(requests=1, input_tokens=7))
+
+
+@pytest.fixture
+def collected() -> Generator[SpanCollector]:
+    with SpanCollector() as collector:
+        yield collector
+
+
+def scope(**settings: object) -> TraceScope:
+    return scope_of(settings, "r", agent="A")
+
+
+def ask(within: TraceScope) -> None:
+    with around_effect(within, effect=2), asking("gpt-x", REQUEST) as answered:
+        answered(RESPONSE)
+
+
+def test_a_model_call_tells_what_was_asked_and_answered(collected: SpanCollector) -> None:
+    ask(scope())
+    (span,) = collected.spans()
+    assert span.parent_id == scope().agent_span_id
+    exported = span.span_data.export()
+    assert [one["role"] for one in exported["input"]] == ["system", "user"]
+    assert exported["output"] == [{"type": "message"}]
+    assert (exported["model"], exported["usage"]["input_tokens"]) == ("gpt-x", 7)
+
+
+def test_a_model_call_tells_no_keys(collected: SpanCollector) -> None:
+    ask(scope())
+    (span,) = collected.spans()
+    assert span.span_data.model_config == {"temperature": 0.5}
+    assert "key-1" not in str(span.export())
+
+
+def test_a_model_call_without_content_tells_its_usage(collected: SpanCollector) -> None:
+    ask(scope(trace_include_sensitive_data=False))
+    exported = collected.spans()[0].span_data.export()
+    assert (exported["input"], exported["output"]) == (None, None)
+    assert exported["usage"]["requests"] == 1
+
+
+def test_a_model_call_that_fails_says_why(collected: SpanCollector) -> None:
+    with (
+        pytest.raises(OSError, match="gone"),
+        around_effect(scope(), effect=2),
+        asking("gpt-x", REQUEST),
+    ):
+        raise OSError("gone")
+    assert "gone" in str(collected.spans()[0].error)
+
+
+@pytest.mark.parametrize("trips", [True, False])
+async def test_a_guardrail_tells_its_verdict(collected: SpanCollector, trips: bool) -> None:
+    async def check() -> bool:
+        return trips
+
+    with around_effect(scope(), effect=2):
+        assert await guarded("polite", check, tripped=bool) is trips
+    (span,) = collected.spans("guardrail")
+    assert span.span_data.export() == {"type": "guardrail", "name": "polite", "triggered": trips}
+
+
+async def test_a_guardrail_that_is_stopped_before_it_began_leaves_nothing_behind(
+    collected: SpanCollector,
+) -> None:
+    async def check() -> bool:
+        return True
+
+    task = asyncio.create_task(guarded("polite", partial(check), tripped=bool))
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert collected.spans() == []
+
+
+def test_a_failure_that_is_not_raised_is_told(collected: SpanCollector) -> None:
+    with around_effect(scope(), effect=2), custom_span("work"):
+        tell_failure("no disk", "tool_failed")
+    assert collected.spans()[0].error == {"message": "no disk", "data": {"code": "tool_failed"}}
+
+
+def test_a_failure_may_hold_what_must_not_be_told(collected: SpanCollector) -> None:
+    quiet = scope(trace_include_sensitive_data=False)
+    with around_effect(quiet, effect=2), custom_span("work"):
+        tell_failure("no card 4111", "tool_failed")
+    assert "4111" not in str(collected.spans()[0].export())
+
+
+def test_a_run_that_is_not_traced_tells_nothing(collected: SpanCollector) -> None:
+    ask(NO_SCOPE)
+    with around_effect(NO_SCOPE, effect=2), custom_span("work"):
+        tell_failure("no disk", "tool_failed")
+    assert collected.spans() == collected.open_spans == []
+
+
+def test_nobody_listens_and_nothing_happens() -> None:
+    tell_failure("no disk", "tool_failed")
+    with asking("gpt-x", REQUEST) as answered:
+        answered(RESPONSE)

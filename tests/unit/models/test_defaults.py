@@ -1,0 +1,76 @@
+"""What a program says once of its model provider."""
+
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, cast
+
+import pytest
+from openai import AsyncOpenAI
+
+from outlast.models import (
+    ChatCompletionsModel,
+    OpenAIProvider,
+    ResponsesModel,
+    set_default_openai_api,
+    set_default_openai_client,
+    set_default_openai_key,
+)
+from outlast.models.defaults import defaults
+from outlast.ports.model import ModelRequest
+from tests.unit.models.model_server import ModelServer
+
+ASK = ModelRequest(instructions=None, input=[{"role": "user", "content": "hello"}])
+
+
+@pytest.fixture(autouse=True)
+def _as_before() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+    before = replace(defaults)
+    yield
+    vars(defaults).update(vars(before))
+
+
+async def test_the_key_goes_before_the_environments(
+    server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(os.environ, "OPENAI_API_KEY", "sk-environment")
+    provider = OpenAIProvider(base_url=server.base_url)
+    set_default_openai_key("sk-said", use_for_tracing=False)
+    server.answer({"output": []})
+    await provider.get_model("m").get_response(ASK)
+    assert server.request.headers["authorization"] == "Bearer sk-said"
+    await provider.aclose()
+
+
+async def test_the_client_is_used_by_providers_that_have_none(server: ModelServer) -> None:
+    provider = OpenAIProvider()
+    async with AsyncOpenAI(base_url=server.base_url, api_key="sk-own") as client:
+        set_default_openai_client(client)
+        server.answer({"output": []})
+        await provider.get_model("m").get_response(ASK)
+    assert server.request.headers["authorization"] == "Bearer sk-own"
+
+
+async def test_a_provider_with_an_address_goes_there(server: ModelServer) -> None:
+    async with AsyncOpenAI(base_url="http://127.0.0.1:1", api_key="sk-own") as client:
+        set_default_openai_client(client)
+        provider = OpenAIProvider("sk-given", server.base_url)
+        server.answer({"output": []})
+        await provider.get_model("m").get_response(ASK)
+        await provider.aclose()
+    assert server.request.headers["authorization"] == "Bearer sk-given"
+
+
+def test_the_api_is_that_of_providers_that_are_not_told_one() -> None:
+    set_default_openai_api("chat_completions")
+    assert isinstance(OpenAIProvider().get_model("m"), ChatCompletionsModel)
+    assert isinstance(OpenAIProvider(api="responses").get_model("m"), ResponsesModel)
+    assert isinstance(OpenAIProvider(use_responses=True).get_model("m"), ResponsesModel)
+    set_default_openai_api("responses")
+    assert isinstance(OpenAIProvider().get_model("m"), ResponsesModel)
+    assert isinstance(OpenAIProvider(use_responses=False).get_model("m"), ChatCompletionsModel)
+
+
+def test_an_unknown_api_is_told_at_once() -> None:
+    with pytest.raises(ValueError, match='"responses" or "chat_completions"'):
+        set_default_openai_api(cast("Any", "chat"))

@@ -1,0 +1,207 @@
+"""Sessions: what was said is saved, all of it and once, whatever happens to workers."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import outlast
+from outlast.agents.agent import Agent
+from outlast.agents.errors import AgentsException
+from outlast.agents.tool import function_tool
+from outlast.loop.items import text_of
+from outlast.loop.values import JsonObject
+from outlast.testing import ScriptedModel, call, say
+from tests.workflow.desk import PATIENCE_SECONDS, QUICK, Desk
+from tests.workflow.replies import outputs
+
+EXCHANGE = ["Hello", "function_call", "function_call_output", "Done."]
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> outlast.SQLiteSession:
+    return outlast.SQLiteSession("s", tmp_path / "sessions.db")
+
+
+async def saved(session: Any) -> list[str]:
+    items: list[JsonObject] = await session.get_items()
+    return [str(item.get("type")) if "call_id" in item else text_of(item) for item in items]
+
+
+class Gate:
+    """A tool that waits for the test."""
+
+    def __init__(self) -> None:
+        self.begun, self.open = asyncio.Event(), asyncio.Event()
+
+    def tool(self) -> Any:
+        @function_tool
+        async def act() -> str:
+            self.begun.set()
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                await self.open.wait()
+            return "acted"
+
+        return act
+
+
+async def test_a_worker_that_leaves_in_the_middle_costs_no_item_and_doubles_none(
+    desk: Desk, session: Any
+):
+    gate = Gate()
+    agent = Agent[Any](name="A", tools=[gate.tool()])
+    worker = await desk.open(agent, model=ScriptedModel([call("act", "c1")]))
+    handle = await desk.start(agent, session=session, run_config=QUICK)
+    await asyncio.wait_for(gate.begun.wait(), PATIENCE_SECONDS)
+    await desk.close(worker)
+    gate.open.set()
+    second = ScriptedModel("Done.", "You are welcome.")
+    await desk.open(agent, model=second)
+    assert (await desk.result(handle)).final_output == "Done."
+    assert await saved(session) == EXCHANGE
+    again = await desk.run(agent, "Thanks.", session=session)
+    assert again.final_output == "You are welcome."
+    assert len(second.requests[1].input) == 5
+    assert await saved(session) == [*EXCHANGE, "Thanks.", "You are welcome."]
+
+
+async def test_what_is_waited_for_days_is_saved_before_and_nothing_twice(desk: Desk, session: Any):
+    @function_tool(needs_approval=True)
+    async def act() -> str:
+        return "acted"
+
+    agent = Agent[Any](name="A", tools=[act])
+    await desk.open(agent, model=ScriptedModel([call("act", "c1")], "Done."))
+    handle = await desk.start(agent, session=session)
+    await desk.until_status(handle, "waiting")
+    assert await saved(session) == ["Hello", "function_call"]
+    await handle.approve("a1")
+    await desk.result(handle)
+    assert await saved(session) == EXCHANGE
+
+
+class Custom:
+    """A session of somebody's own, in memory, that breaks down when it has saved something."""
+
+    session_id = "own"
+    session_settings = None
+
+    def __init__(self, breaks: int) -> None:
+        self.items: list[Any] = []
+        self.saves = 0
+        self._breaks = breaks
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        items = json.loads(json.dumps(self.items))
+        return items if limit is None else items[-limit:] if limit else []
+
+    async def add_items(self, items: list[Any]) -> None:
+        self.saves += 1
+        self.items.extend(items)
+        if self.saves <= self._breaks:
+            raise ConnectionError("the answer is lost")
+
+    async def pop_item(self) -> Any:
+        return self.items.pop() if self.items else None
+
+    async def clear_session(self) -> None:
+        self.items.clear()
+
+
+class Keyed(Custom):
+    """The same with keys."""
+
+    def __init__(self, breaks: int) -> None:
+        super().__init__(breaks)
+        self.keys: list[str] = []
+
+    async def add_items_once(self, key: str, items: list[Any]) -> bool:
+        if key in self.keys:
+            return False
+        self.keys.append(key)
+        await self.add_items(items)
+        return True
+
+
+@pytest.mark.parametrize("kind", [Custom, Keyed])
+async def test_a_save_that_is_tried_again_doubles_nothing(desk: Desk, kind: type[Custom]):
+    @function_tool
+    async def act() -> str:
+        return "acted"
+
+    session = kind(breaks=1)
+    agent = Agent[Any](name="A", tools=[act])
+    await desk.open(agent, model=ScriptedModel([call("act", "c1")], "Done."))
+    result = await desk.run(agent, session=session)
+    assert result.final_output == "Done."
+    assert await saved(session) == EXCHANGE
+
+
+class Held(Custom):
+    """A session that saves when the test says so."""
+
+    def __init__(self) -> None:
+        super().__init__(breaks=0)
+        self.asked, self.open = asyncio.Event(), asyncio.Event()
+
+    async def add_items(self, items: list[Any]) -> None:
+        self.asked.set()
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            await self.open.wait()
+        await super().add_items(items)
+
+
+async def test_a_run_ends_when_everything_is_saved(desk: Desk):
+    session = Held()
+    agent = Agent[Any](name="A")
+    await desk.open(agent, model=ScriptedModel("Done."))
+    handle = await desk.start(agent, session=session)
+    await asyncio.wait_for(session.asked.wait(), PATIENCE_SECONDS)
+    state = await desk.until(handle, lambda state: state.final_output is not None)
+    assert (state.status, state.phase) == ("running", "closing")
+    session.open.set()
+    await desk.result(handle)
+    assert await saved(session) == ["Hello", "Done."]
+
+
+async def test_a_session_that_never_takes_anything_fails_the_run_in_words(desk: Desk):
+    class Broken(Custom):
+        async def add_items(self, items: list[Any]) -> None:
+            raise TypeError("no table")
+
+    agent = Agent[Any](name="A")
+    await desk.open(agent, model=ScriptedModel("Done."))
+    handle = await desk.start(agent, session=Broken(breaks=0))
+    with pytest.raises((AgentsException, TypeError), match="no table"):
+        await desk.result(handle)
+
+
+async def test_a_session_is_saved_across_histories(desk: Desk, session: Any):
+    turns = 5
+
+    @function_tool
+    async def act(number: int) -> str:
+        return f"acted {number}"
+
+    def reply(request: Any) -> Any:
+        done = len(outputs(request))
+        if done < turns:
+            return [call("act", f"c{done}", number=done)]
+        return say("Done.")
+
+    agent = Agent[Any](name="A", tools=[act])
+    model = ScriptedModel(always=reply)
+    await desk.open(agent, model=model)
+    handle = await desk.start_short(agent, session=session, events=40)
+    await desk.result(handle)
+    assert len(await desk.all_events(handle)) >= 2
+    assert await saved(session) == [
+        "Hello",
+        *["function_call", "function_call_output"] * turns,
+        "Done.",
+    ]
+    assert [one["output"] for one in await session.get_items() if "output" in one] == [
+        f"acted {number}" for number in range(turns)
+    ]
