@@ -44,7 +44,8 @@ async def main(customer: Customer | None = None) -> None:
         concierge, "I am allergic to nickel. What can I cook in?", context=customer
     )
     print(f"answered: {result.final_output}")
-    # The object here has not changed: the run was elsewhere. The result has what became of it.
+    # The run has a copy of its own, perhaps on another machine. With the result, the object here is
+    # brought up to it; whoever has only the run's id finds the same in the result.
     print(f"here: {customer.notes}")
     print(f"in the run: {result.context_wrapper.context.notes}")
 

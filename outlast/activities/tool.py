@@ -22,7 +22,7 @@ from outlast.agents.context import ToolContext
 from outlast.agents.errors import ModelBehaviorError, ToolTimeoutError, UserError
 from outlast.agents.lifecycle import call_hooks
 from outlast.agents.tool_definition import FunctionTool, default_tool_error
-from outlast.agents.tool_output import encode_output
+from outlast.agents.tool_output import decode_output, encode_output
 from outlast.contract import failures
 from outlast.loop.calls import ToolResult
 from outlast.loop.changes import Change, apply
@@ -129,17 +129,19 @@ async def _finished(this: _Attempt, result: ToolResult) -> ToolResult:
     if result.failed:
         context.context = _before_call(this)
     try:
-        checked = await check_result(tool, context, result.output)
+        returned = result.output
+        if not result.failed:
+            returned = decode_output(returned, tool.result_type)
+        checked = await check_result(tool, context, returned)
         this.checks = (*this.checks, *checked.records)
         if checked.failure is not None:
             return _stopped(this, checked)
         if checked.message is not None:
             value = checked.message if this.request.final else None
             result = replace(result, output=checked.message, value=value)
+            returned = checked.message
         await call_hooks(
-            *scene.hook_calls(
-                "on_tool_end", "on_tool_end", context, scene.agent, tool, result.output
-            )
+            *scene.hook_calls("on_tool_end", "on_tool_end", context, scene.agent, tool, returned)
         )
         return replace(result, checks=this.checks, changes=scene.borrowed.changes(context))
     except Exception as error:  # noqa: BLE001  a guardrail or hook that raises ends the run

@@ -26,7 +26,7 @@ def kept_out() -> contextvars.Context:
     if not isinstance(before, _Factory):
         loop.set_task_factory(_Factory(before))
     context = contextvars.Context()
-    context.run(_kept_out.set, True)
+    context.run(_kept_out.set, True)  # noqa: FBT003  it is its value
     return context
 
 
@@ -62,9 +62,7 @@ class _Factory:
     def __init__(self, before: Any) -> None:
         self._make = before or _make_task
 
-    def __call__(
-        self, loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Any], **options: Any
-    ) -> Any:
+    def __call__(self, loop: asyncio.AbstractEventLoop, coro: Any, /, **options: Any) -> Any:
         task = self._make(loop, coro, **options)
         context: contextvars.Context | None = options.get("context")
         if _kept_out.get() if context is None else context.get(_kept_out, False):

@@ -150,8 +150,19 @@ def abandon(state: RunState, output: str, *, keep: frozenset[str]) -> Step:
 
 
 def _answer(state: RunState, output: Json, item: int | None) -> Step:
+    if state.parent is not None and (output is None or output == ""):
+        output = _last_words(state)
     answer = Answer(state.answering, item, state.agent)
     return next_question(_settled(state, answer, output, None))
+
+
+def _last_words(state: RunState) -> Json:
+    """Return the last that was said or found, for whoever asked an agent that ended in silence."""
+    for item in reversed(state.items[state.asked_from :]):
+        said: Json = item.raw.get("output") if item.kind == "tool_output" else text_of(item.raw)
+        if said:
+            return said
+    return ""
 
 
 def _not_answered(

@@ -8,6 +8,9 @@ from tests.conformance.executors import ROWS
 
 HERE = Path(__file__).parent
 
+WITHOUT_ROWS = {Path(__file__).name, "test_tracing.py"}
+"""The table has no row of its own for tracing."""
+
 
 def _covered() -> Iterator[int]:
     """Yield the rows of each test that takes the executor, which has three values."""
@@ -34,7 +37,7 @@ def test_every_test_names_its_rows() -> None:
     unnamed = [
         f"{path.name}: {node.name}"
         for path in HERE.glob("test_*.py")
-        if path != Path(__file__)
+        if path.name not in WITHOUT_ROWS
         for node in ast.parse(path.read_text()).body
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
         and node.name.startswith("test_")

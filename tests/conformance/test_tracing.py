@@ -27,7 +27,7 @@ from outlast.agents.tool_guardrails import ToolGuardrailFunctionOutput
 from outlast.ports.model import ModelError
 from outlast.testing import ScriptedModel, SpanCollector, call
 from outlast.tracing import Span, Trace, custom_span, get_current_span, set_tracing_disabled, trace
-from tests.conformance.executors import Executor, raises_own
+from tests.conformance.executors import Executor, raises_own, row
 
 SECRET = "4111-1111"
 
@@ -151,6 +151,7 @@ async def test_a_run_is_a_tree_of_spans(executor: Executor, collected: Counting)
         assert span.started_at <= span.ended_at
 
 
+@row(53)
 async def test_a_streamed_run_tells_the_same(executor: Executor, collected: Counting) -> None:
     agent, model = a_bit_of_everything()
     result = await executor.stream(agent, model=model)

@@ -11,6 +11,7 @@ import contextlib
 import gzip
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 from temporalio.client import Client
@@ -18,12 +19,14 @@ from temporalio.client import Client
 from outlast import AgentsException
 from outlast.client.handle import RunHandle
 from outlast.client.history import RunReader
+from outlast.client.start import run_input
 from outlast.contract import names, records
 from outlast.dev import EmbeddedServer
 from outlast.loop.values import JsonObject
 from outlast.testing import ScriptedModel
 from outlast.worker import AgentWorker
 from tests.replay.scenarios import SCENARIOS, Scenario
+from tests.workflow.laws import nested_runs
 
 FOLDER = Path(__file__).parent / "histories" / "0.1"
 
@@ -43,30 +46,38 @@ async def main() -> None:
 
 
 async def _record(client: Client, name: str, scenario: Scenario) -> JsonObject:
-    record = records.RunInput(
-        agent=scenario.agent.name,
-        input=scenario.question,
+    given = run_input(
+        scenario.agent,
+        scenario.question,
         context={},
         max_turns=scenario.max_turns,
         keep_open=scenario.keep_open,
-        settings=scenario.settings or None,
-        visibility=True,
+        **scenario.options,
     )
+    settings = {**(given.settings or {}), **scenario.settings}
+    record = replace(given, settings=settings or None, visibility=True)
     model = ScriptedModel(*scenario.steps)
     async with AgentWorker(client, agents=[scenario.agent], task_queue=name, model_provider=model):
         await client.start_workflow(names.WORKFLOW, records.write(record), id=name, task_queue=name)
         handle = RunHandle(client, name)
         with contextlib.suppress(AgentsException):
             await scenario.play(handle)
-        with contextlib.suppress(AgentsException):
-            await handle.result()
-    history = await client.get_workflow_handle(name).fetch_history()
-    state = await RunReader(client, name).catch_up()
-    return {
-        "run_id": name,
+        return await _recorded(client, name)
+
+
+async def _recorded(client: Client, run_id: str) -> JsonObject:
+    """Return the newest history of a run, with those of the runs nested in it."""
+    with contextlib.suppress(AgentsException):
+        await RunHandle(client, run_id).result()
+    history = await client.get_workflow_handle(run_id).fetch_history()
+    state = await RunReader(client, run_id).catch_up()
+    recording: JsonObject = {
+        "run_id": run_id,
         "state": json.loads(records.dump(state)),
         "history": json.loads(history.to_json()),
     }
+    nested = [await _recorded(client, one) for one in nested_runs(list(history.events))]
+    return {**recording, "nested": nested} if nested else recording
 
 
 if __name__ == "__main__":

@@ -4,14 +4,31 @@ Owns: the scenarios that `record.py` records. A scenario is never changed once i
 released: a new behaviour is a new scenario.
 """
 
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from outlast import Agent, RunContextWrapper, RunHandle, ToolContext, function_tool, handoff
+from outlast import (
+    Agent,
+    GuardrailFunctionOutput,
+    RunConfig,
+    RunContextWrapper,
+    RunHandle,
+    RunHooks,
+    ToolContext,
+    ToolExecutionConfig,
+    ToolsToFinalOutputResult,
+    function_tool,
+    handoff,
+    input_guardrail,
+    output_guardrail,
+)
 from outlast.agents.tool import ToolRetry
+from outlast.extensions.handoff_filters import remove_all_tools
 from outlast.loop.values import JsonObject
-from outlast.testing import call, say
+from outlast.ports.model import ModelError
+from outlast.testing import call, fail_after, say
 from outlast.testing.scripted_model import Step
 
 Play: TypeAlias = Callable[[RunHandle], Awaitable[None]]
@@ -54,6 +71,102 @@ triage = Agent[Any](
 )
 orders.handoffs.append(triage)
 
+
+class Memory:
+    """A session in memory, so that a recording holds no path of anybody's machine."""
+
+    session_id = "memory"
+    session_settings = None
+
+    def __init__(self) -> None:
+        self._items: list[Any] = [{"role": "user", "content": "before"}, *say("I remember")]
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        """Return what was said, oldest first."""
+        items = json.loads(json.dumps(self._items))
+        return items if limit is None else items[len(items) - limit :]
+
+    async def add_items(self, items: list[Any]) -> None:
+        """Add what was said."""
+        self._items.extend(items)
+
+    async def pop_item(self) -> Any:
+        """Take the newest back."""
+        return self._items.pop() if self._items else None
+
+    async def clear_session(self) -> None:
+        """Forget everything."""
+        self._items.clear()
+
+
+class Counting(RunHooks[Any]):
+    """Hooks that count in the context what they see."""
+
+    async def on_agent_start(self, context: Any, agent: Any) -> None:
+        """Count."""
+        context.context["starts"] = context.context.get("starts", 0) + 1
+
+    async def on_agent_end(self, context: Any, agent: Any, output: Any) -> None:
+        """Count."""
+        context.context["ends"] = context.context.get("ends", 0) + 1
+
+
+COUNTING = Counting()
+
+
+def make_do(_given: Any) -> str:
+    """Answer in place of a model that has used up its turns."""
+    return "that is all I know"
+
+
+def _says(word: str, texts: Any) -> GuardrailFunctionOutput:
+    return GuardrailFunctionOutput(output_info=word, tripwire_triggered=word in str(texts))
+
+
+@input_guardrail(run_in_parallel=False)
+async def no_insults(_ctx: Any, _agent: Any, asked: Any) -> GuardrailFunctionOutput:
+    """Block insults before anything else."""
+    return _says("idiot", asked)
+
+
+@input_guardrail
+async def no_homework(_ctx: Any, _agent: Any, asked: Any) -> GuardrailFunctionOutput:
+    """Block homework, beside the model."""
+    return _says("homework", asked)
+
+
+@output_guardrail
+async def no_secrets(_ctx: Any, _agent: Any, output: Any) -> GuardrailFunctionOutput:
+    """Block secrets."""
+    return _says("secret", output)
+
+
+def first_two(_ctx: Any, results: Any) -> ToolsToFinalOutputResult:
+    """Answer with the outputs of two calls, and ask the model about those of one."""
+    is_final = len(results) > 1
+    return ToolsToFinalOutputResult(
+        is_final_output=is_final, final_output=" and ".join(str(one.output) for one in results)
+    )
+
+
+guarded = Agent[Any](
+    name="Guarded",
+    tools=[note],
+    input_guardrails=[no_insults, no_homework],
+    output_guardrails=[no_secrets],
+)
+judging = Agent[Any](name="Judging", tools=[note], tool_use_behavior=first_two)
+ledger = Agent[Any](name="Ledger", tools=[refund, note])
+middle = Agent[Any](name="Middle", tools=[ledger.as_tool("ask_ledger", "Ask about money.")])
+nesting = Agent[Any](
+    name="Nesting", tools=[middle.as_tool("ask_middle", "Ask."), note], handoffs=[]
+)
+filtering = Agent[Any](
+    name="Filtering",
+    tools=[note],
+    handoffs=[handoff(ledger, input_filter=remove_all_tools, on_handoff=handed_over)],
+)
+
 LONG = "a long question " * 200
 
 
@@ -76,6 +189,23 @@ async def _reject_by_signal(handle: RunHandle) -> None:
     decision = {"request_id": "a1", "type": "reject", "message": "too much", "by": "bob"}
     await workflow.signal("decide", decision)
     await handle.result()
+
+
+async def _approve_nested(handle: RunHandle) -> None:
+    await handle.wait_for_people()
+    await handle.approve("e3.e3.a1", by="ann")
+    await handle.result()
+
+
+async def _approve_always(handle: RunHandle) -> None:
+    await handle.wait_for_people()
+    await handle.approve("a1", by="ann", always=True)
+    await handle.result()
+
+
+async def _cancel_nested(handle: RunHandle) -> None:
+    await handle.wait_for_people()
+    await handle.cancel()
 
 
 async def _converse(handle: RunHandle) -> None:
@@ -101,6 +231,7 @@ class Scenario:
     keep_open: bool = False
     max_turns: int | None = 10
     settings: JsonObject = field(default_factory=dict[str, Any])
+    options: dict[str, Any] = field(default_factory=dict[str, Any])
 
 
 def _many_turns(count: int) -> tuple[Step, ...]:
@@ -148,4 +279,96 @@ SCENARIOS: dict[str, Scenario] = {
     ),
     "claims": Scenario(steps=_many_turns(3), question=LONG),
     "continued_as_new": Scenario(steps=_many_turns(6), settings={"roll_over_events": 40}),
+    "guardrails_pass": Scenario(agent=guarded, steps=([call("note", "c1", text="a")], "done")),
+    "guardrail_blocks": Scenario(agent=guarded, question="idiot", steps=("never",)),
+    "guardrail_trips_beside": Scenario(
+        agent=guarded, question="my homework", steps=([call("note", "c1", text="a")], "never")
+    ),
+    "answers_blocked": Scenario(
+        agent=guarded, steps=("a secret", "two", "three"), keep_open=True, play=_converse
+    ),
+    "judged_outputs": Scenario(
+        agent=judging,
+        steps=(
+            [call("note", "c1", text="a")],
+            [call("note", "c2", text="b"), call("note", "c3", text="c")],
+        ),
+    ),
+    "hooks": Scenario(
+        steps=([call("note", "c1", text="a")], [call("transfer_to_billing", "h1")], "done"),
+        options={"hooks": COUNTING},
+    ),
+    "handled": Scenario(
+        steps=_many_turns(3), max_turns=2, options={"error_handlers": {"max_turns": make_do}}
+    ),
+    "session": Scenario(
+        steps=([call("note", "c1", text="a")], "one", "two", "three"),
+        keep_open=True,
+        play=_converse,
+        options={"session": Memory()},
+    ),
+    "session_while_waiting": Scenario(
+        agent=billing,
+        steps=([call("refund", "c1", amount=5), call("note", "c2", text="a")], "done"),
+        play=_approve,
+        options={"session": Memory()},
+    ),
+    "server_thread": Scenario(steps=_many_turns(2), options={"auto_previous_response_id": True}),
+    "handoff_filter": Scenario(
+        agent=filtering,
+        steps=(
+            [call("note", "c1", text="a"), call("transfer_to_ledger", "h1")],
+            *_many_turns(4),
+        ),
+        settings={"roll_over_events": 40},
+    ),
+    "nested": Scenario(
+        agent=nesting,
+        steps=(
+            [call("ask_middle", "o1", input="?"), call("note", "o2", text="a")],
+            "from the middle",
+            "done",
+        ),
+    ),
+    "nested_twice_approved": Scenario(
+        agent=nesting,
+        steps=(
+            [call("ask_middle", "o1", input="?")],
+            [call("ask_ledger", "m1", input="?")],
+            [call("refund", "n1", amount=5)],
+            "paid",
+            "it is paid",
+            "done",
+        ),
+        play=_approve_nested,
+    ),
+    "nested_cancelled": Scenario(
+        agent=nesting,
+        steps=(
+            [call("ask_middle", "o1", input="?")],
+            [call("ask_ledger", "m1", input="?")],
+            [call("refund", "n1", amount=5)],
+        ),
+        play=_cancel_nested,
+    ),
+    "approved_always": Scenario(
+        agent=billing,
+        steps=([call("refund", "c1", amount=5)], [call("refund", "c2", amount=6)], "done"),
+        play=_approve_always,
+    ),
+    "parallel_cap": Scenario(
+        steps=([call("note", f"c{at}", text=str(at)) for at in range(4)], "done"),
+        options={
+            "run_config": RunConfig(
+                tool_execution=ToolExecutionConfig(max_function_tool_concurrency=2)
+            )
+        },
+    ),
+    "streamed_and_broken_off": Scenario(
+        steps=(
+            fail_after(5, ModelError("broken off", code="server_error", retryable=True), LONG),
+            "hello to you",
+        ),
+        options={"stream": True},
+    ),
 }

@@ -27,7 +27,11 @@ def read(path: Path) -> dict[str, Any]:
 
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: f"{path.parent.name}-{path.name}")
 async def test_a_recorded_run_replays_and_folds_to_the_state_it_had(path: Path) -> None:
-    recording = read(path)
+    await check(read(path))
+
+
+async def check(recording: dict[str, Any]) -> None:
+    """Make sure that a run, and those nested in it, replay and fold."""
     recorded = WorkflowHistory.from_json(recording["run_id"], recording["history"])
     await Replayer(workflows=[AgentRun], build_id="test").replay_workflow(recorded)
     reader = HistoryReader(DataConverter.default)
@@ -38,6 +42,8 @@ async def test_a_recorded_run_replays_and_folds_to_the_state_it_had(path: Path) 
         state = after
     had = records.load(RunState, [json.dumps(recording["state"])])
     assert told(state, recording["state"]) == told(had, recording["state"])
+    for nested in recording.get("nested", []):
+        await check(nested)
 
 
 def told(state: RunState, recorded: dict[str, Any]) -> dict[str, Any]:

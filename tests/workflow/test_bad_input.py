@@ -390,7 +390,7 @@ BAD_TOOLS = [
 
 @pytest.mark.parametrize("fast", [False, True], ids=["activity", "fast"])
 async def test_a_tool_that_misbehaves_is_told_to_the_model_which_goes_on(desk: Desk, fast: bool):
-    tools = [
+    tools: list[Any] = [
         function_tool(function, timeout=0.3, retry=1, fast=fast, strict_mode=False)
         for function, _ in BAD_TOOLS
     ]
@@ -407,7 +407,7 @@ async def test_a_tool_that_misbehaves_is_told_to_the_model_which_goes_on(desk: D
 
 
 async def test_a_tool_that_may_not_tell_the_model_ends_the_run_with_its_reason(desk: Desk):
-    tools = [
+    tools: list[Any] = [
         function_tool(function, timeout=0.3, retry=1, failure_error_function=None)
         for function in (raises, hangs)
     ]

@@ -223,7 +223,9 @@ def test_an_agent_can_be_a_tool_of_another() -> None:
     assert (tool.name, tool.description) == ("spanish_desk", "Translates.")
     assert (tool.agent, tool.needs_approval) == (spanish, True)
     assert [one.name for one in triage.tools] == ["look_up", "spanish_desk", "other"]
-    assert triage.tools[2].description == "Answers in Spanish."
+    other = triage.tools[2]
+    assert isinstance(other, AgentTool)
+    assert other.description == "Answers in Spanish."
 
 
 async def test_an_agent_tells_its_prompt_and_tools_for_a_context() -> None:

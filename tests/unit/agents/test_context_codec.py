@@ -136,7 +136,9 @@ def test_a_context_has_an_upper_bound() -> None:
 
 
 class Opaque:
-    """Nothing that pydantic could read or write."""
+    """Nothing that pydantic could read or write, and without attributes of its own."""
+
+    __slots__ = ()
 
 
 def test_a_type_that_is_no_data_is_refused_in_words() -> None:

@@ -269,7 +269,7 @@ def test_the_result_type_is_the_annotation_where_it_says_something() -> None:
 
     def unknown() -> Decimal: ...
 
-    def silent(ctx: ToolContext[Any]): ...  # pyright: ignore[reportUnusedParameter]
+    def silent(ctx: ToolContext[Any]): ...
 
     assert read_signature(shop, owner="Tool 't'").result_type is Shop
     for function in (anything, unknown, silent):

@@ -99,7 +99,7 @@ def test_every_pattern_is_run_here_and_listed() -> None:
 
 @pytest.mark.parametrize("path", sorted(PATTERNS.glob("*.py")), ids=lambda path: path.stem)
 def test_a_pattern_is_read_in_one_look(path: Path) -> None:
-    assert path.read_text(encoding="utf-8").count("\n") <= 110
+    assert path.read_text(encoding="utf-8").count("\n") <= 90
 
 
 async def test_routing_hands_over_and_stays_with_whoever_took_it(stage: Stage) -> None:
@@ -447,7 +447,11 @@ async def test_dynamic_instructions_follow_the_context(stage: Stage) -> None:
         "dynamic_instructions",
         concierge=[[call("note", "c1", text="no nickel")], "In cast iron."],
     )
-    assert printed == ["answered: In cast iron.", "here: []", "in the run: ['no nickel']"]
+    assert printed == [
+        "answered: In cast iron.",
+        "here: ['no nickel']",
+        "in the run: ['no nickel']",
+    ]
     first, second = (str(one.instructions) for one in stage.models["concierge"].requests)
     assert first == "You are the Concierge and talk to Mara. Be generous."
     assert second == f"{first} You have noted: no nickel."

@@ -8,6 +8,7 @@ from outlast.loop import phrases
 from outlast.loop.changes import Change
 from outlast.loop.checks import Candidate, Duty, GuardrailRecord, ToolOutcome
 from outlast.loop.commands import CallModel, CheckInput, Conclude, SaveSession
+from outlast.loop.events import Parent
 from outlast.loop.state import Answer, items_of
 from outlast.loop.values import Failure, Json
 from tests.loop_driver import Part, Play, gated, refused, said, tool, transfer, unknown
@@ -316,3 +317,20 @@ def test_a_failure_after_the_answer_is_not_handled_again() -> None:
     play = proposed(handled=("*",))
     play.concluded(results=(TRIPPED,), failure=BLOCKED)
     assert play.finish.failure == BLOCKED
+
+
+@pytest.mark.parametrize("parent", [None, Parent(run_id="root", prefix="e3.")])
+def test_an_agent_that_works_as_a_tool_and_ends_in_silence_tells_what_it_found(
+    parent: Parent | None,
+) -> None:
+    play = Play.ready(parent=parent)
+    play.replies(tool("look_up", "c1"))
+    play.returns("c1", "It is in Dresden.")
+    play.replies(said(""))
+    assert play.finish.final_output == ("" if parent is None else "It is in Dresden.")
+
+
+def test_an_agent_that_works_as_a_tool_may_have_nothing_to_tell() -> None:
+    play = Play.ready(parent=Parent(run_id="root", prefix="e3."))
+    play.replies(said(""))
+    assert play.finish.final_output == ""

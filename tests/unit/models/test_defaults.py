@@ -24,7 +24,7 @@ ASK = ModelRequest(instructions=None, input=[{"role": "user", "content": "hello"
 
 
 @pytest.fixture(autouse=True)
-def _as_before() -> Iterator[None]:  # pyright: ignore[reportUnusedFunction]
+def _as_before() -> Iterator[None]:
     before = replace(defaults)
     yield
     vars(defaults).update(vars(before))

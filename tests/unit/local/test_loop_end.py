@@ -1,0 +1,85 @@
+"""The end of a loop: what is kept out of it goes on until it is stopped in order."""
+
+import asyncio
+from typing import Any
+
+from outlast.local.loop_end import at_loop_end, kept_out
+
+
+def test_what_is_kept_out_lives_until_it_is_closed_at_the_end() -> None:
+    log: list[str] = []
+
+    async def inner(stop: asyncio.Event) -> None:
+        try:
+            await stop.wait()
+            log.append("stopped in order")
+        except asyncio.CancelledError:
+            log.append("cancelled")
+            raise
+
+    async def begin(stop: asyncio.Event) -> "asyncio.Task[None]":
+        return asyncio.create_task(inner(stop))
+
+    async def main() -> None:
+        stop = asyncio.Event()
+        kept = await asyncio.create_task(begin(stop), context=kept_out())
+        other = asyncio.create_task(inner(asyncio.Event()))
+        assert other in asyncio.all_tasks()
+        assert kept not in asyncio.all_tasks()
+
+        async def close() -> None:
+            stop.set()
+            await kept
+
+        at_loop_end(close)
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert sorted(log) == ["cancelled", "stopped in order"]
+
+
+def test_what_is_kept_out_can_be_cancelled_as_any_other() -> None:
+    async def main() -> bool:
+        task = asyncio.create_task(asyncio.sleep(60), context=kept_out())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    assert asyncio.run(main())
+
+
+def test_what_is_forgotten_is_not_called() -> None:
+    called: list[str] = []
+
+    async def close() -> None:
+        called.append("close")
+
+    async def main() -> None:
+        forget = at_loop_end(close)
+        await asyncio.sleep(0)
+        forget()
+        forget()
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert called == []
+
+
+def test_the_tasks_of_a_loop_are_made_as_before() -> None:
+    made: list[Any] = []
+
+    def factory(loop: asyncio.AbstractEventLoop, coro: Any, **options: Any) -> Any:
+        task = asyncio.Task(coro, loop=loop, **options)
+        made.append(task)
+        return task
+
+    async def main() -> bool:
+        asyncio.get_running_loop().set_task_factory(factory)
+        context = kept_out()
+        kept_out()  # a second time does not wrap it twice
+        task = asyncio.create_task(asyncio.sleep(0), name="mine", context=context)
+        await task
+        return made == [task] and task.get_name() == "mine"
+
+    assert asyncio.run(main())
