@@ -22,9 +22,10 @@ from outlast.agents.handoff import Handoff
 from outlast.agents.hosted_tools import HostedTool, Tool
 from outlast.agents.lifecycle import AgentHooks, check_agent_hooks
 from outlast.agents.model_settings import ModelSettings
-from outlast.agents.prompt import DynamicPromptFunction, Prompt, check_prompt
+from outlast.agents.prompt import DynamicPromptFunction, Prompt, check_prompt, prompt_of
 from outlast.agents.tool_definition import EnabledPredicate, FunctionTool
 from outlast.agents.tool_use import ToolUseBehavior, check_tool_use_behavior
+from outlast.loop.values import JsonObject
 
 Instructions: TypeAlias = Callable[[RunContextWrapper[Any], "Agent[Any]"], str | Awaitable[str]]
 """Called with (context, agent) before every model call, in an activity; sync or async."""
@@ -125,6 +126,10 @@ class Agent(Generic[TContext]):
         if callable(self.instructions):
             return await call(self.instructions, run_context, self)
         return self.instructions
+
+    async def get_prompt(self, run_context: RunContextWrapper[TContext]) -> JsonObject | None:
+        """Return the stored prompt that a model call with this context names."""
+        return await prompt_of(self.prompt, run_context, self)
 
     async def get_all_tools(self, run_context: RunContextWrapper[TContext]) -> list[Tool]:
         """Return the tools that a model call with this context is offered."""

@@ -3,7 +3,6 @@
 Owns: how a user's callable is named, checked and called. Must not know: what it is for.
 """
 
-import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Sequence
@@ -99,6 +98,8 @@ async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> An
             `CancelledError`, although nobody cancelled it.
         Exception: whatever else the callable raised.
     """
+    import asyncio  # here for the time that it takes: defining tools never needs it
+
     try:
         if is_async(function):
             return await function(*args, **kwargs)

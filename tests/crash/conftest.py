@@ -12,6 +12,7 @@ from temporalio.client import Client
 from outlast.contract import names
 from outlast.dev import EmbeddedServer
 from tests.crash.conversation import ShortTasks
+from tests.crash.question import ASKED
 from tests.crash.trial import NewTrial, Report, Trial
 
 pytest.register_assert_rewrite("tests.crash.verdict")
@@ -75,3 +76,9 @@ def new_trial(
 async def baseline(new_trial: NewTrial) -> Report:
     """The conversation as it goes when nobody is killed."""
     return await new_trial().hold()
+
+
+@pytest_asyncio.fixture(scope="session")
+async def asked(new_trial: NewTrial) -> Report:
+    """The question to the team as it goes when nobody is killed."""
+    return await new_trial(talk=ASKED).hold()

@@ -4,6 +4,7 @@ Owns: what the customer and the approver say and when, and `Outcome`: what must 
 whatever happens on the way. Must not know: who is killed.
 """
 
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -23,6 +24,7 @@ from outlast.contract import names, records
 from outlast.loop.items import text_of
 from outlast.loop.state import RunState
 from outlast.loop.values import Json, Usage
+from tests.crash.desk_worker import Serve, serve_desk
 
 AGENT = "Triage"
 QUESTION = "Hello! Where is my order A-17?"
@@ -86,7 +88,7 @@ class _ShortTasks(OutboundInterceptor):
         return await super().start_workflow(input)
 
 
-async def begin(client: Client, run_id: str, task_queue: str) -> RunHandle:
+async def begin(client: Client, run_id: str, task_queue: str, _database: Path) -> RunHandle:
     """Start the conversation with its first question."""
     return await Runner.start(
         AGENT,
@@ -117,7 +119,7 @@ async def _answered(handle: RunHandle, count: int) -> None:
     await handle.wait(lambda state: len(state.answers) == count)
 
 
-def outcome_of(state: RunState, database: Path) -> Outcome:
+async def outcome_of(state: RunState, database: Path) -> Outcome:
     """Return what came out."""
     return Outcome(
         status=state.status,
@@ -153,13 +155,19 @@ def outcome_of(state: RunState, database: Path) -> Outcome:
     )
 
 
-def keys_of(state: RunState) -> list[str]:
+def keys_of(states: list[RunState]) -> list[str]:
     """Return the idempotency keys of the calls with side effects, in the order of the calls."""
     return [
         f"{state.run_id}:{item.raw['call_id']}"
+        for state in states
         for item in state.items
         if item.kind == "tool_call" and item.raw["name"] in {"change_address", "refund_order"}
     ]
+
+
+def ledger_keys(database: Path) -> list[str]:
+    """Return the idempotency keys in the shop's ledger, in order."""
+    return [entry.key for entry in Shop.open(database).ledger()]
 
 
 async def workflows_own_state(client: Client, run_id: str) -> RunState:
@@ -172,3 +180,35 @@ async def workflows_own_state(client: Client, run_id: str) -> RunState:
         pages.append(str(page["data"]))
         more = bool(page["more"])
     return records.load(RunState, pages)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Talk:
+    """What is said in a trial, who serves it, and what is told of it afterwards.
+
+    Attributes:
+        begin: starts the run.
+        carry_on: says everything else, up to the end.
+        outcome_of: what must come out the same, from the run's state and its database.
+        keys_of: the keys that the side effects of a run, and of those nested in it, should have.
+        ledger_keys: the keys that they have.
+        serve: carries the runs, in a process of its own.
+    """
+
+    begin: Callable[[Client, str, str, Path], Awaitable[RunHandle]]
+    carry_on: Callable[[Client, RunHandle], Coroutine[Any, Any, None]]
+    outcome_of: Callable[[RunState, Path], Awaitable[Any]]
+    keys_of: Callable[[list[RunState]], list[str]]
+    ledger_keys: Callable[[Path], list[str]]
+    serve: Serve
+
+
+DESK = Talk(
+    begin=begin,
+    carry_on=carry_on,
+    outcome_of=outcome_of,
+    keys_of=keys_of,
+    ledger_keys=ledger_keys,
+    serve=serve_desk,
+)
+"""The conversation, as trials hold it."""

@@ -13,19 +13,22 @@ import os
 import signal
 import sys
 import threading
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Self
+from typing import Any, Self, TypeAlias
 
-_READY = "ready"
+READY = "ready"
+"""What a worker says when it takes work."""
+
 _METHOD = "forkserver" if sys.platform == "linux" else "spawn"
 _START_SECONDS = 30.0
 
 _processes = multiprocessing.get_context(_METHOD)
-_PRELOADED = ["openai", "httpx2", "outlast.client", "outlast.worker", "pytest"]
+_PRELOADED = ["openai", "httpx2", "outlast.client", "outlast.worker", "outlast.testing", "pytest"]
 _processes.set_forkserver_preload(_PRELOADED)
 
 
@@ -53,9 +56,11 @@ class DeskSettings:
 class DeskWorker:
     """A worker process. Leaving the `async with` block kills it, if nothing else has."""
 
-    def __init__(self, settings: DeskSettings) -> None:
+    def __init__(self, settings: DeskSettings, serve: "Serve") -> None:
         self._line, childs_end = _processes.Pipe()
-        self._process = _processes.Process(target=_main, args=(settings, childs_end), daemon=True)
+        self._process = _processes.Process(
+            target=_main, args=(settings, serve, childs_end), daemon=True
+        )
         self._childs_end = childs_end
         self._log = settings.log
 
@@ -92,18 +97,18 @@ class DeskWorker:
 
     def _is_ready(self) -> bool:
         with suppress(EOFError, OSError):
-            return self._line.poll(_START_SECONDS) and self._line.recv() == _READY
+            return self._line.poll(_START_SECONDS) and self._line.recv() == READY
         return False
 
 
-def _main(settings: DeskSettings, line: Connection) -> None:
+def _main(settings: DeskSettings, serve: "Serve", line: Connection) -> None:
     log = os.open(settings.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, sys.stderr.fileno())
     os.environ["SUPPORT_DESK_DB"] = str(settings.database)
     delay_seconds = settings.tool_delay.total_seconds()
     os.environ["SUPPORT_DESK_TOOL_DELAY_SECONDS"] = str(delay_seconds)
     threading.Thread(target=_end_with_parent, args=(line,), daemon=True).start()
-    asyncio.run(_carry_runs(settings, line))
+    asyncio.run(serve(settings, line))
 
 
 def _end_with_parent(line: Connection) -> None:
@@ -113,7 +118,12 @@ def _end_with_parent(line: Connection) -> None:
     os._exit(1)
 
 
-async def _carry_runs(settings: DeskSettings, line: Connection) -> None:
+Serve: TypeAlias = Callable[[DeskSettings, Connection], Coroutine[Any, Any, None]]
+"""Carries runs until the process ends, and says on the line when it is ready."""
+
+
+async def serve_desk(settings: DeskSettings, line: Connection) -> None:
+    """Carry the support desk's runs."""
     from support_desk.app import agents, context_type
 
     from outlast.client import connect
@@ -130,5 +140,5 @@ async def _carry_runs(settings: DeskSettings, line: Connection) -> None:
         # A run that a killed worker held is offered to the next one after this long.
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
     ):
-        line.send(_READY)
+        line.send(READY)
         await asyncio.Event().wait()

@@ -7,6 +7,8 @@ from datetime import timedelta
 import pytest
 from temporalio.api.enums.v1 import EventType
 
+from tests.crash.conversation import DESK, Talk
+from tests.crash.question import ASKED, QUESTION
 from tests.crash.trial import (
     Moment,
     NewTrial,
@@ -15,6 +17,7 @@ from tests.crash.trial import (
     after_the_last_kill,
     at_commit,
     at_event,
+    at_nested_event,
     label,
     telling_moments,
 )
@@ -32,6 +35,7 @@ async def hold_all(
     baseline: Report,
     numbers: Sequence[int],
     kills: Callable[[int], list[Moment]],
+    talk: Talk = DESK,
 ) -> list[Report]:
     """Hold a conversation for each number, some at a time, and check them all.
 
@@ -43,7 +47,7 @@ async def hold_all(
 
     async def hold(number: int) -> Report:
         async with lanes:
-            trial = new_trial()
+            trial = new_trial(talk=talk)
             try:
                 report = await trial.hold(kills(number))
                 assert len(report.killed_at) == len(kills(number))
@@ -111,3 +115,50 @@ async def test_a_side_effect_whose_worker_dies_before_it_can_report_happens_once
     check(refund, baseline)
     assert "tool:change_address" in address_change.repeated_activities
     assert "tool:refund_order" in refund.repeated_activities
+
+
+async def test_the_question_takes_every_kind_of_step(asked: Report):
+    check(asked, asked)
+    settled = asked.outcome
+    assert (settled.status, settled.answer) == ("completed", "Your money is on its way.")
+    assert settled.agents == ("Front", "Back")
+    assert settled.context == {
+        "customer": "Ann",
+        "checked": 1,
+        "noted": "a leak",
+        "handovers": 1,
+        "refunded": 5,
+        "endings": 1,
+    }
+    assert settled.verdicts == ("discreet", "polite", "short")
+    assert settled.done == ("a leak", "refund of 5")
+    # The filter has taken the handoff away before it was saved; what was saved stays.
+    assert settled.session == (
+        QUESTION,
+        "note",
+        "done: a leak",
+        "ask_clerk",
+        "It is refunded.",
+        "Your money is on its way.",
+    )
+    assert len(asked.nested) == 1
+    assert asked.repeated_activities == []
+
+
+@pytest.mark.timeout(900)
+async def test_a_worker_killed_at_any_event_changes_nothing_for_the_question(
+    new_trial: NewTrial, asked: Report, *, every_event: bool
+):
+    """Guardrails, hooks, a filter, a session and a nested run with an approval: each once."""
+    events = asked.events
+    numbers = range(1, len(events) + 1) if every_event else telling_moments(events)[::2]
+    await hold_all(new_trial, asked, numbers, lambda number: [at_event(number)], ASKED)
+
+
+@pytest.mark.timeout(900)
+async def test_a_worker_killed_in_the_nested_run_changes_nothing_for_the_question(
+    new_trial: NewTrial, asked: Report, *, every_event: bool
+):
+    inner = asked.nested[0].events
+    numbers = range(1, len(inner)) if every_event else telling_moments(inner)[:-1:2]
+    await hold_all(new_trial, asked, numbers, lambda number: [at_nested_event(number)], ASKED)

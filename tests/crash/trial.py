@@ -20,11 +20,21 @@ from temporalio.client import Client, WorkflowHandle
 
 from outlast import RunHandle
 from outlast.loop.state import RunState
-from tests.crash.conversation import Outcome, begin, carry_on, outcome_of, workflows_own_state
+from tests.crash.conversation import DESK, Talk, workflows_own_state
 from tests.crash.desk_worker import DeskSettings, DeskWorker
+from tests.workflow.laws import nested_runs
 
 TRIAL_SECONDS = 90
 _LOOK_SECONDS = 0.01
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Nested:
+    """What is left of a nested run: folded from its history, as the workflow has it, and raw."""
+
+    state: RunState
+    own_state: RunState
+    events: list[HistoryEvent]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +46,9 @@ class Report:
         own_state: the run as the workflow has it.
         followed_state: the run as somebody saw it who followed it from its start.
         outcome: what has to be the same in every run.
-        ledger_keys: the idempotency keys in the shop's ledger, in order.
+        ledger_keys: the keys of the side effects there were, in order.
+        expected_keys: the keys of those there should have been.
+        nested: the same of the runs nested in it.
         events: the whole history.
         killed_at: how long the history was when each worker had been killed.
     """
@@ -44,14 +56,16 @@ class Report:
     state: RunState
     own_state: RunState
     followed_state: RunState
-    outcome: Outcome
+    outcome: Any
     ledger_keys: list[str]
+    expected_keys: list[str]
+    nested: "list[Nested]"
     events: list[HistoryEvent]
     killed_at: list[int]
 
     def count(self, kind: EventType.ValueType) -> int:
         """Return how many events of a kind the history has."""
-        return sum(event.event_type == kind for event in self.events)
+        return count(self.events, kind)
 
     @property
     def repeated_activities(self) -> list[str]:
@@ -73,6 +87,7 @@ class Trial:
         address: the server, for the workers.
         model_url: the model's base URL, for the workers.
         folder: where its shop and its workers' logs are.
+        talk: what is said, and who serves it.
         tool_delay: how long a side effect takes, half of it before its commit.
         begun: set once the run exists.
     """
@@ -81,6 +96,7 @@ class Trial:
     address: str
     model_url: str
     folder: Path
+    talk: Talk = DESK
     tool_delay: timedelta = timedelta(milliseconds=200)
     run_id: str = field(default_factory=lambda: f"crash-{secrets.token_hex(4)}")
     begun: asyncio.Event = field(default_factory=asyncio.Event)
@@ -110,9 +126,9 @@ class Trial:
         """
         async with asyncio.timeout(TRIAL_SECONDS), AsyncExitStack() as workers:
             worker = await workers.enter_async_context(self._worker())
-            handle = await begin(self.client, self.run_id, self.run_id)
+            handle = await self.talk.begin(self.client, self.run_id, self.run_id, self.database)
             self.begun.set()
-            talking = asyncio.create_task(carry_on(self.client, handle))
+            talking = asyncio.create_task(self.talk.carry_on(self.client, handle))
             following = asyncio.create_task(_follow(handle))
             try:
                 for kill in kills:
@@ -140,7 +156,8 @@ class Trial:
                 database=self.database,
                 tool_delay=self.tool_delay,
                 log=self.log,
-            )
+            ),
+            self.talk.serve,
         )
 
     async def _await_moment(self, moment: "Moment", talking: asyncio.Task[None]) -> None:
@@ -155,14 +172,26 @@ class Trial:
 
     async def _report(self, handle: RunHandle, followed_state: RunState) -> Report:
         state = await handle.state()
+        events = list((await self.workflow.fetch_history()).events)
+        nested = [await self._nested(one) for one in nested_runs(events)]
         return Report(
             state=state,
             own_state=await workflows_own_state(self.client, self.run_id),
             followed_state=followed_state,
-            outcome=outcome_of(state, self.database),
-            ledger_keys=[entry.key for entry in Shop.open(self.database).ledger()],
-            events=list((await self.workflow.fetch_history()).events),
+            outcome=await self.talk.outcome_of(state, self.database),
+            ledger_keys=self.talk.ledger_keys(self.database),
+            expected_keys=self.talk.keys_of([state, *(one.state for one in nested)]),
+            nested=nested,
+            events=events,
             killed_at=self.killed_at,
+        )
+
+    async def _nested(self, run_id: str) -> Nested:
+        history = await self.client.get_workflow_handle(run_id).fetch_history()
+        return Nested(
+            state=await RunHandle(self.client, run_id).state(),
+            own_state=await workflows_own_state(self.client, run_id),
+            events=list(history.events),
         )
 
 
@@ -171,6 +200,11 @@ async def _follow(handle: RunHandle) -> RunState:
     async for progress in handle.follow():
         state = progress.state
     return state
+
+
+def count(events: Sequence[HistoryEvent], kind: EventType.ValueType) -> int:
+    """Return how many events of a kind a history has."""
+    return sum(event.event_type == kind for event in events)
 
 
 NewTrial: TypeAlias = Callable[..., Trial]
@@ -187,6 +221,22 @@ def at_event(number: int) -> Moment:
         async for event in trial.workflow.fetch_history_events(wait_new_event=True):
             if event.event_id >= number:
                 return True
+        return False
+
+    return has_come
+
+
+def at_nested_event(number: int) -> Moment:
+    """Return the moment when the history of the first nested run has this many events."""
+
+    async def has_come(trial: Trial) -> bool:
+        async for event in trial.workflow.fetch_history_events(wait_new_event=True):
+            for run_id in nested_runs([event]):
+                nested = trial.client.get_workflow_handle(run_id)
+                async for inner in nested.fetch_history_events(wait_new_event=True):
+                    if inner.event_id >= number:
+                        return True
+                return False
         return False
 
     return has_come

@@ -5,8 +5,7 @@ Owns: the comparison with the conversation in which nobody was killed.
 
 from temporalio.api.enums.v1 import EventType
 
-from tests.crash.conversation import keys_of
-from tests.crash.trial import Report
+from tests.crash.trial import Report, count
 
 
 def check(report: Report, baseline: Report) -> None:
@@ -18,6 +17,10 @@ def check(report: Report, baseline: Report) -> None:
     assert report.outcome == baseline.outcome
     assert report.own_state == report.state, "folding the history gives another state"
     assert report.followed_state == report.state, "who followed the run saw something else"
-    assert report.ledger_keys == keys_of(report.state)
+    assert report.ledger_keys == report.expected_keys
+    assert len(report.nested) == len(baseline.nested)
+    for nested in report.nested:
+        assert nested.own_state == nested.state, "folding a nested history gives another state"
+        assert count(nested.events, EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED) == 0
     # A lost worker's task times out. One that fails is an error of ours, and retried for ever.
     assert report.count(EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED) == 0

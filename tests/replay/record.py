@@ -74,10 +74,15 @@ async def _recorded(client: Client, run_id: str) -> JsonObject:
     recording: JsonObject = {
         "run_id": run_id,
         "state": json.loads(records.dump(state)),
-        "history": json.loads(history.to_json()),
+        "history": json.loads(history.to_json(), object_hook=_without_stack),
     }
     nested = [await _recorded(client, one) for one in nested_runs(list(history.events))]
     return {**recording, "nested": nested} if nested else recording
+
+
+def _without_stack(fields: JsonObject) -> JsonObject:
+    """Leave out where on somebody's machine a failure arose."""
+    return {name: value for name, value in fields.items() if name != "stackTrace"}
 
 
 if __name__ == "__main__":

@@ -215,6 +215,11 @@ async def _converse(handle: RunHandle) -> None:
     await handle.result()
 
 
+async def _converse_after_one(handle: RunHandle) -> None:
+    await handle.wait(lambda state: state.status == "idle")
+    await _converse(handle)
+
+
 async def _cancel_while_waiting(handle: RunHandle) -> None:
     await handle.wait_for_people()
     await handle.cancel()
@@ -285,7 +290,7 @@ SCENARIOS: dict[str, Scenario] = {
         agent=guarded, question="my homework", steps=([call("note", "c1", text="a")], "never")
     ),
     "answers_blocked": Scenario(
-        agent=guarded, steps=("a secret", "two", "three"), keep_open=True, play=_converse
+        agent=guarded, steps=("a secret", "two", "three"), keep_open=True, play=_converse_after_one
     ),
     "judged_outputs": Scenario(
         agent=judging,

@@ -248,5 +248,8 @@ async def test_an_agent_tells_its_prompt_and_tools_for_a_context() -> None:
     ann, bob = RunContextWrapper("Ann"), RunContextWrapper("Bob")
     assert await agent.get_system_prompt(ann) == "A for Ann"
     assert await Agent[str](name="B", instructions="Be kind.").get_system_prompt(ann) == "Be kind."
+    stored = Agent[str](name="C", prompt={"id": "pmpt_1"})
+    assert await stored.get_prompt(ann) == {"id": "pmpt_1"}
+    assert await agent.get_prompt(ann) is None
     assert await agent.get_all_tools(ann) == [often, search]
     assert await agent.get_all_tools(bob) == [search]

@@ -78,7 +78,7 @@ def test_an_object_travels_as_its_attributes() -> None:
 def test_an_attribute_that_would_come_back_as_something_else_is_refused(value: object) -> None:
     given = Customer("Ann")
     given.notes = value  # pyright: ignore[reportAttributeAccessIssue]  as programs do
-    with pytest.raises(UserError, match="attribute 'notes', a .*Make Customer a dataclass"):
+    with pytest.raises(UserError, match=r"attribute 'notes', a .*Make Customer a dataclass"):
         write_attributes(given)
 
 
