@@ -36,7 +36,8 @@ def asking(label: str, request: ModelRequest) -> Generator[Callable[[ModelRespon
             data.model_config = _config(request.settings)
 
         def answered(response: ModelResponse) -> None:
-            data.output = list(response.output)
+            given: object = response.output  # a model may answer anything
+            data.output = list(response.output) if isinstance(given, list | tuple) else None
             data.usage = _usage(response.usage)
 
         yield answered

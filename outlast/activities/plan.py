@@ -109,6 +109,8 @@ async def plan_reply(
         plans = tuple(call.plan for call in calls)
         plans = _with_rivals(plans) if scene.traced else plans
         return Plan(items=tuple(items), calls=plans, ends_with=ends_with)
+    if any(_is_call(raw) for raw in output):  # only repetitions: the model is shown their outputs
+        return Plan(items=tuple(items), final="again")
     final, value, invalid = _final(items, scene.agent)
     return Plan(items=tuple(items), final=final, value=value, failure=invalid)
 

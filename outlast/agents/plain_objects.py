@@ -7,6 +7,7 @@ not know: what a context is used for.
 
 import dataclasses
 import math
+import sys
 from copy import deepcopy
 from enum import Enum
 from typing import Any, cast, is_typeddict
@@ -22,8 +23,8 @@ def is_plain_class(kind: Any) -> bool:
     if not isinstance(kind, type):
         return False
     kind = cast("type[Any]", kind)
-    if kind.__module__ in {"builtins", "typing"}:
-        return False
+    if kind.__module__.partition(".")[0] in sys.stdlib_module_names:
+        return False  # a lock, a thread: more than what its attributes say
     if dataclasses.is_dataclass(kind) or is_typeddict(kind) or issubclass(kind, Enum):
         return False
     if any(hasattr(kind, name) for name in _HOOKS):

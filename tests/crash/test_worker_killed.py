@@ -17,6 +17,7 @@ from tests.crash.trial import (
     after_the_last_kill,
     at_commit,
     at_event,
+    at_labels,
     at_nested_event,
     label,
     telling_moments,
@@ -28,6 +29,10 @@ LANES = 10
 
 STRETCH = 4
 """How many further events a worker may cause before it is killed as the one before it was."""
+
+SIDE_BY_SIDE = 15
+"""By how many events the histories of the question may differ, because in it guardrails, saves and
+the model are at work at the same time."""
 
 
 async def hold_all(
@@ -151,8 +156,22 @@ async def test_a_worker_killed_at_any_event_changes_nothing_for_the_question(
 ):
     """Guardrails, hooks, a filter, a session and a nested run with an approval: each once."""
     events = asked.events
-    numbers = range(1, len(events) + 1) if every_event else telling_moments(events)[::2]
+    room = len(events) - SIDE_BY_SIDE
+    telling = [number for number in telling_moments(events) if number <= room]
+    numbers = range(1, room + 1) if every_event else telling[::2]
     await hold_all(new_trial, asked, numbers, lambda number: [at_event(number)], ASKED)
+
+
+async def test_a_worker_killed_while_the_last_is_saved_changes_nothing(
+    new_trial: NewTrial, asked: Report
+):
+    concluded = "activity_task_completed conclude"
+    saves = [f"activity_task_{what} save_session" for what in ("scheduled", "completed")]
+    reports = await asyncio.gather(
+        *(new_trial(talk=ASKED).hold([at_labels(concluded, save)]) for save in saves)
+    )
+    for report in reports:
+        check(report, asked)
 
 
 @pytest.mark.timeout(900)

@@ -226,6 +226,22 @@ def at_event(number: int) -> Moment:
     return has_come
 
 
+def at_labels(*labels: str) -> Moment:
+    """Return the moment when events with these labels have come, each after the one before."""
+
+    async def has_come(trial: Trial) -> bool:
+        missing, seen = list(labels), list[HistoryEvent]()
+        async for event in trial.workflow.fetch_history_events(wait_new_event=True):
+            seen.append(event)
+            if label(event, activity_types(seen)) == missing[0]:
+                missing.pop(0)
+                if not missing:
+                    return True
+        return False
+
+    return has_come
+
+
 def at_nested_event(number: int) -> Moment:
     """Return the moment when the history of the first nested run has this many events."""
 

@@ -261,6 +261,13 @@ async def test_a_rule_is_not_asked_about_a_call_that_leaves_arguments_to_their_d
     )
 
 
+async def test_a_reply_of_nothing_but_repetitions_is_no_answer() -> None:
+    repeated = call("free", "c1", amount=5)
+    history = [Item("tool_call", repeated, "A", 1)]
+    plan = await plan_reply([repeated], offer_of(by_hand()), history, scene_of(Agent(name="A")))
+    assert (plan.items, plan.calls, plan.final) == ((), (), "again")
+
+
 async def test_no_argument_is_given_to_a_rule_as_an_empty_object() -> None:
     seen: list[Any] = []
 
