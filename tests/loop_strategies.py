@@ -397,11 +397,11 @@ def briefing_of(effect: PrepareRun, b: int) -> Briefing:
     """Return what the worker may know: where there is a session, also what was said in it."""
     duties = DUTIES[b % len(DUTIES)]
     if effect.input is None or b % 3 == 0:
-        return Briefing(model="m", duties=duties)
+        return Briefing(model="m", duties=duties, traced=b % 4 == 1)
     old: JsonObject = {"role": "assistant", "content": "said before"}
     content = ((old, *effect.input), (*effect.input, old, *effect.input), ())[b % 3 - 1 + b % 2]
     known = tuple(at for at, raw in enumerate(content) if raw is old)
-    return Briefing(model="m", duties=duties, input=content, old=known)
+    return Briefing(model="m", duties=duties, input=content, old=known, traced=b % 4 == 1)
 
 
 def answer_to_side_effect(effect: Effect, b: int, at_ms: int) -> Event:
