@@ -130,7 +130,8 @@ async def _finished(this: _Attempt, result: ToolResult) -> ToolResult:
         context.context = _before_call(this)
     try:
         returned = result.output
-        if not result.failed:
+        heard = tool.tool_output_guardrails or scene.hooked("on_tool_end", "on_tool_end")
+        if heard and not result.failed:
             returned = decode_output(returned, tool.result_type)
         checked = await check_result(tool, context, returned)
         this.checks = (*this.checks, *checked.records)
