@@ -34,10 +34,12 @@ class AgentsException(Exception):
         code: stable name of the kind of failure, the same on the wire.
         message: what happened and what to do.
         run_data: the run up to the failure (a `RunErrorDetails`), where there was a run.
+        details: what else is known, such as the status of a provider's refusal.
     """
 
     code: ClassVar[str] = "agents_error"
     run_data: Any
+    details: dict[str, Any] | None = None
 
     def __init__(self, message: str = "", *, run_data: Any = None) -> None:
         super().__init__(message)

@@ -68,7 +68,7 @@ _STAGES = {
 def _ours(failure: Failure, run_data: Any, tripwire: Tripwire | None) -> errors.AgentsException:
     error = _ERRORS.get(failure.code, errors.AgentsException)(failure.message, run_data=run_data)
     details: dict[str, Any] = failure.details or {}
-    cast("Any", error).details = failure.details
+    error.details = failure.details
     match error:
         case errors.ModelRefusalError():
             error.refusal = failure.message
