@@ -18,7 +18,7 @@ from outlast.agents.guardrail import InputGuardrail
 from outlast.contract import failures
 from outlast.loop.checks import CheckResult, GuardrailRecord
 from outlast.loop.commands import CheckInput
-from outlast.loop.items import Item
+from outlast.loop.items import Item, only_text
 from outlast.loop.values import Failure, Json, JsonObject
 
 
@@ -89,11 +89,8 @@ def info_of(info: Any) -> Json:
 def as_input(items: Sequence[Item]) -> str | list[JsonObject]:
     """Return what a run is asked as guardrails get it: one plain text, or items."""
     raws = [item.raw for item in items]
-    if len(raws) == 1 and raws[0].keys() == {"role", "content"} and raws[0]["role"] == "user":
-        content = raws[0]["content"]
-        if isinstance(content, str):
-            return content
-    return raws
+    text = only_text(raws)
+    return raws if text is None else text
 
 
 def _chosen(guardrails: Sequence[InputGuardrail[Any]], stage: str) -> list[InputGuardrail[Any]]:

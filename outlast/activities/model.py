@@ -28,6 +28,7 @@ from outlast.agents.run_config import CallModelData, ModelInputData
 from outlast.agents.settings import MODEL_REF, read_model_settings, read_tool_execution
 from outlast.agents.tool_use import JUDGED
 from outlast.contract import failures
+from outlast.contract.names import SETTING_STREAM
 from outlast.contract.records import ModelRequestRecord
 from outlast.loop.calls import ModelReply
 from outlast.loop.commands import CallModel
@@ -43,9 +44,6 @@ from outlast.ports.model import (
     response_of_stream,
 )
 from outlast.ports.run_response import RunResponse
-
-STREAM = "stream"
-"""The setting of a run whose readers want to see answers while they are written."""
 
 OnEvent = Callable[[JsonObject], None]
 """Called with every raw event of a stream."""
@@ -83,7 +81,7 @@ async def call_model(
         list(model_request.input),
     )
     await _hooks("on_llm_start", scene, calls)
-    streams = on_event if scene.settings.get(STREAM) is True else None
+    streams = on_event if scene.settings.get(SETTING_STREAM) is True else None
     with asking(label, model_request) as answered:
         response = await _ask(model, model_request, streams)
         answered(response)

@@ -21,7 +21,7 @@ from outlast.agents.context import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.agents.handoff_data import HandoffInputData
 from outlast.agents.run_items import RunItem, RunItemBase, ToolApprovalItem, raw_of
-from outlast.loop.items import text_of
+from outlast.loop.items import only_text
 from outlast.loop.values import JsonObject
 from outlast.loop.view import Segment, ViewEdit
 
@@ -76,7 +76,7 @@ def handoff_view(
     """
     items = (*pre_items, *new_items)
     copies = tuple(deepcopy(raw) for raw in history)
-    text = _only_text(history)
+    text = only_text(history)
     return HandoffView(
         raws=(*history, *(raw_of(item) for item in items)),
         handed=(*((text,) if text is not None else copies), *items),
@@ -239,16 +239,6 @@ def _items(given: object, field: str, handoff: str) -> list[tuple[object, JsonOb
         if not isinstance(entry, ToolApprovalItem):
             entries.append((entry, raw_of(entry)))
     return entries
-
-
-def _only_text(history: Sequence[JsonObject]) -> str | None:
-    """Return the text of a history that is one plain user message, else None."""
-    if len(history) != 1 or _key(history[0]) != _key(
-        {"role": "user", "content": history[0].get("content")}
-    ):
-        return None
-    content = history[0]["content"]
-    return text_of(history[0]) if isinstance(content, str) else None
 
 
 def _key(raw: JsonObject, *, allow_nan: bool = True) -> str:

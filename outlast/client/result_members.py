@@ -21,7 +21,7 @@ from outlast.client.interruptions import Interruption, interruption, place_of_ca
 from outlast.client.known_agents import KnownAgents
 from outlast.client.run_responses import RunResponse, last_turn, run_responses
 from outlast.client.run_state import RunState as WaitingState
-from outlast.loop.items import Item, text_of
+from outlast.loop.items import Item, only_text, text_of
 from outlast.loop.state import OUTPUT_KINDS, Answer, RunState, Status
 from outlast.loop.values import Json, JsonObject, Usage
 from outlast.loop.view import shown
@@ -100,10 +100,8 @@ class RunResultBase:
     def input(self) -> str | list[JsonObject]:
         """What the run was asked: a text, or items; after a handoff's filter, what that left."""
         raws = self._asked()
-        if len(raws) == 1 and raws[0].keys() == {"role", "content"} and raws[0]["role"] == "user":
-            content: Any = raws[0]["content"]
-            return content if isinstance(content, str) else deepcopy(raws)
-        return deepcopy(raws)
+        text = only_text(raws)
+        return deepcopy(raws) if text is None else text
 
     @cached_property
     def new_items(self) -> list[RunItem]:

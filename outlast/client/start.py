@@ -18,18 +18,12 @@ from outlast.agents.run_error import RunErrorHandlers, check_error_handlers
 from outlast.agents.session_memory import check_session
 from outlast.agents.settings import ERROR_HANDLERS, HOOKS, write_run_config
 from outlast.client.messages import check_input
-from outlast.contract import failures, records
+from outlast.contract import failures, names, records
 from outlast.loop.events import ServerThread
 from outlast.loop.values import JsonObject
 from outlast.ports.session import DescribedSession, Session
 
 DEFAULT_MAX_TURNS: Final = 10
-
-SESSION: Final = "session"
-"""The setting that says which session a run has: its description, or the name it is known by."""
-
-STREAM: Final = "stream"
-"""The setting of a run that is read along: its models stream."""
 
 CODES: Final = {
     "max_turns": failures.MAX_TURNS_EXCEEDED,
@@ -118,8 +112,8 @@ def _given(
     given: JsonObject = {
         HOOKS: hooks if hooks is None or isinstance(hooks, str) else _hooks_name(hooks),
         ERROR_HANDLERS: handlers,
-        SESSION: None if session is None else _described(session),
-        STREAM: stream,
+        names.SETTING_SESSION: None if session is None else _described(session),
+        names.SETTING_STREAM: stream,
     }
     return {key: value for key, value in given.items() if value}
 

@@ -47,6 +47,9 @@ SEARCH_ATTRIBUTES: Final = {
 SETTING_SESSION: Final = "session"
 """The setting that says which session a run has."""
 
+SETTING_STREAM: Final = "stream"
+"""The setting of a run that is read along: its models stream."""
+
 SETTING_AS_TOOL: Final = "as_tool"
 """The setting of a nested run that says which call of which tool it answers."""
 

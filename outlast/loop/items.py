@@ -3,6 +3,7 @@
 Owns: `Item`, `Message` and how text is read out of a raw item. Must not know: turns or effects.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
@@ -74,6 +75,14 @@ def text_of(raw: JsonObject) -> str:
         for part in _parts_of(raw)
         if part.get("type") in {"output_text", "input_text", "text"}
     )
+
+
+def only_text(raws: Sequence[JsonObject]) -> str | None:
+    """Return the text of items that are one plain user message, else None."""
+    if len(raws) != 1 or raws[0].keys() != {"role", "content"} or raws[0]["role"] != "user":
+        return None
+    content: Json = raws[0]["content"]
+    return content if isinstance(content, str) else None
 
 
 def refusal_of(raw: JsonObject) -> str | None:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from outlast.loop.items import call_id_of, output_item, refusal_of, text_of
+from outlast.loop.items import call_id_of, only_text, output_item, refusal_of, text_of
 from outlast.loop.values import JsonObject
 
 
@@ -80,3 +80,19 @@ def test_an_output_item_carries_the_output_as_it_is(output: Any) -> None:
 
 def test_an_item_without_a_call_id_has_an_empty_one() -> None:
     assert call_id_of({"type": "function_call"}) == ""
+
+
+@pytest.mark.parametrize(
+    ("raws", "text"),
+    [
+        ([{"role": "user", "content": "Hello"}], "Hello"),
+        ([{"role": "user", "content": ""}], ""),
+        ([], None),
+        ([{"role": "user", "content": "Hello"}] * 2, None),
+        ([{"role": "assistant", "content": "Hello"}], None),
+        ([{"role": "user", "content": "Hello", "id": "m1"}], None),
+        ([{"role": "user", "content": [{"type": "input_text", "text": "Hello"}]}], None),
+    ],
+)
+def test_one_plain_user_message_is_its_text(raws: list[JsonObject], text: str | None) -> None:
+    assert only_text(raws) == text
