@@ -9,10 +9,9 @@ import pytest
 from outlast.agents.agent import Agent
 from outlast.agents.tool import function_tool
 from outlast.client.handle import RunHandle
-from outlast.client.start import STREAM
 from outlast.client.stream import StreamEvent
 from outlast.contract.delta_reader import RESTARTED
-from outlast.contract.names import ACTIVITY_MODEL
+from outlast.contract.names import ACTIVITY_MODEL, SETTING_STREAM
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, fail_after, paced, say
 from outlast.testing.scripted_model import Step
@@ -206,7 +205,7 @@ async def test_reading_along_adds_nothing_to_the_history(desk: Desk):
     events = await read(stream)
     assert deltas(events) > 3
     assert await desk.event_types(handle) == await desk.event_types(quiet)
-    setting = len(f'"settings":{{"{STREAM}":true}},')
+    setting = len(f'"settings":{{"{SETTING_STREAM}":true}},')
     assert await sizes(desk, handle) - await sizes(desk, quiet) <= setting * 5  # its requests
 
 
