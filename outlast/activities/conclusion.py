@@ -36,8 +36,9 @@ from outlast.agents.tool_output import decode_output
 from outlast.agents.tool_use import FunctionToolResult, ToolsToFinalOutputFunction, judge
 from outlast.contract import failures
 from outlast.contract.records import ConclusionRequestRecord
+from outlast.loop.call_forms import output_item
 from outlast.loop.checks import Candidate, Conclusion, GuardrailRecord, ToolOutcome
-from outlast.loop.items import Item, output_item
+from outlast.loop.items import Item
 from outlast.loop.phrases import as_text
 from outlast.loop.values import Failure, Json, JsonObject
 

@@ -23,9 +23,10 @@ from outlast.agents.lifecycle import HookCall, call_hooks
 from outlast.agents.run_item_forms import run_item
 from outlast.contract import failures
 from outlast.contract.records import HandoffRequestRecord
+from outlast.loop.call_forms import output_item
 from outlast.loop.calls import HandoffResult
 from outlast.loop.commands import RunHandoff
-from outlast.loop.items import Item, output_item
+from outlast.loop.items import Item
 from outlast.loop.phrases import handed_over
 from outlast.loop.values import JsonObject
 from outlast.loop.view import ViewEdit

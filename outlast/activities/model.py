@@ -85,7 +85,9 @@ async def call_model(
     with asking(label, model_request) as answered:
         response = await _ask(model, model_request, streams)
         answered(response)
-    return await _reply(scene, request, offer, response, label)
+    reply = await _reply(scene, request, offer, response, label)
+    keeps_usage = model_request.settings.preserve_raw_usage is True
+    return replace(reply, raw_usage=response.raw_usage) if keeps_usage else reply
 
 
 def _scene(worker: WorkerKnowledge, asked: CallModel) -> Scene:

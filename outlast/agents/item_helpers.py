@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, cast
 from outlast.agents.errors import ModelBehaviorError
 from outlast.agents.run_items import MessageOutputItem, RunItem, raw_of
 from outlast.agents.tool_output import encode_output
-from outlast.loop.items import output_item
+from outlast.loop.call_forms import output_item
 from outlast.loop.values import JsonObject
 
 TResponseInputItem: TypeAlias = JsonObject

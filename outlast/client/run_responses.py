@@ -24,7 +24,9 @@ def run_responses(state: RunState, *, after: int, until: int | None = None) -> l
         one for one in state.responses if one.turn > after and (until is None or one.turn <= until)
     ]
     return [
-        RunResponse(_written(state.items, one), one.usage, one.response_id, one.request_id)
+        RunResponse(
+            _written(state.items, one), one.usage, one.response_id, one.request_id, one.raw_usage
+        )
         for one in wanted
     ]
 

@@ -8,6 +8,7 @@ that is `machine.py`.
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from outlast.loop.call_forms import FUNCTION, is_call
 from outlast.loop.changes import Change
 from outlast.loop.checks import Duty, GuardrailRecord
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, ServerThread, Usage
@@ -126,6 +127,7 @@ class ModelReply:
         duties: what has to be done for the agent, as it is defined now.
         judged: a rule of the agent decides whether the tools' outputs are the answer.
         parallel: how many tool calls may run at once; None for no bound.
+        raw_usage: the usage in the provider's words, where that was asked for.
     """
 
     items: tuple[JsonObject, ...]
@@ -141,6 +143,7 @@ class ModelReply:
     duties: tuple[Duty, ...] = ()
     judged: bool = False
     parallel: int | None = None
+    raw_usage: JsonObject | None = None
 
     def __post_init__(self) -> None:
         """Refuse a plan that does not fit the reply, so that no call can go unanswered.
@@ -148,8 +151,10 @@ class ModelReply:
         Raises:
             ValueError: a plan points nowhere, or twice to one item, or a call has no plan.
         """
-        calls = [at for at, raw in enumerate(self.items) if raw.get("type") == "function_call"]
-        if sorted(plan.item for plan in self.calls) != calls:
+        planned = sorted(plan.item for plan in self.calls)
+        calls = {at for at, raw in enumerate(self.items) if is_call(raw)}
+        ours = {at for at in calls if self.items[at]["type"] == FUNCTION}
+        if len(planned) != len(set(planned)) or not ours <= set(planned) <= calls:
             raise ValueError("the plan does not have exactly one entry for each call of the reply")
         for plan in self.calls:
             if plan.kind == "unknown" and plan.problem is None:
@@ -249,6 +254,7 @@ class Call:
     call_id: str
     name: str
     arguments: str
+    form: str = FUNCTION
     status: CallStatus
     effect: int | None = None
     approval: str | None = None

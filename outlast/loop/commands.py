@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.call_forms import FUNCTION
 from outlast.loop.calls import DEFAULT_NESTED, DEFAULT_POLICY, NestedPlan, Policy
 from outlast.loop.checks import Candidate, CheckStage
 from outlast.loop.items import Item
@@ -92,7 +93,8 @@ class CheckInput:
 class RunTool:
     """Run a tool call. Answered by `ToolFinished`.
 
-    `final` asks for the result as the answer of the run, too.
+    `final` asks for the result as the answer of the run, too. `form` is the call's, one of those
+    in `call_forms`.
     """
 
     effect: int
@@ -100,6 +102,7 @@ class RunTool:
     name: str
     call_id: str
     arguments: str
+    form: str = FUNCTION
     context: Json = None
     context_type: str | None = None
     settings: JsonObject | None = None

@@ -55,11 +55,6 @@ class Message:
     at_ms: int = 0
 
 
-def output_item(call_id: str, output: Json) -> JsonObject:
-    """Return the raw item that answers a call."""
-    return {"type": "function_call_output", "call_id": call_id, "output": output}
-
-
 def call_id_of(raw: JsonObject) -> str:
     """Return the id that ties a call and its output together."""
     return str(raw.get("call_id", ""))

@@ -133,6 +133,7 @@ def call_run(state: RunState, index: int) -> RunTool | RunAgent:
         name=call.name,
         call_id=call.call_id,
         arguments=call.arguments,
+        form=call.form,
         context=context_before(state, index),
         context_type=state.context_type,
         settings=state.settings,

@@ -78,6 +78,7 @@ class Response:
     usage: Usage = NO_USAGE
     response_id: str | None = None
     request_id: str | None = None
+    raw_usage: JsonObject | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

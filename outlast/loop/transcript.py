@@ -7,10 +7,11 @@ Must not know: when it happens; that is `machine.py`.
 from collections.abc import Sequence
 from dataclasses import replace
 
+from outlast.loop.call_forms import arguments_of, form_of, name_of, output_item
 from outlast.loop.calls import Call, CallStatus, ModelReply, PlannedCall
 from outlast.loop.changes import apply
 from outlast.loop.commands import RunAgent, RunTool
-from outlast.loop.items import Item, ItemKind, Message, call_id_of, output_item
+from outlast.loop.items import Item, ItemKind, Message, call_id_of
 from outlast.loop.state import Ignored, ItemsToSave, Response, RunState
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import ViewEdit, edited, places_in_transcript, size, without
@@ -73,6 +74,7 @@ def take_in(state: RunState, reply: ModelReply) -> RunState:
         usage=reply.usage,
         response_id=reply.response_id,
         request_id=reply.request_id,
+        raw_usage=reply.raw_usage,
     )
     state = replace(
         state,
@@ -117,7 +119,8 @@ def take_over(state: RunState, calls: Sequence[Call]) -> RunState:
     context, items = state.context, list(state.items)
     for call in calls:
         kind: ItemKind = "handoff_output" if call.plan.kind == "handoff" else "tool_output"
-        items.append(Item(kind, output_item(call.call_id, call.output), state.agent, state.turns))
+        raw = output_item(call.call_id, call.output, call.form)
+        items.append(Item(kind, raw, state.agent, state.turns))
         context = apply(context, call.changes)
     return replace(state, context=context, items=tuple(items))
 
@@ -184,8 +187,9 @@ def _planned(plan: PlannedCall, raw: JsonObject) -> Call:
     return Call(
         plan=plan,
         call_id=call_id_of(raw),
-        name=str(raw.get("name", "")),
-        arguments=str(raw.get("arguments", "")),
+        name=name_of(raw),
+        arguments=arguments_of(raw),
+        form=form_of(raw),
         status=status,
         output=plan.problem,
     )

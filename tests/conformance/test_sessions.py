@@ -7,7 +7,7 @@ import pytest
 
 import outlast
 from outlast import Agent, RunConfig, UserError, function_tool
-from outlast.loop.items import output_item
+from outlast.loop.call_forms import output_item
 from outlast.loop.values import JsonObject
 from outlast.testing import ScriptedModel, call, say
 from tests.conformance.executors import Executor, row

@@ -18,9 +18,10 @@ from outlast.agents.references import register
 from outlast.agents.run_config import RunConfig
 from outlast.agents.settings import write_run_config
 from outlast.extensions.handoff_filters import remove_all_tools
+from outlast.loop.call_forms import output_item
 from outlast.loop.calls import HandoffResult, Policy
 from outlast.loop.changes import Change
-from outlast.loop.items import Item, output_item
+from outlast.loop.items import Item
 from outlast.loop.values import JsonObject, Usage
 from outlast.loop.view import ViewEdit
 from outlast.testing import ScriptedModel, call, say

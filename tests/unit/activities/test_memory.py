@@ -14,7 +14,8 @@ from outlast.agents.registry import Registry
 from outlast.agents.run_config import RunConfig
 from outlast.agents.session_memory import SessionSettings
 from outlast.agents.settings import write_run_config
-from outlast.loop.items import Item, output_item
+from outlast.loop.call_forms import output_item
+from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
 from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import call, say

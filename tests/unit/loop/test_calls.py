@@ -27,6 +27,8 @@ def plan(item: int, **fields: Any) -> PlannedCall:
         ((CALL,), (plan(0, kind="unknown", problem="No such tool."),)),
         ((CALL,), (plan(0, kind="handoff", target="B"),)),
         ((CALL,), (plan(0, problem="Bad arguments."),)),
+        (({"type": "shell_call"},), (plan(0),)),
+        (({"type": "shell_call"}, {"type": "shell_call_output"}), ()),
     ],
 )
 def test_a_plan_that_fits_its_reply_is_taken(
@@ -46,7 +48,7 @@ def test_a_plan_that_fits_its_reply_is_taken(
         ((CALL,), (plan(-1),)),
         ((TEXT,), (plan(0),)),
         ((), (plan(0),)),
-        (({"type": "custom_tool_call"},), (plan(0),)),
+        (({"type": "web_search_call"},), (plan(0),)),
     ],
 )
 def test_a_plan_that_does_not_fit_its_reply_is_refused(

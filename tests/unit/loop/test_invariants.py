@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from outlast.loop.call_forms import output_item
 from outlast.loop.checks import Candidate
 from outlast.loop.invariants import violations
-from outlast.loop.items import Item, output_item
+from outlast.loop.items import Item
 from outlast.loop.state import Answer, ItemsToSave, RunState
 from tests.loop_driver import SITUATIONS, Play, message, play_in, said, tool, transfer
 

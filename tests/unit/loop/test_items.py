@@ -1,10 +1,8 @@
 """Reading text, refusals and call ids out of raw items."""
 
-from typing import Any
-
 import pytest
 
-from outlast.loop.items import call_id_of, only_text, output_item, refusal_of, text_of
+from outlast.loop.items import call_id_of, only_text, refusal_of, text_of
 from outlast.loop.values import JsonObject
 
 
@@ -69,13 +67,6 @@ def test_a_refusal_is_found_next_to_text(raw: JsonObject, refusal: str | None) -
 def test_a_text_part_without_a_text_reads_as_nothing() -> None:
     """Some servers send null where there is no text."""
     assert text_of({"content": [{"type": "output_text", "text": None}]}) == ""
-
-
-@pytest.mark.parametrize("output", ["text", "", None, 3, {"a": [1]}, [{"type": "input_text"}]])
-def test_an_output_item_carries_the_output_as_it_is(output: Any) -> None:
-    raw = output_item("c1", output)
-    assert raw == {"type": "function_call_output", "call_id": "c1", "output": output}
-    assert call_id_of(raw) == "c1"
 
 
 def test_an_item_without_a_call_id_has_an_empty_one() -> None:

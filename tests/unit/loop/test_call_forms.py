@@ -1,0 +1,108 @@
+"""Calls of every form say the same to the loop, and are answered in their own way."""
+
+import base64
+import json
+import zlib
+from typing import Any
+
+import pytest
+
+from outlast.loop.call_forms import (
+    BLANK_SCREEN,
+    FORMS,
+    arguments_of,
+    call_item,
+    form_of,
+    is_call,
+    name_of,
+    output_item,
+    same_call,
+)
+from outlast.loop.items import call_id_of
+from outlast.loop.values import JsonObject
+
+CALLS: dict[str, tuple[JsonObject, str, str]] = {
+    "function_call": ({"name": "f", "arguments": '{"a": 1}'}, "f", '{"a": 1}'),
+    "custom_tool_call": ({"name": "sql", "input": "SELECT 1"}, "sql", "SELECT 1"),
+    "shell_call": (
+        {"action": {"commands": ["ls"]}},
+        "shell",
+        '{"action":{"commands":["ls"]}}',
+    ),
+    "local_shell_call": (
+        {"action": {"command": ["ls"]}},
+        "local_shell",
+        '{"action":{"command":["ls"]}}',
+    ),
+    "apply_patch_call": (
+        {"operation": {"type": "delete_file", "path": "a"}},
+        "apply_patch",
+        '{"operation":{"type":"delete_file","path":"a"}}',
+    ),
+    "computer_call": (
+        {"actions": [{"type": "screenshot"}], "pending_safety_checks": []},
+        "computer",
+        '{"actions":[{"type":"screenshot"}],"pending_safety_checks":[]}',
+    ),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_call_is_read_and_written_again(form: str) -> None:
+    said, name, arguments = CALLS[form]
+    raw: JsonObject = {"type": form, "id": "x", "call_id": "c1", "status": "completed", **said}
+    assert is_call(raw)
+    assert (form_of(raw), name_of(raw), arguments_of(raw)) == (form, name, arguments)
+    again = call_item(form, call_id="c1", name=name, arguments=arguments)
+    assert again == {"type": form, "call_id": "c1", **said}
+    assert same_call(raw, again)
+
+
+def test_what_a_call_leaves_open_is_not_in_its_arguments() -> None:
+    raw: JsonObject = {"type": "computer_call", "call_id": "c", "action": None, "actions": [1]}
+    assert arguments_of(raw) == '{"actions":[1]}'
+
+
+@pytest.mark.parametrize("raw", [{"type": "message"}, {"type": "shell_call_output"}, {}])
+def test_other_items_are_no_calls(raw: JsonObject) -> None:
+    assert not is_call(raw)
+    assert form_of(raw) == "function_call"
+
+
+def test_calls_of_two_forms_are_never_the_same() -> None:
+    one = call_item("function_call", call_id="c", name="f", arguments="x")
+    other = call_item("custom_tool_call", call_id="c", name="f", arguments="x")
+    assert not same_call(one, other)
+    assert not same_call(one, {**one, "call_id": "d"})
+
+
+@pytest.mark.parametrize("output", ["text", "", None, 3, {"a": [1]}, [{"type": "input_text"}]])
+@pytest.mark.parametrize("form", ["function_call", "custom_tool_call"])
+def test_the_output_of_a_function_is_carried_as_it_is(output: Any, form: str) -> None:
+    raw = output_item("c1", output, form)
+    assert raw == {"type": f"{form}_output", "call_id": "c1", "output": output}
+    assert call_id_of(raw) == "c1"
+
+
+@pytest.mark.parametrize("form", ["shell_call", "apply_patch_call", "computer_call"])
+def test_what_says_several_things_is_the_whole_of_the_item(form: str) -> None:
+    said = {"output": [{"stdout": "a"}], "max_output_length": 9}
+    assert output_item("c1", said, form) == {"type": f"{form}_output", "call_id": "c1", **said}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_every_form_can_be_told_in_words_why_there_is_no_output(form: str) -> None:
+    raw = output_item("c1", "A person said no.", form)
+    assert raw["type"] == f"{form}_output"
+    if form == "computer_call":
+        assert raw["output"] == {"type": "computer_screenshot", "image_url": BLANK_SCREEN}
+    else:
+        assert "A person said no." in json.dumps(raw["output"])
+
+
+def test_the_blank_screen_is_a_picture() -> None:
+    data = base64.b64decode(BLANK_SCREEN.removeprefix("data:image/png;base64,"), validate=True)
+    assert data.startswith(b"\x89PNG\r\n\x1a\n")
+    at = data.index(b"IDAT")
+    length = int.from_bytes(data[at - 4 : at])
+    assert zlib.decompress(data[at + 4 : at + 4 + length]) == b"\0\0"  # a filter and a pixel
