@@ -141,6 +141,7 @@ if TYPE_CHECKING:
         ToolsToFinalOutputFunction,
         ToolsToFinalOutputResult,
     )
+    from outlast.agents.usage import RequestUsage, Usage
     from outlast.client.handle import RunHandle
     from outlast.client.known_agents import RemoteAgent
     from outlast.client.repl import run_demo_loop
@@ -156,7 +157,7 @@ if TYPE_CHECKING:
         StreamEvent,
     )
     from outlast.client.streaming import RunResultStreaming
-    from outlast.loop.values import Usage
+    from outlast.loop.values import DEFAULT_MAX_TURNS
     from outlast.models.defaults import (
         set_default_openai_api,
         set_default_openai_client,
@@ -265,6 +266,7 @@ _NAMES = {
         "FunctionToolResult StopAtTools ToolExecutionConfig ToolsToFinalOutputFunction "
         "ToolsToFinalOutputResult"
     ),
+    "agents.usage": "RequestUsage Usage",
     "client.handle": "RunHandle",
     "client.known_agents": "RemoteAgent",
     "client.repl": "run_demo_loop",
@@ -276,7 +278,7 @@ _NAMES = {
         "RunItemStreamEvent StatusStreamEvent StreamEvent"
     ),
     "client.streaming": "RunResultStreaming",
-    "loop.values": "Usage",
+    "loop.values": "DEFAULT_MAX_TURNS",
     "models.defaults": "set_default_openai_api set_default_openai_client set_default_openai_key",
     "models.openai_models": "OpenAIChatCompletionsModel OpenAIResponsesModel",
     "models.provider": "OpenAIProvider",
@@ -301,12 +303,12 @@ _HOMES = {home: tuple(names.split()) for home, names in _NAMES.items()}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Agent", "AgentBase", "AgentHookContext", "AgentHooks", "AgentOutputSchema",
-    "AgentOutputSchemaBase", "AgentSpanData", "AgentTool", "AgentUpdatedStreamEvent",
-    "AgentsException", "ApprovalStreamEvent", "CallModelData", "CallModelInputFilter",
-    "CodeInterpreterTool", "CompactionItem", "CustomSpanData", "DecisionRefused",
-    "DynamicPromptFunction", "FileSearchTool", "FunctionSpanData", "FunctionTool",
-    "FunctionToolResult", "GenerateDynamicPromptData", "GenerationSpanData",
+    "DEFAULT_MAX_TURNS", "Agent", "AgentBase", "AgentHookContext", "AgentHooks",
+    "AgentOutputSchema", "AgentOutputSchemaBase", "AgentSpanData", "AgentTool",
+    "AgentUpdatedStreamEvent", "AgentsException", "ApprovalStreamEvent", "CallModelData",
+    "CallModelInputFilter", "CodeInterpreterTool", "CompactionItem", "CustomSpanData",
+    "DecisionRefused", "DynamicPromptFunction", "FileSearchTool", "FunctionSpanData",
+    "FunctionTool", "FunctionToolResult", "GenerateDynamicPromptData", "GenerationSpanData",
     "GuardrailFunctionOutput", "GuardrailSpanData", "Handoff", "HandoffCallItem",
     "HandoffHistoryMapper", "HandoffInputData", "HandoffInputFilter", "HandoffOutputItem",
     "HandoffSpanData", "HostedMCPTool", "HostedTool", "ImageGenerationTool", "InputGuardrail",
@@ -317,7 +319,7 @@ __all__ = [
     "ModelRetrySettings", "ModelSettings", "ModelTimeoutError", "OpenAIChatCompletionsModel",
     "OpenAIProvider", "OpenAIResponsesModel", "OutputGuardrail", "OutputGuardrailResult",
     "OutputGuardrailTripwireTriggered", "Prompt", "ProviderItem", "RawResponsesStreamEvent",
-    "ReasoningItem", "ReasoningItemIdPolicy", "RemoteAgent", "ResponseSpanData",
+    "ReasoningItem", "ReasoningItemIdPolicy", "RemoteAgent", "RequestUsage", "ResponseSpanData",
     "RunAlreadyStarted", "RunCancelled", "RunClosed", "RunConfig", "RunContextWrapper",
     "RunErrorData", "RunErrorDetails", "RunErrorHandler", "RunErrorHandlerInput",
     "RunErrorHandlerResult", "RunErrorHandlers", "RunHandle", "RunHooks", "RunItem",

@@ -108,6 +108,15 @@ def tool(name: str, call_id: str, arguments: str = "{}", **plan: Any) -> Part:
     return raw, {"kind": "tool", **plan}
 
 
+def patch(call_id: str, **plan: Any) -> Part:
+    """A call in a form of its own: to change a file."""
+    operation = {"type": "delete_file", "path": "a"}
+    return {"type": "apply_patch_call", "call_id": call_id, "operation": operation}, {
+        "kind": "tool",
+        **plan,
+    }
+
+
 def gated(name: str, call_id: str, arguments: str = "{}", **plan: Any) -> Part:
     """A call of a tool that a person has to approve."""
     return tool(name, call_id, arguments, needs_approval=True, **plan)

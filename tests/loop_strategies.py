@@ -56,6 +56,7 @@ from tests.loop_driver import (
     Play,
     message,
     nested,
+    patch,
     refused,
     reply_of,
     said,
@@ -179,6 +180,7 @@ KINDS = [
     "gated",
     "gated",
     "fatal",
+    "patch",
     "problem",
     "unknown",
     "agent",
@@ -200,6 +202,9 @@ def _part(kind: str, at: int, which: int) -> Part:
         "tool": tool(f"tool{which % 3}", call_id),
         "gated": tool("refund", call_id, f'{{"n": {which}}}', needs_approval=True),
         "fatal": tool("careful", call_id, fatal=True, needs_approval=even),
+        "patch": patch(
+            call_id, needs_approval=third, problem="No." if fifth and not third else None
+        ),
         "problem": tool("look_up", call_id, problem="The arguments do not fit."),
         "unknown": unknown("nobody", call_id),
         "agent": nested("Billing", call_id, needs_approval=third, fatal=fifth),

@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from outlast.agents.model_settings import ModelSettings, write_model_settings
+from outlast.agents.usage import plain_usage
 from outlast.loop.values import JsonObject, Usage
 from outlast.ports.model import ModelRequest, ModelResponse
 from outlast.ports.spans import GenerationSpanData, GuardrailSpanData, SpanError
@@ -38,7 +39,7 @@ def asking(label: str, request: ModelRequest) -> Generator[Callable[[ModelRespon
         def answered(response: ModelResponse) -> None:
             given: object = response.output  # a model may answer anything
             data.output = list(response.output) if isinstance(given, list | tuple) else None
-            data.usage = _usage(response.usage)
+            data.usage = _usage(plain_usage(response.usage))
 
         yield answered
 

@@ -27,6 +27,7 @@ from outlast.agents.registry import handoffs_of, target_of
 from outlast.agents.run_config import CallModelData, ModelInputData
 from outlast.agents.settings import MODEL_REF, read_model_settings, read_tool_execution
 from outlast.agents.tool_use import JUDGED
+from outlast.agents.usage import plain_usage
 from outlast.contract import failures
 from outlast.contract.names import SETTING_STREAM
 from outlast.contract.records import ModelRequestRecord
@@ -254,7 +255,7 @@ async def _reply(
         failure = failure or Failure(code=error.code, message=error.message)
     return ModelReply(
         items=plan.items,
-        usage=response.usage,
+        usage=plain_usage(response.usage),
         calls=plan.calls,
         final=plan.final,
         value=plan.value,

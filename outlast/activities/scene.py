@@ -20,10 +20,12 @@ from outlast.agents.errors import UserError
 from outlast.agents.guardrail import InputGuardrail, OutputGuardrail
 from outlast.agents.lifecycle import HookCall, RunHooks, overrides
 from outlast.agents.settings import HOOKS
+from outlast.agents.usage import Usage
 from outlast.contract import failures
+from outlast.loop import values
 from outlast.loop.changes import Change
 from outlast.loop.checks import Duty
-from outlast.loop.values import Json, JsonObject, Usage
+from outlast.loop.values import Json, JsonObject
 
 
 class EffectRequest(Protocol):
@@ -50,7 +52,7 @@ class EffectRequest(Protocol):
         ...
 
     @property
-    def usage(self) -> Usage:
+    def usage(self) -> values.Usage:
         """What the run has spent so far."""
         ...
 
@@ -119,7 +121,7 @@ class Scene:
                 agent=worker.registry.agent(request.agent),
                 settings=request.settings or {},
                 borrowed=worker.borrow(request.context, request.context_type, annotated),
-                usage=request.usage,
+                usage=Usage.of(request.usage),
                 turn=request.turn,
                 run_id=request.run_id,
                 traced=getattr(request, "trace", None) is not None,

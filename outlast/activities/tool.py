@@ -159,7 +159,7 @@ def _before_call(this: _Attempt) -> Any:
 def _tool_context(scene: Scene, request: RunTool, attempt: int) -> ToolContext[Any]:
     return ToolContext[Any](
         context=scene.wrapper.context,
-        usage=request.usage,
+        usage=scene.usage,
         run_id=request.run_id,
         turn=request.turn,
         tool_input=scene.wrapper.tool_input,
@@ -169,6 +169,7 @@ def _tool_context(scene: Scene, request: RunTool, attempt: int) -> ToolContext[A
         agent=scene.agent,
         attempt=attempt,
         idempotency_key=f"{request.run_id}:{request.call_id}",
+        approved=request.approved,
         tool_call={
             "type": "function_call",
             "call_id": request.call_id,

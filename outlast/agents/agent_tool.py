@@ -37,10 +37,7 @@ from outlast.agents.tool_definition import (
     ToolRetry,
     default_tool_error,
 )
-from outlast.loop.values import JsonObject
-
-DEFAULT_MAX_TURNS = 10
-"""How many model calls a nested run takes at most; the outer run's limit is its own."""
+from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 
 OutputExtractor: TypeAlias = Callable[[Any], str | Awaitable[str]]
 """Called with the nested run's result; returns what the outer model reads; sync or async."""

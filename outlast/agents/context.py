@@ -6,7 +6,9 @@ Owns: `RunContextWrapper` and `ToolContext`. Must not know: where the callable r
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
-from outlast.loop.values import JsonObject, Usage
+from outlast.agents.errors import UserError
+from outlast.agents.usage import Usage
+from outlast.loop.values import JsonObject
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -23,6 +25,22 @@ class NamedAgent(Protocol):
 
     name: str
     handoff_description: str | None
+
+
+class Decisions(Protocol):
+    """Tells a context what people decided about calls, and takes what they decide."""
+
+    def approve(self, approval_item: Any, always_approve: bool = False) -> None: ...  # noqa: FBT001, FBT002, D102  the SDK's
+
+    def reject(  # noqa: D102
+        self,
+        approval_item: Any,
+        always_reject: bool = False,  # noqa: FBT001, FBT002  the SDK's
+        *,
+        rejection_message: str | None = None,
+    ) -> None: ...
+
+    def is_approved(self, tool_name: str, call_id: str) -> bool | None: ...  # noqa: D102
 
 
 @dataclass
@@ -50,6 +68,56 @@ class RunContextWrapper(Generic[TContext]):
     turn: int = 0
     turn_input: list[JsonObject] = field(default_factory=list[JsonObject])
     tool_input: Any = None
+    decisions: Decisions | None = field(default=None, init=False, repr=False, compare=False)
+
+    def approve_tool(self, approval_item: Any, always_approve: bool = False) -> None:  # noqa: FBT001, FBT002  the SDK's
+        """Let a call run, once the run goes on: the state of this result then has the decision.
+
+        Args:
+            approval_item: one of `result.interruptions`.
+            always_approve: and every further call of this tool by this agent in this run.
+
+        Raises:
+            UserError: the run does not wait for it, or this is no context of a result: people
+                decide, not the run itself.
+        """
+        self._taking_decisions().approve(approval_item, always_approve)
+
+    def reject_tool(
+        self,
+        approval_item: Any,
+        always_reject: bool = False,  # noqa: FBT001, FBT002  the SDK's
+        rejection_message: str | None = None,
+    ) -> None:
+        """Do not let a call run; the model is told.
+
+        Args:
+            approval_item: one of `result.interruptions`.
+            always_reject: nor any further call of this tool by this agent in this run.
+            rejection_message: what the model reads as the call's output.
+
+        Raises:
+            UserError: as `approve_tool`.
+        """
+        decisions = self._taking_decisions()
+        decisions.reject(approval_item, always_reject, rejection_message=rejection_message)
+
+    def is_tool_approved(self, tool_name: str, call_id: str) -> bool | None:
+        """Return what people decided about a call; None where nothing is known of a decision.
+
+        In a result, of all calls of its run. In a tool, of the call that it serves.
+        """
+        return None if self.decisions is None else self.decisions.is_approved(tool_name, call_id)
+
+    def _taking_decisions(self) -> Decisions:
+        if self.decisions is None:
+            raise UserError(
+                "A running callable cannot decide about calls. People decide: through "
+                "result.to_state() or result.context_wrapper where the run waits, or with "
+                "RunHandle.approve(id) and reject(id) from anywhere. For a rule, give the tool "
+                "needs_approval=a callable."
+            )
+        return self.decisions
 
 
 @dataclass
@@ -66,6 +134,7 @@ class ToolContext(RunContextWrapper[TContext]):
             whatever has side effects, so that a retry does not repeat them.
         tool_call: the call's item, as the model wrote it.
         run_config: the run's `RunConfig`, as far as the worker knows it.
+        approved: a person had to decide about this call, and let it run.
     """
 
     _: KW_ONLY
@@ -77,3 +146,9 @@ class ToolContext(RunContextWrapper[TContext]):
     idempotency_key: str = ""
     tool_call: JsonObject = field(default_factory=dict[str, Any])
     run_config: Any = None
+    approved: bool = False
+
+    def is_tool_approved(self, tool_name: str, call_id: str) -> bool | None:
+        """Return True for this call, if a person had to decide and let it run; else None."""
+        is_this = (tool_name, call_id) == (self.tool_name, self.tool_call_id)
+        return True if self.approved and is_this else None

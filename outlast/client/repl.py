@@ -11,7 +11,7 @@ from outlast.agents.run_items import ToolCallItem, ToolCallOutputItem
 from outlast.agents.threads import run_in_thread
 from outlast.client.results import RunResult
 from outlast.client.run_state import RunState
-from outlast.client.runner import DEFAULT_MAX_TURNS, Runner
+from outlast.client.runner import Runner
 from outlast.client.stream import (
     AgentUpdatedStreamEvent,
     RawResponsesStreamEvent,
@@ -19,7 +19,7 @@ from outlast.client.stream import (
     StreamEvent,
 )
 from outlast.client.streaming import RunResultStreaming
-from outlast.loop.values import JsonObject
+from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 
 
 async def run_demo_loop(

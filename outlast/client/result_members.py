@@ -16,6 +16,8 @@ from outlast.agents.guardrail import InputGuardrailResult, OutputGuardrailResult
 from outlast.agents.run_items import RunItem, ToolApprovalItem
 from outlast.agents.session_memory import without_reasoning_ids
 from outlast.agents.tool_guardrails import ToolInputGuardrailResult, ToolOutputGuardrailResult
+from outlast.agents.usage import Usage
+from outlast.client.decisions import ResultDecisions
 from outlast.client.guardrail_results import guardrail_results
 from outlast.client.interruptions import Interruption, interruption, place_of_call
 from outlast.client.known_agents import KnownAgents
@@ -23,7 +25,7 @@ from outlast.client.run_responses import RunResponse, last_turn, run_responses
 from outlast.client.run_state import RunState as WaitingState
 from outlast.loop.items import Item, only_text, text_of
 from outlast.loop.state import OUTPUT_KINDS, Answer, RunState, Status
-from outlast.loop.values import Json, JsonObject, Usage
+from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import shown
 
 T = TypeVar("T")
@@ -75,8 +77,9 @@ class RunResultBase:
 
     @property
     def usage(self) -> Usage:
-        """Tokens spent."""
-        return self.snapshot.usage
+        """Requests made and tokens spent by the run, and by those nested in it."""
+        state = self.snapshot
+        return Usage.of(state.usage, [one.usage for one in state.responses])
 
     @property
     def turns(self) -> int:
@@ -196,12 +199,14 @@ class RunResultBase:
     @cached_property
     def context_wrapper(self) -> RunContextWrapper[Any]:
         """The run's context, in the type that the program gave it in, and its usage."""
-        return RunContextWrapper(
+        wrapper = RunContextWrapper(
             self._known.context(self.context),
             usage=self.usage,
             run_id=self.run_id,
             turn=self.snapshot.turn,
         )
+        wrapper.decisions = self._decisions
+        return wrapper
 
     @cached_property
     def interruptions(self) -> list[Interruption]:
@@ -254,6 +259,16 @@ class RunResultBase:
 
     def to_state(self) -> WaitingState:
         """Return a handle on the run where it waits, to decide and go on; see `RunState`."""
+        state = self._waiting()
+        state.adopt(self._decisions.waiting)
+        return state
+
+    @cached_property
+    def _decisions(self) -> ResultDecisions:
+        """What is decided through the context of this result."""
+        return ResultDecisions(self._waiting(), self.snapshot)
+
+    def _waiting(self) -> WaitingState:
         return WaitingState(
             run_id=self.run_id,
             agent=self.snapshot.agent,

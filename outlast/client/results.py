@@ -6,17 +6,26 @@ Owns: `RunResult`, and the errors of failed runs. Must not know: how the state w
 from typing import Any
 
 from outlast.agents.run_error import RunErrorDetails
+from outlast.agents.usage import Usage
 from outlast.client.guardrail_results import guardrail_result, tripped
 from outlast.client.known_agents import KnownAgents
 from outlast.client.raising import Tripwire, code_of_tripwire, exception_of
 from outlast.client.result_members import NOBODY, RunResultBase, newest_answer
 from outlast.loop.items import Item
 from outlast.loop.state import Answer, RunState, Status
-from outlast.loop.values import Failure, Usage
+from outlast.loop.values import Failure
 
 
 class RunResult(RunResultBase):
     """What a run came to. Two are equal when they are of the same state of a run."""
+
+    @property
+    def max_turns(self) -> int | None:
+        """How many model calls the answer might take; None for no bound."""
+        return self.snapshot.max_turns
+
+    def release_agents(self, release_new_items: bool = True) -> None:  # noqa: FBT001, FBT002  the SDK's
+        """Do nothing: a result refers to agents by name and keeps none of them alive."""
 
     def __eq__(self, other: object) -> bool:
         """Compare what they were made of."""

@@ -122,6 +122,11 @@ class RunState:
             approval_item, remember=always_reject, approved=False, message=rejection_message
         )
 
+    def adopt(self, other: "RunState") -> None:
+        """Take over what was decided in another state of the same run."""
+        for one in other.staged_decisions():
+            self._decisions[one.run_id, one.decision.request_id] = one
+
     def add_input(self, input: str | list[JsonObject]) -> None:
         """Say something more to the run; it is read after the outputs of the waiting calls.
 

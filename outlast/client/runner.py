@@ -33,10 +33,10 @@ from outlast.client.reading import RunReading, Stretch
 from outlast.client.results import RunResult
 from outlast.client.resuming import resume
 from outlast.client.run_state import ENGINE, RunState
-from outlast.client.start import DEFAULT_MAX_TURNS, agent_name, context_class, run_input
+from outlast.client.start import agent_name, context_class, run_input
 from outlast.client.streaming import RunResultStreaming
 from outlast.contract import names, records
-from outlast.loop.values import JsonObject
+from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.ports.engine import local_engine
 from outlast.ports.session import Session
 from outlast.ports.tracing import join_current_trace

@@ -20,10 +20,8 @@ from outlast.agents.settings import ERROR_HANDLERS, HOOKS, write_run_config
 from outlast.client.messages import check_input
 from outlast.contract import failures, names, records
 from outlast.loop.events import ServerThread
-from outlast.loop.values import JsonObject
+from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.ports.session import DescribedSession, Session
-
-DEFAULT_MAX_TURNS: Final = 10
 
 CODES: Final = {
     "max_turns": failures.MAX_TURNS_EXCEEDED,

@@ -30,7 +30,7 @@ from outlast.loop.events import Parent
 from outlast.loop.items import Item, Message
 from outlast.loop.state import RunState, items_of, items_to_save
 from outlast.loop.trace_mark import TraceMark
-from outlast.loop.values import Failure, Json, JsonObject, ServerThread, Usage
+from outlast.loop.values import DEFAULT_MAX_TURNS, Failure, Json, JsonObject, ServerThread, Usage
 
 T = TypeVar("T")
 
@@ -80,7 +80,7 @@ class RunInput:
     message_id: str = "start"
     context: Json = None
     context_type: str | None = None
-    max_turns: int | None = 10
+    max_turns: int | None = DEFAULT_MAX_TURNS
     keep_open: bool = False
     settings: JsonObject | None = None
     visibility: bool = False

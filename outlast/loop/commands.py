@@ -94,7 +94,7 @@ class RunTool:
     """Run a tool call. Answered by `ToolFinished`.
 
     `final` asks for the result as the answer of the run, too. `form` is the call's, one of those
-    in `call_forms`.
+    in `call_forms`. `approved` says that a person had to decide, and did.
     """
 
     effect: int
@@ -110,6 +110,7 @@ class RunTool:
     turn: int
     run_id: str
     final: bool = False
+    approved: bool = False
     policy: Policy = DEFAULT_POLICY
     trace: TraceMark | None = None
     kind: Literal["run_tool"] = "run_tool"

@@ -11,7 +11,7 @@ from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.calls import AgentResult, Briefing, HandoffResult, ModelReply, ToolResult
 from outlast.loop.checks import CheckResult, Conclusion
 from outlast.loop.items import Message
-from outlast.loop.values import Failure, Json, JsonObject, ServerThread
+from outlast.loop.values import DEFAULT_MAX_TURNS, Failure, Json, JsonObject, ServerThread
 
 CancelMode: TypeAlias = Literal["immediate", "after_turn"]
 
@@ -54,7 +54,7 @@ class RunStarted:
     message: Message
     context: Json = None
     context_type: str | None = None
-    max_turns: int | None = 10
+    max_turns: int | None = DEFAULT_MAX_TURNS
     keep_open: bool = False
     settings: JsonObject | None = None
     session: bool = False

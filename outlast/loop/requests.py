@@ -141,6 +141,7 @@ def call_run(state: RunState, index: int) -> RunTool | RunAgent:
         turn=state.turn,
         run_id=state.run_id,
         final=call.plan.final or state.judged,
+        approved=call.plan.needs_approval,
         policy=call.plan.policy,
     )
 

@@ -5,7 +5,7 @@ conversation. Knows nothing of runs.
 """
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 Json: TypeAlias = Any
 """Any value that JSON can express. Treated as immutable: build a new one, never change one."""
@@ -62,6 +62,9 @@ class Usage:
 
 
 NO_USAGE = Usage()
+
+DEFAULT_MAX_TURNS: Final = 10
+"""How many model calls an answer takes at most, where nobody says otherwise."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from outlast.agents.hosted_tools import HostedTool
 from outlast.agents.settings import ModelSettings
+from outlast.agents.usage import AnyUsage
 from outlast.loop.values import JsonObject, Usage
 
 
@@ -65,7 +66,7 @@ class ModelResponse:
     """
 
     output: Sequence[JsonObject]
-    usage: Usage
+    usage: AnyUsage
     response_id: str | None = None
     request_id: str | None = None
     raw_usage: JsonObject | None = None

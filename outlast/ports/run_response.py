@@ -8,7 +8,8 @@ from copy import deepcopy
 from typing import Any, cast
 
 from outlast.agents.raw_items import HeldRaw
-from outlast.loop.values import JsonObject, Usage
+from outlast.agents.usage import AnyUsage, Usage
+from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelResponse
 
 
@@ -24,18 +25,19 @@ class RunResponse(ModelResponse):
 
     __slots__ = ("_held",)
     _held: list[HeldRaw]
+    usage: Usage
 
     def __init__(
         self,
         output: Sequence[JsonObject],
-        usage: Usage,
+        usage: AnyUsage,
         response_id: str | None = None,
         request_id: str | None = None,
         raw_usage: JsonObject | None = None,
     ) -> None:
         given = {
             "_held": [HeldRaw(raw) for raw in output],
-            "usage": usage,
+            "usage": Usage.of(usage),
             "response_id": response_id,
             "request_id": request_id,
             "raw_usage": raw_usage,

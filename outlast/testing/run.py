@@ -19,13 +19,13 @@ from outlast.agents.run_error import RunErrorHandlers
 from outlast.client.known_agents import KnownAgents
 from outlast.client.results import RunResult, error_of, result_of
 from outlast.client.run_state import RunState as WaitingRun
-from outlast.client.start import DEFAULT_MAX_TURNS, run_input
+from outlast.client.start import run_input
 from outlast.contract import records
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.events import MessageReceived
 from outlast.loop.items import Message
 from outlast.loop.state import RunState
-from outlast.loop.values import JsonObject
+from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.ports.model import Model, ModelProvider
 from outlast.ports.session import Session
 from outlast.ports.tracing import join_current_trace

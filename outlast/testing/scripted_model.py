@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, TypeAlias, cast
 
+from outlast.agents.usage import AnyUsage, plain_usage
 from outlast.contract.reply_events import reply_events, response_object
 from outlast.loop.values import JsonObject, Usage
 from outlast.ports.model import Model, ModelError, ModelRequest, ModelResponse
@@ -94,9 +95,9 @@ def fail_after(events: int, error: Exception, step: Step) -> DirectedStep:
     return replace(_directed(step), fails_after=events, failure=error)
 
 
-def costing(usage: Usage, step: Step) -> DirectedStep:
+def costing(usage: AnyUsage, step: Step) -> DirectedStep:
     """Set what a step costs; without it, `TOKENS`."""
-    return replace(_directed(step), usage=usage)
+    return replace(_directed(step), usage=plain_usage(usage))
 
 
 def say(text: str) -> list[JsonObject]:

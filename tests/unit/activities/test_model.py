@@ -24,6 +24,7 @@ from outlast.agents.run_config import CallModelData, ModelInputData
 from outlast.agents.settings import ModelSettings, RunConfig, write_run_config
 from outlast.agents.tool import function_tool
 from outlast.agents.tool_use import ToolExecutionConfig
+from outlast.agents.usage import Usage as PublicUsage
 from outlast.loop.calls import ModelReply
 from outlast.loop.changes import Change
 from outlast.loop.items import Item
@@ -87,6 +88,26 @@ async def test_tools_and_handoffs_are_offered_as_functions() -> None:
     ]
     assert request.tools[0].parameters == look_up.params_json_schema
     assert request.tools[2].parameters["properties"] == {}
+
+
+@pytest.mark.parametrize("wanted", [True, None])
+async def test_the_providers_own_words_on_usage_are_recorded_where_that_is_asked_for(
+    *, wanted: bool | None
+) -> None:
+    class Counting:
+        async def get_response(self, _request: ModelRequest) -> ModelResponse:
+            return ModelResponse(
+                output=say("Hi"),
+                usage=PublicUsage(requests=1, total_tokens=3),
+                raw_usage={"cost_in_cents": 2},
+            )
+
+    agent = Agent[Any](
+        name="A", model=Counting(), model_settings=ModelSettings(preserve_raw_usage=wanted)
+    )
+    reply = await call_model(worker_of(agent), model_request("A"))
+    assert reply.raw_usage == ({"cost_in_cents": 2} if wanted else None)
+    assert reply.usage == Usage(requests=1, total_tokens=3)
 
 
 @pytest.mark.parametrize("is_async", [True, False])

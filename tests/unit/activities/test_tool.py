@@ -25,6 +25,7 @@ from outlast.agents.tool_guardrails import (
     ToolOutputGuardrail,
 )
 from outlast.agents.tool_output import ToolOutputImage
+from outlast.agents.usage import plain_usage
 from outlast.loop.calls import Policy, ToolResult
 from outlast.loop.changes import Change
 from outlast.loop.commands import RunTool
@@ -72,13 +73,19 @@ async def test_a_tool_gets_its_arguments_and_its_call() -> None:
     agent = Agent[Any](name="A", tools=[look_up])
     arguments = '{"order_id": "A-17"}'
     usage = Usage(requests=2, total_tokens=30)
-    request = tool_request("look_up", arguments, usage=usage, context={"n": 1})
+    request = tool_request("look_up", arguments, usage=usage, context={"n": 1}, approved=True)
     result = await run_tool(worker_of(agent), request, attempt=2)
     assert result == ToolResult(output='{"order":"A-17"}')
     (ctx,) = got
-    assert (ctx.context, ctx.usage, ctx.run_id, ctx.turn) == ({"n": 1}, usage, "support-42", 2)
+    assert (ctx.context, plain_usage(ctx.usage), ctx.run_id, ctx.turn) == (
+        {"n": 1},
+        usage,
+        "support-42",
+        2,
+    )
     assert (ctx.tool_name, ctx.tool_call_id, ctx.tool_arguments) == ("look_up", "c1", arguments)
     assert (ctx.agent, ctx.attempt, ctx.idempotency_key) == (agent, 2, "support-42:c1")
+    assert ctx.is_tool_approved("look_up", "c1") is True
 
 
 @pytest.mark.parametrize(

@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import pytest
+
 from outlast.agents.agent import Agent
 from outlast.agents.context import RunContextWrapper, ToolContext
-from outlast.loop.values import Usage
+from outlast.agents.errors import UserError
+from outlast.agents.usage import Usage
 
 
 def test_a_context_can_be_made_by_hand_in_a_users_test() -> None:
@@ -50,3 +53,21 @@ def test_contexts_do_not_share_what_can_change() -> None:
 
 def test_a_context_can_be_subscripted_with_the_type_of_the_application() -> None:
     assert RunContextWrapper[int](context=5).context == 5
+
+
+def test_a_running_callable_does_not_decide_about_calls() -> None:
+    wrapper = RunContextWrapper({"n": 1})
+    for decide in (wrapper.approve_tool, wrapper.reject_tool):
+        with pytest.raises(UserError, match="People decide"):
+            decide(None)
+    assert wrapper.is_tool_approved("refund", "c1") is None
+
+
+def test_a_tool_knows_whether_a_person_let_its_call_run() -> None:
+    context = ToolContext(
+        None, tool_name="refund", tool_call_id="c1", tool_arguments="{}", approved=True
+    )
+    assert context.is_tool_approved("refund", "c1") is True
+    assert context.is_tool_approved("refund", "c2") is None
+    plain = ToolContext(None, tool_name="refund", tool_call_id="c1", tool_arguments="{}")
+    assert plain.is_tool_approved("refund", "c1") is None

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from outlast.agents.usage import plain_usage
 from outlast.client.run_responses import RunResponse, last_turn, run_responses
 from outlast.loop.values import NO_USAGE, Usage
 from outlast.ports.model import ModelResponse
@@ -64,7 +65,7 @@ def test_a_response_is_a_value_like_the_ports() -> None:
     assert one == same
     assert one != RunResponse([raw], NO_USAGE, "r", "q")
     assert one != "r"
-    assert (one.usage, one.request_id, one.raw_usage) == (usage, "q", None)
+    assert (plain_usage(one.usage), one.request_id, one.raw_usage) == (usage, "q", None)
     assert "response_id='r'" in repr(one)
     one.to_input_items()[0]["role"] = "changed"
     assert one.output[0].role == "assistant"

@@ -193,3 +193,30 @@ def test_the_end_says_how_and_with_what(
     outcome: Outcome, state: RunState, expected: Finish
 ) -> None:
     assert finish(state, outcome) == expected
+
+
+def test_a_tool_that_waited_for_a_person_is_run_as_approved() -> None:
+    play = started()
+    play.replies(gated("f", "c1"), tool("g", "c2"))
+    (approved,) = play.decided("a1")
+    assert isinstance(approved, RunTool)
+    assert (approved.name, approved.approved) == ("f", True)
+    (other,) = (one for one in play.state.pending if one != approved)
+    assert isinstance(other, RunTool)
+    assert not other.approved
+
+
+def test_a_call_of_another_form_is_run_in_it() -> None:
+    play = started()
+    raw = {"type": "shell_call", "call_id": "c1", "action": {"commands": ["ls"]}}
+    (command,) = play.replies((raw, {"kind": "tool"}))
+    assert isinstance(command, RunTool)
+    assert (command.form, command.name) == ("shell_call", "shell")
+    assert command.arguments == '{"action":{"commands":["ls"]}}'
+    play.returns("c1", {"output": [], "max_output_length": 10})
+    assert play.state.items[-1].raw == {
+        "type": "shell_call_output",
+        "call_id": "c1",
+        "output": [],
+        "max_output_length": 10,
+    }

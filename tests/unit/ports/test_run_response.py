@@ -4,6 +4,7 @@ from typing import Any, cast
 
 from openai.types.responses import ResponseFunctionToolCall, ResponseOutputMessage
 
+from outlast.agents.usage import plain_usage
 from outlast.loop.values import Usage
 from outlast.ports.model import ModelResponse
 from outlast.ports.run_response import RunResponse
@@ -25,7 +26,7 @@ def test_its_items_are_the_providers_types() -> None:
 
 def test_all_else_is_as_the_model_said_it() -> None:
     seen = RunResponse.of(ANSWER)
-    assert (seen.usage, seen.response_id, seen.request_id) == (USAGE, "r", "q")
+    assert (plain_usage(seen.usage), seen.response_id, seen.request_id) == (USAGE, "r", "q")
     assert seen.raw_usage == {"input_tokens": 3}
 
 

@@ -1,0 +1,126 @@
+"""Usage as programs read it, and add it up.
+
+Owns: `Usage` and `RequestUsage`. The loop keeps plain sums; what is here is made of them for
+whoever looks. Must not know: what is counted when.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from outlast.loop import values
+from outlast.loop.values import InputTokensDetails, OutputTokensDetails
+
+
+@dataclass(kw_only=True)
+class RequestUsage:
+    """Tokens of one request to a model."""
+
+    input_tokens: int
+    output_tokens: int
+    total_tokens: int
+    input_tokens_details: InputTokensDetails = field(default_factory=InputTokensDetails)
+    output_tokens_details: OutputTokensDetails = field(default_factory=OutputTokensDetails)
+
+
+@dataclass
+class Usage:
+    """Requests and tokens spent, of one model call or added up over many.
+
+    Attributes:
+        requests: how many requests were made.
+        input_tokens: tokens read.
+        input_tokens_details: how many of them came from the provider's cache.
+        output_tokens: tokens written.
+        output_tokens_details: how many of them went into reasoning.
+        total_tokens: both together.
+        request_usage_entries: each request by itself, as far as they are known: in a result, those
+            of its run, without those of nested runs. Callables of a run see the sums only.
+    """
+
+    requests: int = 0
+    input_tokens: int = 0
+    input_tokens_details: InputTokensDetails = field(default_factory=InputTokensDetails)
+    output_tokens: int = 0
+    output_tokens_details: OutputTokensDetails = field(default_factory=OutputTokensDetails)
+    total_tokens: int = 0
+    request_usage_entries: list[RequestUsage] = field(default_factory=list[RequestUsage])
+
+    @classmethod
+    def of(cls, usage: "AnyUsage", requests: Iterable[values.Usage] = ()) -> "Usage":
+        """Return what a run has counted as programs read it.
+
+        Args:
+            usage: the sums; returned as it is, where it is a `Usage` already.
+            requests: the usage of each request.
+        """
+        if isinstance(usage, cls):
+            return usage
+        return cls(
+            requests=usage.requests,
+            input_tokens=usage.input_tokens,
+            input_tokens_details=usage.input_tokens_details,
+            output_tokens=usage.output_tokens,
+            output_tokens_details=usage.output_tokens_details,
+            total_tokens=usage.total_tokens,
+            request_usage_entries=[_entry(one) for one in requests if one.total_tokens > 0],
+        )
+
+    @property
+    def cached_tokens(self) -> int:
+        """Input tokens that came from the provider's cache."""
+        return self.input_tokens_details.cached_tokens
+
+    @property
+    def reasoning_tokens(self) -> int:
+        """Output tokens that went into reasoning."""
+        return self.output_tokens_details.reasoning_tokens
+
+    def add(self, other: "AnyUsage") -> None:
+        """Add another usage to this one, with its requests.
+
+        A usage of one request that lists none becomes an entry itself.
+        """
+        self.requests += other.requests
+        self.input_tokens += other.input_tokens
+        self.output_tokens += other.output_tokens
+        self.total_tokens += other.total_tokens
+        self.input_tokens_details = InputTokensDetails(
+            cached_tokens=self.cached_tokens + other.input_tokens_details.cached_tokens
+        )
+        self.output_tokens_details = OutputTokensDetails(
+            reasoning_tokens=self.reasoning_tokens + other.output_tokens_details.reasoning_tokens
+        )
+        entries = other.request_usage_entries if isinstance(other, Usage) else []
+        if entries:
+            self.request_usage_entries.extend(entries)
+        elif other.requests == 1 and other.total_tokens > 0:
+            self.request_usage_entries.append(_entry(other))
+
+
+AnyUsage: TypeAlias = Usage | values.Usage
+"""Usage as programs write it, or as a run keeps it."""
+
+
+def plain_usage(usage: AnyUsage) -> values.Usage:
+    """Return a usage as a run keeps it: the sums."""
+    if isinstance(usage, values.Usage):
+        return usage
+    return values.Usage(
+        requests=usage.requests,
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        total_tokens=usage.total_tokens,
+        cached_tokens=usage.cached_tokens,
+        reasoning_tokens=usage.reasoning_tokens,
+    )
+
+
+def _entry(usage: AnyUsage) -> RequestUsage:
+    return RequestUsage(
+        input_tokens=usage.input_tokens,
+        output_tokens=usage.output_tokens,
+        total_tokens=usage.total_tokens,
+        input_tokens_details=usage.input_tokens_details,
+        output_tokens_details=usage.output_tokens_details,
+    )

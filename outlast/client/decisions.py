@@ -1,0 +1,55 @@
+"""What people decided about the calls of a run, as its result's context tells and takes it.
+
+Owns: `ResultDecisions`. Must not know: how decisions are sent.
+"""
+
+from outlast.agents.run_items import ToolApprovalItem
+from outlast.client.run_state import RunState
+from outlast.loop import state as loop
+
+
+class ResultDecisions:
+    """Implements `outlast.agents.context.Decisions` for a result.
+
+    Args:
+        waiting: takes what is decided from now on; `result.to_state()` starts with it.
+        snapshot: the run.
+    """
+
+    def __init__(self, waiting: RunState, snapshot: loop.RunState) -> None:
+        self.waiting = waiting
+        self._snapshot = snapshot
+
+    def approve(self, approval_item: ToolApprovalItem, always_approve: bool = False) -> None:  # noqa: FBT001, FBT002  as `RunState`
+        """Let a call run, once the run goes on; see `RunState.approve`."""
+        self.waiting.approve(approval_item, always_approve)
+
+    def reject(
+        self,
+        approval_item: ToolApprovalItem,
+        always_reject: bool = False,  # noqa: FBT001, FBT002  as `RunState`
+        *,
+        rejection_message: str | None = None,
+    ) -> None:
+        """Do not let a call run; see `RunState.reject`."""
+        self.waiting.reject(approval_item, always_reject, rejection_message=rejection_message)
+
+    def is_approved(self, tool_name: str, call_id: str) -> bool | None:
+        """Return what was decided about a call; None where nothing was.
+
+        What was decided about the call itself comes before what goes for all calls of its tool.
+        """
+        staged = {
+            (one.run_id, one.decision.request_id): one.decision
+            for one in self.waiting.staged_decisions()
+        }
+        for request in (*self._snapshot.pending_approvals, *self._snapshot.approvals):
+            if (request.name, request.call_id) != (tool_name, call_id):
+                continue
+            decision = staged.get((request.run_id, request.id)) or request.decision
+            if decision is not None:
+                return decision.type == "approve"
+        sticky = [one.decision for one in self._snapshot.remembered if one.name == tool_name]
+        names = {(r.run_id, r.id): r.name for r in self._snapshot.pending_approvals}
+        sticky += [one for key, one in staged.items() if one.remember and names[key] == tool_name]
+        return sticky[-1].type == "approve" if sticky else None

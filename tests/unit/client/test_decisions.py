@@ -1,0 +1,74 @@
+"""What a result's context says and takes of decisions about calls."""
+
+import pytest
+
+from outlast.agents.errors import UserError
+from outlast.agents.run_items import ToolApprovalItem
+from outlast.client.results import RunResult, result_of
+from outlast.client.run_state import RunState
+from tests.loop_driver import Play, gated
+
+
+def waiting() -> tuple[Play, RunResult]:
+    play = Play.ready()
+    play.replies(gated("refund", "c1"), gated("refund", "c2"), gated("ban", "c3"))
+    return play, result_of(play.state)
+
+
+def staged(state: RunState) -> list[tuple[str, str, str | None]]:
+    return [
+        (one.decision.request_id, one.decision.type, one.decision.message)
+        for one in state.staged_decisions()
+    ]
+
+
+def test_what_is_decided_in_the_context_is_in_the_state() -> None:
+    _, result = waiting()
+    first, second, third = result.interruptions
+    result.context_wrapper.approve_tool(first)
+    result.context_wrapper.reject_tool(second, rejection_message="Too much.")
+    state = result.to_state()
+    assert staged(state) == [("a1", "approve", None), ("a2", "reject", "Too much.")]
+    state.approve(third)
+    assert len(staged(result.to_state())) == 2
+
+
+def test_a_context_knows_how_a_call_was_decided() -> None:
+    _, result = waiting()
+    wrapper = result.context_wrapper
+    assert wrapper.is_tool_approved("refund", "c1") is None
+    wrapper.approve_tool(result.interruptions[0])
+    wrapper.reject_tool(result.interruptions[2])
+    assert wrapper.is_tool_approved("refund", "c1") is True
+    assert wrapper.is_tool_approved("refund", "c2") is None
+    assert wrapper.is_tool_approved("ban", "c3") is False
+    assert wrapper.is_tool_approved("ban", "c1") is None
+
+
+def test_a_decision_for_all_calls_goes_for_those_to_come() -> None:
+    _, result = waiting()
+    wrapper = result.context_wrapper
+    wrapper.reject_tool(result.interruptions[1])
+    wrapper.approve_tool(result.interruptions[0], always_approve=True)
+    assert wrapper.is_tool_approved("refund", "c2") is False
+    assert wrapper.is_tool_approved("refund", "c99") is True
+    assert wrapper.is_tool_approved("ban", "c99") is None
+
+
+def test_what_people_decided_before_is_known_too() -> None:
+    play, _ = waiting()
+    play.decided("a1", remember=True)
+    play.decided("a3", "reject")
+    wrapper = result_of(play.state).context_wrapper
+    assert wrapper.is_tool_approved("refund", "c1") is True
+    assert wrapper.is_tool_approved("refund", "c99") is True
+    assert wrapper.is_tool_approved("ban", "c3") is False
+
+
+def test_a_call_that_nobody_waits_for_is_refused() -> None:
+    _, result = waiting()
+    foreign = ToolApprovalItem(
+        agent=None, raw_item={"type": "function_call", "name": "delete", "call_id": "c9"}
+    )
+    with pytest.raises(UserError, match="does not wait for a decision about 'delete'"):
+        result.context_wrapper.approve_tool(foreign)
