@@ -266,6 +266,7 @@ async def _reply(
         request_id=response.request_id,
         duties=scene.duties(),
         judged=plan.ends_with == JUDGED,
+        checks=plan.checks,
         parallel=read_tool_execution(scene.settings).max_function_tool_concurrency,
     )
 

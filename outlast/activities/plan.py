@@ -16,12 +16,13 @@ from typing import Any, Literal, cast
 from outlast.activities.errors import EffectError, failure_of
 from outlast.activities.offer import Offer, is_enabled
 from outlast.activities.planning import (
+    checked_before_asking,
     nested_plan,
     not_offered,
-    refused_before_asking,
     rejection_text,
 )
 from outlast.activities.scene import Scene
+from outlast.activities.tool_checks import ToolCheck
 from outlast.agents.agent import Agent
 from outlast.agents.agent_output import output_schema_of, write_output
 from outlast.agents.agent_tool import AgentTool
@@ -29,11 +30,13 @@ from outlast.agents.callables import call
 from outlast.agents.errors import ModelBehaviorError
 from outlast.agents.handoff import Handoff
 from outlast.agents.lifecycle import overrides
+from outlast.agents.mcp_tools import MCPFunctionTool
 from outlast.agents.registry import target_of
 from outlast.agents.tool_definition import FunctionTool, default_tool_error
 from outlast.agents.tool_use import final_call
 from outlast.contract import failures
 from outlast.loop.calls import FinalKind, PlannedCall, Policy
+from outlast.loop.checks import GuardrailRecord
 from outlast.loop.items import Item, call_id_of, refusal_of, text_of
 from outlast.loop.state import CALL_KINDS
 from outlast.loop.values import Failure, Json, JsonObject
@@ -41,7 +44,6 @@ from outlast.loop.values import Failure, Json, JsonObject
 logger = logging.getLogger(__name__)
 
 LONGEST_FAST = timedelta(seconds=5)
-
 
 LARGEST_REPLY_BYTES = 1_000_000
 """As JSON. Far beyond what any model says, and below what a record in history can hold."""
@@ -59,6 +61,7 @@ class Plan:
         failure: why the run cannot go on.
         ends_with: which call's output is the answer, or that a rule of the agent decides.
         reuses_call_id: the failure is that a call id was used again.
+        checks: what tools' guardrails said before people are asked.
     """
 
     items: tuple[JsonObject, ...]
@@ -68,6 +71,7 @@ class Plan:
     failure: Failure | None = None
     ends_with: int | Literal["judged"] | None = None
     reuses_call_id: bool = False
+    checks: tuple[GuardrailRecord, ...] = ()
 
 
 async def plan_reply(
@@ -102,13 +106,15 @@ async def plan_reply(
         for index, raw in enumerate(items)
         if _is_call(raw)
     ]
+    checks = tuple(one for call in calls for one in call.checks)
     refused = next((call.failure for call in calls if call.failure is not None), None)
     if refused is not None:
-        return Plan(items=tuple(raw for raw in items if not _is_call(raw)), failure=refused)
+        rest = tuple(raw for raw in items if not _is_call(raw))
+        return Plan(items=rest, failure=refused, checks=checks)
     if calls:
         plans = tuple(call.plan for call in calls)
         plans = _with_rivals(plans) if scene.traced else plans
-        return Plan(items=tuple(items), calls=plans, ends_with=ends_with)
+        return Plan(items=tuple(items), calls=plans, ends_with=ends_with, checks=checks)
     if any(_is_call(raw) for raw in output):  # only repetitions: the model is shown their outputs
         return Plan(items=tuple(items), final="again")
     final, value, invalid = _final(items, scene.agent)
@@ -117,10 +123,11 @@ async def plan_reply(
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """The plan of one call, or why the run cannot go on because of it."""
+    """The plan of one call, or why the run cannot go on because of it; and what guardrails said."""
 
     plan: PlannedCall
     failure: Failure | None = None
+    checks: tuple[GuardrailRecord, ...] = ()
 
 
 async def _plan_call(
@@ -135,12 +142,13 @@ async def _plan_call(
         problem = await not_offered(scene, name, call_id_of(raw), [*offer.tools, *offer.handoffs])
         return _Planned(PlannedCall(item=index, kind="unknown", problem=problem))
     problem = _argument_problem(tool, arguments, scene)
-    needs_approval, reason, rejection, failure = False, None, None, None
+    needs_approval, reason, rejection, checked = False, None, None, ToolCheck()
     if problem is None:
         needs_approval, reason = await _gate(tool, arguments, call_id_of(raw), scene)
     if needs_approval:
         rejection = await rejection_text(scene, name, call_id_of(raw))
-        problem, failure = await refused_before_asking(scene, tool, raw)
+        checked = await checked_before_asking(scene, tool, raw)
+        problem = checked.message
         needs_approval = problem is None
     plan = PlannedCall(
         item=index,
@@ -153,9 +161,8 @@ async def _plan_call(
         final=final,
         policy=policy_of_tool(tool),
     )
-    if not isinstance(tool, AgentTool):
-        return _Planned(plan, failure)
-    return _as_agent(_Planned(plan, failure), tool, scene)
+    planned = _Planned(plan, checked.failure, checked.records)
+    return _as_agent(planned, tool, scene) if isinstance(tool, AgentTool) else planned
 
 
 def _as_agent(planned: _Planned, tool: AgentTool, scene: Scene) -> _Planned:
@@ -167,7 +174,7 @@ def _as_agent(planned: _Planned, tool: AgentTool, scene: Scene) -> _Planned:
         except Exception as error:  # noqa: BLE001  the model is paid, so it is told and not retried
             failure = failure or failure_of(f"The run_config of the tool {tool.name!r}", error)
     plan = replace(planned.plan, kind="agent", target=tool.agent.name, nested=nested)
-    return _Planned(plan, failure)
+    return replace(planned, plan=plan, failure=failure)
 
 
 def _plan_handoff(index: int, entry: Handoff, scene: Scene) -> PlannedCall:
@@ -231,7 +238,7 @@ async def _gate(
     try:
         fields: Json = json.loads(arguments or "{}")
         left_out = sorted(tool.params_json_schema.get("properties", {}).keys() - fields.keys())
-        if left_out:  # the rule would not see with what the tool is called
+        if left_out and not isinstance(tool, MCPFunctionTool):  # the rule would not see all of it
             return True, f"The call leaves {', '.join(left_out)} out, so a person decides."
         return bool(await call(rule, scene.wrapper, fields, call_id)), None
     except Exception as error:  # noqa: BLE001  whatever a user's rule raises

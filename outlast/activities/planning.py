@@ -7,7 +7,7 @@ person is, and the settings of nested runs. Knows no Temporal.
 from typing import Any, Literal
 
 from outlast.activities.scene import Scene
-from outlast.activities.tool_checks import check_call
+from outlast.activities.tool_checks import ToolCheck, check_call
 from outlast.agents.agent_tool import AgentTool
 from outlast.agents.callables import call
 from outlast.agents.context import ToolContext
@@ -40,26 +40,22 @@ async def rejection_text(scene: Scene, name: str, call_id: str) -> str | None:
     return await _formatted(scene, "approval_rejected", name, call_id, phrases.REJECTED)
 
 
-async def refused_before_asking(
-    scene: Scene, tool: FunctionTool, raw: JsonObject
-) -> tuple[str | None, Failure | None]:
+async def checked_before_asking(scene: Scene, tool: FunctionTool, raw: JsonObject) -> ToolCheck:
     """Ask a tool's input guardrails before a person is asked, where the run wants that.
 
-    Returns:
-        What the model reads instead, and why the run cannot go on; both None where a person
-        decides.
+    A person decides where they leave neither a message nor a failure.
     """
     early = read_tool_execution(scene.settings).pre_approval_tool_input_guardrails
     if not early or not tool.tool_input_guardrails:
-        return None, None
+        return ToolCheck()
     context = tool_context(scene, raw)
     try:
         checked = await check_call(tool, context)
     except Exception as error:  # noqa: BLE001  the model is paid, so it is told and not retried
         message = f"A guardrail of the tool {tool.name!r} raised {type(error).__name__}: {error}"
-        return None, Failure(code=failures.USER_ERROR, message=message)
+        return ToolCheck(failure=Failure(code=failures.USER_ERROR, message=message))
     scene.wrapper.context = context.context
-    return checked.message, checked.failure
+    return checked
 
 
 def nested_plan(scene: Scene, tool: AgentTool) -> NestedPlan:

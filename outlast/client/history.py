@@ -211,13 +211,19 @@ class HistoryReader:
         if not failure.HasField("application_failure_info"):
             return EngineFailure(kind="other", message=failure.message)
         info = failure.application_failure_info
-        details: Any = await self._first(info.details) if info.HasField("details") else None
+        said = await self._decode(info.details) if info.HasField("details") else ()
+        details, spent, *_ = (*said, None, None)
         return EngineFailure(
             kind="application",
             code=info.type,
             message=failure.message,
-            details=cast("JsonObject", details) if isinstance(details, dict) else None,
+            details=_object(details),
+            spent=_object(spent),
         )
+
+
+def _object(value: Json) -> JsonObject | None:
+    return cast("JsonObject", value) if isinstance(value, dict) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,12 +49,14 @@ class EngineFailure:
         code: for an error: its type.
         message: what was said.
         details: what was said further.
+        spent: for a nested run: the usage that it failed with.
     """
 
     kind: Literal["application", "timeout", "cancelled", "other"]
     code: str = ""
     message: str = ""
     details: JsonObject | None = None
+    spent: JsonObject | None = None
 
 
 def failure_of(effect: Effect, engine: EngineFailure) -> Failure:

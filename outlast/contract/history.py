@@ -12,6 +12,7 @@ moves it on to its own end.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
@@ -61,7 +62,7 @@ from outlast.loop.events import (
 )
 from outlast.loop.machine import advance
 from outlast.loop.state import RunState
-from outlast.loop.values import Failure, Json
+from outlast.loop.values import Failure, Json, Usage
 
 
 def started(run_id: str, record: RunInput, at_ms: int) -> RunStarted:
@@ -153,9 +154,14 @@ def effect_of_nested(nested_id: str) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def failed(effect: Effect, engine: EngineFailure, at_ms: int) -> EffectFailed:
-    """Return the event of an activity's failure."""
+def failed(effect: Effect, engine: EngineFailure, at_ms: int) -> EffectFailed | AgentFinished:
+    """Return the event of an activity's failure, or a nested run's: what that spent counts."""
     failure = failure_of(effect, engine)
+    if isinstance(effect, RunAgent) and engine.spent is not None:
+        with suppress(UnreadableRecordError):
+            usage = read(Usage, engine.spent)
+            result = AgentResult(status="failed", failure=failure, usage=usage)
+            return AgentFinished(at_ms=at_ms, effect=effect.effect, result=result)
     return EffectFailed(at_ms=at_ms, effect=effect.effect, failure=failure)
 
 

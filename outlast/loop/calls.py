@@ -128,6 +128,7 @@ class ModelReply:
         judged: a rule of the agent decides whether the tools' outputs are the answer.
         parallel: how many tool calls may run at once; None for no bound.
         raw_usage: the usage in the provider's words, where that was asked for.
+        checks: what tools' guardrails said before people are asked.
     """
 
     items: tuple[JsonObject, ...]
@@ -144,6 +145,7 @@ class ModelReply:
     judged: bool = False
     parallel: int | None = None
     raw_usage: JsonObject | None = None
+    checks: tuple[GuardrailRecord, ...] = ()
 
     def __post_init__(self) -> None:
         """Refuse a plan that does not fit the reply, so that no call can go unanswered.

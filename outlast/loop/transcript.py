@@ -85,6 +85,7 @@ def take_in(state: RunState, reply: ModelReply) -> RunState:
         calls=tuple(_planned(plan, reply.items[index]) for index, plan in plans.items()),
         responses=(*state.responses, response),
         duties=reply.duties,
+        guardrails=(*state.guardrails, *reply.checks),
         judged=reply.judged,
         parallel=reply.parallel,
     )

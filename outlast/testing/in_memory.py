@@ -223,6 +223,7 @@ class MemoryRun:
                 code=failure.code,
                 message=failure.message,
                 details=failure.details,
+                spent=records.write(state.usage),
             )
             return history.failed(effect, engine, now_ms())
         result = records.RunResultRecord(

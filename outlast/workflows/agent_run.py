@@ -293,7 +293,8 @@ class AgentRun:
     def _finish(self, finish: Finish) -> JsonObject:
         if finish.status == "failed" and finish.failure is not None:
             failure = finish.failure
-            raise typed_error(failure.code, failure.message, failure.details)
+            spent = records.write(self._state.usage) if self._state.parent else None
+            raise typed_error(failure.code, failure.message, failure.details, spent=spent)
         result = records.RunResultRecord(
             status=finish.status,
             agent=self._state.agent,

@@ -32,9 +32,17 @@ from outlast.loop.calls import Policy
 from outlast.loop.values import JsonObject
 
 
-def typed_error(code: str, message: str, details: JsonObject | None = None) -> ApplicationError:
-    """Return the error that fails a run, or refuses an update: its type is the failure's code."""
-    return ApplicationError(message, *([details] if details else []), type=code, non_retryable=True)
+def typed_error(
+    code: str, message: str, details: JsonObject | None = None, *, spent: JsonObject | None = None
+) -> ApplicationError:
+    """Return the error that fails a run, or refuses an update: its type is the failure's code.
+
+    `spent` is what a nested run has used, for the run that asked.
+    """
+    said = [details] if details else []
+    if spent is not None:
+        said = [details, spent]
+    return ApplicationError(message, *said, type=code, non_retryable=True)
 
 
 def engine_failure(error: FailureError) -> EngineFailure:
@@ -45,12 +53,13 @@ def engine_failure(error: FailureError) -> EngineFailure:
     nested = isinstance(error, ChildWorkflowError | WorkflowAlreadyStartedError)
     match cause:
         case ApplicationError():
-            details: Any = cause.details[0] if cause.details else None
+            details, spent, *_ = (*cause.details, None, None)
             return EngineFailure(
                 kind="application",
                 code=cause.type or "",
                 message=cause.message,
-                details=cast("JsonObject", details) if isinstance(details, dict) else None,
+                details=_object(details),
+                spent=_object(spent),
             )
         case EngineTimeoutError():
             return EngineFailure(kind="timeout")
@@ -88,3 +97,7 @@ def first_attributes(agent: str) -> TypedSearchAttributes:
             SearchAttributePair(SearchAttributeKey.for_int(names.ATTRIBUTE_APPROVALS), 0),
         ]
     )
+
+
+def _object(value: Any) -> JsonObject | None:
+    return cast("JsonObject", value) if isinstance(value, dict) else None

@@ -149,6 +149,7 @@ async def test_a_nested_agent_has_turns_of_its_own(executor: Executor, told: boo
         result = await executor.execute(outer, model=model, max_turns=2)
         assert result.final_output == "I am sorry."
         assert isinstance(outputs(model.requests[2])["c1"], str)
+        assert result.context_wrapper.usage.requests == 3, "what failed inside was paid, too"
     else:
         with pytest.raises(AgentsException):
             await executor.execute(outer, model=model, max_turns=2)

@@ -664,6 +664,9 @@ async def test_a_guardrail_may_answer_before_a_person_is_asked(
     guardrail = ToolInputGuardrail[Any](lambda _data: verdict)
     tool = by_hand(needs_approval=True, tool_input_guardrails=[guardrail])
     plan = await plan_of(offer_of(tool), raw_call("free", "c1", "{}"), scene=scene)
+    assert [(one.tool, one.call_id, one.behavior) for one in plan.checks] == [
+        ("free", "c1", verdict.behavior)
+    ]
     if code is not None:
         assert plan.failure is not None
         assert (plan.failure.code, plan.items) == (code, ())

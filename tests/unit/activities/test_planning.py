@@ -6,13 +6,14 @@ from typing import Any
 import pytest
 
 from outlast.activities.planning import (
+    checked_before_asking,
     nested_plan,
     not_offered,
-    refused_before_asking,
     rejection_text,
     tool_context,
 )
 from outlast.activities.scene import Scene
+from outlast.activities.tool_checks import ToolCheck
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
 from outlast.agents.run_config import RunConfig, ToolErrorFormatterArgs
@@ -112,13 +113,21 @@ def end(_data: Any) -> ToolGuardrailFunctionOutput:
 
 async def test_a_call_that_is_refused_anyway_does_not_bother_a_person() -> None:
     scene = scene_of(settings=EARLY)
-    assert await refused_before_asking(scene, guarded(reject), PAY) == ('Not {"amount": 5}.', None)
-    assert await refused_before_asking(scene, guarded(allow), PAY) == (None, None)
+    refused = await checked_before_asking(scene, guarded(reject), PAY)
+    assert (refused.message, refused.failure) == ('Not {"amount": 5}.', None)
+    (record,) = refused.records
+    assert (record.tool, record.behavior) == (
+        "pay",
+        {"type": "reject_content", "message": 'Not {"amount": 5}.'},
+    )
+    allowed = await checked_before_asking(scene, guarded(allow), PAY)
+    assert (allowed.message, allowed.failure) == (None, None)
+    assert [one.behavior for one in allowed.records] == [{"type": "allow"}]
 
 
 async def test_without_the_setting_guardrails_wait_for_the_person() -> None:
     tool = guarded(raising(AssertionError()))
-    assert await refused_before_asking(scene_of(), tool, PAY) == (None, None)
+    assert await checked_before_asking(scene_of(), tool, PAY) == ToolCheck()
 
 
 @pytest.mark.parametrize(
@@ -127,7 +136,8 @@ async def test_without_the_setting_guardrails_wait_for_the_person() -> None:
 )
 async def test_a_guardrail_that_ends_the_run_is_part_of_the_plan(function: Any, code: str) -> None:
     scene = scene_of(settings=EARLY)
-    message, failure = await refused_before_asking(scene, guarded(function), PAY)
+    checked = await checked_before_asking(scene, guarded(function), PAY)
+    message, failure = checked.message, checked.failure
     assert message is None
     assert failure is not None
     assert failure.code == code
@@ -135,7 +145,7 @@ async def test_a_guardrail_that_ends_the_run_is_part_of_the_plan(function: Any, 
 
 async def test_what_an_early_guardrail_changes_in_the_context_is_kept() -> None:
     scene = scene_of(settings=EARLY, context={})
-    await refused_before_asking(scene, guarded(reject), PAY)
+    await checked_before_asking(scene, guarded(reject), PAY)
     assert scene.changes() == (Change("set", ("refused",), "c1"),)
 
 

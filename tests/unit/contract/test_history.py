@@ -60,7 +60,7 @@ from outlast.loop.events import (
 )
 from outlast.loop.items import Message
 from outlast.loop.state import RunState
-from outlast.loop.values import Failure, ServerThread
+from outlast.loop.values import Failure, ServerThread, Usage
 from tests.loop_driver import Play, play_in, reply_of, said, tool
 
 INPUT = {"agent": "Triage", "input": "Hello"}
@@ -249,6 +249,30 @@ def test_a_failed_activity_becomes_a_failed_effect() -> None:
     assert history.failed(effect, engine, 7) == EffectFailed(
         at_ms=7, effect=2, failure=Failure(code="quota", message="No money.")
     )
+
+
+def test_what_a_failed_nested_run_has_spent_counts() -> None:
+    effect = play_in("nested").only(RunAgent)
+    engine = EngineFailure(kind="application", code="quota", message="No.", spent={"requests": 2})
+    event = history.failed(effect, engine, 7)
+    assert event == AgentFinished(
+        at_ms=7,
+        effect=effect.effect,
+        result=AgentResult(
+            status="failed",
+            failure=Failure(code="quota", message="No."),
+            usage=Usage(requests=2),
+        ),
+    )
+
+
+@pytest.mark.parametrize("spent", [None, {"requests": "many"}])
+def test_a_failed_nested_run_that_says_nothing_of_it_has_failed_all_the_same(spent: Any) -> None:
+    effect = play_in("nested").only(RunAgent)
+    engine = EngineFailure(kind="application", code="quota", message="No.", spent=spent)
+    event = history.failed(effect, engine, 7)
+    assert isinstance(event, EffectFailed)
+    assert event.failure.code == "quota"
 
 
 # --- Order and time ------------------------------------------------------------------------------

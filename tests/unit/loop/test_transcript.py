@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from outlast.loop.calls import Call, PlannedCall
+from outlast.loop.calls import Call, ModelReply, PlannedCall
 from outlast.loop.changes import Change
+from outlast.loop.checks import GuardrailRecord
 from outlast.loop.state import RunState
 from outlast.loop.transcript import (
     KEPT_IGNORED,
@@ -189,3 +190,10 @@ def test_replacing_one_call_leaves_the_others() -> None:
     assert [one.output for one in state.calls] == [None, "new", None]
     assert state.calls[0] is calls[0]
     assert state.calls[2] is calls[2]
+
+
+def test_what_guardrails_said_before_people_are_asked_is_kept() -> None:
+    said = GuardrailRecord(stage="tool_input", name="g", agent="Triage", tool="f", call_id="c1")
+    state = take_in(RunState(), ModelReply(items=(), checks=(said,), raw_usage={"cost": 1}))
+    assert state.guardrails == (said,)
+    assert state.responses[-1].raw_usage == {"cost": 1}

@@ -77,6 +77,18 @@ def test_a_typed_error_keeps_its_type_message_and_details(wrapped: Any) -> None:
     )
 
 
+@pytest.mark.parametrize("details", [{"a": 1}, None])
+def test_what_a_nested_run_has_spent_comes_with_its_failure(details: Any) -> None:
+    error = typed_error("quota", "No money.", details, spent={"requests": 2})
+    assert engine_failure(nested(error)) == EngineFailure(
+        kind="application",
+        code="quota",
+        message="No money.",
+        details=details,
+        spent={"requests": 2},
+    )
+
+
 @WRAPPED
 @pytest.mark.parametrize("details", [(), ("text",), (None,), ([1],)])
 def test_details_that_are_no_object_are_none(wrapped: Any, details: tuple[Any, ...]) -> None:
