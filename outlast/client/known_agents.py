@@ -10,6 +10,7 @@ from typing import Any, NoReturn, cast
 
 from outlast.agents.agent import Agent
 from outlast.agents.agent_output import AgentOutputSchemaBase, output_schema_of
+from outlast.agents.agent_tool import AgentTool
 from outlast.agents.context_codec import LentContext, read_context
 from outlast.agents.errors import UserError
 from outlast.agents.guardrail import InputGuardrail, OutputGuardrail
@@ -20,7 +21,9 @@ from outlast.agents.run_item_forms import run_item
 from outlast.agents.run_items import RunItem
 from outlast.agents.tool_definition import FunctionTool
 from outlast.agents.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
-from outlast.loop.items import Item
+from outlast.agents.tool_origin import ToolOrigin, ToolOriginType
+from outlast.loop.call_forms import name_of
+from outlast.loop.items import Item, call_id_of
 from outlast.loop.values import Json
 
 
@@ -68,6 +71,7 @@ class KnownAgents:
         self.context_type: Any = context_type if context is None else type(context)
         self.lent = lent if context is None else LentContext(context)
         self._registry: Registry | None = None
+        self._origins: dict[str, ToolOrigin] = {}
 
     def agent(self, name: str) -> Any:
         """Return the agent of a name: an `Agent`, or a `RemoteAgent` where it is not known."""
@@ -98,10 +102,15 @@ class KnownAgents:
         return next((tool for tool in reversed(tools) if tool.name == name), None)
 
     def run_item(self, item: Item) -> RunItem:
-        """Return an entry of a transcript as programs see it."""
-        called = str(item.raw.get("name")) if item.kind == "tool_call" else None
-        tool = None if called is None else self.tool(item.agent, called)
-        return run_item(item, self.agent, description=tool.description if tool else None)
+        """Return an entry of a transcript as programs see it; calls are seen before outputs."""
+        call_id = call_id_of(item.raw)
+        if item.kind != "tool_call":
+            return run_item(item, self.agent, tool_origin=self._origins.get(call_id))
+        tool = self.tool(item.agent, name_of(item.raw))
+        if tool is None:
+            return run_item(item, self.agent)
+        origin = self._origins[call_id] = _origin(tool)
+        return run_item(item, self.agent, description=tool.description, tool_origin=origin)
 
     def give_back(self, context: Json) -> None:
         """Bring the program's own context up to what a run made of it."""
@@ -140,6 +149,13 @@ class KnownAgents:
         known = self.tool(agent, tool)
         own = [] if known is None else known.tool_output_guardrails
         return _named(own, name) or ToolOutputGuardrail(_Elsewhere(name).check_call, name=name)
+
+
+def _origin(tool: FunctionTool) -> ToolOrigin:
+    if isinstance(tool, AgentTool):
+        name = tool.agent.name
+        return ToolOrigin(ToolOriginType.AGENT_AS_TOOL, agent_name=name, agent_tool_name=tool.name)
+    return ToolOrigin(ToolOriginType.FUNCTION)
 
 
 def _named(guardrails: Iterable[Any], name: str) -> Any:

@@ -14,15 +14,17 @@ from outlast.agents.guardrail import (
     output_guardrail,
 )
 from outlast.agents.run_config import RunConfig
-from outlast.agents.run_items import MessageOutputItem, ToolCallItem
+from outlast.agents.run_items import MessageOutputItem, ToolCallItem, ToolCallOutputItem
 from outlast.agents.tool import function_tool
 from outlast.agents.tool_guardrails import (
     ToolGuardrailFunctionOutput,
     tool_input_guardrail,
     tool_output_guardrail,
 )
+from outlast.agents.tool_origin import ToolOrigin, ToolOriginType
 from outlast.client.known_agents import KnownAgents, RemoteAgent
 from outlast.loop.items import Item
+from outlast.loop.values import JsonObject
 
 
 @input_guardrail
@@ -88,6 +90,22 @@ def test_a_call_has_what_the_model_was_told_about_its_tool() -> None:
     said = known.run_item(Item("message", {"type": "message", "role": "assistant"}, "Orders"))
     assert isinstance(said, MessageOutputItem)
     assert said.agent.name == "Orders"
+
+
+def test_calls_and_their_outputs_say_where_the_tool_comes_from() -> None:
+    desk = Agent[Any](name="Desk", tools=[*BILLING.tools, TRIAGE.as_tool("ask", "Ask.")])
+    known = KnownAgents(desk)
+    origins: list[ToolOrigin | None] = []
+    for at, name in enumerate(["pay", "ask", "gone"]):
+        call: JsonObject = {"type": "function_call", "name": name, "call_id": f"c{at}"}
+        output: JsonObject = {"type": "function_call_output", "call_id": f"c{at}", "output": ""}
+        items = (Item("tool_call", call, "Desk"), Item("tool_output", output, "Desk"))
+        for item in map(known.run_item, items):
+            assert isinstance(item, ToolCallItem | ToolCallOutputItem)
+            origins.append(item.tool_origin)
+    function = ToolOrigin(ToolOriginType.FUNCTION)
+    nested = ToolOrigin(ToolOriginType.AGENT_AS_TOOL, agent_name="Triage", agent_tool_name="ask")
+    assert origins == [function, function, nested, nested, None, None]
 
 
 def test_guardrails_are_found_with_the_agents_and_in_the_settings() -> None:
