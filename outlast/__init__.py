@@ -15,7 +15,12 @@ if TYPE_CHECKING:
         StructuredToolInputBuilder,
         StructuredToolInputBuilderOptions,
     )
+    from outlast.agents.computer import AsyncComputer, Button, Computer, Environment
+    from outlast.agents.computer_tool import ComputerTool, ComputerToolSafetyCheckData
+    from outlast.agents.computers import ComputerProvider
     from outlast.agents.context import RunContextWrapper, TContext, ToolContext
+    from outlast.agents.custom_tool import CustomTool
+    from outlast.agents.diffs import apply_diff
     from outlast.agents.errors import (
         AgentsException,
         DecisionRefused,
@@ -73,6 +78,12 @@ if TYPE_CHECKING:
     from outlast.agents.lifecycle import AgentHookContext, AgentHooks, RunHooks
     from outlast.agents.logs import enable_verbose_stdout_logging
     from outlast.agents.model_settings import ModelRetrySettings, ModelSettings
+    from outlast.agents.patch_tool import (
+        ApplyPatchEditor,
+        ApplyPatchOperation,
+        ApplyPatchResult,
+        ApplyPatchTool,
+    )
     from outlast.agents.prompt import DynamicPromptFunction, GenerateDynamicPromptData, Prompt
     from outlast.agents.run_config import (
         CallModelData,
@@ -114,6 +125,35 @@ if TYPE_CHECKING:
         SessionInputCallback,
         SessionSettings,
     )
+    from outlast.agents.shell_environments import (
+        ShellToolContainerAutoEnvironment,
+        ShellToolContainerNetworkPolicy,
+        ShellToolContainerNetworkPolicyAllowlist,
+        ShellToolContainerNetworkPolicyDisabled,
+        ShellToolContainerNetworkPolicyDomainSecret,
+        ShellToolContainerReferenceEnvironment,
+        ShellToolContainerSkill,
+        ShellToolEnvironment,
+        ShellToolHostedEnvironment,
+        ShellToolInlineSkill,
+        ShellToolInlineSkillSource,
+        ShellToolLocalEnvironment,
+        ShellToolLocalSkill,
+        ShellToolSkillReference,
+    )
+    from outlast.agents.shell_tools import (
+        LocalShellCommandRequest,
+        LocalShellExecutor,
+        LocalShellTool,
+        ShellActionRequest,
+        ShellCallData,
+        ShellCallOutcome,
+        ShellCommandOutput,
+        ShellCommandRequest,
+        ShellExecutor,
+        ShellResult,
+        ShellTool,
+    )
     from outlast.agents.tool import function_tool
     from outlast.agents.tool_definition import (
         FunctionTool,
@@ -133,7 +173,14 @@ if TYPE_CHECKING:
         tool_output_guardrail,
     )
     from outlast.agents.tool_origin import ToolOrigin, ToolOriginType
-    from outlast.agents.tool_output import ToolOutputFileContent, ToolOutputImage, ToolOutputText
+    from outlast.agents.tool_output import (
+        ToolOutputFileContent,
+        ToolOutputFileContentDict,
+        ToolOutputImage,
+        ToolOutputImageDict,
+        ToolOutputText,
+        ToolOutputTextDict,
+    )
     from outlast.agents.tool_use import (
         FunctionToolResult,
         StopAtTools,
@@ -163,6 +210,7 @@ if TYPE_CHECKING:
         set_default_openai_client,
         set_default_openai_key,
     )
+    from outlast.models.multi_provider import MultiProvider
     from outlast.models.openai_models import OpenAIChatCompletionsModel, OpenAIResponsesModel
     from outlast.models.provider import OpenAIProvider
     from outlast.ports.model import Model, ModelProvider, ModelResponse
@@ -177,6 +225,8 @@ if TYPE_CHECKING:
         ResponseSpanData,
         SpanData,
         SpanError,
+        TaskSpanData,
+        TurnSpanData,
     )
     from outlast.ports.traces import Span, Trace, gen_group_id, gen_span_id, gen_trace_id
     from outlast.ports.tracing import (
@@ -197,6 +247,8 @@ if TYPE_CHECKING:
         guardrail_span,
         handoff_span,
         response_span,
+        task_span,
+        turn_span,
     )
     from outlast.sessions.sqlite import SQLiteSession
 
@@ -226,6 +278,25 @@ _NAMES = {
         "default_handoff_history_mapper get_conversation_history_wrappers "
         "nest_handoff_history reset_conversation_history_wrappers "
         "set_conversation_history_wrappers"
+    ),
+    "agents.computer": "AsyncComputer Button Computer Environment",
+    "agents.computer_tool": "ComputerTool ComputerToolSafetyCheckData",
+    "agents.computers": "ComputerProvider",
+    "agents.custom_tool": "CustomTool",
+    "agents.diffs": "apply_diff",
+    "agents.patch_tool": ("ApplyPatchEditor ApplyPatchOperation ApplyPatchResult ApplyPatchTool"),
+    "agents.shell_environments": (
+        "ShellToolContainerAutoEnvironment ShellToolContainerNetworkPolicy "
+        "ShellToolContainerNetworkPolicyAllowlist ShellToolContainerNetworkPolicyDisabled "
+        "ShellToolContainerNetworkPolicyDomainSecret ShellToolContainerReferenceEnvironment "
+        "ShellToolContainerSkill ShellToolEnvironment ShellToolHostedEnvironment "
+        "ShellToolInlineSkill ShellToolInlineSkillSource ShellToolLocalEnvironment "
+        "ShellToolLocalSkill ShellToolSkillReference"
+    ),
+    "agents.shell_tools": (
+        "LocalShellCommandRequest LocalShellExecutor LocalShellTool ShellActionRequest "
+        "ShellCallData ShellCallOutcome ShellCommandOutput ShellCommandRequest ShellExecutor "
+        "ShellResult ShellTool"
     ),
     "agents.hosted_tools": (
         "CodeInterpreterTool FileSearchTool HostedMCPTool HostedTool ImageGenerationTool Tool "
@@ -261,7 +332,10 @@ _NAMES = {
         "ToolOutputGuardrailResult tool_input_guardrail tool_output_guardrail"
     ),
     "agents.tool_origin": "ToolOrigin ToolOriginType",
-    "agents.tool_output": "ToolOutputFileContent ToolOutputImage ToolOutputText",
+    "agents.tool_output": (
+        "ToolOutputFileContent ToolOutputFileContentDict ToolOutputImage ToolOutputImageDict "
+        "ToolOutputText ToolOutputTextDict"
+    ),
     "agents.tool_use": (
         "FunctionToolResult StopAtTools ToolExecutionConfig ToolsToFinalOutputFunction "
         "ToolsToFinalOutputResult"
@@ -280,13 +354,15 @@ _NAMES = {
     "client.streaming": "RunResultStreaming",
     "loop.values": "DEFAULT_MAX_TURNS",
     "models.defaults": "set_default_openai_api set_default_openai_client set_default_openai_key",
+    "models.multi_provider": "MultiProvider",
     "models.openai_models": "OpenAIChatCompletionsModel OpenAIResponsesModel",
     "models.provider": "OpenAIProvider",
     "ports.model": "Model ModelProvider ModelResponse",
     "ports.session": "Session SessionABC",
     "ports.spans": (
         "AgentSpanData CustomSpanData FunctionSpanData GenerationSpanData "
-        "GuardrailSpanData HandoffSpanData ResponseSpanData SpanData SpanError"
+        "GuardrailSpanData HandoffSpanData ResponseSpanData SpanData SpanError "
+        "TaskSpanData TurnSpanData"
     ),
     "ports.traces": "Span Trace gen_group_id gen_span_id gen_trace_id",
     "ports.tracing": (
@@ -295,7 +371,8 @@ _NAMES = {
         "trace"
     ),
     "ports.user_spans": (
-        "agent_span function_span generation_span guardrail_span handoff_span response_span"
+        "agent_span function_span generation_span guardrail_span handoff_span response_span "
+        "task_span turn_span"
     ),
     "sessions.sqlite": "SQLiteSession",
 }
@@ -303,21 +380,25 @@ _HOMES = {home: tuple(names.split()) for home, names in _NAMES.items()}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "DEFAULT_MAX_TURNS", "Agent", "AgentBase", "AgentHookContext", "AgentHooks",
-    "AgentOutputSchema", "AgentOutputSchemaBase", "AgentSpanData", "AgentTool",
-    "AgentUpdatedStreamEvent", "AgentsException", "ApprovalStreamEvent", "CallModelData",
-    "CallModelInputFilter", "CodeInterpreterTool", "CompactionItem", "CustomSpanData",
-    "DecisionRefused", "DynamicPromptFunction", "FileSearchTool", "FunctionSpanData",
-    "FunctionTool", "FunctionToolResult", "GenerateDynamicPromptData", "GenerationSpanData",
-    "GuardrailFunctionOutput", "GuardrailSpanData", "Handoff", "HandoffCallItem",
-    "HandoffHistoryMapper", "HandoffInputData", "HandoffInputFilter", "HandoffOutputItem",
-    "HandoffSpanData", "HostedMCPTool", "HostedTool", "ImageGenerationTool", "InputGuardrail",
-    "InputGuardrailResult", "InputGuardrailTripwireTriggered", "InputItem", "Instructions",
-    "ItemHelpers", "MCPApprovalRequestItem", "MCPApprovalResponseItem", "MCPListToolsItem",
-    "MaxTurnsExceeded", "MessageOutputItem", "Model", "ModelBehaviorError", "ModelCallFailed",
-    "ModelInputData", "ModelProvider", "ModelRefusalError", "ModelResponse",
-    "ModelRetrySettings", "ModelSettings", "ModelTimeoutError", "OpenAIChatCompletionsModel",
-    "OpenAIProvider", "OpenAIResponsesModel", "OutputGuardrail", "OutputGuardrailResult",
+    "Agent", "AgentBase", "AgentHookContext", "AgentHooks", "AgentOutputSchema",
+    "AgentOutputSchemaBase", "AgentSpanData", "AgentTool", "AgentUpdatedStreamEvent",
+    "AgentsException", "ApplyPatchEditor", "ApplyPatchOperation", "ApplyPatchResult",
+    "ApplyPatchTool", "ApprovalStreamEvent", "AsyncComputer", "Button", "CallModelData",
+    "CallModelInputFilter", "CodeInterpreterTool", "CompactionItem", "Computer",
+    "ComputerProvider", "ComputerTool", "ComputerToolSafetyCheckData", "CustomSpanData",
+    "CustomTool", "DEFAULT_MAX_TURNS", "DecisionRefused", "DynamicPromptFunction", "Environment",
+    "FileSearchTool", "FunctionSpanData", "FunctionTool", "FunctionToolResult",
+    "GenerateDynamicPromptData", "GenerationSpanData", "GuardrailFunctionOutput",
+    "GuardrailSpanData", "Handoff", "HandoffCallItem", "HandoffHistoryMapper", "HandoffInputData",
+    "HandoffInputFilter", "HandoffOutputItem", "HandoffSpanData", "HostedMCPTool", "HostedTool",
+    "ImageGenerationTool", "InputGuardrail", "InputGuardrailResult",
+    "InputGuardrailTripwireTriggered", "InputItem", "Instructions", "ItemHelpers",
+    "LocalShellCommandRequest", "LocalShellExecutor", "LocalShellTool", "MCPApprovalRequestItem",
+    "MCPApprovalResponseItem", "MCPListToolsItem", "MaxTurnsExceeded", "MessageOutputItem",
+    "Model", "ModelBehaviorError", "ModelCallFailed", "ModelInputData", "ModelProvider",
+    "ModelRefusalError", "ModelResponse", "ModelRetrySettings", "ModelSettings",
+    "ModelTimeoutError", "MultiProvider", "OpenAIChatCompletionsModel", "OpenAIProvider",
+    "OpenAIResponsesModel", "OutputGuardrail", "OutputGuardrailResult",
     "OutputGuardrailTripwireTriggered", "Prompt", "ProviderItem", "RawResponsesStreamEvent",
     "ReasoningItem", "ReasoningItemIdPolicy", "RemoteAgent", "RequestUsage", "ResponseSpanData",
     "RunAlreadyStarted", "RunCancelled", "RunClosed", "RunConfig", "RunContextWrapper",
@@ -325,28 +406,37 @@ __all__ = [
     "RunErrorHandlerResult", "RunErrorHandlers", "RunHandle", "RunHooks", "RunItem",
     "RunItemStreamEvent", "RunNotFound", "RunOptions", "RunResult", "RunResultStreaming",
     "RunState", "Runner", "SQLiteSession", "ServerUnavailable", "Session", "SessionABC",
-    "SessionFailed", "SessionInputCallback", "SessionSettings", "Span", "SpanData", "SpanError",
-    "StatusStreamEvent", "StopAtTools", "StreamEvent", "StructuredToolInputBuilder",
-    "StructuredToolInputBuilderOptions", "TContext", "TResponseInputItem", "Tool",
-    "ToolApprovalItem", "ToolCallItem", "ToolCallOutputItem", "ToolContext",
-    "ToolErrorFormatter", "ToolErrorFormatterArgs", "ToolExecutionConfig", "ToolFailed",
-    "ToolGuardrailFunctionOutput", "ToolInputGuardrail", "ToolInputGuardrailData",
-    "ToolInputGuardrailResult", "ToolInputGuardrailTripwireTriggered", "ToolOrigin",
-    "ToolOriginType", "ToolOutputFileContent", "ToolOutputGuardrail", "ToolOutputGuardrailData",
-    "ToolOutputGuardrailResult", "ToolOutputGuardrailTripwireTriggered", "ToolOutputImage",
-    "ToolOutputText", "ToolRetry", "ToolSearchCallItem", "ToolSearchOutputItem",
-    "ToolTimeoutError", "ToolsToFinalOutputFunction", "ToolsToFinalOutputResult", "Trace",
-    "TracingConfig", "TracingProcessor", "Usage", "UserError", "WebSearchTool",
-    "add_trace_processor", "agent_span", "custom_span", "default_handoff_history_mapper",
-    "default_tool_error", "default_tool_error_function", "enable_verbose_stdout_logging",
-    "flush_traces", "function_span", "function_tool", "gen_group_id", "gen_span_id",
-    "gen_trace_id", "generation_span", "get_conversation_history_wrappers", "get_current_span",
+    "SessionFailed", "SessionInputCallback", "SessionSettings", "ShellActionRequest",
+    "ShellCallData", "ShellCallOutcome", "ShellCommandOutput", "ShellCommandRequest",
+    "ShellExecutor", "ShellResult", "ShellTool", "ShellToolContainerAutoEnvironment",
+    "ShellToolContainerNetworkPolicy", "ShellToolContainerNetworkPolicyAllowlist",
+    "ShellToolContainerNetworkPolicyDisabled", "ShellToolContainerNetworkPolicyDomainSecret",
+    "ShellToolContainerReferenceEnvironment", "ShellToolContainerSkill", "ShellToolEnvironment",
+    "ShellToolHostedEnvironment", "ShellToolInlineSkill", "ShellToolInlineSkillSource",
+    "ShellToolLocalEnvironment", "ShellToolLocalSkill", "ShellToolSkillReference", "Span",
+    "SpanData", "SpanError", "StatusStreamEvent", "StopAtTools", "StreamEvent",
+    "StructuredToolInputBuilder", "StructuredToolInputBuilderOptions", "TContext",
+    "TResponseInputItem", "TaskSpanData", "Tool", "ToolApprovalItem", "ToolCallItem",
+    "ToolCallOutputItem", "ToolContext", "ToolErrorFormatter", "ToolErrorFormatterArgs",
+    "ToolExecutionConfig", "ToolFailed", "ToolGuardrailFunctionOutput", "ToolInputGuardrail",
+    "ToolInputGuardrailData", "ToolInputGuardrailResult", "ToolInputGuardrailTripwireTriggered",
+    "ToolOrigin", "ToolOriginType", "ToolOutputFileContent", "ToolOutputFileContentDict",
+    "ToolOutputGuardrail", "ToolOutputGuardrailData", "ToolOutputGuardrailResult",
+    "ToolOutputGuardrailTripwireTriggered", "ToolOutputImage", "ToolOutputImageDict",
+    "ToolOutputText", "ToolOutputTextDict", "ToolRetry", "ToolSearchCallItem",
+    "ToolSearchOutputItem", "ToolTimeoutError", "ToolsToFinalOutputFunction",
+    "ToolsToFinalOutputResult", "Trace", "TracingConfig", "TracingProcessor", "TurnSpanData",
+    "Usage", "UserError", "WebSearchTool", "add_trace_processor", "agent_span", "apply_diff",
+    "custom_span", "default_handoff_history_mapper", "default_tool_error",
+    "default_tool_error_function", "enable_verbose_stdout_logging", "flush_traces",
+    "function_span", "function_tool", "gen_group_id", "gen_span_id", "gen_trace_id",
+    "generation_span", "get_conversation_history_wrappers", "get_current_span",
     "get_current_trace", "guardrail_span", "handoff", "handoff_span", "input_guardrail",
     "nest_handoff_history", "output_guardrail", "reset_conversation_history_wrappers",
     "response_span", "run_demo_loop", "set_conversation_history_wrappers",
     "set_default_openai_api", "set_default_openai_client", "set_default_openai_key",
-    "set_trace_processors", "set_tracing_disabled", "tool_input_guardrail",
-    "tool_output_guardrail", "trace",
+    "set_trace_processors", "set_tracing_disabled", "task_span", "tool_input_guardrail",
+    "tool_output_guardrail", "trace", "turn_span",
 ]  # fmt: skip
 
 

@@ -13,6 +13,8 @@ from outlast.ports.spans import (
     ResponseSpanData,
     SpanData,
     SpanError,
+    TaskSpanData,
+    TurnSpanData,
 )
 from outlast.ports.traces import Span, Trace, gen_group_id, gen_span_id, gen_trace_id
 from outlast.ports.tracing import (
@@ -33,6 +35,8 @@ from outlast.ports.user_spans import (
     guardrail_span,
     handoff_span,
     response_span,
+    task_span,
+    turn_span,
 )
 
 __all__ = [
@@ -46,8 +50,10 @@ __all__ = [
     "Span",
     "SpanData",
     "SpanError",
+    "TaskSpanData",
     "Trace",
     "TracingProcessor",
+    "TurnSpanData",
     "add_trace_processor",
     "agent_span",
     "custom_span",
@@ -64,5 +70,7 @@ __all__ = [
     "response_span",
     "set_trace_processors",
     "set_tracing_disabled",
+    "task_span",
     "trace",
+    "turn_span",
 ]

@@ -14,6 +14,7 @@ from typing import Any, cast
 from outlast.activities.errors import EffectError, failure_of, of_user_code
 from outlast.activities.inner_spans import guarded
 from outlast.activities.input_check import as_input, info_of, tripwire
+from outlast.activities.listing import listed_tool
 from outlast.activities.outer_call import OuterCall
 from outlast.activities.scene import Scene
 from outlast.activities.worker_knowledge import WorkerKnowledge
@@ -36,11 +37,12 @@ from outlast.agents.tool_output import decode_output
 from outlast.agents.tool_use import FunctionToolResult, ToolsToFinalOutputFunction, judge
 from outlast.contract import failures
 from outlast.contract.records import ConclusionRequestRecord
-from outlast.loop.call_forms import output_item
+from outlast.loop.call_forms import FUNCTION, output_item
 from outlast.loop.checks import Candidate, Conclusion, GuardrailRecord, ToolOutcome
 from outlast.loop.items import Item
 from outlast.loop.phrases import as_text
 from outlast.loop.values import Failure, Json, JsonObject
+from outlast.ports.effect_spans import leave_turn
 
 BLOCKED = "[This output was withheld by a guardrail.]"
 """What stands in a session instead of a tool's output that a guardrail has blocked."""
@@ -78,6 +80,7 @@ async def conclude(worker: WorkerKnowledge, request: ConclusionRequestRecord) ->
         declined = asked.candidate.failure is not None
         return Conclusion(final=False, declined=declined, changes=scene.changes())
     await _end(scene, output, request)
+    leave_turn()
     records, failure = await _check(scene, output)
     blocked = any(record.tripped for record in records)
     if failure is not None and scene.outer is not None and scene.outer.tool.failure_error_function:
@@ -111,7 +114,10 @@ async def _output(
 
 async def _judged(scene: Scene, candidate: Candidate) -> _Output | None:
     """Ask the agent's own rule whether the outputs of the tools are the answer."""
-    results = [_tool_result(scene, outcome) for outcome in candidate.outcomes]
+    every = [await _tool_result(scene, outcome) for outcome in candidate.outcomes]
+    results = [one for one in every if one.tool.form == FUNCTION]
+    if not results:
+        return None
     rule = cast("ToolsToFinalOutputFunction", scene.agent.tool_use_behavior)
     owner = f"Agent {scene.agent.name!r}"
     try:
@@ -123,12 +129,14 @@ async def _judged(scene: Scene, candidate: Candidate) -> _Output | None:
         raise of_user_code(f"tool_use_behavior of agent {scene.agent.name!r}", error) from error
 
 
-def _tool_result(scene: Scene, outcome: ToolOutcome) -> FunctionToolResult:
+async def _tool_result(scene: Scene, outcome: ToolOutcome) -> FunctionToolResult:
     try:
         tool = scene.worker.registry.tool(scene.agent.name, outcome.name)
     except UserError as error:
-        raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
-    raw = output_item(outcome.call_id, outcome.output)
+        tool = await listed_tool(scene, outcome.name)
+        if tool is None:
+            raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
+    raw = output_item(outcome.call_id, outcome.output, tool.form)
     item = run_item(Item("tool_output", raw, scene.agent.name), _finder(scene))
     value = outcome.output if outcome.value is None else outcome.value
     typed = decode_output(value, tool.result_type)

@@ -6,8 +6,11 @@ inside is in `inner_spans`. How an effect is carried out is not known here, nor 
 A run is traced if somebody listens at the worker that prepares it; its effects then carry marks.
 An agent's span begins with the first effect after it took the run in hand, and ends with its
 handoff or its conclusion. So in a run that is traced every handoff and every end of a question is
-an activity, also where nobody else has anything to run then; nothing else differs. The spans of a
-run that ends between activities stay open: of one that is cancelled, or loses its worker for good.
+an activity, also where nobody else has anything to run then; nothing else differs. A turn's span
+begins with its first effect. No effect knows that it is a turn's last, so the first effect after it
+tells of its end, unless that is known: a handoff ends its turn, and a conclusion does, once the
+answer is ready to be checked. The spans of a run that ends between activities stay open: of one
+that is cancelled, or loses its worker for good.
 """
 
 from collections.abc import Awaitable, Callable, Generator
@@ -17,10 +20,12 @@ from time import time_ns
 from typing import Any, TypeVar, cast
 
 from outlast.activities.errors import EffectError
+from outlast.activities.nested_spans import OuterPlace, outer_place
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent_output import output_schema_of
 from outlast.agents.registry import handoffs_of
-from outlast.contract.names import SETTING_AS_TOOL, TRACE
+from outlast.contract.failures import MAX_TURNS_EXCEEDED
+from outlast.contract.names import SETTING_AS_TOOL
 from outlast.contract.policies import policy_of
 from outlast.contract.records import (
     ConclusionRequestRecord,
@@ -32,28 +37,33 @@ from outlast.loop.calls import Briefing, HandoffResult, ToolResult
 from outlast.loop.checks import Conclusion
 from outlast.loop.commands import CallModel, CheckInput, Conclude, PrepareRun, RunHandoff, RunTool
 from outlast.loop.phrases import as_text
-from outlast.loop.trace_mark import TraceMark
-from outlast.loop.values import Failure, JsonObject
+from outlast.loop.trace_mark import TraceMark, TurnMark
+from outlast.loop.values import NO_USAGE, Failure, JsonObject, Usage
 from outlast.ports.effect_spans import (
     NO_SCOPE,
     TraceScope,
-    agent_span_id,
     around_effect,
-    begin_agent_span,
-    begin_run_trace,
     effect_span,
-    effect_span_id,
-    end_agent_span,
-    end_run_trace,
+    leave_turn,
     scope_of,
-    tell_effect_span,
 )
 from outlast.ports.receivers import REGISTRATION
+from outlast.ports.run_spans import (
+    begin_agent_span,
+    begin_run_trace,
+    begin_task_span,
+    begin_turn_span,
+    end_agent_span,
+    end_run_trace,
+    end_task_span,
+    end_turn_span,
+)
 from outlast.ports.spans import (
     AgentSpanData,
     FunctionSpanData,
     HandoffSpanData,
     SpanError,
+    TurnSpanData,
 )
 
 T = TypeVar("T")
@@ -82,7 +92,9 @@ async def traced(
         with around_effect(NO_SCOPE, effect=0):
             return await work()
     steps = _Steps(worker, asked, asked.trace, _scope(asked, asked.trace), attempt)
-    with around_effect(steps.scope, effect=asked.effect, attempt=attempt):
+    with around_effect(
+        steps.scope, effect=asked.effect, attempt=attempt, turn_over=steps.turn_over
+    ):
         steps.begin()
         try:
             with steps.span():
@@ -106,10 +118,27 @@ class _Steps:
     _open: Any = None
 
     def begin(self) -> None:
-        if self.mark.begins == "trace":
+        """Tell what is over by now, and what begins."""
+        mark = self.mark
+        if mark.begins == "trace":
             begin_run_trace(self.scope)
-        if self.mark.begins is not None:
-            begin_agent_span(self.scope, self._agent(), at_ms=self.mark.since_ms)
+            begin_task_span(self.scope, at_ms=mark.asked_ms or mark.since_ms)
+        if mark.begins in {"trace", "agent"}:
+            begin_agent_span(self.scope, self._agent(), at_ms=mark.since_ms)
+        if mark.ended is not None:
+            self._end_turn(mark.ended, mark.turn.since_ms if mark.turn else self._now_ms())
+        if mark.begins is not None and mark.turn is not None:
+            turn = TurnSpanData(mark.turn.number, self.asked.agent)
+            begin_turn_span(self.scope, turn, at_ms=mark.turn.since_ms)
+        failure = self.asked.candidate.failure if isinstance(self.asked, Conclude) else None
+        if failure is not None:
+            is_turns_own = failure.code != MAX_TURNS_EXCEEDED
+            leave_turn(self._error(failure.message, code=failure.code) if is_turns_own else None)
+
+    def turn_over(self, error: SpanError | None) -> None:
+        """Tell of the end of the turn that the effect is in."""
+        if self.mark.turn is not None:
+            self._end_turn(self.mark.turn, self._now_ms(), error)
 
     @contextmanager
     def span(self) -> Generator[None]:
@@ -154,12 +183,14 @@ class _Steps:
     def end(self, result: object) -> None:
         """End what is over with this result."""
         if isinstance(result, HandoffResult):
+            leave_turn()
             self._end_agent(None)
         elif isinstance(result, Conclusion) and isinstance(self.asked, Conclude):
             candidate = self.asked.candidate
             declined = result.declined or not result.final
             if declined and candidate.failure is None:
                 return  # the model goes on
+            leave_turn()
             output = result.output if result.replaced else candidate.output
             self._end_question(candidate.failure if declined else result.failure, as_text(output))
 
@@ -171,14 +202,22 @@ class _Steps:
             failure = self.asked.candidate.failure or Failure(
                 code=error.code, message=error.message
             )
+            leave_turn(self._error(failure.message, code=failure.code))
             self._end_question(failure, None)
 
     def _end_question(self, failure: Failure | None, output: str | None) -> None:
         error = None if failure is None else self._error(failure.message, code=failure.code)
         self._end_agent(error)
-        around = _around(self.asked.settings)
-        if around is not None:
-            _tell_call(around, self.scope, self.asked.settings, self.mark, output, error)
+        mark = self.mark
+        end_task_span(
+            self.scope,
+            started_at_ms=mark.asked_ms or mark.since_ms,
+            at_ms=self._now_ms(),
+            usage=_task_usage(_spent(mark.spent, self.asked.usage)),
+        )
+        outer = outer_place(self.asked.settings)
+        if outer is not None:
+            outer.tell(self.scope, started_at_ms=mark.started_at_ms, output=output, error=error)
         end_run_trace(self.scope)
 
     def _end_agent(self, error: SpanError | None) -> None:
@@ -186,7 +225,22 @@ class _Steps:
             self.scope,
             self._agent(),
             started_at_ms=self.mark.since_ms,
-            at_ms=max(_now_ms(), self.mark.since_ms),
+            at_ms=self._now_ms(),
+            error=error,
+        )
+
+    def _now_ms(self) -> int:
+        """Return the time, but no earlier one than that of what has begun."""
+        begun = self.mark.turn.since_ms if self.mark.turn else self.mark.since_ms
+        return max(_now_ms(), begun)
+
+    def _end_turn(self, turn: TurnMark, at_ms: int, error: SpanError | None = None) -> None:
+        usage = _turn_usage(_spent(turn.spent, self.asked.usage))
+        end_turn_span(
+            self.scope.in_turn(turn.number),
+            TurnSpanData(turn.number, self.asked.agent, usage),
+            started_at_ms=turn.since_ms,
+            at_ms=max(at_ms, turn.since_ms),
             error=error,
         )
 
@@ -204,21 +258,6 @@ class _Steps:
         return _span_error(self.scope, message, code)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Outer:
-    """Where the call that a nested run answers belongs."""
-
-    key: str
-    root: str
-    agent: str
-    handovers: int
-    effect: int
-
-    @property
-    def span_id(self) -> str:
-        return effect_span_id(self.key, self.effect, 1, "function")
-
-
 def _asked(request: object) -> _Marked | None:
     if isinstance(request, ModelRequestRecord | HandoffRequestRecord | ConclusionRequestRecord):
         return request.call
@@ -228,92 +267,83 @@ def _asked(request: object) -> _Marked | None:
 
 
 def _scope(asked: _Marked, mark: TraceMark) -> TraceScope:
-    around = _around(asked.settings)
+    outer = outer_place(asked.settings)
     return scope_of(
         asked.settings,
         mark.key(asked.run_id),
         agent=asked.agent,
         handovers=mark.handovers,
-        root_run_id=around.root if around is not None else None,
-        parent_span_id=around.span_id if around is not None else None,
-    )
-
-
-def _around(settings: JsonObject | None) -> _Outer | None:
-    """Return the call that the run answers, where the run of that call is traced."""
-    call: Any = (settings or {}).get(SETTING_AS_TOOL)
-    told: Any = cast("JsonObject", call).get(TRACE) if isinstance(call, dict) else None
-    if not isinstance(told, dict):
-        return None
-    place = cast("JsonObject", told)
-    return _Outer(
-        key=str(place.get("key")),
-        root=str(place.get("root")),
-        agent=str(cast("JsonObject", call).get("agent")),
-        handovers=int(place.get("handovers", 0)),
-        effect=int(place.get("effect", 0)),
+        turn=mark.turn.number if mark.turn is not None else 0,
+        root_run_id=outer.root if outer is not None else None,
+        parent_span_id=outer.span_id if outer is not None else None,
+        task_name=outer.task_name if outer is not None else None,
     )
 
 
 async def _prepared(request: PrepareRun, work: Callable[[], Awaitable[T]], attempt: int) -> T:
     """Prepare a run, and say whether it is traced: a nested run, if the outer one is."""
     settings = request.settings or {}
-    around = _around(settings)
+    outer = outer_place(settings)
     is_nested = SETTING_AS_TOOL in settings
     is_traced = settings.get("tracing_disabled") is not True and (
-        around is not None or not is_nested
+        outer is not None or not is_nested
     )
-    if around is None or not is_traced:
+    if outer is None or not is_traced:
         with around_effect(NO_SCOPE, effect=0):
             result = await work()
     else:
-        scope = scope_of(
-            settings,
-            around.key,
-            agent=around.agent,
-            handovers=around.handovers,
-            root_run_id=around.root,
-        )
-        tool = cast("JsonObject", settings[SETTING_AS_TOOL])
-        data = FunctionSpanData(str(tool.get("tool")), str(tool.get("arguments")))
-        started_at_ms = _now_ms()
-        with around_effect(scope, effect=around.effect, attempt=attempt):
-            try:
-                result = await work()
-            except EffectError as error:
-                failed = _span_error(scope, error.message, error.code)
-                tell_effect_span(
-                    scope, data, effect=around.effect, started_at_ms=started_at_ms, error=failed
-                )
-                raise
+        result = await _prepared_within(outer, settings, work, attempt)
     if is_traced and isinstance(result, Briefing):
         return cast("T", replace(result, traced=True))
     return result
 
 
-def _tell_call(
-    around: _Outer,
-    scope: TraceScope,
-    settings: JsonObject | None,
-    mark: TraceMark,
-    output: str | None,
-    error: SpanError | None,
-) -> None:
-    """Tell of the call that a nested run has answered, which had no activity of its own."""
-    tool = cast("JsonObject", (settings or {})[SETTING_AS_TOOL])
-    data = FunctionSpanData(str(tool.get("tool")), str(tool.get("arguments")), output)
-    outer = replace(
-        scope,
-        run_id=around.key,
-        agent_span_id=agent_span_id(around.key, around.agent, around.handovers),
-    )
-    tell_effect_span(
-        outer, data, effect=around.effect, started_at_ms=mark.started_at_ms, error=error
-    )
+async def _prepared_within(
+    outer: OuterPlace, settings: JsonObject, work: Callable[[], Awaitable[T]], attempt: int
+) -> T:
+    """Prepare a nested run, or tell that the call that it answers has failed already."""
+    scope = outer.scope(scope_of(settings, outer.key, agent=outer.agent, root_run_id=outer.root))
+    started_at_ms = _now_ms()
+    with around_effect(scope, effect=outer.effect, attempt=attempt):
+        try:
+            return await work()
+        except EffectError as error:
+            failed = _span_error(scope, error.message, error.code)
+            outer.tell(scope, started_at_ms=started_at_ms, error=failed)
+            raise
 
 
 def _span_error(scope: TraceScope, message: str, code: str) -> SpanError:
     return SpanError(message=message if scope.sensitive else code, data={"code": code})
+
+
+def _spent(before: Usage, now: Usage) -> Usage:
+    return Usage(
+        requests=now.requests - before.requests,
+        input_tokens=now.input_tokens - before.input_tokens,
+        output_tokens=now.output_tokens - before.output_tokens,
+        total_tokens=now.total_tokens - before.total_tokens,
+        cached_tokens=now.cached_tokens - before.cached_tokens,
+        reasoning_tokens=now.reasoning_tokens - before.reasoning_tokens,
+    )
+
+
+def _turn_usage(usage: Usage) -> JsonObject | None:
+    """Return what a turn has spent as its span tells it; None for nothing."""
+    if usage == NO_USAGE:
+        return None
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cached_input_tokens": usage.cached_tokens,
+    }
+
+
+def _task_usage(usage: Usage) -> JsonObject | None:
+    turn = _turn_usage(usage)
+    if turn is None:
+        return None
+    return {**turn, "requests": usage.requests, "total_tokens": usage.total_tokens}
 
 
 def _now_ms() -> int:

@@ -66,6 +66,9 @@ CallModelInputFilter: TypeAlias = Callable[
 """Called with (data) before every model call; returns what the model is shown; sync or async."""
 
 
+ToolType: TypeAlias = Literal["function", "computer", "shell", "apply_patch", "custom"]
+
+
 @dataclass(frozen=True, kw_only=True)
 class ToolErrorFormatterArgs(Generic[TContext]):
     """What `tool_error_formatter` is given.
@@ -81,7 +84,7 @@ class ToolErrorFormatterArgs(Generic[TContext]):
     """
 
     kind: Literal["approval_rejected", "tool_not_found", "tool_exception"]
-    tool_type: Literal["function", "computer", "shell", "apply_patch", "custom"]
+    tool_type: ToolType
     tool_name: str
     call_id: str
     default_message: str
@@ -102,7 +105,7 @@ class TracingConfig(TypedDict, total=False):
     """How one run is traced.
 
     Attributes:
-        include_task_and_turn_spans: whether turns have spans of their own.
+        include_task_and_turn_spans: whether tasks and turns have spans, as they do by default.
         api_key: refused, because a run's settings can be read in its history: give keys to the
             worker's trace processor.
     """

@@ -1,6 +1,6 @@
 """The names that operators see and that recorded histories hold. Never change one."""
 
-from typing import Final
+from typing import Final, cast
 
 from outlast.loop.commands import (
     CallModel,
@@ -13,6 +13,7 @@ from outlast.loop.commands import (
     RunTool,
     SaveSession,
 )
+from outlast.loop.values import Json, JsonObject
 
 SCHEMA_VERSION: Final = 1
 """Version of everything in this package. Newer records than this are refused in words."""
@@ -77,6 +78,14 @@ ACTIVITY_CONCLUDE: Final = "conclude"
 ACTIVITY_SAVE: Final = "save_session"
 TOOL_PREFIX: Final = "tool:"
 HANDOFF_PREFIX: Final = "handoff:"
+
+
+def tells_turns(settings: JsonObject | None) -> bool:
+    """Whether tasks and turns have spans in a run that is traced; they have by default."""
+    told: Json = (settings or {}).get("tracing")
+    if not isinstance(told, dict):
+        return True
+    return bool(cast("JsonObject", told).get("include_task_and_turn_spans", True))
 
 
 def activity_type(effect: Effect) -> str:

@@ -16,7 +16,13 @@ from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
-from outlast.contract.names import SCHEMA_VERSION, SETTING_AS_TOOL, SETTINGS_OF_TRACE, TRACE
+from outlast.contract.names import (
+    SCHEMA_VERSION,
+    SETTING_AS_TOOL,
+    SETTINGS_OF_TRACE,
+    TRACE,
+    tells_turns,
+)
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.commands import (
     CallModel,
@@ -306,6 +312,8 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
         call["hooks"] = outer["hooks"]
     if effect.trace is not None:
         call[TRACE] = _place_in_trace(effect, effect.trace)
+        if nested.settings is not None:  # then the trace's name is not that of the run
+            call[TRACE]["task"] = nested.settings.get("workflow_name")
     settings = nested.settings
     if settings is None:
         settings = {name: value for name, value in outer.items() if name not in NOT_INHERITED}
@@ -327,7 +335,7 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
 
 
 def _place_in_trace(effect: RunAgent, mark: TraceMark) -> JsonObject:
-    """Return which effect of which question a nested run is, and the outermost question."""
+    """Return which effect of which turn a nested run is, and the outermost question."""
     key = mark.key(effect.run_id)
     around: JsonObject = (effect.settings or {}).get(SETTING_AS_TOOL) or {}
     outer: JsonObject = around.get(TRACE) or {}
@@ -335,6 +343,7 @@ def _place_in_trace(effect: RunAgent, mark: TraceMark) -> JsonObject:
         "key": key,
         "root": outer.get("root", key),
         "handovers": mark.handovers,
+        "turn": mark.turn.number if mark.turn is not None and tells_turns(effect.settings) else 0,
         "effect": effect.effect,
     }
 

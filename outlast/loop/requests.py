@@ -46,6 +46,8 @@ def with_marks(state: RunState, commands: tuple[Command, ...], at_ms: int) -> St
             mark = mark.moved(
                 question=len(state.answers),
                 handovers=len(state.handoff_path) - 1,
+                turn=_turn_of(state, command),
+                spent=state.usage,
                 now_ms=at_ms,
             )
             marked[command.effect] = replace(command, trace=mark)
@@ -54,6 +56,17 @@ def with_marks(state: RunState, commands: tuple[Command, ...], at_ms: int) -> St
         return state, commands
     pending = tuple(marked.get(one.effect, one) for one in state.pending)
     return replace(state, trace=mark, pending=pending), tuple(told)
+
+
+def _turn_of(state: RunState, command: Effect) -> int | None:
+    """Return the turn of an effect: 0 outside of turns, None for whichever it is.
+
+    What a question begins with is checked in its first turn, what is said later between turns.
+    """
+    if isinstance(command, Conclude):
+        return None
+    is_between = isinstance(command, CheckInput) and command.stage == "added"
+    return 0 if is_between else max(state.turn, 1)
 
 
 def preparation(state: RunState) -> PrepareRun:

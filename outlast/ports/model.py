@@ -195,7 +195,7 @@ async def _last_response(
         output=cast("list[JsonObject]", output),
         usage=usage_of(usage),
         response_id=response_id if isinstance(response_id, str) else None,
-        raw_usage=_object(usage) or None,
+        raw_usage=_object(response.get("raw_usage", usage)) or None,
     )
 
 

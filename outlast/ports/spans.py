@@ -66,6 +66,56 @@ class AgentSpanData(SpanData):
 
 
 @dataclass
+class TaskSpanData(SpanData):
+    """What a run does about one question: everything from the question to its answer.
+
+    Attributes:
+        name: what the run calls its work; the workflow's name.
+        usage: the tokens spent on it, nested runs included.
+        metadata: whatever else a program tells; it is not exported.
+    """
+
+    name: str
+    usage: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+
+    @property
+    def type(self) -> str:
+        """`task`."""
+        return "task"
+
+    def export(self) -> dict[str, Any]:
+        """Return the data as an exporter sends it: as a custom span's."""
+        return _as_custom(self.type, self.usage, name=self.name)
+
+
+@dataclass
+class TurnSpanData(SpanData):
+    """A turn of an agent: one model call, and the tools and the handoff that it asks for.
+
+    Attributes:
+        turn: its number in the question; the first is 1.
+        agent_name: whose turn it is.
+        usage: the tokens spent in it, nested runs included.
+        metadata: whatever else a program tells; it is not exported.
+    """
+
+    turn: int
+    agent_name: str
+    usage: dict[str, Any] | None = None
+    metadata: dict[str, Any] | None = None
+
+    @property
+    def type(self) -> str:
+        """`turn`."""
+        return "turn"
+
+    def export(self) -> dict[str, Any]:
+        """Return the data as an exporter sends it: as a custom span's."""
+        return _as_custom(self.type, self.usage, turn=self.turn, agent_name=self.agent_name)
+
+
+@dataclass
 class FunctionSpanData(SpanData):
     """A call of a tool."""
 
@@ -220,6 +270,14 @@ class CustomSpanData(SpanData):
     def export(self) -> dict[str, Any]:
         """Return the data as an exporter sends it."""
         return {"type": self.type, "name": self.name, "data": self.data}
+
+
+def _as_custom(kind: str, usage: dict[str, Any] | None, **told: Any) -> dict[str, Any]:
+    """Return the export of a kind that backends know as a custom span only."""
+    data = {"sdk_span_type": kind, **told}
+    if usage is not None:
+        data["usage"] = usage
+    return {"type": "custom", "name": kind, "data": data}
 
 
 class DiscardedData(SpanData):

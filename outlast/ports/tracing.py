@@ -152,7 +152,7 @@ def join_current_trace(settings: JsonObject | None) -> JsonObject | None:
     """Return the settings of a run that is about to start, so that it joins the current trace.
 
     The current trace's id, name, group and metadata replace the run's own, and the current span
-    is the parent of the run's first agent span. `tracing_disabled` of the run, of the trace or of
+    is the parent of the run's task, which keeps the run's own name. `tracing_disabled` of the run, of the trace or of
     this process wins over all.
     """
     joined = dict(settings or {})
@@ -160,6 +160,7 @@ def join_current_trace(settings: JsonObject | None) -> JsonObject | None:
     if REGISTRATION.is_disabled or (place is not None and place.trace.disabled):
         joined["tracing_disabled"] = True
     elif place is not None:
+        own_name = joined.pop("workflow_name", None) if REGISTRATION.active else None
         told = {
             "trace_id": place.trace.trace_id,
             "workflow_name": place.trace.name,
@@ -167,6 +168,7 @@ def join_current_trace(settings: JsonObject | None) -> JsonObject | None:
             "trace_metadata": place.trace.metadata,
             "trace_joined": bool(REGISTRATION.active) or None,  # or else the workers tell of it
             "trace_parent_id": place.span.span_id if place.span else None,
+            "trace_task_name": own_name,
         }
         for key, value in told.items():
             joined.pop(key, None)

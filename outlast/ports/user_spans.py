@@ -17,6 +17,8 @@ from outlast.ports.spans import (
     GuardrailSpanData,
     HandoffSpanData,
     ResponseSpanData,
+    TaskSpanData,
+    TurnSpanData,
 )
 from outlast.ports.traces import Span, Trace
 from outlast.ports.tracing import open_span
@@ -35,6 +37,28 @@ def agent_span(
 ) -> Span[AgentSpanData]:
     """Open the span of an agent at work."""
     told = AgentSpanData(name, handoffs, tools, output_type)
+    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
+
+
+def task_span(
+    name: str,
+    span_id: str | None = None,
+    parent: Parent = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+) -> Span[TaskSpanData]:
+    """Open the span of everything that is done about one question."""
+    return open_span(TaskSpanData(name), span_id=span_id, parent=parent, disabled=disabled)
+
+
+def turn_span(
+    turn: int,
+    agent_name: str,
+    span_id: str | None = None,
+    parent: Parent = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+) -> Span[TurnSpanData]:
+    """Open the span of a turn of an agent."""
+    told = TurnSpanData(turn, agent_name)
     return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
 
 

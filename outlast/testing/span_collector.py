@@ -4,6 +4,7 @@ Owns: `SpanCollector`. Must not know: runs, Temporal.
 """
 
 import threading
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
@@ -54,7 +55,9 @@ class SpanCollector(TracingProcessor):
             kind: only those with data of this type, such as `function`.
         """
         with self._lock:
-            ended = sorted(self._ended.values(), key=lambda span: span.started_at or "")
+            told = [self._ended[key] for key in self._started if key in self._ended]
+            seen_late = [span for key, span in self._ended.items() if key not in self._started]
+        ended = sorted((*told, *seen_late), key=_beginning)
         return [span for span in ended if kind is None or span.span_data.type == kind]
 
     def children(self, parent: Span[Any] | None) -> list[Span[Any]]:
@@ -123,10 +126,21 @@ class SpanCollector(TracingProcessor):
         REGISTRATION.remove(self)
 
 
+def _beginning(span: Span[Any]) -> int:
+    """Return when a span began, rounded up to a millisecond.
+
+    Workflows know no time between; within one, spans stay in the order in which they were told.
+    """
+    began = datetime.fromisoformat(span.started_at or "1970-01-01T00:00:00+00:00")
+    return -(-(began - datetime.fromtimestamp(0, tz=UTC)) // timedelta(milliseconds=1))
+
+
 def _label(span: Span[Any]) -> str:
     data = span.span_data
     if data.type == "handoff":
         label = f"handoff {data.from_agent} -> {data.to_agent}"
+    elif data.type == "turn":
+        label = f"turn {data.turn} {data.agent_name}"
     else:
         name = getattr(data, "name", None) or getattr(data, "model", None)
         label = f"{data.type} {name}" if name else data.type

@@ -106,6 +106,33 @@ def a_bit_of_everything() -> tuple[Agent[Any], ScriptedModel]:
 
 
 TREE = """\
+task Agent workflow
+  agent Triage
+    turn 1 Triage
+      guardrail on topic
+      generation
+      function look_up
+        custom database
+    turn 2 Triage
+      generation
+      handoff Triage -> Billing (error: The model asked for several handoffs; the first one counts.)
+  agent Billing
+    turn 3 Billing
+      generation
+      function ask_expert
+        task Agent workflow
+          agent Expert
+            turn 1 Expert
+              generation
+              function look_up
+                custom database
+            turn 2 Expert
+              generation
+    turn 4 Billing
+      generation
+    guardrail polite"""
+
+WITHOUT_TURNS = """\
 agent Triage
   guardrail on topic
   generation
@@ -149,6 +176,68 @@ async def test_a_run_is_a_tree_of_spans(executor: Executor, collected: Counting)
         assert span.started_at is not None
         assert span.ended_at is not None
         assert span.started_at <= span.ended_at
+
+
+async def test_a_run_may_be_told_without_its_tasks_and_turns(
+    executor: Executor, collected: Counting
+) -> None:
+    agent, model = a_bit_of_everything()
+    config = RunConfig(tracing={"include_task_and_turn_spans": False})
+    await executor.execute(agent, model=model, run_config=config)
+    assert collected.tree() == WITHOUT_TURNS
+    told_once(collected)
+
+
+async def test_tasks_and_turns_tell_what_they_spent(
+    executor: Executor, collected: Counting
+) -> None:
+    agent, model = a_bit_of_everything()
+    await executor.execute(agent, model=model)
+    outer, nested = collected.spans("task")
+    calls = collected.spans("generation")
+    assert (outer.span_data.usage["requests"], nested.span_data.usage["requests"]) == (6, 2)
+    for kind in ("input_tokens", "output_tokens", "total_tokens"):
+        spent = [span.span_data.usage[kind] for span in calls]
+        assert outer.span_data.usage[kind] == sum(spent) > 0
+    turns = {span.span_data.agent_name: span.span_data.usage for span in collected.spans("turn")}
+    assert turns["Expert"]["output_tokens"] == calls[4].span_data.usage["output_tokens"]
+    asking = next(span for span in collected.spans("turn") if span.span_data.turn == 3)
+    three = [calls[at].span_data.usage["input_tokens"] for at in (2, 3, 4)]
+    assert asking.span_data.usage["input_tokens"] == sum(three)
+    assert asking.export() == {
+        "object": "trace.span",
+        "id": asking.span_id,
+        "trace_id": outer.trace_id,
+        "parent_id": asking.parent_id,
+        "started_at": asking.started_at,
+        "ended_at": asking.ended_at,
+        "span_data": {
+            "type": "custom",
+            "name": "turn",
+            "data": {
+                "sdk_span_type": "turn",
+                "turn": 3,
+                "agent_name": "Billing",
+                "usage": asking.span_data.usage,
+            },
+        },
+        "error": None,
+    }
+
+
+async def test_a_turn_lasts_until_the_next_one_begins(
+    executor: Executor, collected: Counting
+) -> None:
+    model = ScriptedModel([call("look_up", "c1", query="a"), call("look_up", "c2", query="b")], "!")
+    await executor.execute(Agent(name="A", tools=[look_up]), model=model)
+    first, second = collected.spans("turn")
+    assert first.ended_at == second.started_at
+    for tool in collected.spans("function"):
+        assert tool.parent_id == first.span_id
+    (task,), (agent,) = collected.spans("task"), collected.spans("agent")
+    assert task.started_at == agent.started_at == first.started_at
+    ends = [second.ended_at or "", agent.ended_at or "", task.ended_at or ""]
+    assert ends == sorted(ends)
 
 
 @row(53)
@@ -251,12 +340,21 @@ async def test_a_tools_guardrail_is_told_of_inside_the_tool(
 
     model = ScriptedModel([call("delete", "c1")], "Kept.")
     await executor.execute(Agent(name="A", tools=[delete]), model=model)
-    assert collected.tree() == (
-        "agent A\n  generation\n  function delete\n    guardrail careful\n  generation"
+    assert (
+        collected.tree()
+        == """\
+task Agent workflow
+  agent A
+    turn 1 A
+      generation
+      function delete
+        guardrail careful
+    turn 2 A
+      generation"""
     )
 
 
-async def test_users_callables_find_themselves_in_the_agents_span(
+async def test_users_callables_find_themselves_in_the_turns_span(
     executor: Executor, collected: Counting
 ) -> None:
     def instructions(_context: Any, _agent: Any) -> str:
@@ -270,7 +368,16 @@ async def test_users_callables_find_themselves_in_the_agents_span(
 
     agent = Agent(name="A", instructions=instructions, hooks=Hooks())
     await executor.execute(agent, model=ScriptedModel("Hi."))
-    assert collected.tree() == ("agent A\n  custom look up the tone\n  generation\n  custom count")
+    assert (
+        collected.tree()
+        == """\
+task Agent workflow
+  agent A
+    turn 1 A
+      custom look up the tone
+      generation
+      custom count"""
+    )
     told_once(collected)
 
 
@@ -322,6 +429,7 @@ async def test_a_nested_run_with_settings_of_its_own_is_in_the_same_trace(
     await executor.execute(Agent(name="A", tools=[ask]), model=model, run_config=config)
     assert [(one.trace_id, one.name) for one in collected.traces] == [("trace_1", "Support")]
     assert {span.trace_id for span in collected.spans()} == {"trace_1"}
+    assert [span.span_data.name for span in collected.spans("task")] == ["Support", "Own"]
     told_once(collected)
 
 
@@ -350,9 +458,11 @@ async def test_runs_in_a_trace_belong_to_it(executor: Executor, collected: Count
     agent, model = Agent(name="A"), ScriptedModel("One.", "Two.")
     with trace("Both", group_id="chat") as around:
         with custom_span("first") as first:
-            await executor.execute(agent, model=model)
+            config = RunConfig(workflow_name="Mine")
+            await executor.execute(agent, model=model, run_config=config)
         await executor.execute(agent, model=model)
-    one, two = collected.spans("agent")
+    one, two = collected.spans("task")
+    assert [span.span_data.name for span in (one, two)] == ["Mine", "Agent workflow"]
     assert (one.trace_id, two.trace_id) == (around.trace_id, around.trace_id)
     assert (one.parent_id, two.parent_id) == (first.span_id, None)
     assert one.trace.group_id == "chat"
@@ -377,6 +487,16 @@ async def test_a_run_that_uses_up_its_turns_ends_its_spans(
     error = collected.spans("agent")[0].error
     assert error is not None
     assert error["data"] == {"code": "max_turns_exceeded"}
+    (turn,) = collected.spans("turn")
+    assert turn.error is None
+    told_once(collected)
+
+
+async def test_a_run_without_a_turn_tells_none(executor: Executor, collected: Counting) -> None:
+    with pytest.raises(MaxTurnsExceeded):
+        await executor.execute(Agent(name="A"), model=ScriptedModel(), max_turns=0)
+    assert [span.span_data.type for span in collected.spans()] == ["task", "agent"]
+    assert collected.spans("task")[0].span_data.usage is None
     told_once(collected)
 
 
@@ -386,8 +506,13 @@ async def test_a_run_whose_model_fails_ends_its_spans(
     model = ScriptedModel(ModelError("No such model.", code="not_found", retryable=False))
     with pytest.raises(ModelCallFailed):
         await executor.execute(Agent(name="A"), model=model)
-    assert collected.tree() == (
-        "agent A (error: No such model.)\n  generation (error: No such model.)"
+    assert (
+        collected.tree()
+        == """\
+task Agent workflow
+  agent A (error: No such model.)
+    turn 1 A (error: No such model.)
+      generation (error: No such model.)"""
     )
     told_once(collected)
 
@@ -406,6 +531,7 @@ async def test_a_handoff_that_fails_is_an_error_of_its_span(
     assert span.error is not None
     assert "not today" in span.error["message"]
     assert "not today" in str(collected.spans("agent")[0].error)
+    assert "not today" in str(collected.spans("turn")[0].error)
     told_once(collected)
 
 
@@ -423,6 +549,9 @@ async def test_a_question_that_is_refused_ends_its_spans(
     (check,) = collected.spans("guardrail")
     assert check.span_data.export() == {"type": "guardrail", "name": "strict", "triggered": True}
     assert "strict" in str(collected.spans("agent")[0].error)
+    (turn,) = collected.spans("turn")
+    assert "strict" in str(turn.error)
+    assert check.parent_id == turn.span_id
     assert len(collected.ended_traces) == 1
 
 
@@ -432,8 +561,11 @@ async def test_an_answer_that_is_blocked_ends_its_spans(
     agent = Agent(name="A", output_guardrails=[answers("strict", trips=True)])
     with pytest.raises(OutputGuardrailTripwireTriggered):
         await executor.execute(agent, model=ScriptedModel("Hi."))
-    assert collected.spans("guardrail")[0].span_data.triggered is True
-    assert "strict" in str(collected.spans("agent")[0].error)
+    (check,), (agent,) = collected.spans("guardrail"), collected.spans("agent")
+    assert check.span_data.triggered is True
+    assert check.parent_id == agent.span_id
+    assert "strict" in str(agent.error)
+    assert collected.spans("turn")[0].error is None
     told_once(collected)
 
 
@@ -465,8 +597,10 @@ async def test_a_nested_run_that_fails_is_an_error_of_its_call(
     assert result.final_output == "Never mind."
     asked = next(span for span in collected.spans("function") if span.span_data.name == "ask")
     assert asked.span_data.output is not None
-    (nested,) = collected.children(asked)
-    assert (nested.span_data.name, len(collected.children(nested))) == ("Expert", 2)
+    (task,) = collected.children(asked)
+    (nested,) = collected.children(task)
+    (turn,) = collected.children(nested)
+    assert (nested.span_data.name, len(collected.children(turn))) == ("Expert", 2)
     told_once(collected)
 
 
@@ -480,12 +614,22 @@ async def test_a_run_that_waits_for_people_goes_on_in_the_same_span(
     agent = Agent(name="A", tools=[refund])
     model = ScriptedModel([call("refund", "c1")], "Done.")
     waiting = await executor.execute(agent, model=model)
-    assert [span.span_data.type for span in collected.open_spans] == ["agent"]
+    assert [span.span_data.type for span in collected.open_spans] == ["task", "agent", "turn"]
     state = waiting.to_state()
     state.approve(waiting.interruptions[0])
     result = await executor.resume(agent, state)
     assert result.final_output == "Done."
-    assert collected.tree() == "agent A\n  generation\n  function refund\n  generation"
+    assert (
+        collected.tree()
+        == """\
+task Agent workflow
+  agent A
+    turn 1 A
+      generation
+      function refund
+    turn 2 A
+      generation"""
+    )
     told_once(collected)
 
 

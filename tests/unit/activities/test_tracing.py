@@ -3,6 +3,7 @@
 import sys
 import time
 from collections.abc import Awaitable, Callable, Generator
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,9 +16,10 @@ from outlast.contract.records import nested_input
 from outlast.loop.calls import Briefing, HandoffResult, NestedPlan, ToolResult
 from outlast.loop.checks import Candidate, CheckResult, Conclusion
 from outlast.loop.commands import RunAgent
-from outlast.loop.trace_mark import TraceMark
-from outlast.loop.values import Failure, JsonObject
-from outlast.ports.effect_spans import agent_span_id, effect_span_id
+from outlast.loop.trace_mark import TraceMark, TurnMark
+from outlast.loop.values import Failure, JsonObject, Usage
+from outlast.ports.effect_spans import agent_span_id, effect_span_id, leave_turn
+from outlast.ports.spans import TurnSpanData
 from outlast.ports.tracing import custom_span, get_current_span
 from outlast.testing import SpanCollector
 from tests.unit.activities.desk import (
@@ -95,13 +97,131 @@ async def test_what_begins_with_an_effect_is_told_before_it(collected: SpanColle
 
     mark = TraceMark(started_at_ms=1_000, since_ms=2_000, question=0, begins="trace")
     await traced(WORKER, check_request(trace=mark), work, attempt=1)
-    assert begun == [1, 1]
-    (agent,) = collected.open_spans
+    assert begun == [1, 2]
+    task, agent = collected.open_spans
+    assert (task.span_data.type, agent.parent_id) == ("task", task.span_id)
     assert (agent.span_id, agent.started_at) == (
         agent_span_id(KEY, "A"),
         "1970-01-01T00:00:02.000000+00:00",
     )
     assert agent.span_data.handoffs == ["B"]
+
+
+TURN = TurnMark(number=2, since_ms=5_000, spent=Usage(requests=2, input_tokens=20))
+BEFORE = TurnMark(number=1, since_ms=2_000, spent=Usage(requests=1, input_tokens=5))
+SPENT = Usage(requests=3, input_tokens=50, output_tokens=4, total_tokens=54, cached_tokens=1)
+
+
+async def test_the_first_effect_of_a_turn_tells_of_the_turn_before(
+    collected: SpanCollector,
+) -> None:
+    mark = replace(MARK, begins="turn", turn=TURN, ended=BEFORE)
+    request = model_request(trace=mark, usage=TURN.spent)
+    for attempt in (1, 2):
+        await traced(WORKER, request, giving(None), attempt=attempt)
+    (ended,), (begun,) = collected.spans("turn"), collected.open_spans
+    assert ended.span_data == TurnSpanData(
+        1, "A", {"input_tokens": 15, "output_tokens": 0, "cached_input_tokens": 0}
+    )
+    assert (ended.started_at, ended.ended_at) == (
+        "1970-01-01T00:00:02.000000+00:00",
+        "1970-01-01T00:00:05.000000+00:00",
+    )
+    assert begun.span_data == TurnSpanData(2, "A")
+    assert (begun.started_at, begun.parent_id) == (ended.ended_at, agent_span_id(KEY, "A"))
+
+
+async def test_a_check_between_two_turns_ends_the_first(collected: SpanCollector) -> None:
+    async def work() -> CheckResult:
+        with custom_span("inside"):
+            return CheckResult()
+
+    mark = replace(MARK, ended=BEFORE)
+    await traced(WORKER, check_request(trace=mark), work, attempt=1)
+    (turn,), (inside,) = collected.spans("turn"), collected.spans("custom")
+    assert (turn.span_data.turn, inside.parent_id) == (1, agent_span_id(KEY, "A"))
+    assert collected.open_spans == []
+
+
+async def test_a_handoff_ends_its_turn(collected: SpanCollector) -> None:
+    request = handoff_request("transfer", trace=replace(MARK, turn=TURN), usage=SPENT)
+    await traced(WORKER, request, giving(HandoffResult()), attempt=1)
+    (turn,), (handed_over,) = collected.spans("turn"), collected.spans("handoff")
+    assert turn.span_data.usage == {
+        "input_tokens": 30,
+        "output_tokens": 4,
+        "cached_input_tokens": 1,
+    }
+    assert handed_over.parent_id == turn.span_id
+    assert collected.spans("task") == []
+
+
+async def test_an_answer_ends_its_turn_and_then_its_task(collected: SpanCollector) -> None:
+    async def work() -> Conclusion:
+        leave_turn()
+        with custom_span("checks"):
+            return Conclusion()
+
+    mark = replace(MARK, turn=TURN, asked_ms=1_500, spent=BEFORE.spent)
+    request = conclusion_request(Candidate(output="x"), trace=mark, usage=SPENT)
+    await traced(WORKER, request, work, attempt=1)
+    (task,), (agent,) = collected.spans("task"), collected.spans("agent")
+    (turn,), (checks,) = collected.spans("turn"), collected.spans("custom")
+    assert (turn.parent_id, checks.parent_id) == (agent.span_id, agent.span_id)
+    assert turn.error is None
+    assert (turn.ended_at or "") <= (checks.ended_at or "")
+    assert task.started_at == "1970-01-01T00:00:01.500000+00:00"
+    assert task.span_data.usage == {
+        "input_tokens": 45,
+        "output_tokens": 4,
+        "cached_input_tokens": 1,
+        "requests": 2,
+        "total_tokens": 54,
+    }
+
+
+@pytest.mark.parametrize(
+    ("code", "error"), [("max_turns_exceeded", None), ("model_call_failed", "No.")]
+)
+async def test_a_failure_ends_its_turn_before_a_handler_is_asked(
+    collected: SpanCollector, code: str, error: str | None
+) -> None:
+    ended: list[int] = []
+
+    async def work() -> Conclusion:
+        ended.append(len(collected.spans("turn")))
+        return Conclusion(final=False, declined=True)
+
+    candidate = Candidate(failure=Failure(code=code, message="No."))
+    request = conclusion_request(candidate, trace=replace(MARK, turn=TURN))
+    await traced(WORKER, request, work, attempt=1)
+    (turn,) = collected.spans("turn")
+    assert (ended, turn.error["message"] if turn.error else None) == ([1], error)
+
+
+async def test_a_conclusion_after_which_the_model_goes_on_leaves_its_turn_open(
+    collected: SpanCollector,
+) -> None:
+    request = conclusion_request(Candidate(output="x"), trace=replace(MARK, turn=TURN))
+    await traced(WORKER, request, giving(Conclusion(final=False)), attempt=1)
+    assert collected.spans() == []
+
+
+async def test_a_conclusion_that_fails_is_the_failure_of_its_turn(
+    collected: SpanCollector,
+) -> None:
+    request = conclusion_request(Candidate(output="x"), trace=replace(MARK, turn=TURN))
+    error = EffectError("user_error", "A hook failed.", retryable=False)
+    with pytest.raises(EffectError):
+        await traced(WORKER, request, failing(error), attempt=1)
+    assert "A hook failed." in str(collected.spans("turn")[0].error)
+
+
+async def test_a_mark_of_an_older_worker_tells_no_turns(collected: SpanCollector) -> None:
+    mark = TraceMark(started_at_ms=1_000, since_ms=2_000, question=0, begins="trace")
+    await traced(WORKER, model_request(trace=mark), giving(None), attempt=1)
+    task, agent = collected.open_spans
+    assert task.started_at == agent.started_at == "1970-01-01T00:00:02.000000+00:00"
 
 
 async def test_an_agent_that_nobody_knows_is_told_by_its_name(collected: SpanCollector) -> None:
@@ -267,7 +387,9 @@ async def test_the_call_that_a_nested_run_answers_is_told_where_it_ends(
     )
     await traced(WORKER, request, giving(Conclusion()), attempt=1)
     (agent,), (asked,) = collected.spans("agent"), collected.spans("function")
-    assert agent.parent_id == asked.span_id == effect_span_id(KEY, 7, 1, "function")
+    (task,) = collected.spans("task")
+    assert agent.parent_id == task.span_id
+    assert task.parent_id == asked.span_id == effect_span_id(KEY, 7, 1, "function")
     assert asked.parent_id == agent_span_id(KEY, "A")
     assert (asked.span_data.name, asked.span_data.output) == ("ask", "So.")
     assert asked.started_at == "1970-01-01T00:00:03.000000+00:00"

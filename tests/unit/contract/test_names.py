@@ -6,6 +6,7 @@ import pytest
 
 from outlast.contract import names
 from outlast.loop.commands import CallModel
+from outlast.loop.values import JsonObject
 from tests.loop_driver import Play, play_with_everything, tool
 
 
@@ -37,6 +38,22 @@ def test_a_tool_can_never_be_taken_for_an_activity_of_ours() -> None:
     assert names.activity_type(play.running("c1")) == "tool:call_model"
     play.returns("c1")
     assert names.activity_type(play.only(CallModel)) == "call_model"
+
+
+@pytest.mark.parametrize(
+    ("settings", "tells"),
+    [
+        (None, True),
+        ({"tracing": "typed by hand"}, True),
+        ({"tracing": {}}, True),
+        ({"tracing": {"include_task_and_turn_spans": True}}, True),
+        ({"tracing": {"include_task_and_turn_spans": False}}, False),
+    ],
+)
+def test_tasks_and_turns_are_told_unless_the_run_says_no(
+    settings: JsonObject | None, *, tells: bool
+) -> None:
+    assert names.tells_turns(settings) is tells
 
 
 def test_recorded_names_stay_what_they_are() -> None:

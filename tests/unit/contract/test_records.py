@@ -51,7 +51,8 @@ from outlast.loop.commands import (
 from outlast.loop.events import Parent
 from outlast.loop.items import Item, Message
 from outlast.loop.state import RunState
-from outlast.loop.values import ServerThread
+from outlast.loop.trace_mark import TraceMark, TurnMark
+from outlast.loop.values import JsonObject, ServerThread
 from tests.loop_driver import SITUATIONS, Play, nested, play_in, said, transfer
 from tests.loop_strategies import anything_like, examples, same_json
 
@@ -403,6 +404,28 @@ def test_a_nested_run_knows_which_call_it_answers() -> None:
     assert settings is not None
     call = {"agent": "Triage", "tool": "ask_billing", "call_id": "c1", "arguments": "{}"}
     assert settings == {names.SETTING_AS_TOOL: call}
+
+
+@pytest.mark.parametrize(
+    ("settings", "own", "expected"),
+    [
+        (None, None, {"turn": 3}),
+        (None, {"workflow_name": "Own"}, {"turn": 3, "task": "Own"}),
+        (None, {}, {"turn": 3, "task": None}),
+        ({"tracing": {"include_task_and_turn_spans": False}}, None, {"turn": 0}),
+    ],
+)
+def test_a_nested_run_of_a_traced_one_knows_which_turn_it_is_in(
+    settings: JsonObject | None, own: JsonObject | None, expected: JsonObject
+) -> None:
+    mark = TraceMark(started_at_ms=1, question=0, turn=TurnMark(number=3))
+    effect = dataclasses.replace(
+        asks_billing(settings, nested=NestedPlan(settings=own)), trace=mark
+    )
+    nested_settings = records.nested_input(effect, visibility=False).settings or {}
+    place: JsonObject = {"key": "support-42@1.0", "root": "support-42@1.0", "handovers": 0}
+    place |= {"effect": effect.effect, **expected}
+    assert nested_settings[names.SETTING_AS_TOOL][names.TRACE] == place
 
 
 def test_a_nested_run_takes_over_settings_but_not_what_belongs_to_the_run_that_asks() -> None:

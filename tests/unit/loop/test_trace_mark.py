@@ -6,12 +6,22 @@ from typing import Any
 import pytest
 
 from outlast.loop.calls import Briefing, HandoffResult, ModelReply, PlannedCall
-from outlast.loop.checks import Conclusion
-from outlast.loop.commands import CallModel, Command, Conclude, PrepareRun, RunHandoff
+from outlast.loop.checks import CheckResult, Conclusion, Duty
+from outlast.loop.commands import (
+    CallModel,
+    CheckInput,
+    Command,
+    Conclude,
+    PrepareRun,
+    RunAgent,
+    RunHandoff,
+    RunTool,
+)
 from outlast.loop.events import (
     AnswerConcluded,
     EffectFailed,
     HandoffFinished,
+    InputChecked,
     MessageReceived,
     ModelReplied,
     RunPrepared,
@@ -20,8 +30,8 @@ from outlast.loop.events import (
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
 from outlast.loop.state import RunState
-from outlast.loop.trace_mark import TraceMark
-from outlast.loop.values import Failure, JsonObject
+from outlast.loop.trace_mark import TraceMark, TurnMark
+from outlast.loop.values import Failure, JsonObject, Usage
 
 SAID: JsonObject = {
     "type": "message",
@@ -39,13 +49,27 @@ HANDS_OVER: JsonObject = {
 class Run:
     """A run whose effects are answered by hand; every event is a second after the one before."""
 
-    def __init__(self, *, traced: bool = True, keep_open: bool = False) -> None:
+    def __init__(
+        self,
+        *,
+        traced: bool = True,
+        keep_open: bool = False,
+        duties: tuple[Duty, ...] = (),
+        max_turns: int | None = None,
+    ) -> None:
         self.state, self.at_ms = RunState(), 0
         hello = Message("m1", ({"role": "user", "content": "Hello"},))
-        started = RunStarted(at_ms=0, run_id="r", agent="A", message=hello, keep_open=keep_open)
+        started = RunStarted(
+            at_ms=0,
+            run_id="r",
+            agent="A",
+            message=hello,
+            keep_open=keep_open,
+            max_turns=max_turns,
+        )
         (self.newest,) = self.take(started)
         assert isinstance(self.newest, PrepareRun)
-        self.answer(RunPrepared, briefing=Briefing(traced=traced))
+        self.answer(RunPrepared, briefing=Briefing(traced=traced, duties=duties))
 
     def take(self, event: Any) -> tuple[Command, ...]:
         self.at_ms += 1_000
@@ -74,11 +98,78 @@ def test_a_run_that_is_not_traced_has_no_marks() -> None:
 
 def test_the_first_effect_begins_the_trace_and_the_agents_work() -> None:
     run = Run()
-    begun = TraceMark(started_at_ms=1_000, since_ms=2_000, question=0, begins="trace")
+    begun = TraceMark(
+        started_at_ms=1_000,
+        since_ms=2_000,
+        question=0,
+        begins="trace",
+        asked_ms=2_000,
+        turn=TurnMark(number=1, since_ms=2_000),
+    )
     assert mark_of(run.newest) == begun
-    run.answer(ModelReplied, reply=ModelReply(items=(), final="again"))
-    assert mark_of(run.newest) == replace(begun, begins=None)
     assert run.state.pending == (run.newest,)
+
+
+def test_the_first_effect_of_a_turn_knows_the_turn_before() -> None:
+    run = Run()
+    first = mark_of(run.newest)
+    spent = Usage(requests=1, input_tokens=7)
+    run.answer(ModelReplied, reply=ModelReply(items=(), final="again", usage=spent))
+    second = TurnMark(number=2, since_ms=3_000, spent=spent)
+    assert mark_of(run.newest) == replace(first, begins="turn", turn=second, ended=first.turn)
+    concluding = run.answer(ModelReplied, reply=ModelReply(items=(SAID,)))
+    assert mark_of(concluding) == replace(first, begins=None, turn=second)
+
+
+def test_calls_are_in_the_turn_of_the_reply_that_asks_for_them() -> None:
+    run = Run()
+    turn = mark_of(run.newest).turn
+    calls = [
+        {"type": "function_call", "call_id": f"c{at}", "name": "f", "arguments": "{}"}
+        for at in range(2)
+    ]
+    plans = (PlannedCall(item=0, kind="tool"), PlannedCall(item=1, kind="agent", target="B"))
+    run.answer(ModelReplied, reply=ModelReply(items=tuple(calls), calls=plans))
+    tool, nested = run.state.pending
+    assert isinstance(tool, RunTool)
+    assert isinstance(nested, RunAgent)
+    for effect in (tool, nested):
+        assert effect.trace is not None
+        assert (effect.trace.begins, effect.trace.turn, effect.trace.ended) == (None, turn, None)
+
+
+def test_a_check_of_the_question_is_in_its_first_turn() -> None:
+    run = Run(duties=("check_first",))
+    check = run.newest
+    assert isinstance(check, CheckInput)
+    assert check.trace is not None
+    assert (check.trace.begins, check.trace.turn) == ("trace", TurnMark(number=1, since_ms=2_000))
+    asked = mark_of(run.answer(InputChecked, result=CheckResult()))
+    assert (asked.begins, asked.turn) == (None, check.trace.turn)
+
+
+def test_a_check_of_what_is_said_later_is_between_two_turns() -> None:
+    run = Run(duties=("check",))
+    assert isinstance(run.newest, CallModel)
+    first = mark_of(run.newest).turn
+    run.take(InputChecked(at_ms=0, effect=run.state.pending[0].effect, result=CheckResult()))
+    run.take(MessageReceived(at_ms=0, message=Message("m2", ({"role": "user", "content": "!"},))))
+    again = ModelReply(items=(), final="again", duties=("check",))
+    check = run.answer(ModelReplied, reply=again)
+    assert isinstance(check, CheckInput)
+    assert check.stage == "added"
+    assert check.trace is not None
+    assert (check.trace.begins, check.trace.turn, check.trace.ended) == (None, None, first)
+    asked = mark_of(run.answer(InputChecked, result=CheckResult()))
+    assert (asked.begins, asked.ended) == ("turn", None)
+    assert asked.turn is not None
+    assert asked.turn.number == 2
+
+
+def test_a_question_without_a_turn_is_concluded_outside_of_turns() -> None:
+    run = Run(max_turns=0)
+    concluding = mark_of(run.newest)
+    assert (concluding.begins, concluding.turn) == ("trace", None)
 
 
 def test_an_agent_that_takes_over_begins_its_work() -> None:
@@ -89,6 +180,8 @@ def test_an_agent_that_takes_over_begins_its_work() -> None:
     assert (handing_over.rivals, mark_of(handing_over).handovers) == (("C",), 0)
     took_over = mark_of(run.answer(HandoffFinished, result=HandoffResult()))
     assert (took_over.begins, took_over.handovers, took_over.since_ms) == ("agent", 1, 4_000)
+    assert took_over.turn == TurnMark(number=2, since_ms=4_000)
+    assert (took_over.ended, took_over.asked_ms) == (None, 2_000)
     assert took_over.key("r") == mark_of(handing_over).key("r")
 
 
@@ -122,7 +215,7 @@ def test_every_question_has_a_trace_of_its_own(says_at: str) -> None:
     run = Run(keep_open=True)
     first = mark_of(run.newest)
     more = MessageReceived(at_ms=0, message=Message("m2", ({"role": "user", "content": "More"},)))
-    run.answer(ModelReplied, reply=ModelReply(items=(SAID,)))
+    run.answer(ModelReplied, reply=ModelReply(items=(SAID,), usage=Usage(requests=1)))
     if says_at == "concluding":
         run.take(more)
         asked = run.answer(AnswerConcluded, conclusion=Conclusion())
@@ -131,6 +224,12 @@ def test_every_question_has_a_trace_of_its_own(says_at: str) -> None:
         (asked,) = run.take(more)
     second = mark_of(asked)
     assert (second.begins, second.question, second.handovers) == ("trace", 1, 0)
+    assert second.turn == TurnMark(number=1, since_ms=second.asked_ms, spent=second.spent)
+    assert (second.ended, second.spent.requests, second.asked_ms > first.asked_ms) == (
+        None,
+        1,
+        True,
+    )
     assert second.key("r") != first.key("r")
 
 

@@ -12,17 +12,15 @@ from outlast.ports.effect_spans import (
     TraceScope,
     agent_span_id,
     around_effect,
-    begin_agent_span,
-    begin_run_trace,
     effect_span,
     effect_span_id,
-    end_agent_span,
-    end_run_trace,
+    leave_turn,
     scope_of,
     tell_effect_span,
+    turn_span_id,
 )
-from outlast.ports.spans import AgentSpanData, FunctionSpanData, GuardrailSpanData, SpanError
-from outlast.ports.traces import NO_SPAN
+from outlast.ports.spans import FunctionSpanData, GuardrailSpanData, SpanError
+from outlast.ports.traces import NO_SPAN, derived_span_id
 from outlast.ports.tracing import custom_span, get_current_span, join_current_trace, trace
 from outlast.testing.span_collector import SpanCollector
 
@@ -81,6 +79,7 @@ def test_a_scope_is_what_the_settings_say() -> None:
         disabled=True,
         sensitive=False,
         agent_span_id=agent_span_id("run-1", "A"),
+        task_span_id=derived_span_id("task", "run-1"),
         parent_span_id="span_0",
         is_joined=True,
     )
@@ -101,6 +100,8 @@ def test_a_scope_is_what_the_settings_say() -> None:
             "trace_include_sensitive_data": "no",
             "trace_joined": 1,
             "trace_parent_id": {},
+            "trace_task_name": 7,
+            "tracing": "no",
         },
     ],
 )
@@ -140,7 +141,63 @@ def test_a_retry_is_another_span_and_a_repetition_the_same() -> None:
         assert other_kind.span_id not in ids
 
 
-def test_an_effect_is_a_child_of_its_agents_span(collected: SpanCollector) -> None:
+@pytest.mark.usefixtures("collected")
+@pytest.mark.parametrize(
+    ("settings", "name"),
+    [
+        ({"workflow_name": "Support"}, "Support"),
+        ({"workflow_name": "Around", "trace_joined": True}, "Agent workflow"),
+        (
+            {"workflow_name": "Around", "trace_joined": True, "trace_task_name": "Support"},
+            "Support",
+        ),
+    ],
+)
+def test_a_task_has_the_name_of_its_run(settings: dict[str, Any], name: str) -> None:
+    assert scope_of(settings, "run-1", agent="A").task_name == name
+    assert scope_of(settings, "run-1", agent="A", task_name="Own").task_name == "Own"
+
+
+@pytest.mark.usefixtures("collected")
+def test_tasks_and_turns_have_spans_unless_the_run_wants_none() -> None:
+    scope = scope_of({"tracing": {}}, "run-1", agent="A", turn=2)
+    assert (scope.turn_span_id, scope.inner_span_id) == (turn_span_id("run-1", 2),) * 2
+    assert scope.in_turn(0).inner_span_id == scope.agent_span_id
+    assert scope.in_turn(3) == scope_of({"tracing": {}}, "run-1", agent="A", turn=3)
+    unwanted = {"tracing": {"include_task_and_turn_spans": False}}
+    without = scope_of(unwanted, "run-1", agent="A", turn=2)
+    assert (without.task_span_id, without.turn_span_id) == (None, None)
+    assert without.inner_span_id == scope.agent_span_id
+
+
+def test_an_effect_is_a_child_of_its_turns_span(collected: SpanCollector) -> None:
+    scope = scope_of(None, "run-1", agent="A", turn=2)
+    with effect_span(scope, FunctionSpanData("f"), effect=1):
+        pass
+    with around_effect(scope, effect=2), custom_span("inside"):
+        pass
+    assert {span.parent_id for span in collected.spans()} == {turn_span_id("run-1", 2)}
+
+
+def test_an_effect_that_leaves_its_turn_goes_on_in_the_agents_span(
+    collected: SpanCollector,
+) -> None:
+    over: list[SpanError | None] = []
+    scope, failure = scope_of(None, "run-1", agent="A", turn=2), SpanError(message="x", data=None)
+    with around_effect(scope, effect=1, turn_over=over.append):
+        with custom_span("before") as before:
+            leave_turn()  # not while a span is open in it
+        leave_turn(failure)
+        leave_turn()
+        with custom_span("after") as after:
+            pass
+    leave_turn()
+    assert over == [failure]
+    assert (before.parent_id, after.parent_id) == (scope.turn_span_id, scope.agent_span_id)
+    assert before.span_id != after.span_id
+
+
+def test_an_effect_outside_of_turns_is_a_child_of_its_agents_span(collected: SpanCollector) -> None:
     scope = scope_of({"group_id": "chat"}, "run-1", agent="A")
     with effect_span(scope, FunctionSpanData("f", "in"), effect=1) as span:
         span.span_data.output = "out"
@@ -208,10 +265,6 @@ def test_a_run_that_is_not_traced_silences_its_tools(collected: SpanCollector) -
         scope = scope_of({"tracing_disabled": True}, "run-1", agent="A")
         with effect_span(scope, FunctionSpanData("f"), effect=1), custom_span("query"):
             assert (join_current_trace(None) or {})["tracing_disabled"] is True
-        begin_agent_span(scope, AgentSpanData("A"), at_ms=1)
-        end_agent_span(scope, AgentSpanData("A"), started_at_ms=1, at_ms=2)
-        begin_run_trace(scope)
-        end_run_trace(scope)
     assert (collected.spans(), collected.open_spans) == ([], [])
     assert [one.name for one in collected.traces] == ["Around"]
 
@@ -238,44 +291,6 @@ def test_a_failed_attempt_has_its_error(collected: SpanCollector) -> None:
     ):
         raise OSError("no disk")
     assert collected.spans()[0].error == {"message": "no disk", "data": {"type": "OSError"}}
-
-
-def test_an_agents_span_may_end_in_another_process() -> None:
-    with SpanCollector() as first:
-        scope = scope_of({"trace_parent_id": "span_0"}, "run-1", agent="A")
-        begin_agent_span(scope, AgentSpanData("A"), at_ms=1_000)
-    with SpanCollector() as second:
-        scope = scope_of({"trace_parent_id": "span_0"}, "run-1", agent="A")
-        failure = SpanError(message="Tripped", data=None)
-        end_agent_span(scope, AgentSpanData("A"), started_at_ms=1_000, at_ms=2_500, error=failure)
-    (begun,), (ended,) = first.open_spans, second.spans("agent")
-    assert first.spans() == second.open_spans == []
-    assert (begun.span_id, begun.started_at) == (ended.span_id, ended.started_at)
-    assert ended.started_at == "1970-01-01T00:00:01.000000+00:00"
-    assert ended.ended_at == "1970-01-01T00:00:02.500000+00:00"
-    assert (ended.parent_id, ended.error) == ("span_0", failure)
-
-
-def test_a_runs_own_trace_begins_and_ends(collected: SpanCollector) -> None:
-    scope = scope_of({"workflow_name": "Support"}, "run-1", agent="A")
-    begin_run_trace(scope)
-    assert collected.ended_traces == []
-    end_run_trace(scope)
-    (begun,), (ended,) = collected.traces, collected.ended_traces
-    assert begun.export() == ended.export()
-    assert (begun.name, begun.trace_id) == ("Support", scope.trace_id)
-    assert get_current_span() is None
-
-
-def test_a_trace_around_the_run_is_left_to_whoever_opened_it(collected: SpanCollector) -> None:
-    with trace("Support"):
-        joined = scope_of(join_current_trace(None), "run-1", agent="A")
-    nested = scope_of(None, "run-1/7", agent="B", root_run_id="run-1")
-    collected.clear()
-    for scope in (joined, nested):
-        begin_run_trace(scope)
-        end_run_trace(scope)
-    assert (collected.traces, collected.ended_traces) == ([], [])
 
 
 def test_a_run_started_in_a_tool_is_a_child_of_the_tool(collected: SpanCollector) -> None:

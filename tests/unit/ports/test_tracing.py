@@ -226,6 +226,7 @@ def test_a_run_joins_the_trace_it_is_started_in() -> None:
             "workflow_name": "Support",
             "trace_metadata": {"tier": 1},
             "trace_joined": True,
+            "trace_task_name": "Mine",
         }
     assert own["workflow_name"] == "Mine"
 
@@ -255,9 +256,10 @@ def test_a_run_is_not_traced_where_tracing_is_disabled() -> None:
 def test_a_run_joins_the_trace_of_a_client_that_does_not_listen() -> None:
     chosen = gen_trace_id()
     with trace("Support", chosen), custom_span("batch"):
-        joined = join_current_trace(None) or {}
+        joined = join_current_trace({"workflow_name": "Mine"}) or {}
     assert joined["trace_id"] == chosen
-    assert not joined.keys() & {"trace_parent_id", "trace_joined"}  # the workers tell of it
+    theirs = {"trace_parent_id", "trace_joined", "trace_task_name"}
+    assert not joined.keys() & theirs  # the workers tell of it
 
 
 def test_a_span_that_nobody_listens_to_costs_almost_nothing() -> None:

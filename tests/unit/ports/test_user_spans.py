@@ -13,6 +13,8 @@ from outlast.ports.user_spans import (
     guardrail_span,
     handoff_span,
     response_span,
+    task_span,
+    turn_span,
 )
 from outlast.testing.span_collector import SpanCollector
 
@@ -25,6 +27,8 @@ def open_all(**where: Any) -> list[Span[Any]]:
         response_span({"id": "resp_1"}, **where),
         guardrail_span("g", True, **where),
         handoff_span("A", "B", **where),
+        task_span("Support", **where),
+        turn_span(2, "A", **where),
     ]
 
 
@@ -42,6 +46,12 @@ EXPORTED: list[dict[str, Any]] = [
     {"type": "response", "response_id": "resp_1", "usage": None},
     {"type": "guardrail", "name": "g", "triggered": True},
     {"type": "handoff", "from_agent": "A", "to_agent": "B"},
+    {"type": "custom", "name": "task", "data": {"sdk_span_type": "task", "name": "Support"}},
+    {
+        "type": "custom",
+        "name": "turn",
+        "data": {"sdk_span_type": "turn", "turn": 2, "agent_name": "A"},
+    },
 ]
 
 

@@ -1,9 +1,11 @@
 """The collector that users' tests look into."""
 
-from outlast.ports.effect_spans import begin_agent_span, effect_span, end_agent_span, scope_of
+from outlast.ports.effect_spans import effect_span, scope_of
 from outlast.ports.receivers import REGISTRATION
+from outlast.ports.run_spans import begin_agent_span, end_agent_span
 from outlast.ports.spans import AgentSpanData, FunctionSpanData, HandoffSpanData, SpanError
 from outlast.ports.tracing import custom_span, trace
+from outlast.ports.user_spans import turn_span
 from outlast.testing.span_collector import SpanCollector
 
 
@@ -37,6 +39,21 @@ def test_a_run_is_a_tree() -> None:
         "  handoff Triage -> Billing",
     ]
     assert [span.span_data.name for span in collected.spans("function")] == ["find", "pay"]
+
+
+def test_a_turn_is_told_by_its_number_and_its_agent() -> None:
+    with SpanCollector() as collected, trace("T"), turn_span(2, "A"):
+        pass
+    assert collected.tree() == "turn 2 A"
+
+
+def test_what_begins_in_the_same_millisecond_stays_in_the_order_in_which_it_is_told() -> None:
+    with SpanCollector() as collected, trace("T"):
+        for name, at_seconds in [("b", 7.0009), ("a", 7.0002), ("late", 7.002), ("early", 6.999)]:
+            span = custom_span(name)
+            span.start(at_seconds=at_seconds)
+            span.finish(at_seconds=8)
+    assert [span.span_data.name for span in collected.spans()] == ["early", "b", "a", "late"]
 
 
 def test_what_is_told_twice_is_kept_once() -> None:
