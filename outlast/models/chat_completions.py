@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from outlast.loop.values import JsonObject
 from outlast.models.chat_format import UnsupportedItemError, chat_body
 from outlast.models.chat_reply import ChatReply, UnreadableReplyError, response_from_chat
-from outlast.models.connection import OpenAIConnection
+from outlast.models.connection import ModelConnection
 from outlast.models.failures import Target, bad_response, refused_request
 from outlast.models.responses import read_response
 from outlast.ports.model import ModelRequest, ModelResponse
@@ -32,7 +32,7 @@ class ChatCompletionsModel:
         name: the model's name in the provider's words.
     """
 
-    def __init__(self, name: str, connection: OpenAIConnection) -> None:
+    def __init__(self, name: str, connection: ModelConnection) -> None:
         """Bind a name to a connection, which stays the caller's."""
         self.name = name
         self._connection = connection
@@ -47,7 +47,7 @@ class ChatCompletionsModel:
         body = self._body(request, target)
         reply = await self._connection.post(target, body, request.settings)
         try:
-            response = response_from_chat(reply.body, turn=len(request.input))
+            response = response_from_chat(reply.body, turn=len(request.input), model=self.name)
         except UnreadableReplyError as error:
             raise bad_response(target, str(error)) from None
         return read_response(response, target, request_id=reply.request_id)
@@ -62,7 +62,7 @@ class ChatCompletionsModel:
         # Without the option a stream says nothing of usage.
         body = {"stream_options": {"include_usage": True}, **self._body(request, target)}
         body["stream"] = True
-        reply = ChatReply(turn=len(request.input))
+        reply = ChatReply(turn=len(request.input), model=self.name)
         chunks = self._connection.stream(target, body, request.settings, is_last=_never)
         try:
             async with aclosing(chunks):

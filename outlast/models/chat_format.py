@@ -11,7 +11,7 @@ from typing import Any
 from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models.json_values import as_object, as_objects, as_text
-from outlast.models.responses import has_extra_tools
+from outlast.models.responses import PROVIDER_DATA, has_extra_tools
 from outlast.ports.model import ModelRequest, OutputSpec, ToolSpec
 
 
@@ -38,7 +38,7 @@ def chat_body(request: ModelRequest, model: str, *, limit_field: str = "max_toke
     settings = request.settings
     body: dict[str, Any] = {
         "model": model,
-        "messages": chat_messages(request.instructions, request.input),
+        "messages": chat_messages(request.instructions, request.input, model=model),
         "tools": [_tool(tool) for tool in request.tools] or None,
         "response_format": _response_format(request.output),
         "temperature": settings.temperature,
@@ -59,11 +59,14 @@ def chat_body(request: ModelRequest, model: str, *, limit_field: str = "max_toke
     return {**body, **(settings.extra_args or {}), **(settings.extra_body or {})}
 
 
-def chat_messages(instructions: str | None, items: Iterable[JsonObject]) -> list[JsonObject]:
+def chat_messages(
+    instructions: str | None, items: Iterable[JsonObject], *, model: str = ""
+) -> list[JsonObject]:
     """Return the messages for instructions and Responses items, oldest first.
 
     A model's text and calls up to the next other item make one assistant message, so that calls
-    made at once stay together. Reasoning is left out: the API takes none.
+    made at once stay together. Reasoning is left out: the API takes none. What this model's server
+    has given to be sent back (see `chat_reply`) is.
 
     Raises:
         UnsupportedItemError: an item or a part of its content has no counterpart.
@@ -81,6 +84,7 @@ def chat_messages(instructions: str | None, items: Iterable[JsonObject]) -> list
             )
         try:
             add(messages, item)
+            _give_back(messages, item, model)
         except KeyError as error:
             raise UnsupportedItemError(f"input item {position} has no {error}.") from None
         except UnsupportedItemError as error:
@@ -92,7 +96,7 @@ def _refuse_hosted_tools(request: ModelRequest) -> None:
     if request.hosted_tools:
         names = ", ".join(tool.name for tool in request.hosted_tools)
         raise UnsupportedItemError(
-            f"the tools {names} are run by the provider, which Chat Completions does not do."
+            f"the tools {names} are no functions, and Chat Completions knows functions only."
             " Use the Responses API, or take them out of the agent's tools."
         )
 
@@ -154,6 +158,17 @@ def _add_output(messages: list[JsonObject], item: JsonObject) -> None:
             "content": _content(item["output"]),
         }
     )
+
+
+def _give_back(messages: list[JsonObject], item: JsonObject, model: str) -> None:
+    """Add what the server wants to see again of its own; no other server would take it."""
+    kept = as_object(item.get(PROVIDER_DATA)) or {}
+    message = messages[-1] if messages else {}
+    if not kept or kept.get("model") != model or message.get("role") != "assistant":
+        return
+    message.update(as_object(kept.get("message")) or {})
+    if calls := message.get("tool_calls"):
+        calls[-1].update(as_object(kept.get("call")) or {})
 
 
 def _add_nothing(messages: list[JsonObject], item: JsonObject) -> None:

@@ -1,9 +1,10 @@
 """Answers of the Chat Completions API in the words of the Responses API.
 
 Owns: turning a completion, or the chunks of a streamed one, into a response object and the events
-of a Responses stream. Pure: no I/O, no clock, no randomness; ids are derived from the
-completion's own, so the same answer always gives the same items. Must not know: how bodies
-travel.
+of a Responses stream; keeping, under `provider_data`, what the server wants to see again: the
+signed thoughts of Claude, the signatures that Gemini gives to calls. Pure: no I/O, no clock, no
+randomness; ids are derived from the completion's own, so the same answer always gives the same
+items. Must not know: how bodies travel.
 """
 
 import json
@@ -13,9 +14,13 @@ from typing import Any
 
 from outlast.loop.values import JsonObject
 from outlast.models.json_values import as_count, as_object, as_objects, as_text
+from outlast.models.responses import PROVIDER_DATA
 
 _CUT_SHORT = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Finish reasons that leave an answer incomplete, in the words of the Responses API."""
+
+_SIGNED_FIELDS = ("extra_content", "provider_specific_fields")
+"""Where Gemini's interface and any-llm, and where LiteLLM, put what belongs to a call."""
 
 _FILTERED = "The provider's content filter stopped the answer."
 
@@ -29,15 +34,17 @@ class _Message:
     id: str
     texts: dict[str, str] = field(default_factory=dict[str, str])
     """Text so far by kind, `output_text` or `refusal`, in order of appearance."""
+    kept: JsonObject = field(default_factory=dict[str, Any])
 
     def item(self, status: str) -> JsonObject:
-        return {
+        item: JsonObject = {
             "type": "message",
             "id": self.id,
             "role": "assistant",
             "status": status,
             "content": [_content_part(kind, text) for kind, text in self.texts.items()],
         }
+        return _with_kept(item, self.kept)
 
 
 @dataclass(slots=True)
@@ -50,9 +57,10 @@ class _Call:
     """The server's number of the call, by which later chunks refer to it."""
     name: str = ""
     arguments: str = ""
+    kept: JsonObject = field(default_factory=dict[str, Any])
 
     def item(self, status: str) -> JsonObject:
-        return {
+        item: JsonObject = {
             "type": "function_call",
             "id": self.id,
             "call_id": self.call_id,
@@ -61,14 +69,16 @@ class _Call:
             "arguments": self.arguments or "{}",
             "status": status,
         }
+        return _with_kept(item, self.kept)
 
 
-def response_from_chat(completion: JsonObject, *, turn: int) -> JsonObject:
+def response_from_chat(completion: JsonObject, *, turn: int, model: str = "") -> JsonObject:
     """Return a whole completion as a response object.
 
     Args:
         completion: the body of the answer.
         turn: how many items the request had; goes into the derived ids.
+        model: who is the only one to see what is kept for the server.
 
     Raises:
         UnreadableReplyError: the completion has no choice, message or call that can be read.
@@ -80,7 +90,7 @@ def response_from_chat(completion: JsonObject, *, turn: int) -> JsonObject:
         raise UnreadableReplyError(f"the completion has no choice with a message{hint}")
     # A whole message reads like the only chunk of a stream.
     finish_reason = choices[0].get("finish_reason") or "stop"
-    reply = ChatReply(turn=turn)
+    reply = ChatReply(turn=turn, model=model)
     reply.add({**completion, "choices": [{"delta": message, "finish_reason": finish_reason}]})
     return reply.finish()[-1]["response"]
 
@@ -91,14 +101,19 @@ class ChatReply:
     Both methods return the events of the Responses stream that the news amounts to.
     """
 
-    def __init__(self, *, turn: int) -> None:
+    def __init__(self, *, turn: int, model: str = "") -> None:
         """Start with nothing said.
 
         Args:
             turn: how many items the request had; goes into the derived ids, because small
                 servers give the same few ids again and again.
+            model: who is the only one to see what is kept for the server.
         """
         self._turn = turn
+        self._model = model
+        self._thinking: list[JsonObject] = []
+        self._reasoning = ""
+        self._extra: JsonObject = {}
         self._started = False
         self._seed = ""
         self._head: JsonObject = {}
@@ -140,6 +155,7 @@ class ChatReply:
         if not self._items:
             filtered = self._finish_reason == "content_filter"
             self._write("refusal" if filtered else "output_text", _FILTERED if filtered else "")
+        self._keep_thoughts(self._items[0])
         reason = _CUT_SHORT.get(self._finish_reason)
         status = "incomplete" if reason else "completed"
         for position, item in enumerate(self._items):
@@ -149,6 +165,8 @@ class ChatReply:
             "status": status,
             "output": [item.item(status) for item in self._items],
             "usage": _usage(self._usage),
+            # In the server's own words, for those who ask for it.
+            "raw_usage": self._usage or None,
             "incomplete_details": {"reason": reason} if reason else None,
         }
         self._emit("response.completed", response=response)
@@ -174,6 +192,11 @@ class ChatReply:
             self._write("output_text", text)
         if refusal := as_text(delta.get("refusal")):
             self._write("refusal", refusal)
+        for block in as_objects(delta.get("thinking_blocks")) or ():
+            _go_on_thinking(self._thinking, block)
+        reasoning: object = delta.get("reasoning")
+        self._reasoning += _text((as_object(reasoning) or {}).get("content", reasoning))
+        self._extra |= as_object(delta.get("extra_content")) or {}
         for call in as_objects(delta.get("tool_calls")) or ():
             self._take_call(call)
 
@@ -203,6 +226,9 @@ class ChatReply:
             self._append(call)
         elif name and not call.name:
             call.name = name
+        for field_name in _SIGNED_FIELDS:
+            if signed := as_object(delta.get(field_name)):
+                self._keep(call, "call", {field_name: signed})
         arguments = function.get("arguments")
         if arguments and not isinstance(arguments, str):
             arguments = json.dumps(arguments)
@@ -218,7 +244,7 @@ class ChatReply:
     def _find_call(self, delta: JsonObject, name: str | None) -> _Call | None:
         """Find the call that a chunk goes on with; servers differ in how they tell."""
         calls = [item for item in self._items if isinstance(item, _Call)]
-        index, given_id = delta.get("index"), as_text(delta.get("id"))
+        index, given_id = delta.get("index"), _given_id(delta)
         if index is not None:
             same = next((call for call in reversed(calls) if call.index == index), None)
             # Some servers number every call 0, but send each of them whole.
@@ -229,7 +255,7 @@ class ChatReply:
         return next((call for call in calls if call.given_id == given_id), calls[-1])
 
     def _new_call(self, delta: JsonObject, name: str) -> _Call:
-        given_id = as_text(delta.get("id"))
+        given_id = _given_id(delta)
         position = len(self._items)
         taken = {item.call_id for item in self._items if isinstance(item, _Call)}
         # Outputs find their call by this id, so there has to be one and no two may share it.
@@ -241,6 +267,19 @@ class ChatReply:
             index=delta.get("index"),
             name=name,
         )
+
+    def _keep_thoughts(self, first: _Message | _Call) -> None:
+        """Keep what was thought before the first item, as far as the server has signed it."""
+        if self._thinking:
+            self._keep(first, "message", {"thinking_blocks": self._thinking})
+        if self._extra:
+            self._keep(first, "message", {"extra_content": self._extra})
+            if self._reasoning:
+                self._keep(first, "message", {"reasoning": self._reasoning})
+
+    def _keep(self, item: _Message | _Call, place: str, fields: JsonObject) -> None:
+        kept = {**item.kept.get(place, {}), **fields}
+        item.kept |= {"model": self._model, place: kept}
 
     def _append(self, item: _Message | _Call) -> None:
         self._items.append(item)
@@ -278,6 +317,26 @@ class ChatReply:
         digest = sha256(f"{self._seed}|{position}".encode()).hexdigest()
         # Short enough, and with the prefix, for the Responses API to take it back.
         return f"{prefix}_{digest[:40]}"
+
+
+def _given_id(call: JsonObject) -> str | None:
+    # LiteLLM puts Gemini's signature into the id as well, which makes it too long for one.
+    return (as_text(call.get("id")) or "").partition("__thought__")[0] or None
+
+
+def _with_kept(item: JsonObject, kept: JsonObject) -> JsonObject:
+    return {**item, PROVIDER_DATA: kept} if kept else item
+
+
+def _go_on_thinking(blocks: list[JsonObject], news: JsonObject) -> None:
+    """Add a piece of a thought to those before it; the signature closes a thought."""
+    last = blocks[-1] if blocks else {}
+    if news.get("type") != "thinking" or last.get("type") != "thinking" or last.get("signature"):
+        blocks.append(dict(news))
+        return
+    for name in ("thinking", "signature"):
+        if piece := as_text(news.get(name)):
+            last[name] = f"{last.get(name) or ''}{piece}"
 
 
 def _content_part(kind: str, text: str) -> JsonObject:

@@ -1,7 +1,8 @@
 """The way to an OpenAI-compatible server: the `openai` client, opened on the first call.
 
 Owns: where the server is and with which key, the client's life, sending a JSON body and getting
-JSON back, whole or as a stream. Must not know: what is in the bodies.
+JSON back, whole or as a stream; and `ModelConnection`, what an adapter needs of any way to a
+model. Must not know: what is in the bodies.
 
 The client is used below its typed methods: those build and check a model object for every item
 of a conversation, which costs a hundred times the CPU of the call itself.
@@ -13,7 +14,7 @@ from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import SplitResult, urlsplit
 
 from outlast.agents.settings import ModelSettings
@@ -54,10 +55,35 @@ class Reply:
     request_id: str | None
 
 
+class ModelConnection(Protocol):
+    """The way to a model, as the adapters need it: JSON there and JSON back, never retried."""
+
+    def target(self, path: str, model: str) -> Target:
+        """Return whom a call to this path goes to, for the words of its failures."""
+        ...
+
+    async def post(self, target: Target, body: JsonObject, settings: ModelSettings) -> Reply:
+        """Send a body and return the JSON object that is answered, or raise a `ModelError`."""
+        ...
+
+    def stream(
+        self,
+        target: Target,
+        body: JsonObject,
+        settings: ModelSettings,
+        *,
+        is_last: Callable[[JsonObject], bool],
+    ) -> AsyncGenerator[JsonObject]:
+        """Send a body and yield the events that are answered; may raise a `ModelError`."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Access:
     base_url: str
     api_key: str | None = field(repr=False)
+    organization: str | None = None
+    project: str | None = None
 
 
 class OpenAIConnection:
@@ -73,6 +99,8 @@ class OpenAIConnection:
         api_key: str | None = None,
         base_url: str | None = None,
         client: "AsyncOpenAI | None" = None,
+        organization: str | None = None,
+        project: str | None = None,
     ) -> None:
         """Remember where to connect to; nothing is opened or checked yet.
 
@@ -82,10 +110,13 @@ class OpenAIConnection:
             base_url: None means OPENAI_BASE_URL, else OpenAI.
             client: a client to use as it is, for proxies, Azure or other transports. It stays
                 the caller's: `aclose` leaves it open.
+            organization: whom OpenAI counts the calls for; None means OPENAI_ORG_ID.
+            project: likewise; None means OPENAI_PROJECT_ID.
         """
         self._api_key = api_key
         self._base_url = base_url
         self._given = client
+        self._counted_for = (organization, project)
         self._opened: asyncio.Task[AsyncOpenAI] | None = None
 
     def target(self, path: str, model: str) -> Target:
@@ -104,7 +135,7 @@ class OpenAIConnection:
         from pydantic_core import from_json
 
         with _failures(target):
-            async with asyncio.timeout(_seconds(settings)):
+            async with asyncio.timeout(call_seconds(settings)):
                 response = await client.post(
                     target.path, cast_to=Response, body=body, options=_options(settings)
                 )
@@ -143,7 +174,7 @@ class OpenAIConnection:
         client = await self._client(target)
         from openai import AsyncStream
 
-        seconds = _seconds(settings)
+        seconds = call_seconds(settings)
         deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
         with _failures(target):
             async with asyncio.timeout_at(deadline):
@@ -175,7 +206,7 @@ class OpenAIConnection:
             # Nothing to close, or closed together with the loop that it belonged to.
             return
         await asyncio.wait([opened])
-        if not _has_failed(opened):
+        if not has_failed(opened):
             await opened.result().close()
 
     async def _client(self, target: Target) -> "AsyncOpenAI":
@@ -183,7 +214,7 @@ class OpenAIConnection:
             return self._given
         loop = asyncio.get_running_loop()
         opened = self._opened
-        if opened is None or opened.get_loop() is not loop or _has_failed(opened):
+        if opened is None or opened.get_loop() is not loop or has_failed(opened):
             access = self._access()
             _check(access, target)
             # Importing the package and reading the system's certificates take half a second of
@@ -203,7 +234,13 @@ class OpenAIConnection:
         api_key = (
             self._api_key or defaults.api_key or os.environ.get("OPENAI_API_KEY") or ""
         ).strip()
-        return _Access(base_url=base_url.strip(), api_key=api_key or None)
+        organization, project = self._counted_for
+        return _Access(
+            base_url=base_url.strip(),
+            api_key=api_key or None,
+            organization=organization,
+            project=project,
+        )
 
 
 def _open(access: _Access, target: Target) -> "AsyncOpenAI":
@@ -215,6 +252,8 @@ def _open(access: _Access, target: Target) -> "AsyncOpenAI":
             # The client insists on a key; servers on this machine do not read it.
             api_key=access.api_key or "no-key-needed",
             base_url=access.base_url,
+            organization=access.organization,
+            project=access.project,
             max_retries=0,
             # A proxy set in the environment is no way to a server on this machine.
             http_client=DefaultAsyncHttpxClient(trust_env=not _is_loopback(access.base_url)),
@@ -223,7 +262,8 @@ def _open(access: _Access, target: Target) -> "AsyncOpenAI":
         raise bad_address(target) from None
 
 
-def _has_failed(opened: "asyncio.Task[AsyncOpenAI]") -> bool:
+def has_failed(opened: asyncio.Task[Any]) -> bool:
+    """Tell whether what was to be opened could not be."""
     return opened.done() and (opened.cancelled() or opened.exception() is not None)
 
 
@@ -269,7 +309,8 @@ def _is_loopback(base_url: str) -> bool:
         return False
 
 
-def _seconds(settings: ModelSettings) -> float | None:
+def call_seconds(settings: ModelSettings) -> float | None:
+    """Return how long a call may take at most, or None if the settings do not say."""
     return None if settings.timeout is None else settings.timeout.total_seconds()
 
 
@@ -282,7 +323,7 @@ def _options(settings: ModelSettings) -> "RequestOptions":
         options["headers"] = settings.extra_headers
     if settings.extra_query:
         options["params"] = settings.extra_query
-    seconds = _seconds(settings)
+    seconds = call_seconds(settings)
     if seconds is not None:
         options["timeout"] = Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS))
     return options

@@ -68,13 +68,13 @@ _SENTENCES: Mapping[str, str] = {
     "conversation_locked": "The conversation is in use by another request at {base_url}.",
     "invalid_request": "The model provider at {base_url} refused the request to {model}.",
     "not_found": "The model provider at {base_url} has no {path} there or knows no model {model}."
-    " Check the name of the model and OPENAI_BASE_URL.",
+    " Check the name of the model and {address_from}.",
     "overloaded": "The model provider at {base_url} is too busy for the request to {model}.",
     "quota_exceeded": "The account at {base_url} has no quota left. Check its plan and billing.",
     "rate_limited": "The model provider at {base_url} limits the rate of requests to {model}.",
     "server_error": "The model provider at {base_url} failed to answer for {model}.",
     "timeout": "The model provider at {base_url} took too long to answer for {model}.",
-    "unauthorized": "The model provider at {base_url} refused the API key. Check OPENAI_API_KEY,"
+    "unauthorized": "The model provider at {base_url} refused the API key. Check {key_from},"
     " and that the key may use {model} there.",
 }
 
@@ -84,12 +84,15 @@ class Target:
     """Whom a call goes to, for the words of its failures.
 
     `base_url` holds neither user, password nor query. `key` is what no message may repeat.
+    `key_from` and `address_from` are where a person has set the key and the address.
     """
 
     base_url: str
     path: str
     model: str
     key: str | None = field(default=None, repr=False)
+    key_from: str = "OPENAI_API_KEY"
+    address_from: str = "OPENAI_BASE_URL"
 
     def quote(self, words: str) -> str:
         """Return somebody else's words on one line, cut to length, without the key."""
@@ -153,7 +156,7 @@ def connection_failure(cause: BaseException, target: Target) -> ModelError:
     return ModelError(
         f"Cannot reach the model provider at {target.base_url}: {type(root).__name__}"
         f" ({target.quote(str(root)) or 'no details'})."
-        " Check OPENAI_BASE_URL, that a server runs there, and the network, proxies and"
+        f" Check {target.address_from}, that a server runs there, and the network, proxies and"
         " certificates on the way.",
         code="unreachable",
         retryable=True,
@@ -219,7 +222,7 @@ def bad_response(target: Target, problem: str, *, status: int | None = None) -> 
     """Return the failure for an answer that is not what the API promises."""
     return ModelError(
         f"{_message('bad_response', target, status, problem)}"
-        f" Check that OPENAI_BASE_URL is the address under which {target.path} lives.",
+        f" Check that {target.address_from} is the address under which {target.path} lives.",
         code="bad_response",
         retryable=True,
         status=status,
@@ -295,9 +298,14 @@ def _code(report: object, status: int | None) -> str:
 
 def _message(code: str, target: Target, status: int | None, words: str | None) -> str:
     sentence = _SENTENCES[code].format(
-        base_url=target.base_url, path=target.path, model=repr(target.model)
+        base_url=target.base_url,
+        path=target.path,
+        model=repr(target.model),
+        key_from=target.key_from,
+        address_from=target.address_from,
     )
-    if code == "not_found" and target.path == "/responses":
+    direct = target.address_from == "OPENAI_BASE_URL"
+    if direct and code == "not_found" and target.path == "/responses":
         sentence += ' A server with only Chat Completions needs OpenAIProvider(api="chat").'
     if status is not None:
         sentence += f" HTTP {status}."

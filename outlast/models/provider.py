@@ -17,7 +17,13 @@ if TYPE_CHECKING:
 DEFAULT_MODEL = "gpt-5.4-mini"
 """The model of a worker that names none: quick and cheap, and good at calling tools."""
 
-_PREFIX = "openai/"
+PREFIX = "openai/"
+"""What may stand before the name of a model of this provider."""
+
+
+def default_model() -> str:
+    """Return the name of the model for agents that name none: OUTLAST_MODEL, or our own choice."""
+    return os.environ.get("OUTLAST_MODEL") or DEFAULT_MODEL
 
 
 class OpenAIProvider:
@@ -36,6 +42,8 @@ class OpenAIProvider:
         default_model: str | None = None,
         openai_client: "AsyncOpenAI | None" = None,
         use_responses: bool | None = None,
+        organization: str | None = None,
+        project: str | None = None,
     ) -> None:
         """Remember which server, API and model to use.
 
@@ -50,6 +58,8 @@ class OpenAIProvider:
                 proxies, other transports. Its retries are switched off per call, and closing it
                 stays the caller's.
             use_responses: another way to say which API: true for `responses`, false for `chat`.
+            organization: whom OpenAI counts the calls for; None means OPENAI_ORG_ID.
+            project: likewise; None means OPENAI_PROJECT_ID.
 
         Raises:
             ValueError: a client is given together with a key or an address, or the API is neither.
@@ -63,7 +73,11 @@ class OpenAIProvider:
         self._api = api
         self._default_model = default_model
         self._connection = OpenAIConnection(
-            api_key=api_key, base_url=base_url, client=openai_client
+            api_key=api_key,
+            base_url=base_url,
+            client=openai_client,
+            organization=organization,
+            project=project,
         )
         self._is_plain = api_key is None and base_url is None and openai_client is None
 
@@ -72,16 +86,22 @@ class OpenAIProvider:
 
         A prefix `openai/` is taken off: it names the provider, not the model.
         """
-        chosen = name or self._default_model or os.environ.get("OUTLAST_MODEL") or DEFAULT_MODEL
-        chosen = chosen.removeprefix(_PREFIX)
+        chosen = name or self._default_model or default_model()
+        return self._model(chosen.removeprefix(PREFIX), is_default=not name)
+
+    def model_of_id(self, model_id: str) -> ResponsesModel | ChatCompletionsModel:
+        """Return the model that the server calls exactly this, whatever prefix it has."""
+        return self._model(model_id, is_default=False)
+
+    async def aclose(self) -> None:
+        """Close the connections. Called once, when the worker stops."""
+        await self._connection.aclose()
+
+    def _model(self, name: str, *, is_default: bool) -> ResponsesModel | ChatCompletionsModel:
         connection = self._connection
         if self._is_plain and defaults.client is not None:
             connection = OpenAIConnection(client=defaults.client)
         api = self._api or defaults.api
         if api != "responses":
-            return ChatCompletionsModel(chosen, connection)
-        return ResponsesModel(chosen, connection, is_default=not name)
-
-    async def aclose(self) -> None:
-        """Close the connections. Called once, when the worker stops."""
-        await self._connection.aclose()
+            return ChatCompletionsModel(name, connection)
+        return ResponsesModel(name, connection, is_default=is_default)

@@ -8,14 +8,21 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any, cast
 
+from outlast.agents.computer_tool import ComputerTool
+from outlast.agents.hosted_tools import HostedTool
 from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject
-from outlast.models.connection import OpenAIConnection
+from outlast.models.connection import ModelConnection
 from outlast.models.failures import Target, bad_response, refused_request, reported_failure
 from outlast.models.json_values import as_object, as_objects, as_text
 from outlast.ports.model import ModelRequest, ModelResponse, usage_of
 
 _PATH = "/responses"
+
+_KIND_NAMES = frozenset({"computer", "computer_use", "computer_use_preview"})
+
+PROVIDER_DATA = "provider_data"
+"""The key of what other servers than OpenAI's want to see again of an item of theirs."""
 
 _WITH_RESPONSE = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
@@ -27,9 +34,7 @@ class ResponsesModel:
         name: the model's name in the provider's words.
     """
 
-    def __init__(
-        self, name: str, connection: OpenAIConnection, *, is_default: bool = False
-    ) -> None:
+    def __init__(self, name: str, connection: ModelConnection, *, is_default: bool = False) -> None:
         """Bind a name to a connection.
 
         Args:
@@ -102,11 +107,11 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
         }
         for tool in request.tools
     ]
-    tools.extend(tool.to_tool_param() for tool in request.hosted_tools)
+    tools.extend(_entry(tool, model) for tool in request.hosted_tools)
     body: dict[str, Any] = {
         "model": model,
         "instructions": request.instructions or None,
-        "input": list(request.input),
+        "input": [_known_fields(item) for item in request.input],
         "tools": tools or None,
         "temperature": settings.temperature,
         "top_p": settings.top_p,
@@ -123,10 +128,16 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
     }
     if tools or request.prompt is not None or has_extra_tools(settings):
         # Without tools the API refuses both.
-        body["tool_choice"] = _tool_choice(request)
+        body["tool_choice"] = _tool_choice(request, model)
         body["parallel_tool_calls"] = settings.parallel_tool_calls
     body = {name: value for name, value in body.items() if value is not None}
     return {**body, **(settings.extra_args or {}), **(settings.extra_body or {})}
+
+
+def _known_fields(item: JsonObject) -> JsonObject:
+    if PROVIDER_DATA not in item:
+        return item
+    return {name: value for name, value in item.items() if name != PROVIDER_DATA}
 
 
 def has_extra_tools(settings: ModelSettings) -> bool:
@@ -164,7 +175,7 @@ def read_response(body: object, target: Target, *, request_id: str | None = None
         usage=usage_of(response.get("usage")),
         response_id=as_text(response.get("id")),
         request_id=request_id,
-        raw_usage=as_object(response.get("usage")),
+        raw_usage=as_object(response.get("raw_usage", response.get("usage"))),
     )
 
 
@@ -180,12 +191,22 @@ def _include(request: ModelRequest) -> list[str] | None:
     return list(dict.fromkeys(wanted)) or request.settings.include
 
 
-def _tool_choice(request: ModelRequest) -> str | JsonObject | None:
+def _entry(tool: HostedTool, model: str | None) -> JsonObject:
+    """Return a tool's entry in a request; a computer's depends on the model."""
+    return tool.param_for(model) if isinstance(tool, ComputerTool) else tool.to_tool_param()
+
+
+def _tool_choice(request: ModelRequest, model: str | None) -> str | JsonObject | None:
     choice = request.settings.tool_choice
     if choice is None or choice in {"auto", "required", "none"}:
         return choice
-    kinds = [str(tool.to_tool_param().get("type")) for tool in request.hosted_tools]
-    if choice in kinds:
+    entries = [_entry(tool, model) for tool in request.hosted_tools]
+    for entry in entries:
+        if entry.get("type") == "custom" and entry.get("name") == choice:
+            return {"type": "custom", "name": choice}
+        if choice in _KIND_NAMES and entry.get("type") in _KIND_NAMES:
+            return {"type": entry["type"]}  # one tool, whatever a model calls it
+    if choice != "custom" and choice in [entry.get("type") for entry in entries]:
         return {"type": choice}
     return {"type": "function", "name": choice}
 

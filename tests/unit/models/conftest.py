@@ -1,11 +1,18 @@
 """One server and one connection to it for all tests of the adapters, and a clean environment."""
 
+import sys
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
-from outlast.models import ChatCompletionsModel, OpenAIConnection, ResponsesModel
+from outlast.models import (
+    ChatCompletionsModel,
+    OpenAIConnection,
+    ResponsesModel,
+    package_connection,
+)
 from tests.unit.models.model_server import ModelServer
 
 KEY = "sk-test-4711"
@@ -45,3 +52,18 @@ def chat(connection: OpenAIConnection) -> ChatCompletionsModel:
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OUTLAST_MODEL", "OPENAI_ADMIN_KEY"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def gateway_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LiteLLM and any-llm where they are installed, and else what stands in for them."""
+    monkeypatch.setattr(sys, "path", [*sys.path, str(Path(__file__).parent / "stand_ins")])
+    monkeypatch.setenv("LITELLM_LOCAL_MODEL_COST_MAP", "True")
+
+
+@pytest.fixture
+def no_gateway_packages(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find_nothing(_: str) -> None:
+        pass
+
+    monkeypatch.setattr(package_connection, "find_spec", find_nothing)

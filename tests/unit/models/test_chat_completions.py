@@ -6,7 +6,7 @@ from openai import AsyncOpenAI
 from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject, Usage
 from outlast.models import ChatCompletionsModel, OpenAIConnection
-from outlast.ports.model import Model, ModelError, ModelRequest, ToolSpec
+from outlast.ports.model import Model, ModelError, ModelRequest, ToolSpec, response_of_stream
 from tests.unit.models.model_server import ModelServer
 from tests.unit.models.streams import collect, collect_until_failure
 
@@ -98,6 +98,17 @@ async def test_a_stream_comes_back_as_responses_events(
         "stream": True,
         "stream_options": {"include_usage": True},
     }
+
+
+async def test_usage_is_there_in_the_servers_own_words_too(
+    chat: ChatCompletionsModel, server: ModelServer
+) -> None:
+    server.answer(completion({"content": "hi"}))
+    assert (await chat.get_response(ASK)).raw_usage == USAGE
+    server.stream([{**chunk({"content": "hi"}, "stop"), "usage": USAGE}], done=True)
+    assert (await response_of_stream(chat.stream_response(ASK))).raw_usage == USAGE
+    server.answer({**completion({"content": "hi"}), "usage": None})
+    assert (await chat.get_response(ASK)).raw_usage is None
 
 
 async def test_a_stream_without_the_closing_mark_is_complete_by_its_finish_reason(

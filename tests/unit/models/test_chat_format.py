@@ -8,6 +8,7 @@ from pydantic import TypeAdapter
 
 from outlast.agents.hosted_tools import WebSearchTool
 from outlast.agents.settings import ModelSettings
+from outlast.agents.shell_tools import ShellTool
 from outlast.loop.values import JsonObject
 from outlast.models.chat_format import UnsupportedItemError, chat_body, chat_messages
 from outlast.ports.model import ModelRequest, OutputSpec, ToolSpec
@@ -300,7 +301,22 @@ def test_the_items_given_are_not_changed() -> None:
     assert json.dumps(items) == before
 
 
-def test_hosted_tools_are_refused_by_name() -> None:
-    request = ModelRequest(instructions=None, input=[], hosted_tools=[WebSearchTool()])
-    with pytest.raises(UnsupportedItemError, match=r"web_search .*Use the Responses API"):
+def test_tools_that_are_no_functions_are_refused_by_name() -> None:
+    tools = [WebSearchTool(), ShellTool(str)]
+    request = ModelRequest(instructions=None, input=[], hosted_tools=tools)
+    with pytest.raises(UnsupportedItemError, match=r"web_search, shell .*Use the Responses API"):
         chat_body(request, "m")
+
+
+def test_what_a_server_wants_back_comes_only_with_words_of_the_model() -> None:
+    kept: JsonObject = {
+        "model": "m",
+        "message": {"thinking_blocks": []},
+        "call": {"extra_content": {}},
+    }
+    asked = {**user("hi"), "provider_data": kept}
+    assert chat_messages(None, [asked], model="m") == [user("hi")]
+    answer = {**said("hi"), "provider_data": kept}
+    assert chat_messages(None, [answer], model="m") == [
+        {"role": "assistant", "content": "hi", "thinking_blocks": []}
+    ]

@@ -327,3 +327,76 @@ def test_a_stream_without_a_finish_reason_has_ended_early() -> None:
 def test_what_is_no_chunk_is_told(bad: JsonObject) -> None:
     with pytest.raises(UnreadableReplyError, match="chunk"):
         ChatReply(turn=1).add(bad)
+
+
+CLAUDE = "anthropic/claude"
+SIGNED: JsonObject = {"type": "thinking", "thinking": "Let me look.", "signature": "s1"}
+HIDDEN: JsonObject = {"type": "redacted_thinking", "data": "d1"}
+
+
+def given_back(response: JsonObject, model: str) -> JsonObject:
+    return chat_messages(None, response["output"], model=model)[0]
+
+
+def test_signed_thoughts_go_back_to_the_model_that_had_them_and_to_no_other() -> None:
+    message = {
+        "content": "So.",
+        "tool_calls": [tool_call("a")],
+        "thinking_blocks": [SIGNED, HIDDEN],
+        "reasoning_content": "Let me look.",
+    }
+    response = response_from_chat(completion(message), turn=1, model=CLAUDE)
+    assert [item["type"] for item in response["output"]] == ["message", "function_call"]
+    back = given_back(response, CLAUDE)
+    assert back["thinking_blocks"] == [SIGNED, HIDDEN]
+    assert (back["content"], len(back["tool_calls"])) == ("So.", 1)
+    assert "thinking_blocks" not in given_back(response, "anthropic/another")
+
+
+def test_thoughts_in_pieces_are_put_together() -> None:
+    def thought(**fields: str) -> JsonObject:
+        return chunk({"thinking_blocks": [{"type": "thinking", **fields}]})
+
+    reply = ChatReply(turn=1, model=CLAUDE)
+    for one in (
+        thought(thinking="Let me ", signature=""),
+        thought(thinking="look."),
+        thought(thinking="", signature="s1"),
+        thought(thinking="And ", signature=""),
+        thought(thinking="here.", signature="s2"),
+        chunk({"thinking_blocks": [HIDDEN]}),
+        chunk({"tool_calls": [{"index": 0, **tool_call("a")}]}, "tool_calls"),
+    ):
+        reply.add(one)
+    response = reply.finish()[-1]["response"]
+    assert given_back(response, CLAUDE)["thinking_blocks"] == [
+        SIGNED,
+        {"type": "thinking", "thinking": "And here.", "signature": "s2"},
+        HIDDEN,
+    ]
+
+
+@pytest.mark.parametrize("reasoning", ["Let me look.", {"content": "Let me look."}])
+def test_thoughts_that_any_llm_signs_go_back_in_its_own_words(reasoning: object) -> None:
+    signature = {"anthropic": {"signature": "s1"}}
+    message = {"content": "So.", "reasoning": reasoning, "extra_content": signature}
+    response = response_from_chat(completion(message), turn=1, model=CLAUDE)
+    back = given_back(response, CLAUDE)
+    assert (back["reasoning"], back["extra_content"]) == ("Let me look.", signature)
+
+
+def test_thoughts_that_nobody_signed_are_not_kept() -> None:
+    message = {"content": "So.", "reasoning": "Let me look.", "reasoning_content": "Let me look."}
+    response = response_from_chat(completion(message), turn=1, model=CLAUDE)
+    assert "provider_data" not in response["output"][0]
+
+
+@pytest.mark.parametrize("where", ["extra_content", "provider_specific_fields"])
+def test_the_signature_of_a_call_goes_back_with_it(where: str) -> None:
+    calls = [{**tool_call("a__thought__AAAA"), where: {"signature": "AAAA"}}, tool_call("b")]
+    response = response_from_chat(completion({"tool_calls": calls}), turn=1, model="gemini")
+    assert [item["call_id"] for item in response["output"]] == ["a", "b"]
+    first, second = given_back(response, "gemini")["tool_calls"]
+    assert first[where] == {"signature": "AAAA"}
+    assert where not in second
+    assert where not in given_back(response, "gpt")["tool_calls"][0]

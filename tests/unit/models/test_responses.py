@@ -1,13 +1,16 @@
 import json
 import time
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from openai.types.responses import ResponseCreateParams
 from pydantic import TypeAdapter
 
-from outlast.agents.hosted_tools import FileSearchTool, WebSearchTool
+from outlast.agents.computer_tool import ComputerTool
+from outlast.agents.custom_tool import CustomTool
+from outlast.agents.hosted_tools import FileSearchTool, HostedTool, WebSearchTool
 from outlast.agents.settings import ModelSettings
+from outlast.agents.shell_tools import ShellTool
 from outlast.loop.values import JsonObject, Usage
 from outlast.models import ResponsesModel
 from outlast.models.responses import responses_body
@@ -326,3 +329,50 @@ def test_a_function_may_have_the_name_of_a_hosted_tool_that_is_not_there() -> No
         "type": "function",
         "name": "file_search",
     }
+
+
+def test_what_another_server_wants_back_is_not_sent() -> None:
+    item = {**message("hi"), "provider_data": {"model": "anthropic/claude"}}
+    body = responses_body(ask([*HELLO, item]), "gpt-test")
+    assert body["input"] == [*HELLO, message("hi")]
+    assert "provider_data" in item
+
+
+class Screen:
+    """What a request tells of a computer."""
+
+    environment = "mac"
+    dimensions = (8, 6)
+
+
+def request_of(choice: str | None, *tools: HostedTool) -> ModelRequest:
+    settings = ModelSettings(tool_choice=choice)
+    return ModelRequest(instructions=None, input=[], hosted_tools=tools, settings=settings)
+
+
+@pytest.mark.parametrize("choice", ["computer", "computer_use", "computer_use_preview"])
+@pytest.mark.parametrize(
+    ("model", "kind"), [("gpt-5.4", "computer"), ("computer-use-preview", "computer_use_preview")]
+)
+def test_a_computer_is_told_as_the_model_knows_it(model: str, kind: str, choice: str) -> None:
+    tool = ComputerTool(len)
+    tool.computer = cast("Any", Screen())
+    body = responses_body(request_of(choice, tool), model)
+    assert body["tools"][0]["type"] == kind
+    assert body["tool_choice"] == {"type": kind}
+
+
+@pytest.mark.parametrize(
+    ("choice", "sent"),
+    [
+        ("shell", {"type": "shell"}),
+        ("sql", {"type": "custom", "name": "sql"}),
+        ("custom", {"type": "function", "name": "custom"}),
+        ("computer", {"type": "function", "name": "computer"}),
+    ],
+)
+def test_a_tool_that_is_no_function_is_chosen_by_its_kind_or_name(
+    choice: str, sent: JsonObject
+) -> None:
+    tools = (ShellTool(str), CustomTool("sql", "", cast("Any", str)))
+    assert responses_body(request_of(choice, *tools), "gpt-5.4")["tool_choice"] == sent

@@ -1,0 +1,219 @@
+"""Models reached through any-llm, which calls each provider by the provider's own package.
+
+Owns: `AnyLLMModel`, `AnyLLMProvider`, and how any-llm is called. It is imported by the first call,
+not with this module. Must not know: the formats; they are those of OpenAI's two APIs.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any, Literal, TypeAlias
+
+from outlast.agents.errors import UserError
+from outlast.agents.settings import ModelSettings
+from outlast.loop.values import JsonObject
+from outlast.models.chat_completions import ChatCompletionsModel
+from outlast.models.connection import has_failed
+from outlast.models.failures import Target, refused_request
+from outlast.models.package_connection import (
+    PackageConnection,
+    call_arguments,
+    close,
+    installed,
+    load,
+)
+from outlast.models.package_failures import package_failure
+from outlast.models.provider import default_model
+from outlast.models.responses import ResponsesModel
+from outlast.ports.model import ModelRequest, ModelResponse
+
+Api: TypeAlias = Literal["responses", "chat_completions"]
+
+_PREFIX = "any-llm/"
+
+_RESPONSES = "/responses"
+
+_GOOGLE = frozenset({"gemini", "vertexai"})
+"""Providers whose package takes headers in a way of its own."""
+
+
+class AnyLLMModel:
+    """A model behind any-llm: `AnyLLMModel("mistral/mistral-large-latest")`. Retries nothing.
+
+    Attributes:
+        model: the model's name: any-llm's name of the provider, a slash, the provider's name of
+            the model. Without a slash it is OpenAI's.
+        base_url: the address of the provider; None leaves it to any-llm.
+        api_key: the key; None means the variable of the environment that any-llm reads.
+        api: which of OpenAI's APIs to speak; None means Responses, where the provider has it.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        api: Api | None = None,
+    ) -> None:
+        """Remember which model, where, and with which key; nothing is opened or imported yet.
+
+        Raises:
+            UserError: the name or the API is none, or any-llm is not installed.
+        """
+        provider, slash, name = model.partition("/")
+        if not slash:
+            provider, name = "openai", model
+        if not provider or not name:
+            raise UserError(
+                f"AnyLLMModel({model!r}): write the provider, a slash and its name of the model,"
+                " such as 'mistral/mistral-large-latest'."
+            )
+        if api not in ("responses", "chat_completions", None):
+            raise UserError(
+                f"AnyLLMModel(api=...) is 'responses' or 'chat_completions', not {api!r}."
+            )
+        installed("any_llm", "any-llm", f"The model {model!r} of any-llm")
+        self.model = model
+        self.base_url = base_url
+        self.api_key = api_key
+        self.api: Api | None = api
+        self._provider = provider
+        self._opened: asyncio.Task[Any] | None = None
+        connection = PackageConnection(self._call, self._target)
+        self._responses = ResponsesModel(name, connection)
+        self._chat = ChatCompletionsModel(name, connection)
+
+    async def get_response(self, request: ModelRequest) -> ModelResponse:
+        """Answer one request.
+
+        Raises:
+            ModelError: the provider refused, failed, or answered junk.
+        """
+        return await (await self._adapter(request)).get_response(request)
+
+    async def stream_response(self, request: ModelRequest) -> AsyncGenerator[JsonObject]:
+        """Answer one request as the events of a Responses stream.
+
+        Raises:
+            ModelError: as for `get_response`, also in the middle of the stream.
+        """
+        async with aclosing((await self._adapter(request)).stream_response(request)) as events:
+            async for event in events:
+                yield event
+
+    async def aclose(self) -> None:
+        """Close the connections. A later call opens new ones."""
+        opened, self._opened = self._opened, None
+        if opened is None or opened.get_loop() is not asyncio.get_running_loop():
+            return
+        await asyncio.wait([opened])
+        if not has_failed(opened):
+            await close(getattr(opened.result(), "client", None))
+
+    async def _adapter(self, request: ModelRequest) -> ResponsesModel | ChatCompletionsModel:
+        """Return what speaks the API that is asked for, or that the provider has."""
+        if self.api == "chat_completions":
+            return self._chat
+        target = self._target(_RESPONSES, self._responses.name)
+        try:
+            provider = await self._client()
+        except Exception as error:  # noqa: BLE001  each provider's package has exceptions of its own
+            raise package_failure(error, target) from None
+        if not getattr(provider, "SUPPORTS_RESPONSES", False):
+            if self.api == "responses":
+                raise refused_request(
+                    target,
+                    f"any-llm's provider {self._provider!r} has no Responses API: leave"
+                    " AnyLLMModel(api=...) out.",
+                )
+            return self._chat
+        if request.prompt is not None:
+            raise refused_request(target, "any-llm takes no stored prompt: use OpenAIProvider.")
+        return self._responses
+
+    async def _client(self) -> Any:
+        """Return any-llm's provider, which holds a client of this event loop."""
+        loop = asyncio.get_running_loop()
+        opened = self._opened
+        if opened is None or opened.get_loop() is not loop or has_failed(opened):
+            opened = self._opened = loop.create_task(self._open())
+        return await asyncio.shield(opened)
+
+    async def _open(self) -> Any:
+        package: Any = await load("any_llm")
+        # The provider's package may have to be imported, and reads the certificates.
+        return await asyncio.to_thread(self._create, package.AnyLLM)
+
+    def _create(self, any_llm: Any) -> Any:
+        provider_class = any_llm.get_provider_class(self._provider)
+        # Not every provider's package has a number of retries to be set.
+        can_be_set = getattr(provider_class, "MAX_RETRIES_SUPPORT", None) in {"native", "mapped"}
+        return any_llm.create(
+            self._provider,
+            api_key=self.api_key,
+            api_base=self.base_url,
+            unified_exceptions=True,
+            **({"max_retries": 0} if can_be_set else {}),
+        )
+
+    async def _call(self, path: str, body: JsonObject, settings: ModelSettings) -> object:
+        provider = await self._client()
+        arguments = call_arguments(body, settings)
+        if self._provider in _GOOGLE and (headers := arguments.pop("extra_headers", None)):
+            arguments["http_options"] = {"headers": headers}
+        if getattr(provider, "TIMEOUT_SUPPORT", None) not in {"native", "mapped"}:
+            arguments.pop("timeout", None)  # it would refuse the call; the time-out is ours, too
+        if path == _RESPONSES:
+            return await provider.aresponses(input_data=arguments.pop("input"), **arguments)
+        # Its default would ask for an effort that the settings do not.
+        return await provider.acompletion(**{"reasoning_effort": None, **arguments})
+
+    def _target(self, path: str, model: str) -> Target:
+        return Target(
+            base_url=self.base_url or f"{self._provider} (through any-llm)",
+            path=path,
+            model=model,
+            key=self.api_key or os.environ.get(f"{self._provider.upper()}_API_KEY"),
+            key_from="the provider's key in the environment, or AnyLLMModel(api_key=...)",
+            address_from="AnyLLMModel(base_url=...)",
+        )
+
+
+class AnyLLMProvider:
+    """Finds models by any-llm's names. One lives as long as its worker.
+
+    Attributes:
+        api_key: the key of every model; None means the environment's.
+        base_url: the address of every model; None leaves it to any-llm.
+        api: as for `AnyLLMModel`.
+    """
+
+    def __init__(
+        self,
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        api: Api | None = None,
+    ) -> None:
+        """Remember what is the same for every model."""
+        self.api_key = api_key
+        self.base_url = base_url
+        self.api: Api | None = api
+        self._models: dict[str, AnyLLMModel] = {}
+
+    def get_model(self, name: str | None) -> AnyLLMModel:
+        """Return the model of this name; None means OUTLAST_MODEL, or else our own choice.
+
+        Raises:
+            UserError: it is no name of any-llm's, or any-llm is not installed.
+        """
+        chosen = (name or default_model()).removeprefix(_PREFIX)
+        if chosen not in self._models:
+            self._models[chosen] = AnyLLMModel(chosen, self.base_url, self.api_key, self.api)
+        return self._models[chosen]
+
+    async def aclose(self) -> None:
+        """Close the connections of the models that were asked."""
+        for model in self._models.values():
+            await model.aclose()

@@ -1,0 +1,76 @@
+"""Models reached through LiteLLM, which knows the interfaces of a hundred providers.
+
+Owns: `LitellmModel`, `LitellmProvider`, and how LiteLLM is called. LiteLLM is imported by the
+first call, not with this module. Must not know: the formats; they are those of Chat Completions.
+"""
+
+import os
+from typing import Any
+
+from outlast.agents.settings import ModelSettings
+from outlast.loop.values import JsonObject
+from outlast.models.chat_completions import ChatCompletionsModel
+from outlast.models.failures import Target
+from outlast.models.package_connection import PackageConnection, call_arguments, installed, load
+from outlast.models.provider import default_model
+
+_PREFIX = "litellm/"
+
+
+class LitellmModel(ChatCompletionsModel):
+    """A model behind LiteLLM: `LitellmModel("anthropic/claude-sonnet-4-5")`.
+
+    Attributes:
+        model: the model's name in LiteLLM's words: the provider, a slash, the provider's name.
+        base_url: the address of the provider; None leaves it to LiteLLM.
+        api_key: the key; None means the variable of the environment that LiteLLM reads.
+    """
+
+    def __init__(self, model: str, base_url: str | None = None, api_key: str | None = None) -> None:
+        """Remember which model, where, and with which key; nothing is opened or imported yet.
+
+        Raises:
+            UserError: LiteLLM is not installed.
+        """
+        installed("litellm", "litellm", f"The model {model!r} of LiteLLM")
+        super().__init__(model, PackageConnection(self._call, self._target))
+        self.model = model
+        self.base_url = base_url
+        self.api_key = api_key
+
+    async def _call(self, path: str, body: JsonObject, settings: ModelSettings) -> object:
+        del path  # LiteLLM is asked for completions only
+        litellm: Any = await load("litellm")
+        arguments: JsonObject = {"api_key": self.api_key, "base_url": self.base_url}
+        if "tools" in body:
+            # Else it looks for tools of MCP servers, with packages that only its proxy has.
+            arguments["_skip_mcp_handler"] = True
+        arguments |= call_arguments(body, settings)
+        # Its own retries, and those of the provider's package below it.
+        return await litellm.acompletion(**arguments | {"num_retries": 0, "max_retries": 0})
+
+    def _target(self, path: str, model: str) -> Target:
+        provider = model.partition("/")[0] if "/" in model else "LiteLLM's choice"
+        return Target(
+            base_url=self.base_url or f"{provider} (through LiteLLM)",
+            path=path,
+            model=model,
+            key=self.api_key or os.environ.get(f"{provider.upper()}_API_KEY"),
+            key_from="the provider's key in the environment, or LitellmModel(api_key=...)",
+            address_from="LitellmModel(base_url=...)",
+        )
+
+
+class LitellmProvider:
+    """Finds models by LiteLLM's names, with the keys that LiteLLM reads from the environment."""
+
+    def get_model(self, name: str | None) -> LitellmModel:
+        """Return the model of this name; None means OUTLAST_MODEL, or else our own choice.
+
+        Raises:
+            UserError: LiteLLM is not installed.
+        """
+        return LitellmModel((name or default_model()).removeprefix(_PREFIX))
+
+    async def aclose(self) -> None:
+        """Do nothing: the connections are LiteLLM's, which it shares and closes by itself."""

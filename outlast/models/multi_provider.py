@@ -1,0 +1,198 @@
+"""Models by name, where the name begins with whose model it is.
+
+Owns: `MultiProvider`, the provider of workers that are given none, and `MultiProviderMap`. Must
+not know: how any of the providers reaches a model.
+"""
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+from outlast.agents.errors import UserError
+from outlast.models.any_llm_models import AnyLLMProvider
+from outlast.models.litellm_models import LitellmProvider
+from outlast.models.provider import PREFIX, OpenAIProvider, default_model
+from outlast.ports.model import Model, ModelProvider
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+PrefixMode: TypeAlias = Literal["alias", "model_id"]
+UnknownPrefixMode: TypeAlias = Literal["error", "model_id"]
+
+_OPENAI = PREFIX.removesuffix("/")
+
+_PACKAGES: dict[str, Callable[[], ModelProvider]] = {
+    "litellm": LitellmProvider,
+    "any-llm": AnyLLMProvider,
+}
+"""Prefixes of providers that are made when one of their models is asked for."""
+
+
+class MultiProviderMap:
+    """Providers by the prefix of a model's name, without its slash."""
+
+    def __init__(self) -> None:
+        self._providers: dict[str, ModelProvider] = {}
+
+    def has_prefix(self, prefix: str) -> bool:
+        """Tell whether the prefix has a provider."""
+        return prefix in self._providers
+
+    def get_mapping(self) -> dict[str, ModelProvider]:
+        """Return a copy: every provider under its prefix."""
+        return dict(self._providers)
+
+    def set_mapping(self, mapping: dict[str, ModelProvider]) -> None:
+        """Replace all that is known by this."""
+        self._providers = mapping
+
+    def get_provider(self, prefix: str) -> ModelProvider | None:
+        """Return the prefix's provider, or None if it has none."""
+        return self._providers.get(prefix)
+
+    def add_provider(self, prefix: str, provider: ModelProvider) -> None:
+        """Give a prefix a provider, in place of the one that it has."""
+        self._providers[prefix] = provider
+
+    def remove_provider(self, prefix: str) -> None:
+        """Take a prefix's provider away.
+
+        Raises:
+            KeyError: it has none.
+        """
+        del self._providers[prefix]
+
+
+class MultiProvider:
+    """Finds a model by the prefix of its name; what has none is OpenAI's.
+
+    `openai/gpt-5.4` is OpenAI's `gpt-5.4`, `litellm/anthropic/claude-sonnet-4-5` is reached through
+    LiteLLM, and `any-llm/mistral/mistral-large-latest` through any-llm. The prefixes of a
+    `provider_map` come first.
+
+    Attributes:
+        provider_map: providers of your own, by prefix.
+        openai_provider: where names without a prefix go.
+    """
+
+    def __init__(  # noqa: PLR0913  the known names of its settings
+        self,
+        *,
+        provider_map: MultiProviderMap | None = None,
+        openai_api_key: str | None = None,
+        openai_base_url: str | None = None,
+        openai_client: "AsyncOpenAI | None" = None,
+        openai_organization: str | None = None,
+        openai_project: str | None = None,
+        openai_use_responses: bool | None = None,
+        openai_prefix_mode: PrefixMode = "alias",
+        unknown_prefix_mode: UnknownPrefixMode = "error",
+    ) -> None:
+        """Remember whom to ask.
+
+        Args:
+            provider_map: providers of your own, by prefix.
+            openai_api_key: as for `OpenAIProvider`, and so are the others that begin so.
+            openai_base_url: the address.
+            openai_client: a client to use as it is.
+            openai_organization: whom OpenAI counts the calls for.
+            openai_project: likewise.
+            openai_use_responses: which API: true for Responses, false for Chat Completions.
+            openai_prefix_mode: `alias` takes the prefix `openai/` off; `model_id` leaves it on, for
+                servers whose names of models begin with it.
+            unknown_prefix_mode: `error` refuses a prefix that nobody knows; `model_id` takes it for
+                a part of the model's name on OpenAI's or the given server.
+
+        Raises:
+            UserError: a mode is none of these.
+            ValueError: as for `OpenAIProvider`.
+        """
+        _check("openai_prefix_mode", openai_prefix_mode, ("alias", "model_id"))
+        _check("unknown_prefix_mode", unknown_prefix_mode, ("error", "model_id"))
+        self.provider_map = provider_map
+        self.openai_provider = OpenAIProvider(
+            api_key=openai_api_key,
+            base_url=openai_base_url,
+            openai_client=openai_client,
+            organization=openai_organization,
+            project=openai_project,
+            use_responses=openai_use_responses,
+        )
+        self._openai_prefix_mode = openai_prefix_mode
+        self._unknown_prefix_mode = unknown_prefix_mode
+        self._made: dict[str, ModelProvider] = {}
+
+    def get_model(self, name: str | None) -> Model:
+        """Return the model of this name, or the default for None.
+
+        The default is named by OUTLAST_MODEL, which may have a prefix that is known here.
+
+        Raises:
+            UserError: nobody knows the prefix, or the package that it needs is not installed.
+        """
+        if not name:
+            default = default_model()
+            provider = self._provider_of(default.partition("/")[0]) if "/" in default else None
+            if provider is None:
+                return self.openai_provider.get_model(None)
+            return provider.get_model(default.partition("/")[2])
+        prefix, slash, rest = name.partition("/")
+        if not slash:
+            return self.openai_provider.get_model(name)
+        provider = self._provider_of(prefix)
+        if provider is not None:
+            return provider.get_model(rest)
+        if prefix == _OPENAI:
+            alias = self._openai_prefix_mode == "alias"
+            return self.openai_provider.model_of_id(rest if alias else name)
+        if self._unknown_prefix_mode == "model_id":
+            return self.openai_provider.model_of_id(name)
+        raise UserError(
+            f"The model {name!r} begins with {prefix + '/'!r}, which names no known provider. Known"
+            f" are {self._known()}. If it belongs to the model's name, write"
+            f" {PREFIX + name!r} or give the worker"
+            " model_provider=MultiProvider(unknown_prefix_mode='model_id'); a provider of your own"
+            " belongs into MultiProvider(provider_map=...)."
+        )
+
+    async def aclose(self) -> None:
+        """Close the connections of all providers, those of the map too.
+
+        Raises:
+            Exception: what the first of them that failed raised; the others are closed all the
+                same.
+        """
+        mapped = self.provider_map.get_mapping().values() if self.provider_map else ()
+        first: Exception | None = None
+        for provider in _each_once([self.openai_provider, *mapped, *self._made.values()]):
+            if provider is self:
+                continue
+            try:
+                await provider.aclose()
+            except Exception as error:  # noqa: BLE001  told below, when all are closed
+                first = first or error
+        if first is not None:
+            raise first
+
+    def _provider_of(self, prefix: str) -> ModelProvider | None:
+        """Return the provider of a prefix that is not OpenAI's, or None if nobody knows it."""
+        provider = self.provider_map.get_provider(prefix) if self.provider_map else None
+        if provider is not None or prefix not in _PACKAGES:
+            return provider
+        if prefix not in self._made:
+            self._made[prefix] = _PACKAGES[prefix]()
+        return self._made[prefix]
+
+    def _known(self) -> str:
+        mapped = self.provider_map.get_mapping() if self.provider_map else {}
+        return ", ".join(f"{prefix}/" for prefix in dict.fromkeys([*mapped, _OPENAI, *_PACKAGES]))
+
+
+def _check(name: str, mode: str, modes: tuple[str, ...]) -> None:
+    if mode not in modes:
+        choices = " or ".join(repr(choice) for choice in modes)
+        raise UserError(f"MultiProvider({name}=...) is {choices}, not {mode!r}.")
+
+
+def _each_once(providers: Iterable[ModelProvider]) -> Iterable[ModelProvider]:
+    return {id(provider): provider for provider in providers}.values()

@@ -1,0 +1,191 @@
+"""The way to a model through a package that speaks to its provider: LiteLLM, any-llm.
+
+Owns: calling the package where `connection.py` sends HTTP, reading the objects that it answers
+with as JSON, and the time-out. Must not know: which package it is, what is in the bodies.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any, Protocol, cast
+
+from outlast.agents.errors import UserError
+from outlast.agents.settings import ModelSettings
+from outlast.loop.values import JsonObject
+from outlast.models.connection import Reply, call_seconds
+from outlast.models.failures import Target, bad_response, reported_failure, timeout_failure
+from outlast.models.json_values import as_object
+from outlast.models.package_failures import package_failure
+from outlast.ports.model import ModelError
+
+_ALWAYS_OF_THE_BODY = frozenset({"model", "messages", "input", "stream"})
+"""What no package can be called without."""
+
+
+class PackageCall(Protocol):
+    """Sends a body by means of a package."""
+
+    def __call__(self, path: str, body: JsonObject, settings: ModelSettings) -> Awaitable[object]:
+        """Return what the package answers: an object of its own, or an iterator of them."""
+        ...
+
+
+class PackageConnection:
+    """A connection that is a package's. Nothing here retries, and nothing is kept open."""
+
+    def __init__(self, call: PackageCall, target: Callable[[str, str], Target]) -> None:
+        """Bind what is called to whom the words of a failure name.
+
+        Args:
+            call: sends one body.
+            target: tells, of a path and a model, whom a call goes to.
+        """
+        self._call = call
+        self._target = target
+
+    def target(self, path: str, model: str) -> Target:
+        """Return whom a call to this path goes to, for the words of its failures."""
+        return self._target(path, model)
+
+    async def post(self, target: Target, body: JsonObject, settings: ModelSettings) -> Reply:
+        """Send a body and return the JSON object that is answered.
+
+        Raises:
+            ModelError: the call failed, or what came back is no object or reports an error.
+        """
+        with _failures(target):
+            async with asyncio.timeout(call_seconds(settings)):
+                answer = await self._call(target.path, body, settings)
+        reply = _as_json(answer)
+        if reply is None:
+            raise bad_response(target, f"expected an object, got {type(answer).__name__}")
+        if reply.get("error"):
+            raise reported_failure(reply["error"], target)
+        return Reply(body=reply, request_id=None)
+
+    async def stream(
+        self,
+        target: Target,
+        body: JsonObject,
+        settings: ModelSettings,
+        *,
+        is_last: Callable[[JsonObject], bool],
+    ) -> AsyncGenerator[JsonObject]:
+        """Send a body and yield the events that are answered.
+
+        Raises:
+            ModelError: the call failed, at once or in the middle, or an event is no object.
+        """
+        seconds = call_seconds(settings)
+        deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
+        with _failures(target):
+            async with asyncio.timeout_at(deadline):
+                answer = await self._call(target.path, body, settings)
+        if not isinstance(answer, AsyncIterator):
+            raise bad_response(target, f"expected a stream of events, got {type(answer).__name__}")
+        events = cast("AsyncIterator[object]", answer)
+        try:
+            while (event := await _next_event(events, target, deadline)) is not None:
+                yield event
+                if is_last(event):
+                    return
+        finally:
+            await close(events)
+
+
+def installed(package: str, extra: str, what: str) -> None:
+    """See to it that a package is there, without importing it.
+
+    Args:
+        package: the name that is imported.
+        extra: the extra of outlast that brings it.
+        what: who needs it, as the message begins.
+
+    Raises:
+        UserError: it is not installed.
+    """
+    if find_spec(package) is None:
+        raise UserError(
+            f"{what} needs the package {package}, which is not installed here:"
+            f" pip install 'outlast[{extra}]'. It has to be where the worker runs."
+        )
+
+
+def call_arguments(body: JsonObject, settings: ModelSettings) -> JsonObject:
+    """Return what a package is called with: the body, and what HTTP would say beside it.
+
+    `extra_body` has been laid over the body. The packages want it apart, because they refuse or
+    drop the fields that they do not know of a provider.
+    """
+    extra = {k: v for k, v in (settings.extra_body or {}).items() if k not in _ALWAYS_OF_THE_BODY}
+    beside: JsonObject = {
+        "extra_body": extra,
+        "extra_headers": settings.extra_headers,
+        "extra_query": settings.extra_query,
+        "timeout": call_seconds(settings),
+    }
+    arguments = {name: value for name, value in body.items() if name not in extra}
+    return arguments | {name: value for name, value in beside.items() if value}
+
+
+async def load(package: str) -> ModuleType:
+    """Return a package, imported in a thread, because these take seconds."""
+    loaded = sys.modules.get(package)
+    if loaded is not None and not getattr(loaded.__spec__, "_initializing", False):
+        return loaded
+    return await asyncio.to_thread(import_module, package)
+
+
+async def close(thing: object) -> None:
+    """Close what a package has opened, by whichever method it has for that."""
+    closing: Any = getattr(thing, "aclose", None) or getattr(thing, "close", None)
+    if closing is not None:
+        done: object = closing()
+        if isinstance(done, Awaitable):
+            await done
+
+
+async def _next_event(
+    events: AsyncIterator[object], target: Target, deadline: float | None
+) -> JsonObject | None:
+    """Return the next event, or None at the end of the stream."""
+    with _failures(target):
+        # Not around the whole loop: a time-out must never hit whoever reads the events.
+        async with asyncio.timeout_at(deadline):
+            try:
+                answer = await anext(events)
+            except StopAsyncIteration:
+                return None
+    event = _as_json(answer)
+    if event is None:
+        raise bad_response(target, f"expected events of objects, got {type(answer).__name__}")
+    return event
+
+
+def _as_json(answer: object) -> JsonObject | None:
+    """Return a package's object as JSON, without what it leaves empty; None if it is no object."""
+    dump: Any = getattr(answer, "model_dump", None)
+    if dump is None:
+        return as_object(answer)
+    # LiteLLM's objects hold what their own types do not allow, which dumping warns of.
+    return as_object(dump(mode="json", exclude_none=True, warnings=False))
+
+
+@contextmanager
+def _failures(target: Target) -> Generator[None]:
+    """Turn what the package raises into a `ModelError`.
+
+    The cause is cut off: it may hold the request and with it the key.
+    """
+    try:
+        yield
+    except ModelError:
+        raise
+    except TimeoutError:
+        raise timeout_failure(target) from None
+    except Exception as error:  # noqa: BLE001  each provider's package has exceptions of its own
+        raise package_failure(error, target) from None
