@@ -1,17 +1,25 @@
-"""What effects tell of their steps: model calls, guardrails, failures that are not raised.
+"""What effects tell of their steps: model calls, guardrails, servers, failures that are not raised.
 
 Owns: opening these spans; without `traced` around the effect nobody is told. Must not know: runs.
 """
 
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from outlast.agents.mcp_server import MCPServer
+from outlast.agents.mcp_tools import list_tools
 from outlast.agents.model_settings import ModelSettings, write_model_settings
 from outlast.agents.usage import plain_usage
 from outlast.loop.values import JsonObject, Usage
 from outlast.ports.model import ModelRequest, ModelResponse
-from outlast.ports.spans import GenerationSpanData, GuardrailSpanData, SpanError
+from outlast.ports.spans import (
+    FunctionSpanData,
+    GenerationSpanData,
+    GuardrailSpanData,
+    MCPListToolsSpanData,
+    SpanError,
+)
 from outlast.ports.tracing import get_current_span, open_span
 
 T = TypeVar("T")
@@ -67,6 +75,22 @@ def tell_failure(message: str, code: str) -> None:
     if span is not None:
         message = message if span.sensitive else code
         span.set_error(SpanError(message=message, data={"code": code}))
+
+
+async def listing(server: MCPServer, context: Any, agent: Any) -> list[Any]:
+    """Ask an MCP server for its tools, and tell of it."""
+    data = MCPListToolsSpanData(server.name)
+    with open_span(data):
+        tools = await list_tools(server, context, agent)
+        data.result = [str(tool.name) for tool in tools]
+        return tools
+
+
+def tell_server(name: str) -> None:
+    """Tell which MCP server the current span's tool belongs to."""
+    span = get_current_span()
+    if span is not None and isinstance(span.span_data, FunctionSpanData):
+        span.span_data.mcp_data = {"server": name}
 
 
 def _config(settings: ModelSettings) -> JsonObject:

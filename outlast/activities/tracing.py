@@ -23,6 +23,7 @@ from outlast.activities.errors import EffectError
 from outlast.activities.nested_spans import OuterPlace, outer_place
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent_output import output_schema_of
+from outlast.agents.call_outputs import said_by
 from outlast.agents.registry import handoffs_of
 from outlast.contract.failures import MAX_TURNS_EXCEEDED
 from outlast.contract.names import SETTING_AS_TOOL
@@ -33,12 +34,13 @@ from outlast.contract.records import (
     ModelRequestRecord,
     SaveRequestRecord,
 )
+from outlast.loop.call_forms import FUNCTION, output_item
 from outlast.loop.calls import Briefing, HandoffResult, ToolResult
 from outlast.loop.checks import Conclusion
 from outlast.loop.commands import CallModel, CheckInput, Conclude, PrepareRun, RunHandoff, RunTool
 from outlast.loop.phrases import as_text
 from outlast.loop.trace_mark import TraceMark, TurnMark
-from outlast.loop.values import NO_USAGE, Failure, JsonObject, Usage
+from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, Usage
 from outlast.ports.effect_spans import (
     NO_SCOPE,
     TraceScope,
@@ -167,8 +169,8 @@ class _Steps:
         return result
 
     def _tell_result(self, result: object) -> None:
-        if isinstance(result, ToolResult):
-            self._open.span_data.output = result.output
+        if isinstance(result, ToolResult) and isinstance(self.asked, RunTool):
+            self._open.span_data.output = _said(self.asked, result)
             is_bad = result.failed or result.failure is not None
             if is_bad and self._open.error is None:
                 message = result.failure.message if result.failure else as_text(result.output)
@@ -248,7 +250,7 @@ class _Steps:
         told = AgentSpanData(self.asked.agent)
         with suppress(Exception):  # an agent that is no good is the effect's to tell
             agent = self.worker.registry.agent(self.asked.agent)
-            told.tools = [tool.name for tool in agent.tools]
+            told.tools = self.worker.registry.tool_names(agent.name)
             told.handoffs = [entry.agent_name for entry in handoffs_of(agent)]
             schema = output_schema_of(agent.output_type)
             told.output_type = schema.name() if schema is not None else "str"
@@ -311,6 +313,13 @@ async def _prepared_within(
             failed = _span_error(scope, error.message, error.code)
             outer.tell(scope, started_at_ms=started_at_ms, error=failed)
             raise
+
+
+def _said(asked: RunTool, result: ToolResult) -> Json:
+    """Return what a call came to, in words where its form has some."""
+    if asked.form == FUNCTION:
+        return result.output
+    return said_by(output_item(asked.call_id, result.output, asked.form))
 
 
 def _span_error(scope: TraceScope, message: str, code: str) -> SpanError:

@@ -21,6 +21,8 @@ from outlast.agents.guardrail import InputGuardrail, OutputGuardrail
 from outlast.agents.handoff import Handoff
 from outlast.agents.hosted_tools import HostedTool, Tool
 from outlast.agents.lifecycle import AgentHooks, check_agent_hooks
+from outlast.agents.mcp_server import MCPConfig, MCPServer
+from outlast.agents.mcp_tools import check_mcp_config, mcp_tools_of
 from outlast.agents.model_settings import ModelSettings
 from outlast.agents.prompt import DynamicPromptFunction, Prompt, check_prompt, prompt_of
 from outlast.agents.tool_definition import EnabledPredicate, FunctionTool
@@ -45,6 +47,8 @@ class Agent(Generic[TContext]):
             model call.
         handoff_description: tells the other agents' models what this agent is for.
         tools: what its model may call.
+        mcp_servers: servers whose tools its model may call, too.
+        mcp_config: how these tools are taken, see `MCPConfig`.
         handoffs: agents, or `handoff(...)` records, it may hand over to. Cycles are fine, and
             may be closed after construction: `triage.handoffs.append(orders)`.
         model: a model's name, or a model: an object with `get_response`; None for the
@@ -65,6 +69,8 @@ class Agent(Generic[TContext]):
     prompt: Prompt | DynamicPromptFunction | None = None
     handoff_description: str | None = None
     tools: list[Tool] = field(default_factory=list[Tool])
+    mcp_servers: list[MCPServer] = field(default_factory=list[MCPServer])
+    mcp_config: MCPConfig = field(default_factory=MCPConfig)
     handoffs: "list[Agent[Any] | Handoff]" = field(default_factory=list["Agent[Any] | Handoff"])
     model: Any = None
     model_settings: ModelSettings = field(default_factory=ModelSettings)
@@ -92,6 +98,14 @@ class Agent(Generic[TContext]):
         _check_texts(self, owner)
         check_prompt(self.prompt, owner)
         _check_entries(owner, "tools", self.tools, (FunctionTool, HostedTool), _tool_fix)
+        _check_entries(
+            owner,
+            "mcp_servers",
+            self.mcp_servers,
+            MCPServer,
+            "use a server of outlast.mcp, such as MCPServerStdio",
+        )
+        check_mcp_config(self.mcp_config, owner)
         _check_entries(
             owner, "handoffs", self.handoffs, (Agent, Handoff), "use an Agent or handoff(agent)"
         )
@@ -131,9 +145,18 @@ class Agent(Generic[TContext]):
         """Return the stored prompt that a model call with this context names."""
         return await prompt_of(self.prompt, run_context, self)
 
+    async def get_mcp_tools(self, run_context: RunContextWrapper[TContext]) -> list[Tool]:
+        """Return the tools that its MCP servers have now; they are connected to for that."""
+        return [*await mcp_tools_of(self, run_context)]
+
     async def get_all_tools(self, run_context: RunContextWrapper[TContext]) -> list[Tool]:
-        """Return the tools that a model call with this context is offered."""
-        return [tool for tool in self.tools if await _is_enabled(tool, run_context, self)]
+        """Return the tools that a model call with this context is offered.
+
+        Those of its MCP servers come first; the servers are asked, and connected to for that.
+        """
+        served = await self.get_mcp_tools(run_context)
+        own = [tool for tool in self.tools if await _is_enabled(tool, run_context, self)]
+        return [*served, *own]
 
     def as_tool(
         self,

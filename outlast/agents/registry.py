@@ -5,16 +5,20 @@ agents, tools, and what its settings hold by name only, so that it survives the 
 defined them. Must not know: who asks.
 """
 
+import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from outlast.agents.agent import Agent
+from outlast.agents.agent_output import check_output_schema
 from outlast.agents.agent_tool import AgentTool
 from outlast.agents.errors import UserError
 from outlast.agents.handoff import Handoff, handoff
 from outlast.agents.hosted_tools import function_tools
 from outlast.agents.references import ReferenceTable, is_registered, named_references, resolve
 from outlast.agents.tool_definition import FunctionTool
+
+logger = logging.getLogger(__name__)
 
 
 class Registry:
@@ -29,6 +33,8 @@ class Registry:
         self._agents: dict[str, Agent[Any]] = {}
         self._context_types: dict[str, Any] = {}
         self._references = ReferenceTable()
+        self._listed: dict[str, dict[str, FunctionTool]] = {}
+        self._of_runs: dict[str, Registry] = {}
         for agent in agents:
             self.add(agent)
 
@@ -36,7 +42,8 @@ class Registry:
         """Register an agent and everything it can hand over to or use as a tool.
 
         Raises:
-            UserError: it is no agent; another agent has the same name, or two tools of one agent do.
+            UserError: it is no agent; another agent has the same name, or two tools of one agent do;
+                its output type cannot be strict, and has to be.
         """
         given = cast("object", agent)
         if not isinstance(given, Agent):
@@ -53,6 +60,7 @@ class Registry:
                     "each its own."
                 )
             _check_tool_names(one)
+            check_output_schema(one.output_type, f"Agent {one.name!r}")
             self._agents[one.name] = one
             for tool in function_tools(one.tools):
                 self._note_context_type(tool.context_type)
@@ -62,10 +70,43 @@ class Registry:
         """Register an agent, putting it in the place of one of the same name and its graph.
 
         For interactive use, where a definition is run again; a worker's agents do not change.
+
+        Raises:
+            UserError: as for `add`; what was there stays then.
         """
+        agents, listed = dict(self._agents), dict(self._listed)
         for one in _reachable(agent):
             self._agents.pop(one.name, None)
-        self.add(agent)
+            self._listed.pop(one.name, None)
+        try:
+            self.add(agent)
+        except UserError:
+            self._agents, self._listed = agents, listed
+            raise
+
+    def holds(self, agent: Agent[Any]) -> bool:
+        """Whether these very objects are registered: an agent, and all that it leads to."""
+        return all(self._agents.get(one.name) is one for one in _reachable(agent))
+
+    def keep_for_run(self, run_id: str, definitions: "Registry") -> None:
+        """Let one run, and the runs nested in it, have definitions of their own."""
+        self._of_runs[run_id] = definitions
+
+    def forget_run(self, run_id: str) -> None:
+        """Let a run have the definitions of all the others again."""
+        self._of_runs.pop(run_id, None)
+
+    def of_run(self, run_id: str) -> "Registry":
+        """Return the definitions that a run has: its own, or these.
+
+        The ids of nested runs begin with that of the run they are in, and a slash.
+        """
+        within = run_id
+        while within:
+            if within in self._of_runs:
+                return self._of_runs[within]
+            within = within.rpartition("/")[0]
+        return self
 
     @property
     def names(self) -> list[str]:
@@ -90,17 +131,43 @@ class Registry:
         return self._agents[name]
 
     def tool(self, agent: str, name: str) -> FunctionTool:
-        """Return a tool of an agent; an `AgentTool` too.
+        """Return a tool of an agent; an `AgentTool` too, and one that an MCP server has listed.
 
         Raises:
             UserError: the agent, or the tool, is unknown.
         """
-        tools = function_tools(self.agent(agent).tools)
+        listed = self._listed.get(agent, {})
+        tools = [*listed.values(), *function_tools(self.agent(agent).tools)]
         for tool in reversed(tools):
-            if tool.name == name:
+            if tool.called_name == name:
                 return tool
-        known = ", ".join(repr(tool.name) for tool in tools) or "none"
+        known = ", ".join(repr(tool.called_name) for tool in tools) or "none"
         raise UserError(f"Agent {agent!r} has no tool {name!r} on this worker. It has: {known}.")
+
+    def note_listed(self, agent: str, tools: Iterable[FunctionTool]) -> None:
+        """Keep the tools that the MCP servers of an agent have listed.
+
+        A list may be made for one run, so what others have seen stays.
+        """
+        self._listed.setdefault(agent, {}).update({tool.name: tool for tool in tools})
+
+    def tool_names(self, agent: str) -> list[str]:
+        """Return the names of an agent's tools, those that its MCP servers have listed first.
+
+        Raises:
+            UserError: the agent is unknown.
+        """
+        own = [tool.name for tool in self.agent(agent).tools]
+        return [*(name for name in self._listed.get(agent, {}) if name not in own), *own]
+
+    async def release_servers(self) -> None:
+        """Let the connections to MCP servers go that were opened on first use."""
+        servers = [server for agent in self._agents.values() for server in agent.mcp_servers]
+        for server in dict.fromkeys(servers):
+            try:
+                await server.release()
+            except Exception:
+                logger.exception("the MCP server %r could not be let go", server.name)
 
     def handoff(self, agent: str, name: str) -> Handoff:
         """Return a handoff of an agent by its tool name.
@@ -227,7 +294,7 @@ def _reachable(agent: Agent[Any]) -> list[Agent[Any]]:
 
 
 def _check_tool_names(agent: Agent[Any]) -> None:
-    names = [tool.name for tool in function_tools(agent.tools)]
+    names = [tool.called_name for tool in function_tools(agent.tools)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UserError(f"Agent {agent.name!r} has two tools named {twice[0]!r}. Rename one.")

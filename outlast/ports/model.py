@@ -44,7 +44,8 @@ class ModelRequest:
     """Everything one model call needs.
 
     `input` holds Responses items (dicts), oldest first, and is never changed by an adapter.
-    `hosted_tools` are run by the provider; an adapter whose provider has none refuses them.
+    `hosted_tools` are those that are no functions: most are run by the provider. An adapter whose
+    provider has functions only refuses them.
     """
 
     instructions: str | None

@@ -252,6 +252,28 @@ class HandoffSpanData(SpanData):
 
 
 @dataclass
+class MCPListToolsSpanData(SpanData):
+    """Asking an MCP server for its tools.
+
+    Attributes:
+        server: what the server is called.
+        result: the names of its tools.
+    """
+
+    server: str | None = None
+    result: list[str] | None = None
+
+    @property
+    def type(self) -> str:
+        """`mcp_tools`."""
+        return "mcp_tools"
+
+    def export(self) -> dict[str, Any]:
+        """Return the data as an exporter sends it."""
+        return {"type": self.type, "server": self.server, "result": self.result}
+
+
+@dataclass
 class CustomSpanData(SpanData):
     """Work of the program's own.
 

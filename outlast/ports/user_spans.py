@@ -16,6 +16,7 @@ from outlast.ports.spans import (
     GenerationSpanData,
     GuardrailSpanData,
     HandoffSpanData,
+    MCPListToolsSpanData,
     ResponseSpanData,
     TaskSpanData,
     TurnSpanData,
@@ -122,4 +123,16 @@ def handoff_span(
 ) -> Span[HandoffSpanData]:
     """Open the span of a handoff."""
     told = HandoffSpanData(from_agent, to_agent)
+    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
+
+
+def mcp_tools_span(
+    server: str | None = None,
+    result: list[str] | None = None,
+    span_id: str | None = None,
+    parent: Parent = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+) -> Span[MCPListToolsSpanData]:
+    """Open the span of asking an MCP server for its tools."""
+    told = MCPListToolsSpanData(server, result)
     return open_span(told, span_id=span_id, parent=parent, disabled=disabled)

@@ -49,7 +49,7 @@ class AgentWorker:
             client: a connected Temporal client.
             agents: starting agents; what they hand over to comes with them.
             task_queue: where runs wait for this worker.
-            model_provider: where models come from; default: OpenAI's API.
+            model_provider: where models come from; default: `MultiProvider`, by their prefixes.
             context_types: types of run contexts that no callable is annotated with.
             references: callables and objects that runs refer to in their settings, such as
                 guardrails of a `RunConfig`; a dict gives them names of their own.

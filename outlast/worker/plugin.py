@@ -17,7 +17,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
 from outlast.contract import records
 from outlast.loop.state import RunState
-from outlast.models.provider import OpenAIProvider
+from outlast.models.multi_provider import MultiProvider
 from outlast.ports.model import ModelProvider
 from outlast.ports.receivers import REGISTRATION
 from outlast.ports.tracing import flush_traces
@@ -46,8 +46,9 @@ class OutlastPlugin(SimplePlugin):
 
         Args:
             agents: starting agents; what they hand over to comes with them.
-            model_provider: where models come from; default: OpenAI's API, as `OPENAI_API_KEY`
-                and `OPENAI_BASE_URL` say. A provider given here is not closed.
+            model_provider: where models come from; default: `MultiProvider`, which finds them by
+                the prefixes of their names, and those without one at OpenAI's API, as
+                `OPENAI_API_KEY` and `OPENAI_BASE_URL` say. A provider given here is not closed.
             context_types: types of run contexts that no callable is annotated with.
 
         Raises:
@@ -61,7 +62,7 @@ class OutlastPlugin(SimplePlugin):
             raise UserError("A worker needs at least one agent: agents=[my_agent].")
         for context_type in context_types:
             self.registry.add_context_type(context_type)
-        provider = model_provider or OpenAIProvider()
+        provider = model_provider or MultiProvider()
         knowledge = WorkerKnowledge(registry=self.registry, models=provider)
 
         @contextlib.asynccontextmanager
@@ -73,6 +74,7 @@ class OutlastPlugin(SimplePlugin):
             finally:
                 ending.cancel()
                 try:
+                    await self.registry.release_servers()
                     if model_provider is None:
                         await provider.aclose()
                 finally:

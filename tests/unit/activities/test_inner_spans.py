@@ -6,13 +6,15 @@ from functools import partial
 
 import pytest
 
-from outlast.activities.inner_spans import asking, guarded, tell_failure
+from outlast.activities.inner_spans import asking, guarded, listing, tell_failure, tell_server
 from outlast.agents.model_settings import ModelSettings
 from outlast.loop.values import Usage
 from outlast.ports.effect_spans import NO_SCOPE, TraceScope, around_effect, scope_of
 from outlast.ports.model import ModelRequest, ModelResponse
-from outlast.ports.tracing import custom_span
+from outlast.ports.spans import FunctionSpanData
+from outlast.ports.tracing import custom_span, open_span
 from outlast.testing import SpanCollector
+from tests.mcp_servers import Shelf, tool
 
 REQUEST = ModelRequest(
     instructions="Be brief.",
@@ -121,3 +123,28 @@ def test_nobody_listens_and_nothing_happens() -> None:
     tell_failure("no disk", "tool_failed")
     with asking("gpt-x", REQUEST) as answered:
         answered(RESPONSE)
+
+
+async def test_asking_an_mcp_server_tells_its_tools(collected: SpanCollector) -> None:
+    with around_effect(scope(), effect=2):
+        assert len(await listing(Shelf(tool("find"), tool("tear")), None, None)) == 2
+    (span,) = collected.spans()
+    assert span.span_data.export() == {
+        "type": "mcp_tools",
+        "server": "shelf",
+        "result": ["find", "tear"],
+    }
+
+
+def test_a_call_of_an_mcp_tool_tells_its_server(collected: SpanCollector) -> None:
+    with around_effect(scope(), effect=2), open_span(FunctionSpanData("find")):
+        tell_server("shelf")
+    (span,) = collected.spans()
+    assert span.span_data.mcp_data == {"server": "shelf"}
+
+
+def test_outside_a_call_no_server_is_told(collected: SpanCollector) -> None:
+    with around_effect(scope(), effect=2), custom_span("other"):
+        tell_server("shelf")
+    tell_server("shelf")
+    assert "shelf" not in str([span.export() for span in collected.spans()])

@@ -430,3 +430,24 @@ def test_a_run_nested_twice_is_in_the_trace_of_the_outermost() -> None:
     inner = nested_settings({"as_tool": {"trace": {"root": "outermost"}}})
     assert inner["as_tool"]["trace"]["root"] == "outermost"
     assert inner["as_tool"]["trace"]["key"] == KEY
+
+
+@pytest.mark.parametrize(
+    ("form", "output", "told"),
+    [
+        ("shell_call", {"output": [{"stdout": "done", "stderr": ""}]}, "done"),
+        ("apply_patch_call", {"status": "completed"}, ""),
+        ("custom_tool_call", "done", "done"),
+        (
+            "function_call",
+            [{"type": "input_text", "text": "x"}],
+            [{"type": "input_text", "text": "x"}],
+        ),
+    ],
+)
+async def test_the_span_of_a_call_says_what_it_came_to_in_words(
+    collected: SpanCollector, form: str, output: Any, told: Any
+) -> None:
+    request = tool_request("f", form=form, trace=MARK)
+    await traced(WORKER, request, giving(ToolResult(output=output)), attempt=1)
+    assert collected.spans("function")[0].span_data.output == told

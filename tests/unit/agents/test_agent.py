@@ -17,6 +17,7 @@ from outlast.agents.hosted_tools import WebSearchTool
 from outlast.agents.lifecycle import AgentHooks, RunHooks
 from outlast.agents.settings import ModelSettings
 from outlast.agents.tool import function_tool
+from tests.mcp_servers import Shelf
 
 AnyAgent: Any = Agent
 """As a program without types sees it."""
@@ -84,6 +85,8 @@ def test_every_field_is_taken() -> None:
         "prompt": {"id": "pmpt_1"},
         "handoff_description": "Sorts.",
         "tools": [look_up],
+        "mcp_servers": [Shelf()],
+        "mcp_config": {"convert_schemas_to_strict": True},
         "handoffs": [Agent[Any]("Billing")],
         "model": HouseModel(),
         "model_settings": ModelSettings(temperature=0),
@@ -162,7 +165,6 @@ def test_a_cycle_is_closed_afterwards() -> None:
         ({"output_guardrails": None}, "output_guardrails= must be a list, not NoneType"),
         ({"output_type": Thing}, "Thing"),
         ({"output_type": "Thing"}, "'Thing' is a value of type str"),
-        ({"output_type": dict[str, int]}, "Strict mode cannot express that"),
         ({"hooks": WatchingRun()}, r"RunHooks go to Runner\.run\(hooks="),
         ({"hooks": Watching}, "must be an instance"),
         ({"tool_use_behavior": "stop"}, "tool_use_behavior must be 'run_llm_again'"),
@@ -253,3 +255,25 @@ async def test_an_agent_tells_its_prompt_and_tools_for_a_context() -> None:
     assert await agent.get_prompt(ann) is None
     assert await agent.get_all_tools(ann) == [often, search]
     assert await agent.get_all_tools(bob) == [search]
+
+
+async def test_tools_of_mcp_servers_come_first() -> None:
+    search = WebSearchTool()
+    agent = Agent[Any](name="A", tools=[search], mcp_servers=[Shelf()])
+    context = RunContextWrapper[Any](None)
+    (found,) = await agent.get_mcp_tools(context)
+    assert found.name == "find"
+    assert [one.name for one in await agent.get_all_tools(context)] == ["find", search.name]
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"mcp_servers": ["shelf"]}, "Agent 'A': 'shelf' in mcp_servers= does not fit"),
+        ({"mcp_servers": Shelf()}, "Agent 'A': mcp_servers= must be a list"),
+        ({"mcp_config": {"strict": True}}, "Agent 'A': mcp_config must be a dict with"),
+    ],
+)
+def test_mcp_servers_that_are_none_are_refused(fields: dict[str, Any], problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
+        AnyAgent(name="A", **fields)

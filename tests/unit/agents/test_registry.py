@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
+from outlast.agents.agent_output import AgentOutputSchema
 from outlast.agents.context import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
 from outlast.agents.handoff import Handoff, handoff
@@ -19,6 +20,7 @@ from outlast.agents.registry import (
     type_name,
 )
 from outlast.agents.tool import FunctionTool, function_tool
+from tests.mcp_servers import Shelf
 
 
 @dataclass
@@ -92,6 +94,14 @@ def test_two_agents_of_one_name_are_refused() -> None:
         Registry([Agent(name="A"), Agent(name="A")])
 
 
+def test_an_output_type_that_cannot_be_strict_is_refused() -> None:
+    agent = Agent[Any](name="A", output_type=dict[str, int])
+    with pytest.raises(UserError, match=r"^Agent 'A': .*strict_json_schema=False"):
+        Registry([agent])
+    agent.output_type = AgentOutputSchema(dict[str, int], strict_json_schema=False)
+    assert Registry([agent]).names == ["A"]
+
+
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(UserError, match="Agent 'A' has two tools named 'look_up'"):
         Registry([Agent(name="A", tools=[tool("look_up"), tool("x"), tool("look_up")])])
@@ -153,6 +163,17 @@ def test_a_definition_that_is_run_again_replaces_the_first() -> None:
     assert registry.agent("Triage") is again
     assert registry.agent("Orders") is orders
     assert registry.names == ["Billing", "Orders", "Triage"]
+
+
+def test_a_definition_that_is_wrong_leaves_the_first_where_it_was() -> None:
+    triage, orders, _ = desk()
+    registry = Registry([triage])
+    wrong = Agent[Any](name="Triage", handoffs=[Agent(name="New"), Agent(name="New")])
+    with pytest.raises(UserError, match="Two agents are named 'New'"):
+        registry.replace(wrong)
+    assert registry.agent("Triage") is triage
+    assert registry.agent("Orders") is orders
+    assert "New" not in registry.names
 
 
 def test_the_type_of_a_context_is_known_by_its_name() -> None:
@@ -285,3 +306,37 @@ def test_a_reference_that_could_mean_two_things_is_refused() -> None:
 def test_an_unknown_reference_is_an_error_that_says_where_to_register_it() -> None:
     with pytest.raises(UserError, match=r"nothing named 'app:trim'.*AgentWorker\(references="):
         Registry().reference("app:trim")
+
+
+def test_tools_that_mcp_servers_listed_are_known_behind_the_agents_own() -> None:
+    own, listed, other = tool("find", "own"), tool("find", "listed"), tool("tear")
+    registry = Registry([Agent[Any](name="A", tools=[own])])
+    registry.note_listed("A", [listed, other])
+    registry.note_listed("A", [])  # for another run
+    assert registry.tool_names("A") == ["tear", "find"]
+    assert registry.tool("A", "find") is own
+    assert registry.tool("A", "tear") is other
+    registry.replace(Agent[Any](name="A"))
+    with pytest.raises(UserError, match="has no tool 'tear'"):
+        registry.tool("A", "tear")
+
+
+async def test_each_mcp_server_is_released_once() -> None:
+    shared, own = Shelf(), Shelf()
+    helper = Agent[Any](name="B", mcp_servers=[shared, own])
+    registry = Registry([Agent[Any](name="A", mcp_servers=[shared], handoffs=[helper])])
+    await registry.release_servers()
+    assert (shared.steps, own.steps) == (["release"], ["release"])
+
+
+async def test_an_mcp_server_that_cannot_be_released_does_not_keep_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Stuck(Shelf):
+        async def release(self) -> None:
+            raise OSError("stuck")
+
+    other = Shelf()
+    await Registry([Agent[Any](name="A", mcp_servers=[Stuck(), other])]).release_servers()
+    assert other.steps == ["release"]
+    assert "could not be let go" in caplog.text

@@ -17,7 +17,7 @@ from outlast.contract import names
 from outlast.dev import EmbeddedServer
 from outlast.local.engine import LocalEngine
 from outlast.models.provider import OpenAIProvider
-from outlast.testing import ScriptedModel, call
+from outlast.testing import ScriptedModel, call, custom_call, patch_call, shell_call
 
 DOCS = Path(__file__).parents[3] / "docs"
 LONGEST = 120
@@ -42,6 +42,7 @@ SCRIPTS: dict[str, list[Any]] = {
         "Only less than 9 EUR.",
         "Tomorrow, I promise.",
     ],
+    "models": ["On Monday at nine."],
     "sessions": ["Hello Ann.", "Ann.", "Still Ann.", "Hello.", "Hello again."],
     "streaming": [[call("hours", "c1", day="Monday")], "Yes, 9 to 18.", "No."],
     "human-in-the-loop": [
@@ -50,7 +51,17 @@ SCRIPTS: dict[str, list[Any]] = {
         [call("refund", "c2", order_id="A-1", amount=500)],
         "That was refused.",
     ],
+    "local-tools": [
+        [
+            patch_call("c1", "create_file", "notes.txt", "+3 orders"),
+            custom_call("sql", "c2", "orders"),
+        ],
+        "There are 3.",
+        [shell_call("c1", "cat notes.txt"), shell_call("c2", "rm notes.txt")],
+        "Deleted.",
+    ],
     "testing": [],
+    "mcp": [[call("find", "c1", title="Dune")], "On shelf 3."],
 }
 WITHOUT_RUNS = {"durable-differences"}
 

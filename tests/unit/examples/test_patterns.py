@@ -526,3 +526,21 @@ async def test_testing_agents_needs_no_server(
         "answered: One of the two is paid., paid: 1, model calls: 3",
         "waits for: ['pay_back', 'pay_back']",
     ]
+
+
+async def test_mcp_server_is_started_and_asks_a_person(stage: Stage) -> None:
+    printed = await stage.play(
+        "mcp_server",
+        clerk=[
+            [call("stock_of", "c1", article="wok"), call("stock_of", "c2", article="kettle")],
+            [call("order", "c3", article="kettle", count=20)],
+            "Woks yes; 20 kettles are ordered.",
+        ],
+    )
+    assert printed == [
+        'to decide: order({"article": "kettle", "count": 20})',
+        "the server said: 12",
+        "the server said: 0",
+        "the server said: 20 x kettle: ordered",
+        "answer: Woks yes; 20 kettles are ordered.",
+    ]

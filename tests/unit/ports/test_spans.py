@@ -12,6 +12,7 @@ from outlast.ports.spans import (
     GenerationSpanData,
     GuardrailSpanData,
     HandoffSpanData,
+    MCPListToolsSpanData,
     ResponseSpanData,
     SpanData,
     SpanError,
@@ -64,6 +65,10 @@ EXPORTS: list[tuple[SpanData, dict[str, Any]]] = [
         {"type": "handoff", "from_agent": "Triage", "to_agent": "Billing"},
     ),
     (
+        MCPListToolsSpanData("shelf", ["find"]),
+        {"type": "mcp_tools", "server": "shelf", "result": ["find"]},
+    ),
+    (
         CustomSpanData("query", {"rows": 3}),
         {"type": "custom", "name": "query", "data": {"rows": 3}},
     ),
@@ -108,6 +113,7 @@ def test_a_response_keeps_id_model_and_usage() -> None:
         AgentSpanData("A"),
         GuardrailSpanData("g"),
         HandoffSpanData("A", "B"),
+        MCPListToolsSpanData("shelf", ["find"]),
         CustomSpanData("c", {"chosen": 1}),
         ResponseSpanData(),
     ],

@@ -12,6 +12,7 @@ from outlast.ports.user_spans import (
     generation_span,
     guardrail_span,
     handoff_span,
+    mcp_tools_span,
     response_span,
     task_span,
     turn_span,
@@ -27,6 +28,7 @@ def open_all(**where: Any) -> list[Span[Any]]:
         response_span({"id": "resp_1"}, **where),
         guardrail_span("g", True, **where),
         handoff_span("A", "B", **where),
+        mcp_tools_span("shelf", ["find"], **where),
         task_span("Support", **where),
         turn_span(2, "A", **where),
     ]
@@ -46,6 +48,7 @@ EXPORTED: list[dict[str, Any]] = [
     {"type": "response", "response_id": "resp_1", "usage": None},
     {"type": "guardrail", "name": "g", "triggered": True},
     {"type": "handoff", "from_agent": "A", "to_agent": "B"},
+    {"type": "mcp_tools", "server": "shelf", "result": ["find"]},
     {"type": "custom", "name": "task", "data": {"sdk_span_type": "task", "name": "Support"}},
     {
         "type": "custom",

@@ -12,10 +12,12 @@ from outlast.agents.errors import UserError
 from outlast.agents.registry import type_name
 from outlast.contract import records
 from outlast.loop.state import RunState
+from outlast.models.multi_provider import MultiProvider
 from outlast.models.provider import OpenAIProvider
 from outlast.testing import ScriptedModel, SpanCollector
 from outlast.worker.plugin import OutlastPlugin
 from outlast.workflows.agent_run import AgentRun
+from tests.mcp_servers import Shelf
 
 
 @dataclass
@@ -77,12 +79,12 @@ async def test_a_provider_that_was_given_is_left_open() -> None:
 async def test_a_provider_of_its_own_is_closed_however_the_worker_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    closed: list[OpenAIProvider] = []
+    closed: list[MultiProvider] = []
 
-    async def close(provider: OpenAIProvider) -> None:
+    async def close(provider: MultiProvider) -> None:
         closed.append(provider)
 
-    monkeypatch.setattr(OpenAIProvider, "aclose", close)
+    monkeypatch.setattr(MultiProvider, "aclose", close)
     plugin = OutlastPlugin([A])
     assert closed == []
 
@@ -122,3 +124,13 @@ async def test_what_was_traced_is_sent_when_the_worker_ends(
         async with running(OutlastPlugin([A])):
             assert collected.sent == 0
     assert collected.sent == 1
+
+
+async def test_connections_to_mcp_servers_end_with_the_worker() -> None:
+    shelf = Shelf()
+    plugin = OutlastPlugin(
+        [Agent[Any](name="B", mcp_servers=[shelf])], model_provider=ScriptedModel()
+    )
+    async with running(plugin):
+        assert shelf.steps == []
+    assert shelf.steps == ["release"]

@@ -1,0 +1,326 @@
+"""MCP servers that a process is connected to: listing, calling, and what is done when it breaks.
+
+Owns: `ConnectedServer`. It connects when it is first used and again when its connection broke, so
+that a server that was restarted is found by the next attempt. Must not know: the kinds of servers.
+"""
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from typing import Any, ClassVar, NoReturn, TypeVar, Unpack
+from weakref import WeakKeyDictionary
+
+import anyio
+import httpx2
+import mcp.types as mcp_types
+from mcp.shared.exceptions import MCPError
+
+from outlast.agents.context import RunContextWrapper
+from outlast.agents.errors import UserError
+from outlast.agents.mcp_filters import (
+    ToolFilter,
+    ToolFilterContext,
+    check_tool_filter,
+    filtered,
+)
+from outlast.agents.mcp_server import MCPRefusal, MCPServer
+from outlast.agents.tool_definition import DEFAULT_TIMEOUT, ToolRetry
+from outlast.loop.values import JsonObject
+from outlast.mcp.connection import Connection
+from outlast.mcp.options import ServerOptions, pages_of, retry_of, seconds_of
+
+T = TypeVar("T")
+
+PATIENCE = timedelta(seconds=30)
+"""How long a server may take to start and to say hello."""
+
+BROKEN = (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError, httpx2.TransportError)
+"""What the protocol's client raises where a connection is no more, besides its own error."""
+
+_OF_ALL_SERVERS = (
+    "use_structured_content",
+    "require_approval",
+    "failure_error_function",
+    "tool_meta_resolver",
+    "tool_input_guardrails",
+    "tool_output_guardrails",
+)
+
+
+class ConnectedServer(MCPServer):
+    """An MCP server that this process has a connection to, one for each event loop.
+
+    Attributes:
+        cache_tools_list: whether the tools are listed once, and not for every model call.
+        client_session_timeout_seconds: how long the server may take for one answer; None or 0 for
+            no bound but the tool's own.
+        tool_filter: which tools are offered.
+        max_list_pages: more pages of tools or prompts are an error.
+        message_handler: gets what the server says without being asked.
+    """
+
+    idempotency_meta_key: ClassVar[str | None] = "outlast/idempotency-key"
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        cache_tools_list: bool,
+        client_session_timeout_seconds: float | None,
+        tool_filter: ToolFilter,
+        **options: Unpack[ServerOptions],
+    ) -> None:
+        """Take the options; nothing is opened.
+
+        Args:
+            name: what the server is called.
+            cache_tools_list: see the attribute, also for the arguments below.
+            client_session_timeout_seconds: see there.
+            tool_filter: see there.
+            **options: see `ServerOptions`.
+
+        Raises:
+            UserError: an argument does not fit.
+        """
+        owner = f"The MCP server {name!r}"
+        if unknown := sorted(options.keys() - ServerOptions.__annotations__.keys()):
+            raise UserError(f"{owner} has no option {', '.join(unknown)}.")
+        shared: dict[str, Any] = {
+            key: one for key, one in options.items() if key in _OF_ALL_SERVERS
+        }
+        super().__init__(**shared)
+        check_tool_filter(tool_filter, owner)
+        self._name = name
+        self.cache_tools_list = cache_tools_list
+        self.client_session_timeout_seconds = seconds_of(client_session_timeout_seconds, owner)
+        self.tool_filter = tool_filter
+        self.max_list_pages = pages_of(options.get("max_list_pages"), owner)
+        self.message_handler = options.get("message_handler")
+        self._retry = retry_of(options, owner)
+        self._listed: list[Any] | None = None
+        self._lists = 0
+        self._connections: WeakKeyDictionary[asyncio.AbstractEventLoop, Connection] = (
+            WeakKeyDictionary()
+        )
+
+    @abstractmethod
+    def open_client(self) -> AbstractAsyncContextManager[Any]:
+        """Return a context that holds the protocol's client, connected."""
+
+    @property
+    def name(self) -> str:
+        """What the server is called, for people."""
+        return self._name
+
+    @property
+    def tool_timeout(self) -> timedelta:
+        """How long one attempt of a call may take, connecting included."""
+        answer = timedelta(seconds=self.client_session_timeout_seconds or 0)
+        return max(DEFAULT_TIMEOUT, answer + PATIENCE)
+
+    @property
+    def tool_retry(self) -> ToolRetry:
+        """How failed calls are tried again."""
+        return self._retry
+
+    @property
+    def cached_tools(self) -> list[Any] | None:
+        """A copy of the tools as they were listed last, before the filter; None for not yet."""
+        return None if self._listed is None else _copies(self._listed)
+
+    def invalidate_tools_cache(self) -> None:
+        """List the tools anew the next time."""
+        self._listed = None
+        self._lists += 1
+
+    async def connect(self) -> None:
+        """Connect, until `cleanup` is called; workers of this event loop use the connection.
+
+        Raises:
+            UserError: the server cannot be started here.
+            ConnectionError: it does not answer.
+        """
+        connection = self._connection()
+        connection.is_kept = True
+        await self._request("connect", _nothing)
+
+    async def cleanup(self) -> None:
+        """Let the connection go. It is opened again if it is used again."""
+        connection = self._connections.pop(asyncio.get_running_loop(), None)
+        if connection is not None:
+            await connection.close()
+
+    async def release(self) -> None:
+        """Let go what was opened on first use, unless somebody is using it."""
+        connection = self._connections.get(asyncio.get_running_loop())
+        if connection is not None and not connection.is_kept and not connection.is_in_use:
+            await self.cleanup()
+
+    async def list_tools(
+        self, run_context: RunContextWrapper[Any] | None = None, agent: Any = None
+    ) -> list[Any]:
+        """Return the tools that pass the filter, as `mcp.types.Tool`; copies, yours to change.
+
+        Args:
+            run_context: the run's context, for the filter.
+            agent: the agent whose model will be offered them.
+
+        Raises:
+            UserError: there are more pages than allowed, or the server repeats itself.
+            ConnectionError: the server cannot be reached.
+        """
+        tools = self._listed if self.cache_tools_list else None
+        if tools is None:
+            lists = self._lists
+            tools = await self._pages("list its tools", "list_tools", "tools")
+            if lists == self._lists:
+                self._listed = tools
+        context = None
+        if run_context is not None and agent is not None:
+            context = ToolFilterContext(run_context, agent, self.name)
+        return await filtered(_copies(tools), self.tool_filter, context)
+
+    async def call_tool(
+        self, tool_name: str, arguments: JsonObject | None, meta: JsonObject | None = None
+    ) -> Any:
+        """Call a tool, and return its `mcp.types.CallToolResult`.
+
+        Args:
+            tool_name: the tool, as the server names it.
+            arguments: its arguments.
+            meta: what goes with the call as `_meta`.
+
+        Raises:
+            ConnectionError: the connection broke; nobody knows whether the call was carried out.
+            TimeoutError: the server took too long.
+            MCPRefusal: the server answered with an error of the protocol.
+        """
+        options: dict[str, Any] = {} if meta is None else {"meta": meta}
+        return await self._request(
+            f"run {tool_name!r}", lambda client: client.call_tool(tool_name, arguments, **options)
+        )
+
+    async def list_prompts(self) -> Any:
+        """Return the server's prompts, as `mcp.types.ListPromptsResult`."""
+        prompts = await self._pages("list its prompts", "list_prompts", "prompts")
+        return mcp_types.ListPromptsResult(prompts=prompts)
+
+    async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None) -> Any:
+        """Return a prompt, as `mcp.types.GetPromptResult`."""
+        return await self._read(f"give the prompt {name!r}", "get_prompt", name, arguments)
+
+    async def list_resources(self, cursor: str | None = None) -> Any:
+        """Return a page of the server's resources, as `mcp.types.ListResourcesResult`."""
+        return await self._read("list its resources", "list_resources", cursor=cursor)
+
+    async def list_resource_templates(self, cursor: str | None = None) -> Any:
+        """Return a page of them, as `mcp.types.ListResourceTemplatesResult`."""
+        return await self._read("list its templates", "list_resource_templates", cursor=cursor)
+
+    async def read_resource(self, uri: str) -> Any:
+        """Return a resource, as `mcp.types.ReadResourceResult`."""
+        return await self._read(f"read {uri!r}", "read_resource", uri)
+
+    async def _pages(self, what: str, method: str, entries: str) -> list[Any]:
+        found: list[Any] = []
+        cursors: list[str | None] = [None]
+        while True:
+            if self.max_list_pages is not None and len(cursors) > self.max_list_pages:
+                raise UserError(
+                    f"The MCP server {self.name!r} takes more than max_list_pages="
+                    f"{self.max_list_pages} to {what}. Allow more pages."
+                )
+            page = await self._read(what, method, cursor=cursors[-1])
+            found.extend(getattr(page, entries))
+            if page.next_cursor is None:
+                return found
+            if page.next_cursor in cursors:
+                raise UserError(
+                    f"The MCP server {self.name!r} repeats itself when asked to {what}."
+                )
+            cursors.append(page.next_cursor)
+
+    async def _read(self, what: str, method: str, *args: Any, **options: Any) -> Any:
+        """Ask what changes nothing, once more where the connection had broken."""
+
+        def ask(client: Any) -> Awaitable[Any]:
+            return getattr(client, method)(*args, **options)
+
+        known = self._connections.get(asyncio.get_running_loop())
+        try:
+            return await self._request(what, ask)
+        except ConnectionError:
+            if known is None or not known.is_over:  # it was opened just now
+                raise
+        return await self._request(what, ask)
+
+    async def _request(self, what: str, ask: Callable[[Any], Awaitable[T]]) -> T:
+        connection = self._connection()
+        limit = self.client_session_timeout_seconds or None
+        bound = asyncio.timeout(None)
+        try:
+            async with connection.client() as client, bound:
+                if limit is not None:  # opening has a bound of its own
+                    bound.reschedule(asyncio.get_running_loop().time() + limit)
+                return await ask(client)
+        except MCPError as error:
+            if _tells_of_break(error):
+                connection.give_up()
+                self._unreachable(what, error)
+            self._refused(what, error)
+        except BROKEN as error:
+            if bound.expired():  # the connection may be good
+                raise TimeoutError(
+                    f"The MCP server {self.name!r} took longer than {limit} s to {what}."
+                ) from error
+            connection.give_up()
+            self._unreachable(what, error)
+
+    def _connection(self) -> Connection:
+        """Return this event loop's connection, a new one where it is over."""
+        loop = asyncio.get_running_loop()
+        known = self._connections.get(loop)
+        if known is not None and not known.is_over:
+            return known
+        seconds = timedelta(seconds=self.client_session_timeout_seconds or 0)
+        made = self._connections[loop] = Connection(
+            self.open_client,
+            name=self.name,
+            patience=max(PATIENCE, seconds),
+            is_kept=known is not None and known.is_kept,
+        )
+        return made
+
+    def _unreachable(self, what: str, error: Exception) -> NoReturn:
+        why = f"{type(error).__name__}: {error}"
+        raise ConnectionError(
+            f"The MCP server {self.name!r} could not be asked to {what}: its connection "
+            f"broke or could not be opened ({why})."
+        ) from error
+
+    def _refused(self, what: str, error: MCPError) -> NoReturn:
+        message = f"The MCP server {self.name!r} refused to {what}: {error.message}"
+        if error.code == mcp_types.INTERNAL_ERROR:  # also HTTP's 500 and 503: worth another try
+            raise RuntimeError(message) from error
+        raise MCPRefusal(message) from error
+
+
+async def _nothing(client: object) -> None:
+    del client
+
+
+def _tells_of_break(error: MCPError) -> bool:
+    """Whether an answer means that this connection is of no use any more.
+
+    Servers that were restarted do not know the session; there is no one code for that.
+    """
+    if error.code == mcp_types.CONNECTION_CLOSED:
+        return True
+    codes = (mcp_types.INVALID_REQUEST, mcp_types.REQUEST_TIMEOUT)
+    return error.code in codes and "session" in error.message.lower()
+
+
+def _copies(tools: list[Any]) -> list[Any]:
+    return [tool.model_copy(deep=True) for tool in tools]

@@ -1,0 +1,213 @@
+"""The ways to an MCP server: a process, server-sent events, streamable HTTP.
+
+Owns: the parameters of each, and making the protocol's client of them. The `mcp` package and its
+HTTP client are known here; of their errors `connected` knows. Must not know: tools.
+"""
+
+import contextlib
+import importlib.metadata
+import os
+import sys
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Literal, NotRequired, Required, TextIO, TypeAlias, TypedDict, cast
+from urllib.parse import urlsplit, urlunsplit
+
+import httpx2
+import mcp.types as mcp_types
+from mcp.client import Client
+from mcp.client.sse import sse_client
+from mcp.client.stdio import StdioServerParameters, stdio_client
+from mcp.client.streamable_http import streamable_http_client
+
+from outlast.agents.errors import UserError
+from outlast.mcp.options import MessageHandler
+
+HttpClientFactory: TypeAlias = Callable[..., httpx2.AsyncClient]
+"""Called with headers=, timeout= and auth=; returns the HTTP client to use."""
+
+HTTP_TIMEOUT_SECONDS = 5.0
+READ_TIMEOUT_SECONDS = 300.0
+
+
+class MCPServerStdioParams(TypedDict, total=False):
+    """A server that is a process of the worker's.
+
+    Attributes:
+        command: the program.
+        args: its arguments.
+        env: variables of its environment, besides the few that it inherits.
+        cwd: where it runs.
+        encoding: of its messages; default UTF-8.
+        encoding_error_handler: what becomes of bytes that do not fit; default `strict`.
+    """
+
+    command: Required[str]
+    args: list[str]
+    env: dict[str, str]
+    cwd: str | Path
+    encoding: str
+    encoding_error_handler: Literal["strict", "ignore", "replace"]
+
+
+class MCPServerSseParams(TypedDict):
+    """A server that is reached by HTTP with server-sent events.
+
+    Attributes:
+        url: its address.
+        headers: sent with each request.
+        timeout: of a request, in seconds; default 5.
+        sse_read_timeout: how long the server may be silent, in seconds; default 300.
+        auth: an `httpx2.Auth`.
+        httpx_client_factory: makes the HTTP client.
+    """
+
+    url: str
+    headers: NotRequired[dict[str, str]]
+    timeout: NotRequired[timedelta | float]
+    sse_read_timeout: NotRequired[timedelta | float]
+    auth: NotRequired[Any]
+    httpx_client_factory: NotRequired[HttpClientFactory]
+
+
+class MCPServerStreamableHttpParams(TypedDict):
+    """A server that is reached by streamable HTTP.
+
+    Attributes:
+        url: its address.
+        headers: sent with each request.
+        timeout: of a request, in seconds; default 5.
+        sse_read_timeout: how long the server may be silent, in seconds; default 300.
+        terminate_on_close: whether the server is told when the connection is closed; default true.
+        auth: an `httpx2.Auth`.
+        httpx_client_factory: makes the HTTP client.
+    """
+
+    url: str
+    headers: NotRequired[dict[str, str]]
+    timeout: NotRequired[timedelta | float]
+    sse_read_timeout: NotRequired[timedelta | float]
+    terminate_on_close: NotRequired[bool]
+    auth: NotRequired[Any]
+    httpx_client_factory: NotRequired[HttpClientFactory]
+
+
+def client_over(
+    streams: AbstractAsyncContextManager[Any], message_handler: MessageHandler | None
+) -> AbstractAsyncContextManager[Any]:
+    """Return the protocol's client over a transport. It keeps no answers: the server object does."""
+    version = importlib.metadata.version("outlast")
+    return Client(
+        streams,
+        cache=None,
+        client_info=mcp_types.Implementation(name="outlast", version=version),
+        message_handler=cast("Any", message_handler),
+    )
+
+
+@contextlib.asynccontextmanager
+async def over_stdio(params: MCPServerStdioParams, owner: str) -> AsyncGenerator[Any]:
+    """Start a server's process.
+
+    Raises:
+        UserError: there is no such program, or it may not be run.
+    """
+    parameters = StdioServerParameters(**params)
+    log = _log()
+    streams = stdio_client(parameters, errlog=log)
+    try:
+        opened = await streams.__aenter__()
+    except (FileNotFoundError, PermissionError, NotADirectoryError) as error:
+        raise UserError(
+            f"{owner}: {parameters.command!r} cannot be started on this machine: {error}. Install "
+            "it where the worker runs, or correct params['command'] and params['cwd']."
+        ) from error
+    finally:
+        if log is not sys.__stderr__:
+            log.close()  # the process has its own by now
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_exit(streams)
+        yield opened
+
+
+def _log() -> TextIO:
+    """Return where a process writes what it has to say besides the protocol.
+
+    `sys.stderr` itself may be no file, as in a notebook.
+    """
+    try:
+        if sys.__stderr__ is not None:
+            sys.__stderr__.fileno()
+            return sys.__stderr__
+    except (OSError, ValueError):
+        pass
+    return Path(os.devnull).open("w", encoding="utf-8")
+
+
+@contextlib.asynccontextmanager
+async def over_http(params: MCPServerStreamableHttpParams) -> AsyncGenerator[Any]:
+    """Open the way to a server with streamable HTTP."""
+    factory = params.get("httpx_client_factory", http_client)
+    timeout = httpx2.Timeout(
+        seconds(params.get("timeout", HTTP_TIMEOUT_SECONDS)),
+        read=seconds(params.get("sse_read_timeout", READ_TIMEOUT_SECONDS)),
+    )
+    headers, auth = params.get("headers"), params.get("auth")
+    async with (
+        factory(headers=headers, timeout=timeout, auth=auth) as client,
+        streamable_http_client(
+            params["url"],
+            http_client=client,
+            terminate_on_close=params.get("terminate_on_close", True),
+        ) as streams,
+    ):
+        yield streams
+
+
+def over_sse(params: MCPServerSseParams) -> AbstractAsyncContextManager[Any]:
+    """Open the way to a server with server-sent events."""
+    return sse_client(
+        params["url"],
+        headers=params.get("headers"),
+        timeout=seconds(params.get("timeout", HTTP_TIMEOUT_SECONDS)),
+        sse_read_timeout=seconds(params.get("sse_read_timeout", READ_TIMEOUT_SECONDS)),
+        httpx_client_factory=params.get("httpx_client_factory", http_client),
+        auth=params.get("auth"),
+    )
+
+
+def http_client(
+    headers: dict[str, str] | None = None, timeout: Any = None, auth: Any = None
+) -> httpx2.AsyncClient:
+    """Make the HTTP client that is used where nobody brings one."""
+    return httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth)
+
+
+def public_url(url: str) -> str:
+    """Return an address without what may be secret: user, password and query."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    return urlunsplit((parts.scheme, host, parts.path, "", ""))
+
+
+def seconds(duration: timedelta | float) -> float:
+    """Return a duration in seconds."""
+    return duration.total_seconds() if isinstance(duration, timedelta) else float(duration)
+
+
+def check_params(params: object, kind: type, required: str, owner: str) -> None:
+    """Refuse parameters that are none, where they are given.
+
+    Raises:
+        UserError: one is missing or unknown.
+    """
+    known = ", ".join(kind.__annotations__)
+    fields: Mapping[object, object] = {}
+    if isinstance(params, Mapping):
+        fields = cast("Mapping[object, object]", params)
+    if not isinstance(fields.get(required), str):
+        raise UserError(f"{owner}: params needs {required!r}, a string. It may hold: {known}.")
+    if unknown := sorted(str(name) for name in fields if name not in kind.__annotations__):
+        raise UserError(f"{owner}: params has no {', '.join(unknown)}. It may hold: {known}.")

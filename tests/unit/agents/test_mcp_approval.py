@@ -1,0 +1,58 @@
+"""The forms of `require_approval`."""
+
+from typing import Any
+
+import pytest
+
+from outlast.agents.errors import UserError
+from outlast.agents.mcp_approval import approval_policy
+
+
+@pytest.mark.parametrize(
+    ("setting", "meaning"),
+    [
+        (None, False),
+        ("always", True),
+        ("never", False),
+        (True, True),
+        (False, False),
+        ({"refund": "always", "find": "never", "tear": True}, {"refund": True, "find": False, "tear": True}),
+        (
+            {"always": {"tool_names": ["refund"]}, "never": {"tool_names": ["find"]}},
+            {"refund": True, "find": False},
+        ),
+        ({"always": {"tool_names": ["refund"]}}, {"refund": True}),
+        ({"always": "never"}, {"always": False}),
+    ],
+)  # fmt: skip
+def test_what_a_setting_means(setting: Any, meaning: Any) -> None:
+    assert approval_policy(setting) == meaning
+
+
+def test_a_callable_is_asked_later() -> None:
+    def rule(_context: Any, _agent: Any, _tool: Any) -> bool:
+        return True
+
+    assert approval_policy(rule) is rule
+
+
+@pytest.mark.parametrize(
+    ("setting", "problem"),
+    [
+        ("sometimes", "require_approval is 'sometimes': it must be 'always', 'never'"),
+        (1, "require_approval is 1"),
+        ({"find": "perhaps"}, "require_approval for 'find' is 'perhaps'"),
+        ({"always": {"tool_names": []}, "often": {}}, "no key often"),
+        ({"always": {"tool_names": "find"}}, r"require_approval\['always'\] must be"),
+        ({"always": {"tool_names": [1]}}, r"require_approval\['always'\] must be"),
+        ({"always": {"tool_names": ["a"]}, "never": ["b"]}, r"require_approval\['never'\] must be"),
+        (
+            {"always": {"tool_names": ["a"]}, "never": {"tool_names": ["a"]}},
+            "has 'a' under both 'always' and 'never'",
+        ),
+        (lambda: True, r"require_approval is called with \(context, agent, tool\)"),
+    ],
+)
+def test_a_setting_that_means_nothing_is_refused(setting: Any, problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
+        approval_policy(setting)

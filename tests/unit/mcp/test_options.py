@@ -1,0 +1,69 @@
+"""The options of MCP servers."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from outlast.agents.errors import UserError
+from outlast.agents.tool_definition import ToolRetry
+from outlast.mcp.options import pages_of, retry_of, seconds_of
+
+
+@pytest.mark.parametrize(
+    ("options", "retry"),
+    [
+        ({}, ToolRetry()),
+        ({"max_retry_attempts": 0}, ToolRetry(attempts=1)),
+        ({"max_retry_attempts": 4}, ToolRetry(attempts=5)),
+        ({"max_retry_attempts": -1}, ToolRetry(attempts=100)),
+        ({"retry_backoff_seconds_base": 0.5}, ToolRetry(initial_interval=timedelta(seconds=0.5))),
+        (
+            {"retry_backoff_seconds_base": 60},
+            ToolRetry(initial_interval=timedelta(minutes=1), maximum_interval=timedelta(minutes=1)),
+        ),
+        (
+            {"retry_backoff_seconds_base": 8, "retry_backoff_seconds_max": 4},
+            ToolRetry(initial_interval=timedelta(seconds=4), maximum_interval=timedelta(seconds=4)),
+        ),
+        ({"retry_backoff_seconds_max": None}, ToolRetry()),
+    ],
+)
+def test_how_failed_calls_are_tried_again(options: Any, retry: ToolRetry) -> None:
+    assert retry_of(options, "S") == retry
+
+
+@pytest.mark.parametrize("given", [None, 0.0, 5, 0.5])
+def test_a_time_out_is_seconds(given: float | None) -> None:
+    assert seconds_of(given, "S") == given
+
+
+@pytest.mark.parametrize("given", [None, 1, 50])
+def test_a_limit_of_pages(given: int | None) -> None:
+    assert pages_of(given, "S") == given
+
+
+@pytest.mark.parametrize("wrong", [-1, float("nan"), float("inf"), "5", timedelta(seconds=5)])
+def test_a_time_out_that_is_none_is_refused(wrong: Any) -> None:
+    with pytest.raises(UserError, match="S: client_session_timeout_seconds must be"):
+        seconds_of(wrong, "S")
+
+
+@pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "2"])
+def test_a_limit_that_is_none_is_refused(wrong: Any) -> None:
+    with pytest.raises(UserError, match="S: max_list_pages must be"):
+        pages_of(wrong, "S")
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"max_retry_attempts": -2}, "S: max_retry_attempts must be"),
+        ({"max_retry_attempts": True}, "S: max_retry_attempts must be"),
+        ({"retry_backoff_seconds_base": 0}, "S: its waits between tries do not fit"),
+        ({"retry_backoff_seconds_max": -1}, "S: its waits between tries do not fit"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(options: Any, problem: str) -> None:
+    with pytest.raises(UserError, match=problem):
+        retry_of(options, "S")

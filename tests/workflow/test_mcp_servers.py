@@ -1,0 +1,265 @@
+"""Tools of MCP servers in durable runs: a run names them, and whichever worker has it calls them."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outlast.agents.agent import Agent
+from outlast.agents.errors import ToolFailed, UserError
+from outlast.agents.mcp_filters import create_static_tool_filter
+from outlast.agents.mcp_server import MCPConfig
+from outlast.mcp import MCPServerStreamableHttp
+from outlast.testing import ScriptedModel, call, run_in_memory
+from tests.conformance.views import offered, outputs, tool_outputs
+from tests.mcp_servers import PATIENCE_SECONDS, Listening, Shelf, stdio, tool
+from tests.workflow.desk import Desk, waits_for
+
+
+def text(said: str) -> list[dict[str, str]]:
+    """A result that is text, as the model reads it."""
+    return [{"type": "input_text", "text": said}]
+
+
+async def test_a_run_calls_a_real_server_that_its_worker_starts_and_ends(desk: Desk) -> None:
+    server = stdio()
+    agent = Agent(name="A", mcp_servers=[server])
+    model = ScriptedModel(
+        [call("find", "c1", title="Dune"), call("process_id", "c2"), call("key", "c3")], "Done."
+    )
+    worker = await desk.open(agent, model=model)
+    run_id = desk.new_id()
+    result = await desk.run(agent, id=run_id)
+    assert result.final_output == "Done."
+    told = outputs(model.requests[1])
+    assert told["c1"] == text("Dune (0) is here")
+    assert told["c3"] == text(f"{run_id}:c3 None")
+    process = int(told["c2"][0]["text"])
+    os.kill(process, 0)
+    await desk.close(worker)
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+
+
+async def test_a_server_that_is_killed_in_the_middle_of_a_call_is_started_again(
+    desk: Desk, tmp_path: Path
+) -> None:
+    agent = Agent(name="A", mcp_servers=[stdio(retry_backoff_seconds_base=0.01)])
+    model = ScriptedModel([call("drop", "c1", marker=str(tmp_path / "dead"))], "Done.")
+    await desk.open(agent, model=model)
+    await desk.run(agent)
+    killed, answered = outputs(model.requests[1])["c1"][0]["text"].split()
+    assert killed == (tmp_path / "dead").read_text(encoding="utf-8")
+    assert answered != killed
+    assert model.calls == 2
+
+
+async def test_a_connection_of_the_callers_is_used_and_left_open(desk: Desk) -> None:
+    async with stdio() as server:
+        agent = Agent(name="A", mcp_servers=[server])
+        own = (await server.call_tool("process_id", {})).content[0].text
+        model = ScriptedModel([call("process_id", "c1")], "Done.")
+        worker = await desk.open(agent, model=model)
+        await desk.run(agent)
+        await desk.close(worker)
+        assert outputs(model.requests[1])["c1"] == text(own)
+        assert (await server.call_tool("process_id", {})).content[0].text == own
+
+
+async def test_a_server_may_be_started_anew_while_a_person_thinks(desk: Desk) -> None:
+    async with Listening() as program:
+        server = MCPServerStreamableHttp(
+            {"url": program.url},
+            cache_tools_list=True,
+            client_session_timeout_seconds=PATIENCE_SECONDS,
+            require_approval={"process_id": "always"},
+            retry_backoff_seconds_base=0.01,
+        )
+        agent = Agent(name="A", mcp_servers=[server])
+        model = ScriptedModel([call("process_id", "c1")], "Done.")
+        worker = await desk.open(agent, model=model)
+        handle = await desk.start(agent)
+        await desk.until(handle, waits_for(1))
+        before = (await server.call_tool("process_id", {})).content[0].text
+        await program.kill()
+        await program.start()
+        (request,) = await handle.approvals()
+        await handle.approve(request.id)
+        assert (await desk.result(handle)).final_output == "Done."
+        assert outputs(model.requests[1])["c1"] != text(before)
+        await desk.close(worker)
+
+
+async def test_an_approved_call_runs_on_a_worker_that_has_listed_nothing(desk: Desk) -> None:
+    def agent_with(shelf: Shelf) -> Agent[Any]:
+        return Agent(name="A", mcp_servers=[shelf])
+
+    first, second = Shelf(require_approval="always"), Shelf(require_approval="always")
+    agent = agent_with(first)
+    worker = await desk.open(agent, model=ScriptedModel([call("find", "c1", title="Dune")]))
+    handle = await desk.start(agent)
+    state = await desk.until(handle, waits_for(1))
+    assert state.pending_approvals[0].name == "find"
+    await desk.close(worker)
+    model = ScriptedModel("Done.")
+    await desk.open(agent_with(second), model=model)
+    (request,) = await handle.approvals()
+    await handle.approve(request.id, by="ann")
+    assert (await desk.result(handle)).final_output == "Done."
+    assert first.calls == []
+    assert second.calls == [("find", {"title": "Dune"}, None)]
+    assert outputs(model.requests[0])["c1"] == text("find {'title': 'Dune'}")
+
+
+async def test_the_activity_is_named_after_the_tool(desk: Desk) -> None:
+    agent = Agent(
+        name="A",
+        mcp_servers=[Shelf()],
+        mcp_config=MCPConfig(include_server_in_tool_names=True),
+    )
+    await desk.open(agent, model=ScriptedModel([call("mcp_shelf__find", "c1")], "Done."))
+    handle = await desk.start(agent)
+    await desk.result(handle)
+    history = await desk.workflow(handle).fetch_history()
+    types = [
+        event.activity_task_scheduled_event_attributes.activity_type.name
+        for event in history.events
+    ]
+    assert "tool:mcp_shelf__find" in types
+
+
+async def test_a_tool_that_is_gone_when_it_is_called_is_told_to_the_model(desk: Desk) -> None:
+    def agent_with(*names: str) -> Agent[Any]:
+        shelf = Shelf(*(tool(name) for name in names), require_approval={"find": "always"})
+        return Agent(name="A", mcp_servers=[shelf])
+
+    worker = await desk.open(agent_with("find"), model=ScriptedModel([call("find", "c1")]))
+    handle = await desk.start("A")
+    await desk.until(handle, waits_for(1))
+    await desk.close(worker)
+    model = ScriptedModel("Sorry.")
+    await desk.open(agent_with("tear"), model=model)
+    (request,) = await handle.approvals()
+    await handle.approve(request.id)
+    assert (await desk.result(handle)).final_output == "Sorry."
+    assert "find is not there any more" in outputs(model.requests[0])["c1"]
+
+
+async def test_tools_that_clash_end_the_run_before_the_model_is_paid(desk: Desk) -> None:
+    agent = Agent(name="A", mcp_servers=[Shelf(name="x"), Shelf(name="y")])
+    model = ScriptedModel("never")
+    await desk.open(agent, model=model)
+    with pytest.raises(UserError, match="the MCP servers 'x' and 'y' both have a tool 'find'"):
+        await desk.run(agent)
+    assert model.calls == 0
+
+
+# --- What needs no server: the same loop, in memory ------------------------------------------
+
+
+async def test_tools_of_servers_are_offered_first_and_the_agents_own_wins() -> None:
+    from outlast.agents.tool import function_tool
+
+    @function_tool
+    def tear() -> str:
+        """Tear."""
+        return "own"
+
+    shelf = Shelf(tool("find"), tool("tear"))
+    agent = Agent(name="A", tools=[tear], mcp_servers=[shelf])
+    model = ScriptedModel([call("tear", "c1"), call("find", "c2")], "Done.")
+    result = await run_in_memory(agent, "Hello", model=model)
+    assert offered(model.requests[0]) == ["find", "tear"]
+    assert tool_outputs(result) == ["own", text("find {}")]
+    assert [name for name, _, _ in shelf.calls] == ["find"]
+
+
+async def test_a_filter_hides_tools_from_the_model() -> None:
+    chosen = create_static_tool_filter(allowed_tool_names=["find", "tear"])
+    agent = Agent(name="A", mcp_servers=[stdio(tool_filter=chosen)])
+    model = ScriptedModel([call("process_id", "c1")], "Done.")
+    result = await run_in_memory(agent, "Hello", model=model)
+    assert offered(model.requests[0]) == ["find", "tear"]
+    assert "There is no tool 'process_id'" in tool_outputs(result)[0]
+
+
+async def test_a_person_decides_where_the_server_says_so() -> None:
+    schema: Any = {"type": "object", "properties": {"title": {"type": "string"}}}
+    listed = [tool("find", inputSchema=schema), tool("tear", inputSchema=schema)]
+
+    def torn(_context: Any, agent: Agent[Any], one: Any) -> bool:
+        assert agent.name == "A"
+        return one.name == "tear"
+
+    agent = Agent(name="A", mcp_servers=[Shelf(*listed, require_approval=torn)])
+    model = ScriptedModel([call("find", "c1"), call("tear", "c2")], "Done.")
+    asked: list[str] = []
+
+    def decide(request: Any) -> bool:
+        asked.append(request.name)
+        return False
+
+    await run_in_memory(agent, "Hello", model=model, decide=decide)
+    assert asked == ["tear"]
+    assert outputs(model.requests[1])["c1"] == text("find {}")
+
+
+async def test_results_of_every_kind_are_read_by_the_model() -> None:
+    agent = Agent(name="A", mcp_servers=[stdio(use_structured_content=True)])
+    model = ScriptedModel(
+        [call("cover", "c1"), call("count", "c2"), call("tear", "c3", page=3)], "Done."
+    )
+    await run_in_memory(agent, "Hello", model=model)
+    told = outputs(model.requests[1])
+    assert told["c1"][0] == {"type": "input_text", "text": "A cover:"}
+    assert told["c1"][1]["image_url"].startswith("data:image/png;base64,")
+    assert json.loads(told["c2"]) == {"books": 3}
+    assert "page 3 is glued in" in told["c3"][0]["text"]
+
+
+async def test_a_text_can_be_the_answer() -> None:
+    agent = Agent(name="A", mcp_servers=[Shelf()], tool_use_behavior="stop_on_first_tool")
+    result = await run_in_memory(agent, "Hello", model=ScriptedModel([call("find", "c1")]))
+    assert result.final_output == "find {}"
+
+
+def broken(*_call: Any) -> Any:
+    raise ConnectionError("nobody there")
+
+
+async def test_a_call_that_fails_is_tried_again_and_told_in_the_servers_words() -> None:
+    def sorry(_context: Any, error: Exception) -> str:
+        return f"Sorry: {error}"
+
+    shelf = Shelf(answer=broken, failure_error_function=sorry)
+    model = ScriptedModel([call("find", "c1")], "Done.")
+    result = await run_in_memory(Agent(name="A", mcp_servers=[shelf]), "Hello", model=model)
+    assert tool_outputs(result) == ["Sorry: nobody there"]
+    assert len(shelf.calls) == 3
+
+
+async def test_a_call_that_fails_can_end_the_run() -> None:
+    agent = Agent(
+        name="A",
+        mcp_servers=[Shelf(answer=broken)],
+        mcp_config=MCPConfig(failure_error_function=None),
+    )
+    with pytest.raises(ToolFailed, match="nobody there"):
+        await run_in_memory(agent, "Hello", model=ScriptedModel([call("find", "c1")]))
+
+
+async def test_a_run_in_memory_leaves_no_process_behind() -> None:
+    model = ScriptedModel([call("process_id", "c1")], "Done.")
+    await run_in_memory(Agent(name="A", mcp_servers=[stdio()]), "Hello", model=model)
+    process = int(outputs(model.requests[1])["c1"][0]["text"])
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+
+
+async def test_an_agent_can_be_asked_for_all_its_tools() -> None:
+    from outlast.agents.context import RunContextWrapper
+
+    agent = Agent[Any](name="A", mcp_servers=[Shelf()])
+    assert [one.name for one in await agent.get_all_tools(RunContextWrapper(None))] == ["find"]
