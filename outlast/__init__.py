@@ -7,71 +7,47 @@ costs next to nothing.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from outlast.module_names import install
+
 if TYPE_CHECKING:
+    # Packed, like the tables below: one name a line would be too long to look at.
+    # fmt: off
+    # isort: off
     from outlast.agents.agent import Agent, AgentBase, Instructions
     from outlast.agents.agent_output import AgentOutputSchema, AgentOutputSchemaBase
     from outlast.agents.agent_tool import AgentTool
     from outlast.agents.agent_tool_input import (
-        StructuredToolInputBuilder,
-        StructuredToolInputBuilderOptions,
+        StructuredToolInputBuilder, StructuredToolInputBuilderOptions,
     )
     from outlast.agents.computer import AsyncComputer, Button, Computer, Environment
-    from outlast.agents.computer_tool import ComputerTool, ComputerToolSafetyCheckData
-    from outlast.agents.computers import ComputerProvider
+    from outlast.agents.computer_tool import (
+        ComputerTool, ComputerToolSafetyCheckData, resolve_computer,
+    )
+    from outlast.agents.computers import ComputerProvider, dispose_resolved_computers
     from outlast.agents.context import RunContextWrapper, TContext, ToolContext
     from outlast.agents.custom_tool import CustomTool
     from outlast.agents.diffs import apply_diff
     from outlast.agents.errors import (
-        AgentsException,
-        DecisionRefused,
-        InputGuardrailTripwireTriggered,
-        MaxTurnsExceeded,
-        ModelBehaviorError,
-        ModelCallFailed,
-        ModelRefusalError,
-        ModelTimeoutError,
-        OutputGuardrailTripwireTriggered,
-        RunAlreadyStarted,
-        RunCancelled,
-        RunClosed,
-        RunNotFound,
-        ServerUnavailable,
-        SessionFailed,
-        ToolFailed,
-        ToolInputGuardrailTripwireTriggered,
-        ToolOutputGuardrailTripwireTriggered,
-        ToolTimeoutError,
-        UserError,
+        AgentsException, DecisionRefused, InputGuardrailTripwireTriggered, MaxTurnsExceeded,
+        ModelBehaviorError, ModelCallFailed, ModelRefusalError, ModelTimeoutError,
+        OutputGuardrailTripwireTriggered, RunAlreadyStarted, RunCancelled, RunClosed, RunNotFound,
+        ServerUnavailable, SessionFailed, ToolFailed, ToolInputGuardrailTripwireTriggered,
+        ToolOutputGuardrailTripwireTriggered, ToolTimeoutError, UserError,
     )
     from outlast.agents.guardrail import (
-        GuardrailFunctionOutput,
-        InputGuardrail,
-        InputGuardrailResult,
-        OutputGuardrail,
-        OutputGuardrailResult,
-        input_guardrail,
-        output_guardrail,
+        GuardrailFunctionOutput, InputGuardrail, InputGuardrailResult, OutputGuardrail,
+        OutputGuardrailResult, input_guardrail, output_guardrail,
     )
     from outlast.agents.handoff import Handoff, handoff
     from outlast.agents.handoff_data import (
-        HandoffHistoryMapper,
-        HandoffInputData,
-        HandoffInputFilter,
+        HandoffHistoryMapper, HandoffInputData, HandoffInputFilter,
     )
     from outlast.agents.handoff_history import (
-        default_handoff_history_mapper,
-        get_conversation_history_wrappers,
-        nest_handoff_history,
-        reset_conversation_history_wrappers,
-        set_conversation_history_wrappers,
+        default_handoff_history_mapper, get_conversation_history_wrappers, nest_handoff_history,
+        reset_conversation_history_wrappers, set_conversation_history_wrappers,
     )
     from outlast.agents.hosted_tools import (
-        CodeInterpreterTool,
-        FileSearchTool,
-        HostedMCPTool,
-        HostedTool,
-        ImageGenerationTool,
-        Tool,
+        CodeInterpreterTool, FileSearchTool, HostedMCPTool, HostedTool, ImageGenerationTool, Tool,
         WebSearchTool,
     )
     from outlast.agents.item_helpers import ItemHelpers, TResponseInputItem
@@ -79,113 +55,55 @@ if TYPE_CHECKING:
     from outlast.agents.logs import enable_verbose_stdout_logging
     from outlast.agents.model_settings import ModelRetrySettings, ModelSettings
     from outlast.agents.patch_tool import (
-        ApplyPatchEditor,
-        ApplyPatchOperation,
-        ApplyPatchResult,
-        ApplyPatchTool,
+        ApplyPatchEditor, ApplyPatchOperation, ApplyPatchResult, ApplyPatchTool,
     )
     from outlast.agents.prompt import DynamicPromptFunction, GenerateDynamicPromptData, Prompt
     from outlast.agents.run_config import (
-        CallModelData,
-        CallModelInputFilter,
-        ModelInputData,
-        RunConfig,
-        ToolErrorFormatter,
-        ToolErrorFormatterArgs,
-        TracingConfig,
+        CallModelData, CallModelInputFilter, ModelInputData, RunConfig, ToolErrorFormatter,
+        ToolErrorFormatterArgs, TracingConfig,
     )
     from outlast.agents.run_error import (
-        RunErrorData,
-        RunErrorDetails,
-        RunErrorHandler,
-        RunErrorHandlerInput,
-        RunErrorHandlerResult,
-        RunErrorHandlers,
+        RunErrorData, RunErrorDetails, RunErrorHandler, RunErrorHandlerInput,
+        RunErrorHandlerResult, RunErrorHandlers,
     )
     from outlast.agents.run_items import (
-        CompactionItem,
-        HandoffCallItem,
-        HandoffOutputItem,
-        InputItem,
-        MCPApprovalRequestItem,
-        MCPApprovalResponseItem,
-        MCPListToolsItem,
-        MessageOutputItem,
-        ProviderItem,
-        ReasoningItem,
-        RunItem,
-        ToolApprovalItem,
-        ToolCallItem,
-        ToolCallOutputItem,
-        ToolSearchCallItem,
+        CompactionItem, HandoffCallItem, HandoffOutputItem, InputItem, MCPApprovalRequestItem,
+        MCPApprovalResponseItem, MCPListToolsItem, MessageOutputItem, ProviderItem, ReasoningItem,
+        RunItem, ToolApprovalItem, ToolCallItem, ToolCallOutputItem, ToolSearchCallItem,
         ToolSearchOutputItem,
     )
     from outlast.agents.session_memory import (
-        ReasoningItemIdPolicy,
-        SessionInputCallback,
-        SessionSettings,
+        ReasoningItemIdPolicy, SessionInputCallback, SessionSettings,
     )
     from outlast.agents.shell_environments import (
-        ShellToolContainerAutoEnvironment,
-        ShellToolContainerNetworkPolicy,
-        ShellToolContainerNetworkPolicyAllowlist,
-        ShellToolContainerNetworkPolicyDisabled,
-        ShellToolContainerNetworkPolicyDomainSecret,
-        ShellToolContainerReferenceEnvironment,
-        ShellToolContainerSkill,
-        ShellToolEnvironment,
-        ShellToolHostedEnvironment,
-        ShellToolInlineSkill,
-        ShellToolInlineSkillSource,
-        ShellToolLocalEnvironment,
-        ShellToolLocalSkill,
-        ShellToolSkillReference,
+        ShellToolContainerAutoEnvironment, ShellToolContainerNetworkPolicy,
+        ShellToolContainerNetworkPolicyAllowlist, ShellToolContainerNetworkPolicyDisabled,
+        ShellToolContainerNetworkPolicyDomainSecret, ShellToolContainerReferenceEnvironment,
+        ShellToolContainerSkill, ShellToolEnvironment, ShellToolHostedEnvironment,
+        ShellToolInlineSkill, ShellToolInlineSkillSource, ShellToolLocalEnvironment,
+        ShellToolLocalSkill, ShellToolSkillReference,
     )
     from outlast.agents.shell_tools import (
-        LocalShellCommandRequest,
-        LocalShellExecutor,
-        LocalShellTool,
-        ShellActionRequest,
-        ShellCallData,
-        ShellCallOutcome,
-        ShellCommandOutput,
-        ShellCommandRequest,
-        ShellExecutor,
-        ShellResult,
-        ShellTool,
+        LocalShellCommandRequest, LocalShellExecutor, LocalShellTool, ShellActionRequest,
+        ShellCallData, ShellCallOutcome, ShellCommandOutput, ShellCommandRequest, ShellExecutor,
+        ShellResult, ShellTool,
     )
     from outlast.agents.tool import function_tool
     from outlast.agents.tool_definition import (
-        FunctionTool,
-        ToolRetry,
-        default_tool_error,
-        default_tool_error_function,
+        FunctionTool, ToolRetry, default_tool_error, default_tool_error_function,
     )
     from outlast.agents.tool_guardrails import (
-        ToolGuardrailFunctionOutput,
-        ToolInputGuardrail,
-        ToolInputGuardrailData,
-        ToolInputGuardrailResult,
-        ToolOutputGuardrail,
-        ToolOutputGuardrailData,
-        ToolOutputGuardrailResult,
-        tool_input_guardrail,
-        tool_output_guardrail,
+        ToolGuardrailFunctionOutput, ToolInputGuardrail, ToolInputGuardrailData,
+        ToolInputGuardrailResult, ToolOutputGuardrail, ToolOutputGuardrailData,
+        ToolOutputGuardrailResult, tool_input_guardrail, tool_output_guardrail,
     )
     from outlast.agents.tool_origin import ToolOrigin, ToolOriginType
     from outlast.agents.tool_output import (
-        ToolOutputFileContent,
-        ToolOutputFileContentDict,
-        ToolOutputImage,
-        ToolOutputImageDict,
-        ToolOutputText,
-        ToolOutputTextDict,
+        ToolOutputFileContent, ToolOutputFileContentDict, ToolOutputImage, ToolOutputImageDict,
+        ToolOutputText, ToolOutputTextDict,
     )
     from outlast.agents.tool_use import (
-        FunctionToolResult,
-        StopAtTools,
-        ToolExecutionConfig,
-        ToolsToFinalOutputFunction,
+        FunctionToolResult, StopAtTools, ToolExecutionConfig, ToolsToFinalOutputFunction,
         ToolsToFinalOutputResult,
     )
     from outlast.agents.usage import RequestUsage, Usage
@@ -194,21 +112,15 @@ if TYPE_CHECKING:
     from outlast.client.repl import run_demo_loop
     from outlast.client.results import RunResult
     from outlast.client.run_state import RunState
-    from outlast.client.runner import Runner, RunOptions
+    from outlast.client.runner import RunOptions, Runner
     from outlast.client.stream import (
-        AgentUpdatedStreamEvent,
-        ApprovalStreamEvent,
-        RawResponsesStreamEvent,
-        RunItemStreamEvent,
-        StatusStreamEvent,
-        StreamEvent,
+        AgentUpdatedStreamEvent, ApprovalStreamEvent, RawResponsesStreamEvent, RunItemStreamEvent,
+        StatusStreamEvent, StreamEvent,
     )
     from outlast.client.streaming import RunResultStreaming
     from outlast.loop.values import DEFAULT_MAX_TURNS
     from outlast.models.defaults import (
-        set_default_openai_api,
-        set_default_openai_client,
-        set_default_openai_key,
+        set_default_openai_api, set_default_openai_client, set_default_openai_key,
     )
     from outlast.models.multi_provider import MultiProvider
     from outlast.models.openai_models import OpenAIChatCompletionsModel, OpenAIResponsesModel
@@ -216,41 +128,23 @@ if TYPE_CHECKING:
     from outlast.ports.model import Model, ModelProvider, ModelResponse
     from outlast.ports.session import Session, SessionABC
     from outlast.ports.spans import (
-        AgentSpanData,
-        CustomSpanData,
-        FunctionSpanData,
-        GenerationSpanData,
-        GuardrailSpanData,
-        HandoffSpanData,
-        ResponseSpanData,
-        SpanData,
-        SpanError,
-        TaskSpanData,
+        AgentSpanData, CustomSpanData, FunctionSpanData, GenerationSpanData, GuardrailSpanData,
+        HandoffSpanData, MCPListToolsSpanData, ResponseSpanData, SpanData, SpanError, TaskSpanData,
         TurnSpanData,
     )
     from outlast.ports.traces import Span, Trace, gen_group_id, gen_span_id, gen_trace_id
     from outlast.ports.tracing import (
-        TracingProcessor,
-        add_trace_processor,
-        custom_span,
-        flush_traces,
-        get_current_span,
-        get_current_trace,
-        set_trace_processors,
-        set_tracing_disabled,
-        trace,
+        TracingProcessor, add_trace_processor, custom_span, flush_traces, get_current_span,
+        get_current_trace, set_trace_processors, set_tracing_disabled, trace,
     )
     from outlast.ports.user_spans import (
-        agent_span,
-        function_span,
-        generation_span,
-        guardrail_span,
-        handoff_span,
+        agent_span, function_span, generation_span, guardrail_span, handoff_span, mcp_tools_span,
         response_span,
-        task_span,
-        turn_span,
+        task_span, turn_span,
     )
     from outlast.sessions.sqlite import SQLiteSession
+    # isort: on
+    # fmt: on
 
 __version__ = "0.1.0"
 
@@ -280,8 +174,8 @@ _NAMES = {
         "set_conversation_history_wrappers"
     ),
     "agents.computer": "AsyncComputer Button Computer Environment",
-    "agents.computer_tool": "ComputerTool ComputerToolSafetyCheckData",
-    "agents.computers": "ComputerProvider",
+    "agents.computer_tool": "ComputerTool ComputerToolSafetyCheckData resolve_computer",
+    "agents.computers": "ComputerProvider dispose_resolved_computers",
     "agents.custom_tool": "CustomTool",
     "agents.diffs": "apply_diff",
     "agents.patch_tool": ("ApplyPatchEditor ApplyPatchOperation ApplyPatchResult ApplyPatchTool"),
@@ -361,7 +255,8 @@ _NAMES = {
     "ports.session": "Session SessionABC",
     "ports.spans": (
         "AgentSpanData CustomSpanData FunctionSpanData GenerationSpanData "
-        "GuardrailSpanData HandoffSpanData ResponseSpanData SpanData SpanError "
+        "GuardrailSpanData HandoffSpanData MCPListToolsSpanData ResponseSpanData SpanData "
+        "SpanError "
         "TaskSpanData TurnSpanData"
     ),
     "ports.traces": "Span Trace gen_group_id gen_span_id gen_trace_id",
@@ -371,7 +266,8 @@ _NAMES = {
         "trace"
     ),
     "ports.user_spans": (
-        "agent_span function_span generation_span guardrail_span handoff_span response_span "
+        "agent_span function_span generation_span guardrail_span handoff_span mcp_tools_span "
+        "response_span "
         "task_span turn_span"
     ),
     "sessions.sqlite": "SQLiteSession",
@@ -380,22 +276,22 @@ _HOMES = {home: tuple(names.split()) for home, names in _NAMES.items()}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
-    "Agent", "AgentBase", "AgentHookContext", "AgentHooks", "AgentOutputSchema",
-    "AgentOutputSchemaBase", "AgentSpanData", "AgentTool", "AgentUpdatedStreamEvent",
-    "AgentsException", "ApplyPatchEditor", "ApplyPatchOperation", "ApplyPatchResult",
-    "ApplyPatchTool", "ApprovalStreamEvent", "AsyncComputer", "Button", "CallModelData",
-    "CallModelInputFilter", "CodeInterpreterTool", "CompactionItem", "Computer",
+    "DEFAULT_MAX_TURNS", "Agent", "AgentBase", "AgentHookContext", "AgentHooks",
+    "AgentOutputSchema", "AgentOutputSchemaBase", "AgentSpanData", "AgentTool",
+    "AgentUpdatedStreamEvent", "AgentsException", "ApplyPatchEditor", "ApplyPatchOperation",
+    "ApplyPatchResult", "ApplyPatchTool", "ApprovalStreamEvent", "AsyncComputer", "Button",
+    "CallModelData", "CallModelInputFilter", "CodeInterpreterTool", "CompactionItem", "Computer",
     "ComputerProvider", "ComputerTool", "ComputerToolSafetyCheckData", "CustomSpanData",
-    "CustomTool", "DEFAULT_MAX_TURNS", "DecisionRefused", "DynamicPromptFunction", "Environment",
-    "FileSearchTool", "FunctionSpanData", "FunctionTool", "FunctionToolResult",
-    "GenerateDynamicPromptData", "GenerationSpanData", "GuardrailFunctionOutput",
-    "GuardrailSpanData", "Handoff", "HandoffCallItem", "HandoffHistoryMapper", "HandoffInputData",
-    "HandoffInputFilter", "HandoffOutputItem", "HandoffSpanData", "HostedMCPTool", "HostedTool",
-    "ImageGenerationTool", "InputGuardrail", "InputGuardrailResult",
-    "InputGuardrailTripwireTriggered", "InputItem", "Instructions", "ItemHelpers",
-    "LocalShellCommandRequest", "LocalShellExecutor", "LocalShellTool", "MCPApprovalRequestItem",
-    "MCPApprovalResponseItem", "MCPListToolsItem", "MaxTurnsExceeded", "MessageOutputItem",
-    "Model", "ModelBehaviorError", "ModelCallFailed", "ModelInputData", "ModelProvider",
+    "CustomTool", "DecisionRefused", "DynamicPromptFunction", "Environment", "FileSearchTool",
+    "FunctionSpanData", "FunctionTool", "FunctionToolResult", "GenerateDynamicPromptData",
+    "GenerationSpanData", "GuardrailFunctionOutput", "GuardrailSpanData", "Handoff",
+    "HandoffCallItem", "HandoffHistoryMapper", "HandoffInputData", "HandoffInputFilter",
+    "HandoffOutputItem", "HandoffSpanData", "HostedMCPTool", "HostedTool", "ImageGenerationTool",
+    "InputGuardrail", "InputGuardrailResult", "InputGuardrailTripwireTriggered", "InputItem",
+    "Instructions", "ItemHelpers", "LocalShellCommandRequest", "LocalShellExecutor",
+    "LocalShellTool", "MCPApprovalRequestItem", "MCPApprovalResponseItem", "MCPListToolsItem",
+    "MCPListToolsSpanData", "MaxTurnsExceeded", "MessageOutputItem", "Model",
+    "ModelBehaviorError", "ModelCallFailed", "ModelInputData", "ModelProvider",
     "ModelRefusalError", "ModelResponse", "ModelRetrySettings", "ModelSettings",
     "ModelTimeoutError", "MultiProvider", "OpenAIChatCompletionsModel", "OpenAIProvider",
     "OpenAIResponsesModel", "OutputGuardrail", "OutputGuardrailResult",
@@ -428,16 +324,18 @@ __all__ = [
     "ToolsToFinalOutputResult", "Trace", "TracingConfig", "TracingProcessor", "TurnSpanData",
     "Usage", "UserError", "WebSearchTool", "add_trace_processor", "agent_span", "apply_diff",
     "custom_span", "default_handoff_history_mapper", "default_tool_error",
-    "default_tool_error_function", "enable_verbose_stdout_logging", "flush_traces",
-    "function_span", "function_tool", "gen_group_id", "gen_span_id", "gen_trace_id",
-    "generation_span", "get_conversation_history_wrappers", "get_current_span",
+    "default_tool_error_function", "dispose_resolved_computers", "enable_verbose_stdout_logging",
+    "flush_traces", "function_span", "function_tool", "gen_group_id", "gen_span_id",
+    "gen_trace_id", "generation_span", "get_conversation_history_wrappers", "get_current_span",
     "get_current_trace", "guardrail_span", "handoff", "handoff_span", "input_guardrail",
-    "nest_handoff_history", "output_guardrail", "reset_conversation_history_wrappers",
-    "response_span", "run_demo_loop", "set_conversation_history_wrappers",
-    "set_default_openai_api", "set_default_openai_client", "set_default_openai_key",
-    "set_trace_processors", "set_tracing_disabled", "task_span", "tool_input_guardrail",
-    "tool_output_guardrail", "trace", "turn_span",
+    "mcp_tools_span", "nest_handoff_history", "output_guardrail",
+    "reset_conversation_history_wrappers", "resolve_computer", "response_span", "run_demo_loop",
+    "set_conversation_history_wrappers", "set_default_openai_api", "set_default_openai_client",
+    "set_default_openai_key", "set_trace_processors", "set_tracing_disabled", "task_span",
+    "tool_input_guardrail", "tool_output_guardrail", "trace", "turn_span",
 ]  # fmt: skip
+
+install()
 
 
 def __getattr__(name: str) -> Any:
