@@ -98,7 +98,9 @@ def failure_of(what: str, error: Exception) -> Failure:
     if isinstance(error, AgentsException):
         return Failure(code=error.code, message=_cut(str(error)))
     kind = type(error)
-    details = {"exception": f"{kind.__module__}:{kind.__qualname__}", "text": _cut(str(error))}
+    # What it was made of, so that the one made of it says the same: a KeyError quotes its key.
+    text = error.args[0] if len(error.args) == 1 and isinstance(error.args[0], str) else str(error)
+    details = {"exception": f"{kind.__module__}:{kind.__qualname__}", "text": _cut(text)}
     message = _cut(f"{what} raised {kind.__name__}: {error}")
     return Failure(code=failures.USER_ERROR, message=message, details=details)
 

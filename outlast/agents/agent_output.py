@@ -244,12 +244,33 @@ def output_schema_of(output_type: Any) -> AgentOutputSchemaBase | None:
 def check_output_type(output_type: Any, owner: str) -> None:
     """Refuse what cannot be an output type where it is given.
 
+    One that only lacks a strict schema passes: a program may still replace it before a run.
+
     Args:
         output_type: what the user gave.
         owner: names the place, as in "Agent 'Billing'".
 
     Raises:
         UserError: no schema can be made of it, or no value be rebuilt.
+    """
+    try:
+        check_output_schema(output_type, owner)
+    except UserError as error:
+        try:
+            AgentOutputSchema(output_type, strict_json_schema=False)
+        except UserError:
+            raise error from None
+
+
+def check_output_schema(output_type: Any, owner: str) -> None:
+    """Refuse an output type that no model call can be made with.
+
+    Args:
+        output_type: what the user gave.
+        owner: names the place, as in "Agent 'Billing'".
+
+    Raises:
+        UserError: it has no schema, or none that is strict.
     """
     try:
         output_schema_of(output_type)

@@ -38,9 +38,7 @@ def read_context(value: Json, context_type: Any) -> Any:
     if is_plain_class(plain_type):
         return read_attributes(value, plain_type)
     try:
-        return _adapter(context_type if context_type is not None else Any).validate_python(
-            _copy(value)
-        )
+        return _validated(_adapter(context_type if context_type is not None else Any), value)
     except ValidationError as error:
         raise UserError(
             f"The run's context does not fit {_name(context_type)}: {error.errors()[0]['msg']} "
@@ -48,6 +46,8 @@ def read_context(value: Json, context_type: Any) -> Any:
             "a context of that type, or annotate the callable with the type it gets."
         ) from None
     except PydanticUserError as error:
+        if error.code == "typed-dict-version":  # typing's own, before 3.12: nothing to check by
+            return _copy(value)
         raise UserError(
             f"The type {_name(context_type)} cannot be a run's context: {error.message} Use a "
             "pydantic model, a dataclass or plain JSON values."
@@ -165,6 +165,41 @@ def _adapter(context_type: Any) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(context_type)
+
+
+def _validated(adapter: Any, value: Json) -> Any:
+    """Read a value as its type, where `note: str = None` is a field that may be None.
+
+    Python does not mind such a default, and programs have it, so the object that was written may
+    hold one. It is there again where the field is left out.
+
+    Raises:
+        ValidationError: the value does not fit.
+    """
+    from pydantic import ValidationError
+
+    copied = _copy(value)
+    try:
+        return adapter.validate_python(copied)
+    except ValidationError as error:
+        problems = error.errors()
+        if all(one["input"] is None and _leave_out(copied, one["loc"]) for one in problems):
+            with suppress(ValidationError):
+                return adapter.validate_python(copied)
+        raise
+
+
+def _leave_out(value: Any, path: tuple[int | str, ...]) -> bool:
+    """Remove the entry at a path of dicts and lists, and return whether it was there."""
+    for step in path[:-1]:
+        try:
+            value = value[step]
+        except (LookupError, TypeError):
+            return False
+    if not path or not isinstance(value, dict) or path[-1] not in value:
+        return False
+    del value[path[-1]]
+    return True
 
 
 def _refill(owner: Any, value: Json) -> None:

@@ -118,7 +118,7 @@ def edit_of(view: HandoffView, result: object, *, handoff: str) -> ViewEdit:
     if result.input_items is not None:
         new = places.of(_items(result.new_items, "new_items", handoff), of_new_turn=True)
     kept = {place for place in new if isinstance(place, int)}
-    gone = () if result.input_items is not None else range(view.first_new_item, len(view.raws))
+    gone = range(view.first_new_item, len(view.raws))
     return ViewEdit(
         segments=tuple(_segments([*history, *pre, *shown])),
         history=len(history),

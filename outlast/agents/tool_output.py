@@ -6,9 +6,10 @@ tool, beyond its name; how large a result may be.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from enum import Enum
-from typing import Any, Literal, TypeAlias, cast
+from types import ModuleType
+from typing import Any, Literal, NotRequired, TypeAlias, TypedDict, cast
 
 from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
@@ -20,6 +21,9 @@ class ToolOutputText:
 
     text: str
     type: Literal["text"] = "text"
+
+    def __str__(self) -> str:
+        return self.text
 
     def to_content(self) -> JsonObject:
         """Return the part in the format of the Responses API."""
@@ -96,13 +100,47 @@ class ToolOutputFileContent:
 
 ToolOutputPart: TypeAlias = ToolOutputText | ToolOutputImage | ToolOutputFileContent
 
+_PARTS: Mapping[object, type[ToolOutputPart]] = {
+    "text": ToolOutputText,
+    "image": ToolOutputImage,
+    "file": ToolOutputFileContent,
+}
+"""By the `type` that a dict names."""
+
+
+class ToolOutputTextDict(TypedDict):
+    """A `ToolOutputText` as a dict."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ToolOutputImageDict(TypedDict):
+    """A `ToolOutputImage` as a dict."""
+
+    type: Literal["image"]
+    image_url: NotRequired[str]
+    file_id: NotRequired[str]
+    detail: NotRequired[Literal["low", "high", "auto", "original"]]
+
+
+class ToolOutputFileContentDict(TypedDict):
+    """A `ToolOutputFileContent` as a dict."""
+
+    type: Literal["file"]
+    file_data: NotRequired[str]
+    file_url: NotRequired[str]
+    file_id: NotRequired[str]
+    filename: NotRequired[str]
+
 
 def encode_output(value: object, *, tool_name: str) -> str | list[JsonObject]:
     """Return a tool's result as the model reads it.
 
     - A string is itself.
     - `ToolOutputText`, `ToolOutputImage`, `ToolOutputFileContent`, and lists of them, are content
-      parts in the format of the Responses API.
+      parts in the format of the Responses API. So are dicts with their fields and `type`.
+    - An object that is no JSON, but says itself how it reads as text, is that text.
     - Everything else is compact JSON, as pydantic writes it: models, dataclasses, dicts, lists,
       numbers, dates, enums, UUIDs. None is `null`. What is a string in JSON is given without the
       quotes, so a date reads like a string.
@@ -115,8 +153,8 @@ def encode_output(value: object, *, tool_name: str) -> str | list[JsonObject]:
         UserError: the value, or something in it, cannot be written as JSON. The message names the
             tool and the type. Trying again does not help.
     """
-    if isinstance(value, ToolOutputPart):
-        return [value.to_content()]
+    if part := _part(value):
+        return [part.to_content()]
     if isinstance(value, list | tuple) and (
         parts := _parts(cast("Sequence[object]", value), tool_name)
     ):
@@ -155,14 +193,35 @@ def decode_output(output: Any, result_type: Any) -> Any:
     return output
 
 
+def _part(value: object) -> ToolOutputPart | None:
+    """Return a value as a content part, if it is one or a dict of one."""
+    if isinstance(value, ToolOutputPart):
+        return value
+    if not isinstance(value, dict):
+        return None
+    given = cast("dict[Any, Any]", value)
+    kind = _PARTS.get(given["type"]) if isinstance(given.get("type"), str) else None
+    if kind is None:
+        return None
+    names = [one.name for one in fields(kind) if given.get(one.name) is not None]
+    if not all(isinstance(given[name], str) for name in names):
+        return None
+    try:
+        return kind(**{name: given[name] for name in names})
+    except (TypeError, UserError):  # data that only looks like one
+        return None
+
+
 def _parts(entries: Sequence[object], tool_name: str) -> list[JsonObject]:
-    parts = [entry.to_content() for entry in entries if isinstance(entry, ToolOutputPart)]
-    if parts and len(parts) < len(entries):
+    parts = [part for entry in entries if (part := _part(entry)) is not None]
+    if len(parts) == len(entries):
+        return [part.to_content() for part in parts]
+    if any(isinstance(entry, ToolOutputPart) for entry in entries):
         raise UserError(
             f"Tool {tool_name!r} returned a list that holds content parts and other values. "
             "Put the other values into ToolOutputText."
         )
-    return parts
+    return []
 
 
 def _text(value: object, tool_name: str) -> str:
@@ -184,11 +243,21 @@ def _json(value: object, tool_name: str) -> str:
             )
         text = to_json(value).decode()
     except (PydanticSerializationError, ValueError, RecursionError) as error:
+        if _reads_as_text(value):
+            return _readable(str(value))
         raise UserError(
             f"Tool {tool_name!r} returned a {type(value).__qualname__} that cannot be written as "
             f"JSON: {error}. Return a string, JSON values, a pydantic model or a dataclass."
         ) from error
     return json.loads(text) if text.startswith('"') else text
+
+
+def _reads_as_text(value: object) -> bool:
+    """Whether an object that is no JSON was given words of its own, as a table of data is."""
+    kind = type(value)
+    if callable(value) or isinstance(value, ModuleType | list | tuple | set | frozenset | Mapping):
+        return False
+    return kind.__str__ is not object.__str__ or kind.__repr__ is not object.__repr__
 
 
 def _find_binary(value: object) -> str | None:

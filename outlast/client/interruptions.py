@@ -10,6 +10,7 @@ from typing import Any
 from outlast.agents.run_items import ToolApprovalItem, raw_of
 from outlast.client.known_agents import KnownAgents
 from outlast.loop.approvals import ApprovalRequest, ApprovalStatus, Decision
+from outlast.loop.call_forms import FUNCTION, call_item
 from outlast.loop.items import Item, call_id_of
 from outlast.loop.values import JsonObject
 
@@ -86,13 +87,19 @@ def interruption(
         known: finds the asking agent.
     """
     at = None if request.run_id else place_of_call(request, items)
-    raw: JsonObject = {
-        "type": "function_call",
-        "name": request.name,
-        "call_id": request.call_id,
-        "arguments": request.arguments,
-    }
-    return Interruption(request, known.agent(request.agent), raw if at is None else items[at].raw)
+    raw = _told_call(request, known) if at is None else items[at].raw
+    return Interruption(request, known.agent(request.agent), raw)
+
+
+def _told_call(request: ApprovalRequest, known: KnownAgents) -> JsonObject:
+    """Return the call of a request whose transcript is elsewhere, as far as it is known here."""
+    tool = known.tool(request.agent, request.name)
+    return call_item(
+        FUNCTION if tool is None else tool.form,
+        call_id=request.call_id,
+        name=request.name,
+        arguments=request.arguments,
+    )
 
 
 def place_of_call(request: ApprovalRequest, items: Sequence[Item]) -> int | None:

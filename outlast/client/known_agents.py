@@ -15,6 +15,8 @@ from outlast.agents.context_codec import LentContext, read_context
 from outlast.agents.errors import UserError
 from outlast.agents.guardrail import InputGuardrail, OutputGuardrail
 from outlast.agents.hosted_tools import function_tools
+from outlast.agents.local_tool import LocalTool
+from outlast.agents.mcp_tools import MCPFunctionTool, tools_seen
 from outlast.agents.registry import Registry
 from outlast.agents.run_config import RunConfig, as_run_config
 from outlast.agents.run_item_forms import run_item
@@ -72,6 +74,7 @@ class KnownAgents:
         self.lent = lent if context is None else LentContext(context)
         self._registry: Registry | None = None
         self._origins: dict[str, ToolOrigin] = {}
+        self._served: dict[tuple[str, str], FunctionTool] = {}
 
     def agent(self, name: str) -> Any:
         """Return the agent of a name: an `Agent`, or a `RemoteAgent` where it is not known."""
@@ -99,7 +102,18 @@ class KnownAgents:
         """Return a tool of an agent, or None."""
         known = self.definition(agent)
         tools = [] if known is None else function_tools(known.tools)
-        return next((tool for tool in reversed(tools) if tool.name == name), None)
+        own = next((tool for tool in reversed(tools) if tool.called_name == name), None)
+        return own or (None if known is None else self._served_tool(known, name))
+
+    def _served_tool(self, agent: Agent[Any], name: str) -> FunctionTool | None:
+        """Return a tool of an MCP server that this process, or a worker in it, has listed."""
+        key = (agent.name, name)
+        if key not in self._served:
+            found = next((tool for tool in tools_seen(agent) if tool.name == name), None)
+            if found is None:
+                return None
+            self._served[key] = found
+        return self._served[key]
 
     def run_item(self, item: Item) -> RunItem:
         """Return an entry of a transcript as programs see it; calls are seen before outputs."""
@@ -109,8 +123,16 @@ class KnownAgents:
         tool = self.tool(item.agent, name_of(item.raw))
         if tool is None:
             return run_item(item, self.agent)
+        if isinstance(tool, LocalTool):
+            return run_item(item, self.agent, description=tool.description or None)
         origin = self._origins[call_id] = _origin(tool)
-        return run_item(item, self.agent, description=tool.description, tool_origin=origin)
+        return run_item(
+            item,
+            self.agent,
+            description=tool.description,
+            title=tool.mcp_title if isinstance(tool, MCPFunctionTool) else None,
+            tool_origin=origin,
+        )
 
     def give_back(self, context: Json) -> None:
         """Bring the program's own context up to what a run made of it."""
@@ -155,6 +177,8 @@ def _origin(tool: FunctionTool) -> ToolOrigin:
     if isinstance(tool, AgentTool):
         name = tool.agent.name
         return ToolOrigin(ToolOriginType.AGENT_AS_TOOL, agent_name=name, agent_tool_name=tool.name)
+    if isinstance(tool, MCPFunctionTool) and tool.tool_origin is not None:
+        return tool.tool_origin
     return ToolOrigin(ToolOriginType.FUNCTION)
 
 

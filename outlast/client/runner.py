@@ -149,15 +149,8 @@ class Runner:
         try:
             asyncio.get_running_loop()
         except RuntimeError:
-            return asyncio.run(cls._run_and_close(starting_agent, input, options))
+            return asyncio.run(cls.run(starting_agent, input, **options))
         raise RuntimeError("Runner.run_sync cannot be used in async code: await Runner.run(...).")
-
-    @classmethod
-    async def _run_and_close(cls, agent: Any, input: Any, options: RunOptions) -> RunResult:
-        try:
-            return await cls.run(agent, input, **options)
-        finally:
-            await local_engine().close_shared()
 
     @classmethod
     def run_streamed(

@@ -93,6 +93,13 @@ class RunResultStreaming(RunResultBase):
         self._events: asyncio.Queue[ProgramEvent | None] = asyncio.Queue()
         self._task = asyncio.get_running_loop().create_task(self._read())
 
+    def __repr__(self) -> str:
+        return (
+            f"RunResultStreaming(current_agent={self.current_agent.name!r}, "
+            f"current_turn={self.current_turn}, max_turns={self.max_turns}, "
+            f"is_complete={self.is_complete}, final_output={self.snapshot.final_output!r})"
+        )
+
     @property
     def final_output(self) -> Any:
         """The answer; None until the run has ended.

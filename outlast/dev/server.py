@@ -160,6 +160,17 @@ class EmbeddedServer:
         else:
             await process.end(now=now)
 
+    def keep(self) -> None:
+        """Use the server for as long as this process lives, and do not wait for its end then.
+
+        Whoever starts one on the same directory meanwhile joins it. In place of `stop`.
+        """
+        process, self._process, self._info = self._process, None, None
+        # Its lock's descriptor stays open: the kernel closes it when the process ends.
+        self._users = None
+        if process is not None:
+            process.leave_running()
+
     async def _start_in(self, home: DataDir) -> None:
         life = open_lock(home.life_lock)
         try:

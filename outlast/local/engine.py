@@ -14,6 +14,7 @@ from outlast.agents.agent import Agent
 from outlast.client.connection import connect, is_configured
 from outlast.contract import names
 from outlast.dev import EmbeddedServer, default_data_dir
+from outlast.local.failure_lines import speak_in_lines
 from outlast.local.loop_end import at_loop_end, kept_out
 from outlast.worker.agent_worker import AgentWorker
 
@@ -29,7 +30,7 @@ class LocalEngine:
         self._server = server
         self._workers: dict[str, AgentWorker] = {}
         self._serving = asyncio.Lock()
-        self._forget_end = at_loop_end(self.close_shared)
+        self._forget_end = at_loop_end(self._rest)
 
     @classmethod
     async def shared(cls) -> Self:
@@ -54,7 +55,18 @@ class LocalEngine:
             await engine.close()
 
     @classmethod
+    async def _rest(cls) -> None:
+        """Stop what needs the running event loop, but keep the server for the next one.
+
+        A script that calls `Runner.run_sync` again, or ends, does not wait for a server's end.
+        """
+        engine = _engines.pop(asyncio.get_running_loop(), None)
+        if engine is not None:
+            await engine.close(keep_server=True)
+
+    @classmethod
     async def _open(cls) -> Self:
+        speak_in_lines()
         if is_configured():
             return cls(await connect(), None)
         server = EmbeddedServer(
@@ -100,12 +112,18 @@ class LocalEngine:
         await asyncio.create_task(worker.__aenter__(), context=kept_out())
         return worker
 
-    async def close(self) -> None:
-        """Stop the workers, and the server if this process started it."""
+    async def close(self, *, keep_server: bool = False) -> None:
+        """Stop the workers, and the server if this process started it.
+
+        Args:
+            keep_server: let the server run until this process ends.
+        """
         self._forget_end()
         try:
             for worker in self._workers.values():
                 await worker.__aexit__(None, None, None)
         finally:
-            if self._server is not None:
+            if self._server is not None and keep_server and not self._server.joined:
+                self._server.keep()
+            elif self._server is not None:
                 await self._server.stop()

@@ -48,6 +48,9 @@ def at_loop_end(close: Callable[[], Awaitable[None]]) -> Callable[[], None]:
             await close()
 
     task = asyncio.create_task(wait(), context=contextvars.Context())
+    # A loop that is left without its end, as after `loop.run_until_complete`, needs no complaint.
+    quiet: Any = task
+    quiet._log_destroy_pending = False  # noqa: SLF001  as asyncio does it for its own
 
     def forget() -> None:
         if not task.done() and not forgotten.done():

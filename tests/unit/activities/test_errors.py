@@ -106,7 +106,7 @@ def test_the_failure_of_a_run_names_what_was_raised_so_that_it_can_be_raised_aga
     assert failure_of("The rule", KeyError("k")) == Failure(
         code="user_error",
         message="The rule raised KeyError: 'k'",
-        details={"exception": "builtins:KeyError", "text": "'k'"},
+        details={"exception": "builtins:KeyError", "text": "k"},  # of which str() makes 'k' again
     )
 
 

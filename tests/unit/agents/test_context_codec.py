@@ -1,6 +1,7 @@
 """The run's context between JSON and the application's type."""
 
 import functools
+import typing
 from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any
@@ -33,6 +34,10 @@ class Basket(BaseModel):
     due: date | None = None
 
 
+class Standard(typing.TypedDict):
+    name: str
+
+
 class Loose(TypedDict):
     n: int
 
@@ -41,11 +46,41 @@ class FullyOptional(BaseModel):
     n: int = 3
 
 
+@dataclass
+class Address:
+    street: str = None  # pyright: ignore[reportAssignmentType]  as programs have it
+
+
+@dataclass
+class Sloppy:
+    name: str
+    note: str = None  # pyright: ignore[reportAssignmentType]
+    log: list[str] = None  # pyright: ignore[reportAssignmentType]
+    home: Address | None = None
+
+
+class SloppyModel(BaseModel):
+    note: str = None  # pyright: ignore[reportAssignmentType]
+
+
 def wrapped(context: Any) -> RunContextWrapper[Any]:
     return RunContextWrapper(context=context)
 
 
 # --- Reading and writing --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "context", [Sloppy("Ann"), Sloppy("Ann", note="n", home=Address()), SloppyModel(), Address()]
+)
+def test_a_default_of_none_need_not_be_in_the_fields_annotation(context: Any):
+    assert read_context(write_context(context), type(context)) == context
+
+
+@pytest.mark.parametrize("value", [{"name": None}, {"name": "Ann", "note": 3, "log": None}])
+def test_a_none_that_is_no_default_does_not_fit(value: Any):
+    with pytest.raises(UserError, match=r"does not fit Sloppy: .* at (name|note)\."):
+        read_context(value, Sloppy)
 
 
 @pytest.mark.parametrize(
@@ -147,6 +182,11 @@ def test_a_type_that_is_no_data_is_refused_in_words() -> None:
 
 
 # --- Borrowing -------------------------------------------------------------------------------------
+
+
+def test_a_typed_dict_of_the_standard_library_is_a_context() -> None:
+    context = read_context({"name": "Ann"}, Standard)
+    assert context == {"name": "Ann"}
 
 
 def test_what_a_callable_changes_is_found() -> None:

@@ -103,6 +103,13 @@ def test_with_input_items_the_runs_items_stay_as_they_are() -> None:
     assert edit == ViewEdit(segments=((0, 5), (6, 7)), history=2)
 
 
+def test_with_input_items_what_is_left_out_of_new_items_is_shown_and_not_the_runs() -> None:
+    view = a_view()
+    result = view.data.clone(new_items=view.data.new_items[:1], input_items=view.data.new_items)
+    edit = edit_of(view, result, handoff="t")
+    assert edit == ViewEdit(segments=((0, 7),), history=2, dropped=(6,))
+
+
 def test_an_item_that_is_put_in_is_written_and_becomes_the_runs() -> None:
     view = a_view()
     note = said("Billing, please check the invoice.")
@@ -300,13 +307,12 @@ def test_applying_the_edit_gives_exactly_what_the_filter_asked_for(
     asked = result.input_history
     assert edit.history == (1 if isinstance(asked, str) else len(asked))
     assert json.loads(json.dumps(edit.added)) == list(edit.added)
-    if result.input_items is None:
-        wanted = [raw_of(item) for item in result.new_items]
-        for at in range(view.first_new_item, len(view.raws)):
-            if at not in edit.dropped:
-                assert view.raws[at] in wanted
-        stays = [view.raws[at] for at in range(len(view.raws)) if at not in edit.dropped]
-        assert all(raw in stays or raw in edit.added for raw in wanted)
+    wanted = [raw_of(item) for item in result.new_items]
+    for at in range(view.first_new_item, len(view.raws)):
+        if at not in edit.dropped:
+            assert view.raws[at] in wanted
+    stays = [view.raws[at] for at in range(len(view.raws)) if at not in edit.dropped]
+    assert all(raw in stays or raw in edit.added for raw in wanted)
 
 
 @settings(max_examples=100, deadline=None)

@@ -1,6 +1,7 @@
 """What a tool returns becomes what the model reads."""
 
 import datetime as dt
+import json
 import uuid
 from dataclasses import dataclass
 from decimal import Decimal
@@ -14,7 +15,9 @@ from pydantic import BaseModel
 from outlast.agents.errors import UserError
 from outlast.agents.tool_output import (
     ToolOutputFileContent,
+    ToolOutputFileContentDict,
     ToolOutputImage,
+    ToolOutputImageDict,
     ToolOutputText,
     decode_output,
     encode_output,
@@ -135,6 +138,52 @@ def test_a_list_of_parts_stays_a_list(container: type[Any]) -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("given", "read"),
+    [
+        ({"type": "text", "text": "hi", "more": 1}, {"type": "input_text", "text": "hi"}),
+        (
+            ToolOutputImageDict(type="image", file_id="f"),
+            {"type": "input_image", "file_id": "f"},
+        ),
+        (
+            ToolOutputFileContentDict(type="file", file_data="AA==", filename="a.pdf"),
+            {"type": "input_file", "file_data": "AA==", "filename": "a.pdf"},
+        ),
+    ],
+)
+def test_a_part_may_be_a_dict(given: object, read: dict[str, Any]) -> None:
+    assert encode_output(given, tool_name="t") == [read]
+    assert encode_output([given, ToolOutputText(text="!")], tool_name="t") == [
+        read,
+        {"type": "input_text", "text": "!"},
+    ]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"text": "hi"},
+        {"type": "text", "text": 3},
+        {"type": "text"},
+        {"type": "image"},
+        {"type": "message", "text": "hi"},
+        {"type": ["text"], "text": "hi"},
+        [{"type": "text", "text": "hi"}, {"type": "row"}],
+    ],
+)
+def test_data_that_only_looks_like_a_part_is_data(data: object) -> None:
+    assert encode_output(data, tool_name="t") == json.dumps(data, separators=(",", ":"))
+
+
+def test_an_object_with_words_of_its_own_reads_as_these() -> None:
+    class Table:
+        def __repr__(self) -> str:
+            return "a | b"
+
+    assert encode_output(Table(), tool_name="t") == "a | b"
+
+
 def test_a_list_of_parts_and_other_values_is_refused() -> None:
     with pytest.raises(UserError, match=r"Tool 'scan' returned a list .* into ToolOutputText"):
         encode_output([ToolOutputText(text="a"), "b"], tool_name="scan")
@@ -243,3 +292,7 @@ def test_a_result_of_no_known_type_is_what_the_model_read() -> None:
     assert decode_output('{"city": "Oslo"}', None) == '{"city": "Oslo"}'
     assert decode_output('{"city": "Oslo"}', Unknown) == '{"city": "Oslo"}'
     assert decode_output({"city": "Oslo"}, Weather) == Weather(city="Oslo")
+
+
+def test_a_text_reads_like_its_text() -> None:
+    assert str(ToolOutputText(text="hello")) == "hello"

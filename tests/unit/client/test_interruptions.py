@@ -1,9 +1,11 @@
 """Calls that wait for a person, as a program sees them."""
 
+from dataclasses import replace
 from typing import Any
 
 from outlast.agents.agent import Agent
 from outlast.agents.run_items import ToolApprovalItem
+from outlast.agents.shell_tools import ShellTool
 from outlast.client.interruptions import interruption, place_of_call
 from outlast.client.known_agents import KnownAgents
 from tests.loop_driver import Play, gated, thought
@@ -59,3 +61,17 @@ def test_a_decision_is_seen() -> None:
     assert item.status == "rejected"
     assert item.decision is not None
     assert item.decision.by == "ann"
+
+
+def test_a_call_that_is_elsewhere_has_the_form_of_its_tool() -> None:
+    request = replace(
+        waiting().state.approvals[0], name="shell", arguments='{"action":{"commands":["ls"]}}'
+    )
+    triage = Agent[Any](name="Triage", tools=[ShellTool(str)])
+    item = interruption(request, (), KnownAgents(triage))
+    assert item.to_call() == {
+        "type": "shell_call",
+        "call_id": "c1",
+        "action": {"commands": ["ls"]},
+    }
+    assert (item.tool_name, item.arguments) == ("shell", '{"action":{"commands":["ls"]}}')

@@ -15,6 +15,7 @@ from outlast.agents.guardrail import (
 )
 from outlast.agents.run_config import RunConfig
 from outlast.agents.run_items import MessageOutputItem, ToolCallItem, ToolCallOutputItem
+from outlast.agents.shell_tools import ShellTool
 from outlast.agents.tool import function_tool
 from outlast.agents.tool_guardrails import (
     ToolGuardrailFunctionOutput,
@@ -25,6 +26,8 @@ from outlast.agents.tool_origin import ToolOrigin, ToolOriginType
 from outlast.client.known_agents import KnownAgents, RemoteAgent
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
+from outlast.testing import shell_call
+from tests.mcp_servers import Shelf, tool
 
 
 @input_guardrail
@@ -146,3 +149,40 @@ def test_a_context_that_was_given_is_told_of_the_run() -> None:
     assert given == {"n": 3}
     KnownAgents().give_back({"n": 4})
     assert given == {"n": 3}
+
+
+class Seen(Shelf):
+    """A server that this process has asked already."""
+
+    @property
+    def cached_tools(self) -> list[Any] | None:
+        return self.tools
+
+
+def test_a_call_of_an_mcp_tool_says_what_this_process_has_seen_of_it() -> None:
+    shelf = Seen(tool("find", description="Finds.", title="Find a book"))
+    known = KnownAgents(Agent[Any](name="Desk", mcp_servers=[shelf]))
+    raw: JsonObject = {"type": "function_call", "call_id": "c1", "name": "find", "arguments": "{}"}
+    item: Any = known.run_item(Item("tool_call", raw, "Desk"))
+    origin = ToolOrigin(ToolOriginType.MCP, mcp_server_name="shelf")
+    assert (item.description, item.title, item.tool_origin) == ("Finds.", "Find a book", origin)
+    shelf.tools.clear()
+    again: Any = known.run_item(Item("tool_call", raw, "Desk"))
+    assert again.tool_origin == origin
+
+
+@pytest.mark.parametrize("shelves", [[Shelf()], [Seen(), Seen(name="other")]])
+def test_a_call_of_an_mcp_tool_that_is_not_known_here_says_nothing(shelves: list[Any]) -> None:
+    known = KnownAgents(Agent[Any](name="Desk", mcp_servers=shelves))
+    raw: JsonObject = {"type": "function_call", "call_id": "c1", "name": "find", "arguments": "{}"}
+    item: Any = known.run_item(Item("tool_call", raw, "Desk"))
+    assert (item.description, item.title, item.tool_origin) == (None, None, None)
+
+
+def test_a_tool_on_a_machine_is_found_under_the_name_that_its_calls_have() -> None:
+    shell = ShellTool(str, name="bash")
+    known = KnownAgents(Agent[Any](name="A", tools=[shell]))
+    assert known.tool("A", "shell") is shell
+    item = known.run_item(Item("tool_call", shell_call("c1", "ls"), "A"))
+    assert isinstance(item, ToolCallItem)
+    assert (item.tool_name, item.tool_origin, item.description) == ("shell", None, None)

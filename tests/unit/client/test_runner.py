@@ -299,7 +299,6 @@ class LocalStub:
         self.client = StartClient()
         self.served: list[Agent[Any]] = []
         self.context_types: list[type[Any] | None] = []
-        self.closed = 0
 
     async def shared(self) -> "LocalStub":
         return self
@@ -308,9 +307,6 @@ class LocalStub:
         self.served.append(agent)
         self.context_types.append(context_type)
         return "outlast-local-A"
-
-    async def close_shared(self) -> None:
-        self.closed += 1
 
 
 @pytest.fixture
@@ -346,11 +342,11 @@ async def test_the_worker_here_learns_the_type_of_the_context(
     assert engine.context_types == [kind]
 
 
-async def test_the_sync_way_leaves_nothing_running(engine: LocalStub) -> None:
+async def test_the_sync_way_raises_what_the_other_does(engine: LocalStub) -> None:
     engine.client.answers = [refused(RPCStatusCode.UNAVAILABLE)]
     with pytest.raises(ServerUnavailable):
         await asyncio.to_thread(Runner.run_sync, A, "Hello")
-    assert engine.closed == 1
+    assert engine.served == [A]
 
 
 # --- Reading along, and going on -------------------------------------------------------------------------------

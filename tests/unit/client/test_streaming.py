@@ -132,6 +132,7 @@ async def test_a_result_grows_while_it_is_read() -> None:
     while stream.current_turn < 2:
         await anext(events)
     assert (stream.is_complete, stream.final_output, stream.current_agent) == (False, None, BILLING)
+    assert "current_agent='Billing', current_turn=2" in repr(stream)
     first = stream.new_items
     assert len(first) == 5
     assert stream.new_items is first

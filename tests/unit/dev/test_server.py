@@ -31,6 +31,21 @@ async def main():
 asyncio.run(main())
 """
 
+KEEPER = """
+import asyncio, sys
+from pathlib import Path
+from outlast.dev.server import EmbeddedServer
+
+async def main():
+    server = EmbeddedServer(data_dir=Path(sys.argv[1]), ui_port=None)
+    await server.start()
+    server.keep()
+
+asyncio.run(main())
+print("kept", flush=True)
+sys.stdin.readline()
+"""
+
 
 async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(20):
@@ -143,6 +158,24 @@ async def test_a_server_does_not_outlive_its_killed_owner_but_its_other_users(tm
         assert await answers(address)
     await until(lambda: running_server(tmp_path) is None)
     assert not await answers(address)
+
+
+async def test_a_kept_server_outlives_its_loop_and_ends_with_the_process(tmp_path: Path):
+    keeper = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-W", "error", "-c", KEEPER, str(tmp_path)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert keeper.stdout is not None
+    await keeper.stdout.readline()
+    running = running_server(tmp_path)
+    assert running is not None
+    assert await answers(running.address)
+    _, warnings = await keeper.communicate(b"\n")
+    assert (keeper.returncode, warnings) == (0, b"")
+    await until(lambda: running_server(tmp_path) is None)
+    assert not await answers(running.address)
 
 
 async def test_a_child_of_the_owner_neither_ends_nor_keeps_the_server(tmp_path: Path):

@@ -53,7 +53,11 @@ class FakeServer:
 
     def __init__(self, options: Any) -> None:
         self.options = options
+        self.joined = False
         self.calls: list[str] = []
+
+    def keep(self) -> None:
+        self.calls.append("keep")
 
     async def start(self) -> None:
         self.calls.append("start")
@@ -207,3 +211,17 @@ async def test_a_worker_that_breaks_does_not_keep_the_server_running(
     with pytest.raises(ConnectionError):
         await LocalEngine.close_shared()
     assert around.servers[0].calls == ["start", "stop"]
+
+
+@pytest.mark.parametrize(("joined", "end"), [(False, "keep"), (True, "stop")])
+async def test_at_the_end_of_a_loop_the_workers_stop_and_the_server_is_kept_for_the_next(
+    around: Surroundings, *, joined: bool, end: str
+) -> None:
+    async def work() -> None:
+        await (await LocalEngine.shared()).serve(Agent(name="A"))
+        around.servers[-1].joined = joined
+
+    for _ in range(2):
+        await asyncio.to_thread(asyncio.run, work())
+    assert [worker.calls for worker in around.workers] == [["enter", "exit"]] * 2
+    assert [server.calls for server in around.servers] == [["start", end]] * 2

@@ -1,6 +1,7 @@
 """The end of a loop: what is kept out of it goes on until it is stopped in order."""
 
 import asyncio
+import gc
 from typing import Any
 
 from outlast.local.loop_end import at_loop_end, kept_out
@@ -64,6 +65,25 @@ def test_what_is_forgotten_is_not_called() -> None:
 
     asyncio.run(main())
     assert called == []
+
+
+def test_a_loop_that_is_left_without_its_end_says_nothing() -> None:
+    complaints: list[Any] = []
+
+    async def close() -> None:
+        complaints.append("closed")
+
+    async def work() -> None:
+        at_loop_end(close)
+        await asyncio.sleep(0)
+
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda _loop, context: complaints.append(context))
+    loop.run_until_complete(work())
+    loop.close()
+    del loop
+    gc.collect()
+    assert complaints == []
 
 
 def test_the_tasks_of_a_loop_are_made_as_before() -> None:

@@ -1,0 +1,101 @@
+"""What a script's terminal shows of attempts that failed: a line each, in words.
+
+By itself the engine logs three stack traces for each of them, most of it our own files, and its
+core writes to standard output that it answered a run that had ended.
+
+Owns: the words, and where they take the place of the engine's. Must not know: runs, workers.
+"""
+
+import logging
+import sysconfig
+import traceback
+from pathlib import Path
+from typing import Any, Final
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from outlast.activities.errors import EffectError
+from outlast.contract import names
+
+_NOT_THE_USERS: Final = (
+    Path(__file__).parents[1],
+    *(Path(sysconfig.get_path(which)) for which in ("stdlib", "purelib", "platlib")),
+)
+_LOGGERS: Final = ("temporalio.activity",)
+_ALWAYS_TOLD: Final = "temporalio_sdk_core::worker::activities"
+
+_installed = False
+
+
+def speak_in_lines() -> None:
+    """Have failed attempts told in a line each, in this process. A second call does nothing.
+
+    The stack traces come back with the level DEBUG of the logger `outlast`.
+    """
+    global _installed  # noqa: PLW0603  loggers are the process's, too
+    if _installed:
+        return
+    _installed = True
+    for name in _LOGGERS:
+        logging.getLogger(name).addFilter(FailureLines())
+    _quiet_the_core()
+
+
+class FailureLines(logging.Filter):
+    """Rewrites the engine's record of an attempt that failed."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Make a line of the record, and leave every other record as it is."""
+        error = record.exc_info[1] if record.exc_info else None
+        if not isinstance(error, ApplicationError) or not activity.in_activity():
+            return True
+        record.msg, record.args = _line(error), None
+        if not logging.getLogger("outlast").isEnabledFor(logging.DEBUG):
+            record.exc_info = None
+        return True
+
+
+def _line(error: ApplicationError) -> str:
+    info = activity.info()
+    most = _most_attempts(error)
+    tries = f"attempt {info.attempt} of {most}" if most else f"attempt {info.attempt}"
+    what = info.activity_type.removeprefix(names.TOOL_PREFIX)
+    message = error.message.rstrip(".") + _place(error)
+    last = error.non_retryable or info.attempt == most
+    ending = "" if last else "; it is tried again"
+    return f"outlast: {what} failed in {info.workflow_id} ({tries}): {message}{ending}"
+
+
+def _most_attempts(error: ApplicationError) -> int:
+    """Return how often this may be tried, or 0 where nothing says so."""
+    policy = activity.info().retry_policy
+    most = policy.maximum_attempts if policy is not None else 0
+    fewer = error.__cause__.attempts if isinstance(error.__cause__, EffectError) else None
+    return most if fewer is None else min(most or fewer, fewer)
+
+
+def _place(error: BaseException) -> str:
+    """Return which line of the user's own files raised, or nothing where none did."""
+    first = error
+    while first.__cause__ is not None:
+        first = first.__cause__
+    frames = traceback.extract_tb(first.__traceback__)
+    for frame in reversed(frames):
+        path = Path(frame.filename)
+        if not any(path.is_relative_to(place) for place in _NOT_THE_USERS):
+            return f" [{path.name}:{frame.lineno}]"
+    return ""
+
+
+def _quiet_the_core() -> None:
+    """Leave out that the core answered a run which had ended; a cancel makes that happen."""
+    from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig
+
+    usual: Any = LoggingConfig.default.filter
+    words = usual if isinstance(usual, str) else usual.formatted()
+    logs = LoggingConfig(filter=f"{words},{_ALWAYS_TOLD}=ERROR")
+    try:
+        Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=logs)))
+    except RuntimeError:
+        return  # the program has chosen its own

@@ -1,0 +1,113 @@
+"""Failed attempts on a script's terminal."""
+
+import logging
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio import activity
+from temporalio.common import RetryPolicy
+from temporalio.exceptions import ApplicationError
+from temporalio.testing import ActivityEnvironment
+
+from outlast.activities.errors import of_user_code
+from outlast.local.failure_lines import FailureLines, speak_in_lines
+
+LOGGER = logging.getLogger("temporalio.activity")
+
+
+@pytest.fixture(autouse=True)
+def lines() -> Iterator[None]:
+    one = FailureLines()
+    LOGGER.addFilter(one)
+    yield
+    LOGGER.removeFilter(one)
+
+
+def users_code() -> None:
+    raise ValueError("No such order.")
+
+
+def failure(*, retryable: bool = True, attempts: int | None = None) -> ApplicationError:
+    """Return what the engine gets of a tool that raised."""
+    with pytest.raises(ValueError, match="No such order") as raised:
+        users_code()
+    effect = of_user_code("look_up", raised.value)
+    effect.attempts = attempts
+    effect.__cause__ = raised.value
+    error = ApplicationError(effect.message, type=effect.code, non_retryable=not retryable)
+    error.__cause__ = effect
+    return error
+
+
+def told(
+    error: Exception, caplog: pytest.LogCaptureFixture, *, attempt: int = 1, most: int = 3
+) -> str:
+    """Return what is printed of an attempt that failed."""
+    environment = ActivityEnvironment()
+    environment.info = replace(
+        environment.info,
+        activity_type="tool:look_up",
+        attempt=attempt,
+        retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_attempts=most),
+        workflow_id="support-42",
+    )
+
+    def log() -> None:
+        activity.logger.warning("Completing activity as failed", exc_info=error)
+
+    caplog.clear()
+    environment.run(log)
+    return caplog.handler.format(caplog.records[0])
+
+
+@pytest.mark.parametrize(
+    ("case", "tries", "again"),
+    [
+        ({}, "(attempt 1 of 3)", True),
+        ({"attempt": 3}, "(attempt 3 of 3)", False),
+        ({"most": 0, "attempt": 7}, "(attempt 7)", True),
+        ({"most": 10, "attempts": 2}, "(attempt 1 of 2)", True),
+        ({"most": 10, "attempts": 2, "attempt": 2}, "(attempt 2 of 2)", False),
+        ({"retryable": False}, "(attempt 1 of 3)", False),
+    ],
+)
+def test_an_attempt_that_failed_is_one_line_with_the_place_in_the_users_code(
+    caplog: pytest.LogCaptureFixture, case: dict[str, Any], tries: str, *, again: bool
+) -> None:
+    error = failure(**{k: v for k, v in case.items() if k in {"retryable", "attempts"}})
+    line = told(error, caplog, **{k: v for k, v in case.items() if k in {"attempt", "most"}})
+    assert "\n" not in line
+    assert f"outlast: look_up failed in support-42 {tries}: look_up raised ValueError" in line
+    assert "No such order [test_failure_lines.py:" in line
+    assert line.endswith("; it is tried again") == again
+
+
+def test_what_is_ours_has_no_place(caplog: pytest.LogCaptureFixture) -> None:
+    assert told(ApplicationError("Refused."), caplog).endswith("Refused; it is tried again")
+
+
+def test_who_looks_for_a_mistake_gets_the_stack_trace(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "outlast"):
+        assert "in users_code" in told(failure(), caplog)
+
+
+def test_every_other_record_stays_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
+    assert "Completing activity as failed" in told(ValueError("no effect"), caplog)
+    caplog.clear()
+    LOGGER.warning("Something %s", "else")
+    assert caplog.messages == ["Something else"]
+
+
+def test_a_second_call_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = list(LOGGER.filters)
+    monkeypatch.setattr("outlast.local.failure_lines._installed", False)
+    monkeypatch.setattr("outlast.local.failure_lines._quiet_the_core", lambda: None)
+    try:
+        speak_in_lines()
+        speak_in_lines()
+        assert len(LOGGER.filters) == len(before) + 1
+    finally:
+        LOGGER.filters[:] = before
