@@ -43,7 +43,12 @@ class EffectActivities:
     """The activities of a worker."""
 
     def __init__(self, worker: WorkerKnowledge) -> None:
-        self._worker = worker
+        self._known = worker
+
+    @property
+    def _worker(self) -> WorkerKnowledge:
+        """What is known to the run that the activity belongs to."""
+        return self._known.of_run(activity.info().workflow_id or "")
 
     @property
     def all(self) -> list[Any]:

@@ -12,12 +12,13 @@ from outlast.activities.session import load_session, save_items, to_session_item
 from outlast.agents.agent_tool import AgentTool
 from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
-from outlast.agents.session_memory import MergedInput
+from outlast.agents.session_memory import CALL_OF_OUTPUT, MergedInput
 from outlast.agents.settings import read_session_settings
 from outlast.contract import failures
 from outlast.contract.names import SETTING_SESSION
 from outlast.contract.records import SaveRequestRecord
-from outlast.loop.items import Item
+from outlast.loop.call_forms import FUNCTION, output_item
+from outlast.loop.items import Item, call_id_of
 from outlast.loop.values import JsonObject
 from outlast.ports.session import Session, session_from_description
 
@@ -122,7 +123,8 @@ def _row(item: Item, withheld: str | None, *, omits: bool) -> JsonObject:
     What a guardrail has blocked leaves a placeholder. The run's own reasoning may lose its id.
     """
     if withheld is not None and item.kind == "tool_output":
-        return {**item.raw, "output": withheld}
+        form = CALL_OF_OUTPUT.get(str(item.raw.get("type")), FUNCTION)
+        return output_item(call_id_of(item.raw), withheld, form)
     if omits and item.kind != "input":
         return to_session_item(item.raw, reasoning_item_id_policy="omit")
     return item.raw

@@ -31,6 +31,7 @@ from outlast.agents.usage import plain_usage
 from outlast.contract import failures
 from outlast.contract.names import SETTING_STREAM
 from outlast.contract.records import ModelRequestRecord
+from outlast.loop.call_forms import FUNCTION, form_of
 from outlast.loop.calls import ModelReply
 from outlast.loop.commands import CallModel
 from outlast.loop.items import Item
@@ -143,7 +144,7 @@ async def _request(
         instructions=data.instructions,
         input=data.input,
         tools=offer.specs(),
-        hosted_tools=offer.hosted,
+        hosted_tools=offer.entries(),
         output=_output(scene.agent),
         settings=settings,
         previous_response_id=asked.previous_response_id,
@@ -247,6 +248,7 @@ async def _reply(
     scene: Scene, request: ModelRequestRecord, offer: Offer, response: ModelResponse, label: str
 ) -> ModelReply:
     """Return the reply with its plan. The model is paid, so nothing raises from here on."""
+    scene.usage.add(response.usage)  # whoever is called from here on sees this call counted
     plan = await plan_reply(response.output, offer, request.items, scene)
     failure, changes = await _after(scene, plan, response), ()
     try:
@@ -267,8 +269,19 @@ async def _reply(
         duties=scene.duties(),
         judged=plan.ends_with == JUDGED,
         checks=plan.checks,
-        parallel=read_tool_execution(scene.settings).max_function_tool_concurrency,
+        parallel=_at_once(scene, plan),
     )
+
+
+def _at_once(scene: Scene, plan: Plan) -> int | None:
+    """Return how many calls may run at once: one where several are for the same machine.
+
+    A model that writes two patches or commands means them one after the other.
+    """
+    forms = [form_of(plan.items[call.item]) for call in plan.calls]
+    if any(form != FUNCTION and forms.count(form) > 1 for form in forms):
+        return 1
+    return read_tool_execution(scene.settings).max_function_tool_concurrency
 
 
 async def _after(scene: Scene, plan: Plan, response: ModelResponse) -> Failure | None:

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from outlast.activities.errors import EffectError, of_user_code
+from outlast.activities.listing import list_mcp_tools
 from outlast.activities.scene import Scene
 from outlast.agents.callables import call
 from outlast.agents.handoff import Handoff
 from outlast.agents.hosted_tools import HostedTool, function_tools, hosted_tools
+from outlast.agents.local_tool import LocalTool
 from outlast.agents.registry import handoffs_of
 from outlast.agents.tool_definition import FunctionTool
 from outlast.contract import failures
@@ -26,7 +28,8 @@ logger = logging.getLogger(__name__)
 class Offer:
     """What an agent offered its model in one call: tools and handoffs by name.
 
-    `hosted` are the tools that the provider runs itself.
+    `hosted` are the tools that the provider runs itself. A tool that is called in a form of its own
+    has the name that calls of that form have.
     """
 
     tools: Mapping[str, FunctionTool]
@@ -35,7 +38,7 @@ class Offer:
     unknown_is_fatal: bool = False
 
     def specs(self) -> list[ToolSpec]:
-        """Return what the provider is told of them."""
+        """Return what the provider is told of those that are functions to it."""
         tools = [
             ToolSpec(
                 name=tool.name,
@@ -44,6 +47,7 @@ class Offer:
                 strict=tool.strict_json_schema,
             )
             for tool in self.tools.values()
+            if not isinstance(tool, LocalTool)
         ]
         handoffs = [
             ToolSpec(
@@ -56,18 +60,34 @@ class Offer:
         ]
         return [*tools, *handoffs]
 
+    def entries(self) -> list[HostedTool]:
+        """Return those that have an entry of their own in a request: no functions."""
+        return [
+            *(tool for tool in self.tools.values() if isinstance(tool, LocalTool)),
+            *self.hosted,
+        ]
+
+    def hosted_kinds(self) -> set[str]:
+        """Return what the provider calls the kinds of tools that it runs itself."""
+        return {str(one.to_tool_param().get("type")) for one in self.hosted}
+
 
 async def offer_of(scene: Scene) -> Offer:
-    """Return what is enabled now. A handoff beats a tool of its name; a later one an earlier.
+    """Return what is enabled now, tools of MCP servers first.
+
+    A handoff beats a tool of its name; a later one an earlier.
 
     Raises:
-        EffectError: a predicate failed, or two entries have one name and the run forbids that.
+        EffectError: a predicate or a server failed, or two entries have one name and the run
+            forbids that.
     """
     agent = scene.agent
+    listed = await list_mcp_tools(scene)
     tools, handoffs = await asyncio.gather(
-        _enabled(scene, {tool.name: tool for tool in function_tools(agent.tools)}),
+        _enabled(scene, {tool.called_name: tool for tool in function_tools(agent.tools)}),
         _enabled(scene, {entry.tool_name: entry for entry in handoffs_of(agent)}),
     )
+    tools = {tool.name: tool for tool in listed if tool.name not in tools} | tools
     if scene.server_managed:
         _check_server_managed(scene, handoffs.values())
     for name in sorted(tools.keys() & handoffs.keys()):

@@ -14,6 +14,7 @@ from datetime import timedelta
 from typing import Any, Literal, cast
 
 from outlast.activities.errors import EffectError, failure_of
+from outlast.activities.gate import OPEN, gate_of
 from outlast.activities.offer import Offer, is_enabled
 from outlast.activities.planning import (
     checked_before_asking,
@@ -21,24 +22,31 @@ from outlast.activities.planning import (
     not_offered,
     rejection_text,
 )
+from outlast.activities.reply_calls import (
+    ReplyCalls,
+    handoff_of,
+    nonsense,
+    tool_of,
+    unknown_call,
+    without_repeats,
+)
 from outlast.activities.scene import Scene
 from outlast.activities.tool_checks import ToolCheck
 from outlast.agents.agent import Agent
 from outlast.agents.agent_output import output_schema_of, write_output
 from outlast.agents.agent_tool import AgentTool
-from outlast.agents.callables import call
 from outlast.agents.errors import ModelBehaviorError
 from outlast.agents.handoff import Handoff
 from outlast.agents.lifecycle import overrides
-from outlast.agents.mcp_tools import MCPFunctionTool
 from outlast.agents.registry import target_of
 from outlast.agents.tool_definition import FunctionTool, default_tool_error
 from outlast.agents.tool_use import final_call
 from outlast.contract import failures
+from outlast.loop.call_forms import FUNCTION, arguments_of, name_of
 from outlast.loop.calls import FinalKind, PlannedCall, Policy
 from outlast.loop.checks import GuardrailRecord
-from outlast.loop.items import Item, call_id_of, refusal_of, text_of
-from outlast.loop.state import CALL_KINDS
+from outlast.loop.items import Item, refusal_of, text_of
+from outlast.loop.phrases import REJECTED
 from outlast.loop.values import Failure, Json, JsonObject
 
 logger = logging.getLogger(__name__)
@@ -87,16 +95,15 @@ async def plan_reply(
     """
     junk = _junk(output)
     if junk is not None:
-        return Plan(items=(), failure=_nonsense(junk))
-    items, reused = _without_repeats(output, history)
-    failure = reused
-    if failure is None and offer.unknown_is_fatal:
-        failure = _unknown_name(items, offer)
+        return Plan(items=(), failure=nonsense(junk))
+    ours = ReplyCalls(output, offer)
+    items, reused = without_repeats(output, history, ours)
+    failure = reused or unknown_call(items, ours, offer)
     if failure is None:
-        failure = await _disabled_meanwhile(items, offer, scene)
+        failure = await _disabled_meanwhile(items, ours, offer, scene)
     if failure is not None:
         return Plan(
-            items=tuple(raw for raw in items if not _is_call(raw)),
+            items=tuple(raw for raw in items if not ours.has(raw)),
             failure=failure,
             reuses_call_id=reused is not None,
         )
@@ -104,18 +111,18 @@ async def plan_reply(
     calls = [
         await _plan_call(index, raw, offer, scene, final=ends_with == index)
         for index, raw in enumerate(items)
-        if _is_call(raw)
+        if ours.has(raw)
     ]
     checks = tuple(one for call in calls for one in call.checks)
     refused = next((call.failure for call in calls if call.failure is not None), None)
     if refused is not None:
-        rest = tuple(raw for raw in items if not _is_call(raw))
+        rest = tuple(raw for raw in items if not ours.has(raw))
         return Plan(items=rest, failure=refused, checks=checks)
     if calls:
         plans = tuple(call.plan for call in calls)
         plans = _with_rivals(plans) if scene.traced else plans
         return Plan(items=tuple(items), calls=plans, ends_with=ends_with, checks=checks)
-    if any(_is_call(raw) for raw in output):  # only repetitions: the model is shown their outputs
+    if any(ours.has(raw) for raw in output):  # only repetitions: the model is shown their outputs
         return Plan(items=tuple(items), final="again")
     final, value, invalid = _final(items, scene.agent)
     return Plan(items=tuple(items), final=final, value=value, failure=invalid)
@@ -133,20 +140,22 @@ class _Planned:
 async def _plan_call(
     index: int, raw: JsonObject, offer: Offer, scene: Scene, *, final: bool
 ) -> _Planned:
-    name, arguments = str(raw.get("name", "")), str(raw.get("arguments", ""))
-    entry = offer.handoffs.get(name)
+    entry = handoff_of(raw, offer)
     if entry is not None:
         return _Planned(_plan_handoff(index, entry, scene))
-    tool = offer.tools.get(name)
+    tool = tool_of(raw, offer)
     if tool is None:
-        problem = await not_offered(scene, name, call_id_of(raw), [*offer.tools, *offer.handoffs])
+        problem = await not_offered(scene, raw, [*offer.tools, *offer.handoffs])
         return _Planned(PlannedCall(item=index, kind="unknown", problem=problem))
-    problem = _argument_problem(tool, arguments, scene)
-    needs_approval, reason, rejection, checked = False, None, None, ToolCheck()
+    problem = _argument_problem(tool, arguments_of(raw), scene)
+    gate, rejection, checked = OPEN, None, ToolCheck()
     if problem is None:
-        needs_approval, reason = await _gate(tool, arguments, call_id_of(raw), scene)
+        gate = await gate_of(tool, raw, scene)
+    if gate.is_refused:
+        problem = gate.reason or await rejection_text(scene, raw) or REJECTED
+    needs_approval = gate.is_shut
     if needs_approval:
-        rejection = await rejection_text(scene, name, call_id_of(raw))
+        rejection = await rejection_text(scene, raw)
         checked = await checked_before_asking(scene, tool, raw)
         problem = checked.message
         needs_approval = problem is None
@@ -155,7 +164,7 @@ async def _plan_call(
         kind="tool",
         problem=problem,
         needs_approval=needs_approval,
-        reason=reason,
+        reason=gate.reason if gate.is_shut else None,
         rejection=rejection,
         fatal=tool.failure_error_function is None,
         final=final,
@@ -219,45 +228,30 @@ def _changes_view(entry: Handoff, scene: Scene) -> bool:
 def _ends_with(
     items: Sequence[JsonObject], offer: Offer, agent: Agent[Any]
 ) -> int | Literal["judged"] | None:
-    """Return the call whose output is the answer; none where the reply also hands over."""
-    called = [(at, str(raw.get("name", ""))) for at, raw in enumerate(items) if _is_call(raw)]
-    if any(name in offer.handoffs for _, name in called):
+    """Return the call whose output is the answer; none where the reply also hands over.
+
+    Only what a function returns can be an answer.
+    """
+    called = [(at, raw) for at, raw in enumerate(items) if raw.get("type") == FUNCTION]
+    if any(handoff_of(raw, offer) for _, raw in called):
         return None
-    tools = [(at, name) for at, name in called if name in offer.tools]
+    tools = [(at, name_of(raw)) for at, raw in called if tool_of(raw, offer)]
     found = final_call(agent.tool_use_behavior, [name for _, name in tools])
     return tools[found][0] if isinstance(found, int) else found
 
 
-async def _gate(
-    tool: FunctionTool, arguments: str, call_id: str, scene: Scene
-) -> tuple[bool, str | None]:
-    """Whether a person decides, and why. A rule that fails gates the call: fail closed."""
-    rule = tool.needs_approval
-    if isinstance(rule, bool):
-        return rule, None
-    try:
-        fields: Json = json.loads(arguments or "{}")
-        left_out = sorted(tool.params_json_schema.get("properties", {}).keys() - fields.keys())
-        if left_out and not isinstance(tool, MCPFunctionTool):  # the rule would not see all of it
-            return True, f"The call leaves {', '.join(left_out)} out, so a person decides."
-        return bool(await call(rule, scene.wrapper, fields, call_id)), None
-    except Exception as error:  # noqa: BLE001  whatever a user's rule raises
-        return True, f"The approval rule failed ({type(error).__name__}), so a person decides."
-
-
 async def _disabled_meanwhile(
-    items: Sequence[JsonObject], offer: Offer, scene: Scene
+    items: Sequence[JsonObject], calls: ReplyCalls, offer: Offer, scene: Scene
 ) -> Failure | None:
     """Ask again whether the called tools are enabled: the model took its time."""
     for raw in items:
-        name = str(raw.get("name", ""))
-        tool = offer.tools.get(name)
-        if not _is_call(raw) or tool is None or isinstance(tool.is_enabled, bool):
+        tool = tool_of(raw, offer) if calls.has(raw) else None
+        if tool is None or isinstance(tool.is_enabled, bool):
             continue
         try:
-            if not await is_enabled(scene, name, tool):
-                return _nonsense(
-                    f"The model called the tool {name!r}, which is not enabled any more."
+            if not await is_enabled(scene, tool.name, tool):
+                return nonsense(
+                    f"The model called the tool {tool.name!r}, which is not enabled any more."
                 )
         except EffectError as error:
             return Failure(code=error.code, message=error.message, details=error.details)
@@ -325,41 +319,6 @@ def _argument_problem(tool: FunctionTool, arguments: str, scene: Scene) -> str |
     return None if fits else f"The arguments of {tool.name} have to be a JSON object."
 
 
-def _unknown_name(items: Sequence[JsonObject], offer: Offer) -> Failure | None:
-    for raw in items:
-        name = str(raw.get("name", ""))
-        if _is_call(raw) and name not in offer.tools and name not in offer.handoffs:
-            return _nonsense(f"The model called a tool that it was not offered: {name!r}.")
-    return None
-
-
-def _without_repeats(
-    output: Sequence[JsonObject], history: Sequence[Item]
-) -> tuple[list[JsonObject], Failure | None]:
-    """Return the items without calls that are repeated word for word, and what is wrong.
-
-    A call id ties a call, its approval and its side effects together. Used again for another
-    call it would mix them up, so that is the model's error.
-    """
-    seen = {call_id_of(item.raw): _call_of(item.raw) for item in history if item.kind in CALL_KINDS}
-    items: list[JsonObject] = []
-    for raw in output:
-        if not _is_call(raw):
-            items.append(raw)
-            continue
-        call_id = call_id_of(raw)
-        if not call_id:
-            return items, _nonsense(f"The model called {raw.get('name')!r} without a call id.")
-        if call_id not in seen:
-            seen[call_id] = _call_of(raw)
-            items.append(raw)
-        elif seen[call_id] != _call_of(raw):
-            return items, _nonsense(
-                f"The model used the call id {call_id!r} for two different calls."
-            )
-    return items, None
-
-
 def _final(
     items: Sequence[JsonObject], agent: Agent[Any]
 ) -> tuple[FinalKind, Json, Failure | None]:
@@ -386,15 +345,3 @@ def _final(
     except Exception as error:  # noqa: BLE001  a user's schema; the model is paid
         message = f"The answer of agent {agent.name!r} could not be read: {error}"
         return "text", None, Failure(code=failures.INVALID_OUTPUT, message=message)
-
-
-def _nonsense(message: str) -> Failure:
-    return Failure(code=failures.MODEL_BEHAVIOR, message=message)
-
-
-def _is_call(raw: JsonObject) -> bool:
-    return raw.get("type") == "function_call"
-
-
-def _call_of(raw: JsonObject) -> tuple[str, str]:
-    return str(raw.get("name", "")), str(raw.get("arguments", ""))

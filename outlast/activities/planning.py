@@ -4,6 +4,7 @@ Owns: the texts that a run's `tool_error_formatter` writes, guardrails that are 
 person is, and the settings of nested runs. Knows no Temporal.
 """
 
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from outlast.activities.scene import Scene
@@ -11,33 +12,45 @@ from outlast.activities.tool_checks import ToolCheck, check_call
 from outlast.agents.agent_tool import AgentTool
 from outlast.agents.callables import call
 from outlast.agents.context import ToolContext
-from outlast.agents.run_config import ToolErrorFormatterArgs
+from outlast.agents.run_config import ToolErrorFormatterArgs, ToolType
 from outlast.agents.settings import read_tool_execution, write_run_config
 from outlast.agents.tool_definition import FunctionTool
 from outlast.contract import failures
 from outlast.contract.names import SETTING_SESSION
 from outlast.contract.records import NOT_INHERITED
 from outlast.loop import phrases
+from outlast.loop.call_forms import arguments_of, form_of, name_of
 from outlast.loop.calls import NestedPlan
+from outlast.loop.commands import RunTool
 from outlast.loop.items import call_id_of
 from outlast.loop.values import Failure, JsonObject, ServerThread
 
 FORMATTER = "tool_error_formatter"
 
+_TOOL_TYPES: dict[str, ToolType] = {
+    "custom_tool_call": "custom",
+    "shell_call": "shell",
+    "local_shell_call": "shell",
+    "apply_patch_call": "apply_patch",
+    "computer_call": "computer",
+}
 
-async def not_offered(scene: Scene, name: str, call_id: str, offered: list[str]) -> str:
+
+async def not_offered(scene: Scene, raw: JsonObject, offered: list[str]) -> str:
     """Return what the model reads of a call of something that it was not offered."""
     known = ", ".join(offered) or "none"
-    default = f"There is no tool {name!r}. Available: {known}."
-    return await _formatted(scene, "tool_not_found", name, call_id, default) or default
+    default = f"There is no tool {name_of(raw)!r}. Available: {known}."
+    about = _About(name_of(raw), call_id_of(raw), form_of(raw))
+    return await _formatted(scene, "tool_not_found", about, default) or default
 
 
-async def rejection_text(scene: Scene, name: str, call_id: str) -> str | None:
+async def rejection_text(scene: Scene, raw: JsonObject) -> str | None:
     """Return what the model reads if a person rejects a call without a word; None for our words.
 
     It is asked for when the call is planned, because no user code runs when a person decides.
     """
-    return await _formatted(scene, "approval_rejected", name, call_id, phrases.REJECTED)
+    about = _About(name_of(raw), call_id_of(raw), form_of(raw))
+    return await _formatted(scene, "approval_rejected", about, phrases.REJECTED)
 
 
 async def checked_before_asking(scene: Scene, tool: FunctionTool, raw: JsonObject) -> ToolCheck:
@@ -98,28 +111,35 @@ def tool_context(scene: Scene, raw: JsonObject) -> ToolContext[Any]:
         run_id=scene.run_id,
         turn=scene.turn,
         tool_input=scene.wrapper.tool_input,
-        tool_name=str(raw.get("name", "")),
+        tool_name=name_of(raw),
         tool_call_id=call_id,
-        tool_arguments=str(raw.get("arguments", "")),
+        tool_arguments=arguments_of(raw),
         agent=scene.agent,
         idempotency_key=f"{scene.run_id}:{call_id}",
         tool_call=dict(raw),
     )
 
 
-async def formatted_failure(
-    scene: Scene, name: str, call_id: str, default: str, error: Exception
-) -> str:
+async def formatted_failure(scene: Scene, called: RunTool, default: str, error: Exception) -> str:
     """Return what the model reads of a tool that failed."""
-    text = await _formatted(scene, "tool_exception", name, call_id, default, error)
+    about = _About(called.name, called.call_id, called.form)
+    text = await _formatted(scene, "tool_exception", about, default, error)
     return default if text is None else text
+
+
+@dataclass(frozen=True, slots=True)
+class _About:
+    """Which call a text is about."""
+
+    name: str
+    call_id: str
+    form: str
 
 
 async def _formatted(
     scene: Scene,
     kind: Literal["approval_rejected", "tool_not_found", "tool_exception"],
-    name: str,
-    call_id: str,
+    about: _About,
     default: str,
     error: Exception | None = None,
 ) -> str | None:
@@ -130,9 +150,9 @@ async def _formatted(
             return None
         args = ToolErrorFormatterArgs[Any](
             kind=kind,
-            tool_type="function",
-            tool_name=name,
-            call_id=call_id,
+            tool_type=_TOOL_TYPES.get(about.form, "function"),
+            tool_name=about.name,
+            call_id=about.call_id,
             default_message=default,
             run_context=scene.wrapper,
             error=error,

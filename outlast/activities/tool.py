@@ -12,7 +12,8 @@ from typing import Any
 
 from outlast.activities.conclusion import final_of_tool
 from outlast.activities.errors import EffectError, failure_of, is_retryable, of_user_code
-from outlast.activities.inner_spans import tell_failure
+from outlast.activities.inner_spans import tell_failure, tell_server
+from outlast.activities.listing import listed_tool
 from outlast.activities.planning import formatted_failure
 from outlast.activities.scene import Scene
 from outlast.activities.tool_checks import ToolCheck, check_call, check_result
@@ -21,9 +22,12 @@ from outlast.agents.callables import call
 from outlast.agents.context import ToolContext
 from outlast.agents.errors import ModelBehaviorError, ToolTimeoutError, UserError
 from outlast.agents.lifecycle import call_hooks
+from outlast.agents.local_tool import LocalTool
+from outlast.agents.mcp_tools import MCPFunctionTool
 from outlast.agents.tool_definition import FunctionTool, default_tool_error
 from outlast.agents.tool_output import decode_output, encode_output
 from outlast.contract import failures
+from outlast.loop.call_forms import call_item
 from outlast.loop.calls import ToolResult
 from outlast.loop.changes import Change, apply
 from outlast.loop.checks import GuardrailRecord
@@ -67,9 +71,10 @@ async def run_tool(worker: WorkerKnowledge, request: RunTool, *, attempt: int) -
     """
     try:
         tool = worker.registry.tool(request.agent, request.name)
-    except UserError as error:
-        # Another worker may know the tool: during a deploy, old and new ones share a queue.
-        raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
+    except UserError:
+        tool = await listed_tool(Scene.of(worker, request), request.name)
+    if tool is None or tool.form != request.form:
+        return _gone(request, attempt)
     scene = Scene.of(worker, request, tool.context_type)
     context = _tool_context(scene, request, attempt)
     this = _Attempt(scene=scene, tool=tool, context=context, request=request, number=attempt)
@@ -87,9 +92,23 @@ async def run_tool(worker: WorkerKnowledge, request: RunTool, *, attempt: int) -
     return await _finished(this, await _invoked(this))
 
 
+def _gone(request: RunTool, attempt: int) -> ToolResult:
+    """Tell the model of a tool that its server does not have any more.
+
+    Raises:
+        EffectError: another worker may still see it.
+    """
+    text = f"The tool {request.name} is not there any more. The call was not carried out."
+    if attempt < request.policy.attempts:
+        raise EffectError(failures.USER_ERROR, text, retryable=True)
+    return ToolResult(output=text, failed=True, value=text if request.final else None)
+
+
 async def _invoked(this: _Attempt) -> ToolResult:
     """Call the function, and return its result or what its failure comes to."""
     tool, request = this.tool, this.request
+    if isinstance(tool, MCPFunctionTool):
+        tell_server(tool.server_name)
     try:
         problem = tool.validate(request.arguments) if tool.validate is not None else None
     except Exception as error:  # noqa: BLE001  a user's check is as good as the user's function
@@ -132,7 +151,10 @@ async def _finished(this: _Attempt, result: ToolResult) -> ToolResult:
         returned = result.output
         heard = tool.tool_output_guardrails or scene.hooked("on_tool_end", "on_tool_end")
         if heard and not result.failed:
-            returned = decode_output(returned, tool.result_type)
+            is_local = isinstance(tool, LocalTool)
+            returned = (
+                tool.shown(returned) if is_local else decode_output(returned, tool.result_type)
+            )
         checked = await check_result(tool, context, returned)
         this.checks = (*this.checks, *checked.records)
         if checked.failure is not None:
@@ -170,16 +192,18 @@ def _tool_context(scene: Scene, request: RunTool, attempt: int) -> ToolContext[A
         attempt=attempt,
         idempotency_key=f"{request.run_id}:{request.call_id}",
         approved=request.approved,
-        tool_call={
-            "type": "function_call",
-            "call_id": request.call_id,
-            "name": request.name,
-            "arguments": request.arguments,
-        },
+        tool_call=call_item(
+            request.form,
+            call_id=request.call_id,
+            name=request.name,
+            arguments=request.arguments,
+        ),
     )
 
 
 def _result(this: _Attempt, value: Any) -> ToolResult:
+    if isinstance(this.tool, LocalTool):  # it has written its output itself
+        return ToolResult(output=_bounded(this.tool.name, value))
     output = _bounded(this.tool.name, encode_output(value, tool_name=this.tool.name))
     return ToolResult(output=output, value=_value(this, value, output))
 
@@ -232,13 +256,14 @@ async def _failed(this: _Attempt, error: Exception) -> ToolResult:
     code = failures.TOOL_TIMEOUT if late else failures.TOOL_FAILED
     message = str(error) if late else f"{tool.name} raised {type(error).__name__}: {error}"
     tell_failure(message, code)
-    logger.warning(
-        "attempt %d of %s failed: %s", this.number, this.context.idempotency_key, message
-    )
     if not this.is_last and (late or is_retryable(error)):
         raise EffectError(code, message, retryable=True) from error
     if tool.failure_error_function is None:
         raise EffectError(code, message, retryable=False) from error
+    # What is raised, the worker logs; of this, nobody else would hear.
+    logger.warning(
+        "attempt %d of %s failed: %s", this.number, this.context.idempotency_key, message
+    )
     return await _told(this, error)
 
 
@@ -250,8 +275,7 @@ async def _told(this: _Attempt, error: Exception) -> ToolResult:
     except Exception as second:
         what = f"failure_error_function of {this.tool.name!r}"
         raise of_user_code(what, second) from second
-    name, call_id = this.request.name, this.request.call_id
-    said = await formatted_failure(this.scene, name, call_id, str(text), error)
+    said = await formatted_failure(this.scene, this.request, str(text), error)
     output = _shortened(said)
     return ToolResult(output=output, failed=True, value=output if this.request.final else None)
 

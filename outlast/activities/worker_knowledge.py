@@ -3,7 +3,7 @@
 Owns: `WorkerKnowledge`, handed to each effect explicitly; there are no globals.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from outlast.agents.context_codec import BorrowedContext
@@ -18,6 +18,11 @@ class WorkerKnowledge:
 
     registry: Registry
     models: ModelProvider
+
+    def of_run(self, run_id: str) -> "WorkerKnowledge":
+        """Return what is known to the effects of one run, which may have its own definitions."""
+        own = self.registry.of_run(run_id)
+        return self if own is self.registry else replace(self, registry=own)
 
     def borrow(self, value: Json, type_name: str | None, annotated: Any = None) -> BorrowedContext:
         """Return the run's context for callables.

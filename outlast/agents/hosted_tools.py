@@ -64,7 +64,7 @@ class WebSearchTool:
 
     def to_tool_param(self) -> JsonObject:
         """Return the tool's entry in a request."""
-        return _entry(
+        return tool_entry(
             self.name,
             filters=self.filters,
             user_location=self.user_location,
@@ -116,7 +116,7 @@ class FileSearchTool:
 
     def to_tool_param(self) -> JsonObject:
         """Return the tool's entry in a request."""
-        return _entry(
+        return tool_entry(
             self.name,
             vector_store_ids=list(self.vector_store_ids),
             max_num_results=self.max_num_results,
@@ -218,16 +218,21 @@ class HostedMCPTool(_Configured):
 
 def function_tools(tools: "list[Tool]") -> list[FunctionTool]:
     """Return those tools that are run here."""
-    return [tool for tool in tools if isinstance(tool, FunctionTool)]
+    return [tool for tool in tools if isinstance(tool, FunctionTool) and not tool.is_hosted]
 
 
 def hosted_tools(tools: "list[Tool]") -> list[HostedTool]:
     """Return those tools that the provider runs."""
-    return [tool for tool in tools if not isinstance(tool, FunctionTool)]
+    here = {id(tool) for tool in function_tools(tools)}
+    return [cast("HostedTool", tool) for tool in tools if id(tool) not in here]
 
 
-def _entry(kind: str, **options: Any) -> JsonObject:
-    """Return the entry of a tool, without the options that are not set."""
+def tool_entry(kind: str, **options: Any) -> JsonObject:
+    """Return a tool's entry in a request, without the options that are not set.
+
+    Raises:
+        UserError: an option is nothing that can be sent.
+    """
     given = {name: _plain(value) for name, value in options.items() if value is not None}
     return {"type": kind, **given}
 
@@ -245,5 +250,5 @@ def _plain(value: Any) -> Any:
     try:
         json.dumps(plain)
     except (TypeError, ValueError, RecursionError) as error:
-        raise UserError(f"{value!r} in a hosted tool cannot be sent: {error}.") from None
+        raise UserError(f"{value!r} in a tool cannot be sent: {error}.") from None
     return plain

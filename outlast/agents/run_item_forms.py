@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any, TypeAlias, cast, get_args
 
+from outlast.agents.call_outputs import said_by
 from outlast.agents.errors import UserError
 from outlast.agents.run_items import (
     CompactionItem,
@@ -101,7 +102,7 @@ def run_item(
     # A handoff that was ignored is answered like any other call.
     is_hosted_output = item.kind == "other" and kind.endswith("_call_output")
     if item.kind in {"tool_output", "handoff_output"} or is_hosted_output:
-        value = raw.get("output") if output is _AS_WRITTEN else output
+        value = said_by(raw) if output is _AS_WRITTEN else output
         return ToolCallOutputItem(agent=agent, raw_item=raw, output=value, tool_origin=tool_origin)
     plain: Any = _PLAIN.get(item.kind) or _OTHERS.get(kind, ProviderItem)
     return plain(agent=agent, raw_item=raw)

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias, cast
 from outlast.agents.errors import UserError
 from outlast.agents.raw_items import HeldRaw
 from outlast.agents.tool_origin import ToolOrigin
+from outlast.loop.call_forms import name_of
 from outlast.loop.values import JsonObject
 
 
@@ -95,8 +96,8 @@ class ToolCallItem(RunItemBase):
 
     @property
     def tool_name(self) -> str | None:
-        """The name of the called tool, where the call has one."""
-        return _text(raw_of(self), "name")
+        """The name of the called tool, where the call has one or its kind stands for one."""
+        return name_of(raw_of(self)) or None
 
     @property
     def call_id(self) -> str | None:
@@ -222,7 +223,7 @@ class ToolApprovalItem(RunItemBase):
     def __post_init__(self) -> None:
         """Take from the call what was not given."""
         raw = raw_of(self)
-        self.tool_name = self.tool_name or _text(raw, "name", "tool_name")
+        self.tool_name = self.tool_name or name_of(raw) or _text(raw, "tool_name")
         self.tool_namespace = self.tool_namespace or _text(raw, "namespace")
 
     def __eq__(self, other: object) -> bool:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from datetime import timedelta
-from typing import Any, Literal, TypeAlias, cast, get_args
+from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
 
 from outlast.agents.callables import check_callable
 from outlast.agents.context import RunContextWrapper, ToolContext
@@ -16,6 +16,7 @@ from outlast.agents.durations import DurationField, duration_field, is_positive
 from outlast.agents.errors import ToolTimeoutError, UserError
 from outlast.agents.strict_schema import strict_schema
 from outlast.agents.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
+from outlast.loop.call_forms import FORMS, FUNCTION
 from outlast.loop.values import JsonObject
 
 ToolFunction: TypeAlias = Callable[[ToolContext[Any], str], Awaitable[Any]]
@@ -168,6 +169,19 @@ class FunctionTool:
     context_type: Any = None
     result_type: Any = None
     timeout_seconds: InitVar[float | None] = None
+
+    form: ClassVar[str] = FUNCTION
+    """How a model calls it: one of the forms in `outlast.loop.call_forms`."""
+
+    @property
+    def is_hosted(self) -> bool:
+        """Whether the provider runs it, and nothing here does."""
+        return False
+
+    @property
+    def called_name(self) -> str:
+        """The name under which it is called: its own, where a call of its form says a name."""
+        return FORMS[self.form].name or self.name
 
     def __post_init__(self, timeout_seconds: float | None) -> None:
         """Check the fields and make the schema strict, so that a mistake is found where it is made.

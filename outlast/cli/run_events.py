@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, assert_never
 
+from outlast.agents.call_outputs import said_by
 from outlast.client.stream import (
     AgentUpdatedStreamEvent,
     ApprovalStreamEvent,
@@ -19,6 +20,7 @@ from outlast.client.stream import (
     changes,
 )
 from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.items import Item, call_id_of, text_of
 from outlast.loop.state import RunState
 from outlast.loop.values import Failure, JsonObject
@@ -112,12 +114,12 @@ def _item(at_ms: int, name: str, item: Item, *, answers: bool) -> RunEvent:
             text = text_of(raw)
             data |= {"text": text, "answers": answers}
         case "tool_call" | "handoff_call":
-            call, arguments = str(raw.get("name")), str(raw.get("arguments", ""))
+            call, arguments = name_of(raw), arguments_of(raw)
             text = call_line(call, arguments) if item.kind == "tool_call" else ""
             data |= {"name": call, "call_id": call_id_of(raw), "arguments": arguments}
         case "tool_output" | "handoff_output":
             output = raw.get("output")
-            text = f"{output}" if item.kind == "tool_output" else ""
+            text = f"{said_by(raw)}" if item.kind == "tool_output" else ""
             data |= {"call_id": call_id_of(raw), "output": output}
         case "history" | "reasoning" | "other":
             data |= {"item_type": raw.get("type")}

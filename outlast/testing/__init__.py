@@ -6,6 +6,13 @@ Must not know: Temporal.
 
 from outlast.testing.read_along import run_in_memory_streamed
 from outlast.testing.run import run_in_memory
+from outlast.testing.scripted_calls import (
+    computer_call,
+    custom_call,
+    local_shell_call,
+    patch_call,
+    shell_call,
+)
 from outlast.testing.scripted_model import (
     ScriptedModel,
     after,
@@ -25,13 +32,18 @@ __all__ = [
     "SpanCollector",
     "after",
     "call",
+    "computer_call",
     "costing",
+    "custom_call",
     "fail_after",
+    "local_shell_call",
     "paced",
+    "patch_call",
     "raw_call",
     "refuse",
     "run_in_memory",
     "run_in_memory_streamed",
     "say",
+    "shell_call",
     "wait_for",
 ]

@@ -124,6 +124,7 @@ async def carry(run: MemoryRun, decide: Decide | None = None) -> None:
             await run.go_on()
     finally:
         await run.stop()
+        await run.worker.registry.release_servers()
     if run.state.status == "waiting":
         _keep(run)
 

@@ -14,7 +14,7 @@ from outlast.agents.registry import Registry
 from outlast.agents.run_config import RunConfig
 from outlast.agents.session_memory import SessionSettings
 from outlast.agents.settings import write_run_config
-from outlast.loop.call_forms import output_item
+from outlast.loop.call_forms import BLANK_SCREEN, output_item
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
 from outlast.sessions.sqlite import SQLiteSession
@@ -220,3 +220,20 @@ async def test_another_customers_session_is_never_taken() -> None:
     described = {"ref": "shop:Notebook/c7", "factory": "shop:Notebook", "session_id": "c7"}
     with pytest.raises(EffectError, match=r"session is 'c7', but .* is the session 'notebook'"):
         session_of(registry, {"session": described})
+
+
+@pytest.mark.parametrize(
+    ("form", "left"),
+    [
+        ("custom_tool_call", {"output": "[withheld]"}),
+        ("apply_patch_call", {"status": "failed", "output": "[withheld]"}),
+        ("computer_call", {"output": {"type": "computer_screenshot", "image_url": BLANK_SCREEN}}),
+    ],
+)
+async def test_what_a_guardrail_has_blocked_keeps_the_form_of_its_call(
+    form: str, left: JsonObject
+) -> None:
+    notebook = Notebook()
+    answered = Item("tool_output", output_item("c1", {"output": "a secret"}, form), "A", 1)
+    await save(by_name(notebook), answered, withheld="[withheld]")
+    assert notebook.items == [{"type": f"{form}_output", "call_id": "c1", **left}]

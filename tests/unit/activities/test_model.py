@@ -13,6 +13,7 @@ from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent import Agent
 from outlast.agents.agent_output import AgentOutputSchema
 from outlast.agents.context import RunContextWrapper, ToolContext
+from outlast.agents.custom_tool import CustomTool
 from outlast.agents.guardrail import GuardrailFunctionOutput, OutputGuardrail
 from outlast.agents.handoff import Handoff, handoff
 from outlast.agents.hosted_tools import WebSearchTool
@@ -22,6 +23,7 @@ from outlast.agents.references import register
 from outlast.agents.registry import Registry
 from outlast.agents.run_config import CallModelData, ModelInputData
 from outlast.agents.settings import ModelSettings, RunConfig, write_run_config
+from outlast.agents.shell_tools import ShellTool
 from outlast.agents.tool import function_tool
 from outlast.agents.tool_use import ToolExecutionConfig
 from outlast.agents.usage import Usage as PublicUsage
@@ -30,7 +32,7 @@ from outlast.loop.changes import Change
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject, Usage
 from outlast.ports.model import Model, ModelError, ModelProvider, ModelRequest, ModelResponse
-from outlast.testing import ScriptedModel, call, say
+from outlast.testing import ScriptedModel, call, custom_call, say, shell_call
 from outlast.testing.scripted_model import fail_after
 from tests.unit.activities.desk import Notes, answering, model_request, raising, worker_of
 
@@ -534,6 +536,28 @@ async def test_model_hooks_see_what_the_filter_left_and_what_the_model_said() ->
     assert seen == [("A", "Short.", []), ("Hello", 1)]
 
 
+async def test_the_end_hook_and_predicates_see_the_call_counted() -> None:
+    seen: list[Any] = []
+
+    class Count(AgentHooks[Any]):
+        async def on_llm_start(self, context: Any, *_: Any, **__: Any) -> None:
+            seen.append(("before", context.usage.requests, context.usage.total_tokens))
+
+        async def on_llm_end(self, context: Any, *_: Any, **__: Any) -> None:
+            seen.append(("after", context.usage.requests, context.usage.total_tokens))
+
+    async def asks(ctx: Any, _arguments: Any, _call_id: str) -> bool:
+        seen.append(("predicate", ctx.usage.requests))
+        return False
+
+    tool = function_tool(lambda: "x", name_override="look", needs_approval=asks)
+    agent = Agent[Any](name="A", tools=[tool], hooks=Count())
+    worker = worker_of(agent, model=ScriptedModel([call("look", "c1")]))
+    reply = await call_model(worker, model_request())
+    assert seen == [("before", 0, 0), ("predicate", 1), ("after", 1, 15)]
+    assert reply.usage.requests == 1
+
+
 @pytest.mark.parametrize("step", ["start", "llm_start"])
 async def test_a_hook_that_fails_before_the_model_is_asked_is_tried_again(step: str) -> None:
     model = ScriptedModel("never said")
@@ -828,3 +852,21 @@ async def test_callables_of_a_nested_run_see_the_arguments_of_its_call() -> None
     settings = answering("ask", '{"total": 5}')
     await call_model(worker_of(outer, model=model), model_request("B", settings=settings))
     assert model.requests[0].instructions == "{'total': 5}"
+
+
+@pytest.mark.parametrize(
+    ("reply", "parallel"),
+    [
+        ([shell_call("c1", "ls"), shell_call("c2", "ls")], 1),
+        ([shell_call("c1", "ls"), custom_call("sql", "c2", "x")], None),
+        ([call("look_up", "c1", order_id="x"), call("look_up", "c2", order_id="y")], None),
+    ],
+)
+async def test_what_is_meant_for_one_machine_is_done_one_after_the_other(
+    reply: list[JsonObject], parallel: int | None
+) -> None:
+    tools: list[Any] = [ShellTool(str), CustomTool("sql", "", cast("Any", str)), look_up]
+    agent = Agent[Any](name="A", tools=tools)
+    planned = await call_model(worker_of(agent, model=ScriptedModel(reply)), model_request())
+    assert planned.parallel == parallel
+    assert [one.kind for one in planned.calls] == ["tool", "tool"]

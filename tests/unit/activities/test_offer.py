@@ -13,8 +13,10 @@ from outlast.agents.handoff import handoff
 from outlast.agents.hosted_tools import WebSearchTool
 from outlast.agents.run_config import RunConfig
 from outlast.agents.settings import write_run_config
+from outlast.agents.shell_tools import ShellTool
 from outlast.agents.tool import function_tool
 from outlast.loop.changes import Change
+from tests.mcp_servers import Shelf, tool
 from tests.unit.activities.desk import raising, scene_of
 
 
@@ -133,3 +135,25 @@ async def test_a_filter_is_refused_where_the_providers_server_keeps_the_conversa
     with pytest.raises(EffectError, match="'transfer_to_b' has an input filter") as caught:
         await offer_of(scene)
     assert (caught.value.code, caught.value.retryable) == ("user_error", False)
+
+
+async def test_tools_of_mcp_servers_come_first_and_the_agents_own_beats_them() -> None:
+    own = function_tool(name_override="tear")(lambda: "own")
+    shelf = Shelf(tool("find"), tool("tear"))
+    offer = await offer_of(scene_of(Agent(name="A", tools=[own], mcp_servers=[shelf])))
+    assert [spec.name for spec in offer.specs()] == ["find", "tear"]
+    assert offer.tools["tear"] is own
+
+
+async def test_a_tool_of_a_form_of_its_own_has_an_entry_of_its_own() -> None:
+    shell, hosted = ShellTool(str, name="bash"), WebSearchTool()
+    offer = await offer_of(scene_of(Agent(name="A", tools=[shell, hosted, look_up])))
+    assert list(offer.tools) == ["shell", "look_up"]
+    assert [spec.name for spec in offer.specs()] == ["look_up"]
+    assert offer.entries() == [shell, hosted]
+    assert offer.hosted_kinds() == {"web_search"}
+
+
+async def test_one_that_is_not_enabled_has_none() -> None:
+    offer = await offer_of(scene_of(Agent(name="A", tools=[ShellTool(str, is_enabled=False)])))
+    assert (offer.entries(), list(offer.tools)) == ([], [])

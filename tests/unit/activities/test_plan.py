@@ -26,13 +26,15 @@ from outlast.agents.lifecycle import AgentHooks, RunHooks
 from outlast.agents.references import register
 from outlast.agents.run_config import RunConfig
 from outlast.agents.settings import write_run_config
+from outlast.agents.shell_tools import ShellTool
 from outlast.agents.tool import FunctionTool, ToolRetry, function_tool
 from outlast.agents.tool_guardrails import ToolGuardrailFunctionOutput, ToolInputGuardrail
 from outlast.agents.tool_use import ToolExecutionConfig
 from outlast.loop.calls import DEFAULT_POLICY, ModelReply, NestedPlan, PlannedCall, Policy
 from outlast.loop.items import Item
+from outlast.loop.phrases import REJECTED
 from outlast.loop.values import JsonObject
-from outlast.testing import ScriptedModel, call, refuse, say
+from outlast.testing import ScriptedModel, call, refuse, say, shell_call
 from outlast.testing.scripted_model import raw_call
 from tests.unit.activities.desk import raising, scene_of
 
@@ -739,3 +741,68 @@ async def test_a_schema_of_the_users_that_fails_does_not_repeat_the_paid_call() 
     assert plan.failure is not None
     assert plan.failure.code == "invalid_final_output"
     assert "The answer of agent 'A' could not be read" in plan.failure.message
+
+
+# --- Calls of other forms ------------------------------------------------------------------------------
+
+
+def shell(**options: Any) -> ShellTool:
+    return ShellTool(lambda _request: "", **options)
+
+
+def shell_offer(**options: Any) -> Offer:
+    return Offer(tools={"shell": shell(**options)}, handoffs={})
+
+
+async def test_a_command_is_planned_like_a_function_and_tried_once() -> None:
+    planned = await only_call(shell_offer(), shell_call("c1", "ls"))
+    assert planned == PlannedCall(item=0, kind="tool", policy=Policy(attempts=1))
+
+
+async def test_what_a_command_lacks_is_told_to_the_model() -> None:
+    planned = await only_call(shell_offer(), shell_call("c1"))
+    assert "at least one command" in str(planned.problem)
+
+
+async def test_a_call_that_the_tool_refuses_is_settled_with_its_reason() -> None:
+    def decide(_context: Any, _item: Any) -> Any:
+        return verdict
+
+    offer = shell_offer(needs_approval=True, on_approval=decide)
+    verdict: JsonObject = {"approve": False, "reason": "Never."}
+    planned = await only_call(offer, shell_call("c1", "ls"))
+    assert (planned.problem, planned.needs_approval, planned.reason) == ("Never.", False, None)
+    verdict = {"approve": False}
+    planned = await only_call(offer, shell_call("c1", "ls"))
+    assert planned.problem == REJECTED
+    verdict = {"approve": True}
+    planned = await only_call(offer, shell_call("c1", "ls"))
+    assert (planned.problem, planned.needs_approval) == (None, False)
+
+
+async def test_a_run_ends_with_a_command_that_nobody_can_carry_out() -> None:
+    plan = await plan_of(offer_of(look_up), call("look_up", "c1", order_id="x"), shell_call("c2"))
+    assert plan.failure is not None
+    assert "'shell'" in plan.failure.message
+    assert (plan.items, plan.calls) == ((), ())
+
+
+async def test_what_the_provider_did_itself_is_kept_and_not_planned() -> None:
+    asked = shell_call("c1", "ls")
+    answered: JsonObject = {"type": "shell_call_output", "call_id": "c1", "output": []}
+    plan = await plan_of(offer_of(), asked, answered)
+    assert (plan.items, plan.calls, plan.final) == ((asked, answered), (), "again")
+
+
+async def test_a_command_that_is_off_by_now_ends_the_run() -> None:
+    plan = await plan_of(shell_offer(is_enabled=off), shell_call("c1", "ls"))
+    assert plan.failure is not None
+    assert "not enabled any more" in plan.failure.message
+
+
+async def test_a_commands_output_is_never_the_answer() -> None:
+    offer = Offer(tools={"shell": shell(), "look_up": look_up}, handoffs={})
+    reply = [shell_call("c1", "ls"), call("look_up", "c2", order_id="x")]
+    plan = await plan_of(offer, *reply, tool_use_behavior="stop_on_first_tool")
+    assert plan.ends_with == 1
+    assert [one.final for one in plan.calls] == [False, True]

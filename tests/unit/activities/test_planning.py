@@ -25,7 +25,7 @@ from outlast.loop.calls import NestedPlan
 from outlast.loop.changes import Change
 from outlast.loop.values import JsonObject, ServerThread
 from outlast.sessions.sqlite import SQLiteSession
-from outlast.testing import call
+from outlast.testing import call, custom_call
 from tests.unit.activities.desk import answering, raising, scene_of
 
 PAY = call("pay", "c1", amount=5)
@@ -39,8 +39,8 @@ def with_formatter(formatter: Any, **config: Any) -> Scene:
 
 
 async def test_without_a_formatter_our_own_words_are_used() -> None:
-    assert await rejection_text(scene_of(), "pay", "c1") is None
-    text = await not_offered(scene_of(), "pay", "c1", ["look_up", "refund"])
+    assert await rejection_text(scene_of(), PAY) is None
+    text = await not_offered(scene_of(), PAY, ["look_up", "refund"])
     assert text == "There is no tool 'pay'. Available: look_up, refund."
 
 
@@ -52,14 +52,14 @@ async def test_the_runs_formatter_is_told_what_happened() -> None:
         return f"{args.kind}!"
 
     scene = with_formatter(say)
-    assert await rejection_text(scene, "pay", "c1") == "approval_rejected!"
-    assert await not_offered(scene, "pay", "c2", []) == "tool_not_found!"
+    assert await rejection_text(scene, PAY) == "approval_rejected!"
+    assert await not_offered(scene, custom_call("look", "c2", "here"), []) == "tool_not_found!"
     assert [(one.tool_name, one.call_id, one.tool_type) for one in asked] == [
         ("pay", "c1", "function"),
-        ("pay", "c2", "function"),
+        ("look", "c2", "custom"),
     ]
     assert asked[0].default_message == "A person decided that this call must not run."
-    assert asked[1].default_message == "There is no tool 'pay'. Available: none."
+    assert asked[1].default_message == "There is no tool 'look'. Available: none."
     assert asked[0].run_context is scene.wrapper
 
 
@@ -69,15 +69,15 @@ async def test_a_formatter_that_says_nothing_leaves_the_default(said: Any) -> No
         return said
 
     scene = with_formatter(say)
-    text = await not_offered(scene, "pay", "c1", [])
+    text = await not_offered(scene, PAY, [])
     assert text == "There is no tool 'pay'. Available: none."
 
 
 async def test_a_formatter_that_fails_does_not_repeat_the_paid_call() -> None:
     scene = with_formatter(raising(KeyError("k")))
-    assert await rejection_text(scene, "pay", "c1") is None
+    assert await rejection_text(scene, PAY) is None
     unknown = scene_of(settings={"tool_error_formatter": "gone:formatter"})
-    assert await rejection_text(unknown, "pay", "c1") is None
+    assert await rejection_text(unknown, PAY) is None
 
 
 # --- Guardrails before a person is asked --------------------------------------------------------------------

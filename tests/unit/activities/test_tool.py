@@ -13,11 +13,14 @@ from outlast.activities.errors import EffectError
 from outlast.activities.tool import LARGEST_OUTPUT_BYTES, run_tool
 from outlast.agents.agent import Agent
 from outlast.agents.context import RunContextWrapper, ToolContext
+from outlast.agents.custom_tool import CustomTool
 from outlast.agents.errors import ToolTimeoutError, UserError
 from outlast.agents.lifecycle import AgentHooks, RunHooks
+from outlast.agents.mcp_server import MCPRefusal
 from outlast.agents.references import register
 from outlast.agents.run_config import RunConfig
 from outlast.agents.settings import write_run_config
+from outlast.agents.shell_tools import ShellTool
 from outlast.agents.tool import FunctionTool, function_tool
 from outlast.agents.tool_guardrails import (
     ToolGuardrailFunctionOutput,
@@ -30,6 +33,7 @@ from outlast.loop.calls import Policy, ToolResult
 from outlast.loop.changes import Change
 from outlast.loop.commands import RunTool
 from outlast.loop.values import Failure, Usage
+from tests.mcp_servers import Shelf
 from tests.unit.activities.desk import (
     Notes,
     raising,
@@ -37,6 +41,9 @@ from tests.unit.activities.desk import (
     worker_of,
     worker_with,
 )
+
+SHELL = ShellTool(lambda _request: "ran", name="bash")
+LS = '{"action":{"commands":["ls"]}}'
 
 LAST = Policy(attempts=1)
 SHORT = Policy(timeout_ms=30, attempts=1)
@@ -55,7 +62,8 @@ def failing(error: Exception, **options: Any) -> FunctionTool:
 
 async def attempt(tool: FunctionTool, number: int = 1, **fields: Any) -> ToolResult:
     """One attempt of a call without arguments."""
-    return await run_tool(worker_with(tool), tool_request(tool.name, **fields), attempt=number)
+    request = tool_request(**{"name": tool.name, **fields})
+    return await run_tool(worker_with(tool), request, attempt=number)
 
 
 # --- A call that works -----------------------------------------------------------------------------
@@ -766,3 +774,95 @@ async def test_a_tool_that_cancels_itself_has_failed() -> None:
 def test_the_bound_of_an_output_is_below_what_a_payload_may_have() -> None:
     assert len(json.dumps("x" * LARGEST_OUTPUT_BYTES)) < 2 * 1024 * 1024
     assert timedelta(milliseconds=SHORT.timeout_ms) < timedelta(seconds=1)
+
+
+async def test_a_tool_of_an_mcp_server_is_called_where_it_was_not_listed() -> None:
+    shelf = Shelf()
+    worker = worker_of(Agent[Any](name="A", mcp_servers=[shelf]))
+    result = await run_tool(worker, tool_request("find", '{"title": "Dune"}'), attempt=1)
+    assert result.output == [{"type": "input_text", "text": "find {'title': 'Dune'}"}]
+    assert shelf.steps == ["list"]
+    await run_tool(worker, tool_request("find"), attempt=1)
+    assert shelf.steps == ["list"]
+
+
+async def test_a_tool_that_an_mcp_server_has_lost_is_told_in_the_end() -> None:
+    worker = worker_of(Agent[Any](name="A", mcp_servers=[Shelf()]))
+    request = tool_request("tear", policy=Policy(attempts=2), final=True)
+    with pytest.raises(EffectError, match="tear is not there any more") as caught:
+        await run_tool(worker, request, attempt=1)
+    assert caught.value.retryable
+    result = await run_tool(worker, request, attempt=2)
+    assert result.failed
+    assert result.output == result.value
+    assert "The tool tear is not there any more." in str(result.output)
+
+
+async def test_what_an_mcp_server_refuses_is_not_tried_again() -> None:
+    def refuse(_name: str, _arguments: Any) -> Any:
+        raise MCPRefusal("I will not")
+
+    shelf = Shelf(answer=refuse)
+    worker = worker_of(Agent[Any](name="A", mcp_servers=[shelf]))
+    request = tool_request("find", policy=Policy(attempts=3))
+    assert (await run_tool(worker, request, attempt=1)).failed
+    assert len(shelf.calls) == 1
+
+
+# --- Calls of other forms ------------------------------------------------------------------------------
+
+
+async def test_a_call_knows_the_item_that_it_is() -> None:
+    got: list[Any] = []
+
+    def query(context: Any, text: str) -> str:
+        got.append((context.tool_call, context.tool_arguments))
+        return text
+
+    tool = CustomTool("sql", "", query)
+    result = await attempt(tool, arguments="SELECT", form="custom_tool_call")
+    assert result == ToolResult(output="SELECT")
+    item = {"type": "custom_tool_call", "call_id": "c1", "name": "sql", "input": "SELECT"}
+    assert got == [(item, "SELECT")]
+
+
+async def test_an_output_that_says_several_things_is_taken_as_it_is() -> None:
+    result = await attempt(SHELL, name="shell", arguments=LS, form="shell_call")
+    outcome = {"type": "exit", "exit_code": 0}
+    assert result.output == {"output": [{"stdout": "ran", "stderr": "", "outcome": outcome}]}
+    assert result.value is None
+
+
+@pytest.mark.parametrize(("number", "attempts"), [(1, 2), (2, 2)])
+async def test_a_call_in_another_form_than_the_tools_is_not_carried_out(
+    number: int, attempts: int
+) -> None:
+    policy = Policy(attempts=attempts)
+    fields: dict[str, Any] = {"name": "shell", "arguments": LS, "policy": policy}
+    if number < attempts:
+        with pytest.raises(EffectError, match="not there any more"):
+            await attempt(SHELL, number, **fields)
+        return
+    result = await attempt(SHELL, number, **fields)
+    assert result.failed
+    assert "not carried out" in str(result.output)
+
+
+@pytest.mark.parametrize("arguments", ["{}", '{"action":{"commands":[]}}'])
+async def test_a_call_that_makes_no_sense_is_told_and_not_carried_out(arguments: str) -> None:
+    tool = ShellTool(raising(AssertionError()))
+    result = await attempt(tool, name="shell", arguments=arguments, form="shell_call")
+    assert result.failed
+    assert isinstance(result.output, str)
+
+
+async def test_hooks_hear_what_a_command_wrote() -> None:
+    class Hooks(AgentHooks[Any]):
+        async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+            heard.append((tool.name, result))
+
+    heard: list[Any] = []
+    agent = Agent[Any](name="A", tools=[SHELL], hooks=Hooks())
+    request = tool_request("shell", LS, form="shell_call")
+    await run_tool(worker_of(agent), request, attempt=1)
+    assert heard == [("bash", "ran")]

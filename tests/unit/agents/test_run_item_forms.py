@@ -157,3 +157,10 @@ def test_an_output_of_any_type_is_written_as_far_as_it_can_be() -> None:
 def test_what_is_no_item_is_refused(data: dict[str, Any]) -> None:
     with pytest.raises(UserError, match="not the JSON of a run item"):
         item_from_json(data, AGENTS.__getitem__)
+
+
+def test_an_output_of_another_form_is_what_it_says() -> None:
+    raw = {"type": "apply_patch_call_output", "call_id": "c1", "status": "completed"}
+    item = of("tool_output", raw)
+    assert isinstance(item, ToolCallOutputItem)
+    assert item.output == ""

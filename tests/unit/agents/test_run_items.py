@@ -22,6 +22,7 @@ from outlast.agents.run_items import (
     raw_of,
 )
 from outlast.agents.tool_origin import ToolOrigin, ToolOriginType
+from outlast.testing import shell_call
 
 DESK = Agent[Any](name="Desk")
 BILLING = Agent[Any](name="Billing")
@@ -144,3 +145,10 @@ def test_an_approval_is_itself_and_no_other() -> None:
 def test_an_approval_is_no_input_for_a_model() -> None:
     with pytest.raises(UserError, match=r"'look_up' waits for a decision.*Leave ToolApprovalItem"):
         ToolApprovalItem(agent=DESK, raw_item=CALL).to_input_item()
+
+
+def test_a_call_whose_kind_says_the_tool_names_it() -> None:
+    call = shell_call("c1", "ls")
+    assert ToolCallItem(agent=None, raw_item=call).tool_name == "shell"
+    assert ToolApprovalItem(agent=None, raw_item=call).tool_name == "shell"
+    assert ToolApprovalItem(agent=None, raw_item=call, tool_name="bash").tool_name == "bash"

@@ -1,9 +1,10 @@
 from outlast.cli.run_events import RunEvent, iso_time, run_events
 from outlast.loop.approvals import ApprovalRequest, Decision
+from outlast.loop.call_forms import output_item
 from outlast.loop.items import Item
 from outlast.loop.state import Answer, Ignored, RunState
 from outlast.loop.values import Failure
-from outlast.testing import call, say
+from outlast.testing import call, say, shell_call
 
 CALL = Item("tool_call", call("look_up", "c1", order_id="A-17"), "Orders", 1)
 OUTPUT = Item(
@@ -153,3 +154,14 @@ def test_a_record_has_the_time_and_the_names_of_the_stream() -> None:
 
 def test_times_are_in_utc_with_milliseconds() -> None:
     assert iso_time(1_500) == "1970-01-01T00:00:01.500+00:00"
+
+
+def test_calls_and_outputs_of_any_form_are_told() -> None:
+    called = Item("tool_call", shell_call("c1", "ls"), "Orders", 1)
+    answered = Item("tool_output", output_item("c1", "No such file.", "shell_call"), "Orders", 1)
+    before = RunState(phase="acting", agent="Orders")
+    after = RunState(phase="acting", agent="Orders", items=(called, answered))
+    told = lines(before, after)
+    assert [who for who, _ in told] == ["Orders", "Orders"]
+    assert told[0][1].startswith("shell(action=")
+    assert told[1][1] == "stderr:\nNo such file."

@@ -1,0 +1,89 @@
+"""Whether a person decides about a call.
+
+Owns: asking a tool's rule, and the tool's own way to decide instead of a person. A rule that fails
+gates the call: fail closed. Knows no Temporal.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from outlast.activities.scene import Scene
+from outlast.agents.callables import call
+from outlast.agents.local_tool import LocalTool
+from outlast.agents.mcp_tools import MCPFunctionTool
+from outlast.agents.run_items import ToolApprovalItem
+from outlast.agents.tool_definition import FunctionTool
+from outlast.loop.call_forms import arguments_of
+from outlast.loop.items import call_id_of
+from outlast.loop.values import Json, JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """What stands before a call.
+
+    Attributes:
+        is_shut: a person decides.
+        reason: why, or why the call was refused.
+        is_refused: it was decided that the call does not run.
+    """
+
+    is_shut: bool = False
+    reason: str | None = None
+    is_refused: bool = False
+
+
+OPEN = Gate()
+
+
+async def gate_of(tool: FunctionTool, raw: JsonObject, scene: Scene) -> Gate:
+    """Ask whether a person decides about a call; where the tool can decide itself, ask that."""
+    gate = await _ruled(tool, raw, scene)
+    if not gate.is_shut or not isinstance(tool, LocalTool) or tool.on_approval is None:
+        return gate
+    item = ToolApprovalItem(agent=scene.agent, raw_item=raw, tool_name=tool.name)
+    try:
+        verdict: object = await call(tool.on_approval, scene.wrapper, item)
+    except Exception as error:  # noqa: BLE001  whatever a user's callback raises
+        return _shut(f"on_approval failed ({type(error).__name__}), so a person decides.")
+    decided: Mapping[str, Any] = {}
+    if isinstance(verdict, Mapping):
+        decided = cast("Mapping[str, Any]", verdict)
+    if decided.get("approve") is True:
+        return OPEN
+    if decided.get("approve") is False:
+        reason = decided.get("reason")
+        return Gate(is_refused=True, reason=str(reason) if reason else None)
+    return gate
+
+
+def _shut(reason: str) -> Gate:
+    return Gate(is_shut=True, reason=reason)
+
+
+async def _ruled(tool: FunctionTool, raw: JsonObject, scene: Scene) -> Gate:
+    rule = tool.needs_approval
+    if isinstance(rule, bool):
+        return Gate(is_shut=rule)
+    call_id, arguments = call_id_of(raw), arguments_of(raw)
+    try:
+        if isinstance(tool, LocalTool):
+            subject: Any = tool.asked_about(scene.wrapper, arguments)
+        else:
+            subject, left_out = _fields(tool, arguments)
+            if left_out and not isinstance(tool, MCPFunctionTool):  # the rule would not see all
+                return _shut(f"The call leaves {left_out} out, so a person decides.")
+        asked = await call(rule, scene.wrapper, subject, call_id)
+        return Gate(is_shut=bool(asked))
+    except Exception as error:  # noqa: BLE001  whatever a user's rule raises
+        reason = f"The approval rule failed ({type(error).__name__}), so a person decides."
+        return _shut(reason)
+
+
+def _fields(tool: FunctionTool, arguments: str) -> tuple[Json, str]:
+    """Return a call's arguments, and the names of those that it leaves out."""
+    fields: Json = json.loads(arguments or "{}")
+    left_out = sorted(tool.params_json_schema.get("properties", {}).keys() - fields.keys())
+    return fields, ", ".join(left_out)

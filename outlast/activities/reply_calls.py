@@ -1,0 +1,98 @@
+"""The calls in a model's reply, against what the model was offered.
+
+Owns: which items are calls that somebody has to plan, what each is a call of, which repeat others,
+and which the run cannot go on with. Must not know: what a call's plan says.
+"""
+
+from collections.abc import Sequence
+
+from outlast.activities.offer import Offer
+from outlast.agents.handoff import Handoff
+from outlast.agents.tool_definition import FunctionTool
+from outlast.contract import failures
+from outlast.loop.call_forms import FORMS, FUNCTION, form_of, is_call, name_of, same_call
+from outlast.loop.items import Item, call_id_of
+from outlast.loop.state import CALL_KINDS
+from outlast.loop.values import Failure, JsonObject
+
+
+class ReplyCalls:
+    """Which items of one reply are calls to be planned.
+
+    Functions always are. What is called in another form may be the provider's own tool: its answer
+    is in the reply, too, or the agent has such a tool hosted and none here.
+    """
+
+    def __init__(self, output: Sequence[JsonObject], offer: Offer) -> None:
+        self._offer = offer
+        self._answered = {(str(raw.get("type")), call_id_of(raw)) for raw in output}
+
+    def has(self, raw: JsonObject) -> bool:
+        """Whether an item of the reply is a call to be planned."""
+        if not is_call(raw):
+            return False
+        if form_of(raw) == FUNCTION:
+            return True
+        form = FORMS[form_of(raw)]
+        if (form.output, call_id_of(raw)) in self._answered:
+            return False
+        return tool_of(raw, self._offer) is not None or form.name not in self._offer.hosted_kinds()
+
+
+def tool_of(raw: JsonObject, offer: Offer) -> FunctionTool | None:
+    """Return the offered tool that a call is for: it has to have the call's form, too."""
+    tool = offer.tools.get(name_of(raw))
+    return tool if tool is not None and tool.form == form_of(raw) else None
+
+
+def handoff_of(raw: JsonObject, offer: Offer) -> Handoff | None:
+    """Return the offered handoff that a call is for."""
+    return offer.handoffs.get(name_of(raw)) if form_of(raw) == FUNCTION else None
+
+
+def unknown_call(items: Sequence[JsonObject], calls: ReplyCalls, offer: Offer) -> Failure | None:
+    """Return why a run cannot go on with a call of something that was not offered.
+
+    A model that calls a shell, an editor or a computer without having one is beyond help; of an
+    unknown name it is told, unless the run wants it otherwise.
+    """
+    for raw in items:
+        if not calls.has(raw) or tool_of(raw, offer) or handoff_of(raw, offer):
+            continue
+        if FORMS[form_of(raw)].name:
+            return nonsense(f"The model used a tool that it was not offered: {name_of(raw)!r}.")
+        if offer.unknown_is_fatal:
+            return nonsense(f"The model called a tool that it was not offered: {name_of(raw)!r}.")
+    return None
+
+
+def without_repeats(
+    output: Sequence[JsonObject], history: Sequence[Item], calls: ReplyCalls
+) -> tuple[list[JsonObject], Failure | None]:
+    """Return the items without calls that are repeated word for word, and what is wrong.
+
+    A call id ties a call, its approval and its side effects together. Used again for another
+    call it would mix them up, so that is the model's error.
+    """
+    seen = {call_id_of(item.raw): item.raw for item in history if item.kind in CALL_KINDS}
+    items: list[JsonObject] = []
+    for raw in output:
+        if not calls.has(raw):
+            items.append(raw)
+            continue
+        call_id = call_id_of(raw)
+        if not call_id:
+            return items, nonsense(f"The model called {name_of(raw)!r} without a call id.")
+        if call_id not in seen:
+            seen[call_id] = raw
+            items.append(raw)
+        elif not same_call(seen[call_id], raw):
+            return items, nonsense(
+                f"The model used the call id {call_id!r} for two different calls."
+            )
+    return items, None
+
+
+def nonsense(message: str) -> Failure:
+    """Return the failure of a model that did something which makes no sense."""
+    return Failure(code=failures.MODEL_BEHAVIOR, message=message)

@@ -1,0 +1,44 @@
+"""What the outputs of calls say, as programs read them.
+
+Owns: reading an output item of any form. Must not know: tools.
+"""
+
+from typing import Any, cast
+
+from outlast.loop.values import Json, JsonObject
+
+
+def said_by(raw: JsonObject) -> Json:
+    """Return what an output says: a text for all forms but a function's, which may have parts.
+
+    A screenshot is its address or `data:` URL. Of a shell's commands it is what they wrote.
+    """
+    output: Any = raw.get("output")
+    match raw.get("type"):
+        case "shell_call_output":
+            return _shell_text(output)
+        case "apply_patch_call_output":
+            return output or ""
+        case "computer_call_output":
+            shot = cast("JsonObject", output) if isinstance(output, dict) else {}
+            return shot.get("image_url") or ""
+        case _:
+            return output
+
+
+def _shell_text(output: Any) -> str:
+    entries = cast("list[Any]", output) if isinstance(output, list) else []
+    texts = [_command_text(cast("JsonObject", entry)) for entry in entries]
+    return "\n\n".join(text for text in texts if text)
+
+
+def _command_text(entry: JsonObject) -> str:
+    stdout, stderr = str(entry.get("stdout") or ""), str(entry.get("stderr") or "")
+    outcome = entry.get("outcome")
+    late = isinstance(outcome, dict) and cast("JsonObject", outcome).get("type") == "timeout"
+    parts = [
+        stdout.rstrip("\n"),
+        f"stderr:\n{stderr.rstrip()}" if stderr else "",
+        "status: timeout" if late else "",
+    ]
+    return "\n\n".join(part for part in parts if part)

@@ -1,0 +1,191 @@
+"""A computer as a model uses it: a screen, a mouse and a keyboard.
+
+Owns: what a computer has to be able to do, and doing what a model asks of one. Must not know: how
+the model's wish got here, or how long a computer is kept.
+"""
+
+import inspect
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, TypeAlias, cast
+
+from outlast.agents.callables import call
+from outlast.agents.errors import UserError
+from outlast.loop.values import JsonObject
+
+logger = logging.getLogger(__name__)
+
+Environment: TypeAlias = Literal["mac", "windows", "ubuntu", "browser"]
+Button: TypeAlias = Literal["left", "right", "wheel", "back", "forward"]
+
+_SCREENSHOT = "screenshot"
+_ACTIONS: Mapping[str, tuple[str, ...]] = {
+    "click": ("x", "y", "button"),
+    "double_click": ("x", "y"),
+    "scroll": ("x", "y", "scroll_x", "scroll_y"),
+    "type": ("text",),
+    "wait": (),
+    "move": ("x", "y"),
+    "keypress": ("keys",),
+    "drag": ("path",),
+    _SCREENSHOT: (),
+}
+"""The actions, each the name of a method, and what that is called with, by position."""
+
+
+class _Machine(ABC):  # noqa: B024  its methods are abstract where they are sync or async
+    """What sync and async computers have in common."""
+
+    @property
+    def environment(self) -> Environment | None:
+        """What kind of computer it is; older models have to be told."""
+        return None
+
+    @property
+    def dimensions(self) -> tuple[int, int] | None:
+        """How wide and high the screen is; older models have to be told."""
+        return None
+
+
+class Computer(_Machine):
+    """A computer whose methods are plain functions: they run in threads.
+
+    The pointer's places are pixels from the upper left corner. A method may also take
+    `keys: list[str] | None = None`, the keys that are held meanwhile.
+    """
+
+    @abstractmethod
+    def screenshot(self) -> str:
+        """Return the screen as PNG in base64, or any picture as a `data:` URL."""
+
+    @abstractmethod
+    def click(self, x: int, y: int, button: Button) -> None:
+        """Click at a place."""
+
+    @abstractmethod
+    def double_click(self, x: int, y: int) -> None:
+        """Click twice at a place."""
+
+    @abstractmethod
+    def scroll(self, x: int, y: int, scroll_x: int, scroll_y: int) -> None:
+        """Scroll by so many pixels, the pointer being at a place."""
+
+    @abstractmethod
+    def type(self, text: str) -> None:
+        """Type a text."""
+
+    @abstractmethod
+    def wait(self) -> None:
+        """Wait a moment."""
+
+    @abstractmethod
+    def move(self, x: int, y: int) -> None:
+        """Move the pointer to a place."""
+
+    @abstractmethod
+    def keypress(self, keys: list[str]) -> None:
+        """Press keys together."""
+
+    @abstractmethod
+    def drag(self, path: list[tuple[int, int]]) -> None:
+        """Press the button at the first place of a path and let it go at the last."""
+
+
+class AsyncComputer(_Machine):
+    """A computer whose methods are coroutines; otherwise like `Computer`."""
+
+    @abstractmethod
+    async def screenshot(self) -> str:
+        """Return the screen as PNG in base64, or any picture as a `data:` URL."""
+
+    @abstractmethod
+    async def click(self, x: int, y: int, button: Button) -> None:
+        """Click at a place."""
+
+    @abstractmethod
+    async def double_click(self, x: int, y: int) -> None:
+        """Click twice at a place."""
+
+    @abstractmethod
+    async def scroll(self, x: int, y: int, scroll_x: int, scroll_y: int) -> None:
+        """Scroll by so many pixels, the pointer being at a place."""
+
+    @abstractmethod
+    async def type(self, text: str) -> None:
+        """Type a text."""
+
+    @abstractmethod
+    async def wait(self) -> None:
+        """Wait a moment."""
+
+    @abstractmethod
+    async def move(self, x: int, y: int) -> None:
+        """Move the pointer to a place."""
+
+    @abstractmethod
+    async def keypress(self, keys: list[str]) -> None:
+        """Press keys together."""
+
+    @abstractmethod
+    async def drag(self, path: list[tuple[int, int]]) -> None:
+        """Press the button at the first place of a path and let it go at the last."""
+
+
+ComputerLike: TypeAlias = Computer | AsyncComputer
+
+
+def action_problem(actions: Sequence[JsonObject]) -> str | None:
+    """Return what is wrong with the actions of a call; None where each can be tried."""
+    for action in actions:
+        kind = str(action.get("type"))
+        if kind not in _ACTIONS:
+            return f"There is no action {kind!r} of a computer. There are {', '.join(_ACTIONS)}."
+        missing = [name for name in _ACTIONS[kind] if name not in action]
+        if missing:
+            return f"The action {kind} of a computer lacks {', '.join(missing)}."
+    return None
+
+
+async def act(computer: ComputerLike, actions: Sequence[JsonObject]) -> str:
+    """Do one thing after the other, and return what the screen shows then, as a URL.
+
+    Raises:
+        UserError: the computer gives no screenshot.
+        Exception: whatever a method raised.
+    """
+    shot: object = None
+    for action in actions:
+        shot = await _do(computer, action)
+    if not actions or actions[-1]["type"] != _SCREENSHOT:
+        shot = await call(computer.screenshot)
+    if not isinstance(shot, str) or not shot:
+        raise UserError(
+            f"{type(computer).__name__}.screenshot() returned {shot!r:.40}. Return the screen as "
+            "PNG in base64, or a picture as a data: URL."
+        )
+    return shot if shot.startswith("data:") else f"data:image/png;base64,{shot}"
+
+
+async def _do(computer: ComputerLike, action: JsonObject) -> Any:
+    kind = str(action["type"])
+    method = getattr(computer, kind)
+    values = [_value(name, action[name]) for name in _ACTIONS[kind]]
+    held = {"keys": action["keys"]} if action.get("keys") and "keys" not in _ACTIONS[kind] else {}
+    if held and not _takes_keys(method):
+        logger.warning(
+            "%s.%s() takes no keys=, so %s are not held", type(computer).__name__, kind, held
+        )
+        held = {}
+    return await call(method, *values, **held)
+
+
+def _value(name: str, value: Any) -> Any:
+    if name != "path":
+        return value
+    return [(point["x"], point["y"]) for point in cast("list[JsonObject]", value)]
+
+
+def _takes_keys(method: Any) -> bool:
+    parameters = inspect.signature(method).parameters.values()
+    return any(one.name == "keys" or one.kind is one.VAR_KEYWORD for one in parameters)

@@ -1,0 +1,111 @@
+"""Where the commands of a `ShellTool` run, as dicts with names for their keys.
+
+Owns: the types for `ShellTool(environment=...)`. Must not know: who reads them.
+"""
+
+from typing import Literal, NotRequired, TypeAlias, TypedDict
+
+
+class ShellToolLocalSkill(TypedDict):
+    """A skill in a folder of the worker's machine.
+
+    Attributes:
+        name: what the model calls it.
+        description: what the model is told of it.
+        path: the folder.
+    """
+
+    name: str
+    description: str
+    path: str
+
+
+class ShellToolSkillReference(TypedDict):
+    """A skill that the provider keeps.
+
+    Attributes:
+        type: what it is.
+        skill_id: which.
+        version: which version; the newest where it is left out.
+    """
+
+    type: Literal["skill_reference"]
+    skill_id: str
+    version: NotRequired[str]
+
+
+class ShellToolInlineSkillSource(TypedDict):
+    """A skill's files as a ZIP archive in base64."""
+
+    type: Literal["base64"]
+    media_type: Literal["application/zip"]
+    data: str
+
+
+class ShellToolInlineSkill(TypedDict):
+    """A skill that travels with the request."""
+
+    type: Literal["inline"]
+    name: str
+    description: str
+    source: ShellToolInlineSkillSource
+
+
+ShellToolContainerSkill: TypeAlias = ShellToolSkillReference | ShellToolInlineSkill
+
+
+class ShellToolContainerNetworkPolicyDomainSecret(TypedDict):
+    """A secret that a container sends to one domain."""
+
+    domain: str
+    name: str
+    value: str
+
+
+class ShellToolContainerNetworkPolicyAllowlist(TypedDict):
+    """Which domains a container may reach."""
+
+    type: Literal["allowlist"]
+    allowed_domains: list[str]
+    domain_secrets: NotRequired[list[ShellToolContainerNetworkPolicyDomainSecret]]
+
+
+class ShellToolContainerNetworkPolicyDisabled(TypedDict):
+    """That a container reaches nothing."""
+
+    type: Literal["disabled"]
+
+
+ShellToolContainerNetworkPolicy: TypeAlias = (
+    ShellToolContainerNetworkPolicyAllowlist | ShellToolContainerNetworkPolicyDisabled
+)
+
+
+class ShellToolLocalEnvironment(TypedDict):
+    """The worker's machine: an executor runs the commands."""
+
+    type: Literal["local"]
+    skills: NotRequired[list[ShellToolLocalSkill]]
+
+
+class ShellToolContainerAutoEnvironment(TypedDict):
+    """A container that the provider makes for the run."""
+
+    type: Literal["container_auto"]
+    file_ids: NotRequired[list[str]]
+    memory_limit: NotRequired[Literal["1g", "4g", "16g", "64g"] | None]
+    network_policy: NotRequired[ShellToolContainerNetworkPolicy]
+    skills: NotRequired[list[ShellToolContainerSkill]]
+
+
+class ShellToolContainerReferenceEnvironment(TypedDict):
+    """A container that there is at the provider already."""
+
+    type: Literal["container_reference"]
+    container_id: str
+
+
+ShellToolHostedEnvironment: TypeAlias = (
+    ShellToolContainerAutoEnvironment | ShellToolContainerReferenceEnvironment
+)
+ShellToolEnvironment: TypeAlias = ShellToolLocalEnvironment | ShellToolHostedEnvironment

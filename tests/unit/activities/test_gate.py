@@ -1,0 +1,122 @@
+"""Whether a person decides about a call."""
+
+from typing import Any
+
+import pytest
+
+from outlast.activities.gate import OPEN, Gate, gate_of
+from outlast.agents.custom_tool import CustomTool
+from outlast.agents.shell_tools import ShellActionRequest, ShellTool
+from outlast.agents.tool import FunctionTool, function_tool
+from outlast.loop.values import JsonObject
+from outlast.testing import call, custom_call, shell_call
+from tests.unit.activities.desk import raising, scene_of
+
+SHUT = Gate(is_shut=True)
+
+
+def paying(rule: Any) -> FunctionTool:
+    @function_tool(needs_approval=rule)
+    def pay(amount: int, reason: str = "") -> None:
+        """Pay."""
+
+    return pay
+
+
+def shell(rule: Any = True, **options: Any) -> ShellTool:
+    return ShellTool(lambda _request: "", needs_approval=rule, **options)
+
+
+def query(_context: Any, text: str) -> str:
+    return text
+
+
+def querying(rule: Any) -> CustomTool:
+    return CustomTool("sql", "", query, needs_approval=rule)
+
+
+@pytest.mark.parametrize("rule", [True, False])
+async def test_a_plain_rule_is_the_answer(*, rule: bool) -> None:
+    pay = call("pay", "c1", amount=5)
+    assert await gate_of(paying(rule), pay, scene_of()) == Gate(is_shut=rule)
+
+
+@pytest.mark.parametrize(
+    ("make", "raw", "subject"),
+    [
+        (paying, call("pay", "c1", amount=5, reason="x"), {"amount": 5, "reason": "x"}),
+        (shell, shell_call("c1", "ls"), ShellActionRequest(["ls"])),
+        (
+            querying,
+            custom_call("sql", "c1", "SELECT"),
+            "SELECT",
+        ),
+    ],
+    ids=["function", "shell", "custom"],
+)
+async def test_a_predicate_is_asked_about_what_the_call_says(
+    make: Any, raw: JsonObject, subject: Any
+) -> None:
+    asked: list[Any] = []
+
+    async def rule(context: Any, subject: Any, call_id: str) -> bool:
+        asked.append((context, subject, call_id))
+        return True
+
+    scene = scene_of()
+    assert await gate_of(make(rule), raw, scene) == SHUT
+    assert asked == [(scene.wrapper, subject, "c1")]
+
+
+async def test_a_predicate_that_would_not_see_everything_is_not_asked() -> None:
+    tool = paying(raising(AssertionError()))
+    gate = await gate_of(tool, call("pay", "c1", amount=5), scene_of())
+    assert gate.is_shut
+    assert gate.reason == "The call leaves reason out, so a person decides."
+
+
+async def test_a_rule_that_fails_shuts_the_gate() -> None:
+    gate = await gate_of(shell(raising(ValueError("secret"))), shell_call("c1", "ls"), scene_of())
+    assert gate.is_shut
+    assert gate.reason == "The approval rule failed (ValueError), so a person decides."
+
+
+@pytest.mark.parametrize(
+    ("verdict", "gate"),
+    [
+        ({"approve": True}, OPEN),
+        ({"approve": False}, Gate(is_refused=True)),
+        ({"approve": False, "reason": "Never."}, Gate(is_refused=True, reason="Never.")),
+        ({}, SHUT),
+        ({"approve": "yes"}, SHUT),
+        (None, SHUT),
+        (True, SHUT),
+    ],
+)
+async def test_a_tool_may_decide_instead_of_a_person(verdict: Any, gate: Gate) -> None:
+    items: list[Any] = []
+
+    def decide(context: Any, item: Any) -> Any:
+        items.append((context, item))
+        return verdict
+
+    scene = scene_of()
+    tool = shell(on_approval=decide, name="bash")
+    assert await gate_of(tool, shell_call("c1", "ls"), scene) == gate
+    ((context, item),) = items
+    assert context is scene.wrapper
+    assert (item.agent, item.tool_name, item.call_id) == (scene.agent, "bash", "c1")
+    assert item.raw_item.action.commands == ["ls"]
+
+
+async def test_it_is_not_asked_about_what_needs_no_approval() -> None:
+    tool = shell(rule=False, on_approval=raising(AssertionError()))
+    assert await gate_of(tool, shell_call("c1", "ls"), scene_of()) == OPEN
+
+
+async def test_one_that_fails_leaves_it_to_a_person() -> None:
+    def decide(_context: Any, _item: Any) -> Any:
+        raise KeyError("x")
+
+    gate = await gate_of(shell(on_approval=decide), shell_call("c1", "ls"), scene_of())
+    assert gate == Gate(is_shut=True, reason="on_approval failed (KeyError), so a person decides.")

@@ -1,0 +1,186 @@
+"""The calls in a reply, against what the model was offered."""
+
+from typing import Any
+
+import pytest
+
+from outlast.activities.offer import Offer
+from outlast.activities.reply_calls import (
+    ReplyCalls,
+    handoff_of,
+    nonsense,
+    tool_of,
+    unknown_call,
+    without_repeats,
+)
+from outlast.agents.agent import Agent
+from outlast.agents.custom_tool import CustomTool
+from outlast.agents.handoff import handoff
+from outlast.agents.hosted_tools import HostedTool
+from outlast.agents.shell_tools import LocalShellTool, ShellTool
+from outlast.agents.tool import FunctionTool, function_tool
+from outlast.contract import failures
+from outlast.loop.items import Item
+from outlast.loop.values import JsonObject
+from outlast.testing import (
+    call,
+    computer_call,
+    custom_call,
+    local_shell_call,
+    patch_call,
+    say,
+    shell_call,
+)
+
+
+@function_tool
+def look() -> None:
+    """Look."""
+
+
+def run(_request: Any) -> str:
+    return ""
+
+
+def query(_context: Any, text: str) -> str:
+    return text
+
+
+SHELL = ShellTool(run)
+SQL = CustomTool("sql", "", query)
+HOSTED = ShellTool(environment={"type": "container_auto"})
+
+
+def offer_of(
+    *tools: FunctionTool, hosted: tuple[HostedTool, ...] = (), unknown_is_fatal: bool = False
+) -> Offer:
+    return Offer(
+        tools={tool.called_name: tool for tool in tools},
+        handoffs={"go": handoff(Agent(name="B"), tool_name_override="go")},
+        hosted=hosted,
+        unknown_is_fatal=unknown_is_fatal,
+    )
+
+
+def output_of(raw: JsonObject) -> JsonObject:
+    return {"type": f"{raw['type']}_output", "call_id": raw["call_id"], "output": []}
+
+
+ALL = [
+    call("look", "c1"),
+    custom_call("sql", "c2", "x"),
+    shell_call("c3", "ls"),
+    local_shell_call("c4", "ls"),
+    patch_call("c5", "delete_file", "a"),
+    computer_call("c6"),
+]
+
+
+@pytest.mark.parametrize("raw", ALL, ids=lambda raw: raw["type"])
+def test_a_call_of_any_form_is_to_be_planned(raw: JsonObject) -> None:
+    assert ReplyCalls([raw], offer_of()).has(raw)
+
+
+@pytest.mark.parametrize("raw", [*say("Hi"), {"type": "web_search_call", "id": "w1"}])
+def test_nothing_else_is(raw: JsonObject) -> None:
+    assert not ReplyCalls([raw], offer_of()).has(raw)
+
+
+@pytest.mark.parametrize("raw", ALL[1:], ids=lambda raw: raw["type"])
+def test_what_the_provider_has_answered_is_its_own(raw: JsonObject) -> None:
+    assert not ReplyCalls([raw, output_of(raw)], offer_of(SHELL, SQL)).has(raw)
+    other = {**output_of(raw), "call_id": "c9"}
+    assert ReplyCalls([raw, other], offer_of(SHELL, SQL)).has(raw)
+
+
+def test_so_is_a_hosted_shell_unless_there_is_one_here() -> None:
+    raw = shell_call("c1", "ls")
+    assert not ReplyCalls([raw], offer_of(hosted=(HOSTED,))).has(raw)
+    assert ReplyCalls([raw], offer_of(SHELL, hosted=(HOSTED,))).has(raw)
+    patch = patch_call("c1", "delete_file", "a")
+    assert ReplyCalls([patch], offer_of(hosted=(HOSTED,))).has(patch)
+
+
+@pytest.mark.parametrize(
+    ("raw", "tool"),
+    [
+        (call("look", "c1"), look),
+        (shell_call("c1", "ls"), SHELL),
+        (custom_call("sql", "c1", "x"), SQL),
+        (call("sql", "c1"), None),
+        (call("shell", "c1"), None),
+        (custom_call("look", "c1", "x"), None),
+        (custom_call("shell", "c1", "x"), None),
+        (local_shell_call("c1", "ls"), None),
+        (call("nothing", "c1"), None),
+    ],
+)
+def test_a_call_is_for_the_tool_of_its_name_and_form(
+    raw: JsonObject, tool: FunctionTool | None
+) -> None:
+    assert tool_of(raw, offer_of(look, SHELL, SQL)) is tool
+
+
+def test_only_functions_hand_over() -> None:
+    assert handoff_of(call("go", "c1"), offer_of()) is not None
+    assert handoff_of(custom_call("go", "c1", "x"), offer_of()) is None
+
+
+@pytest.mark.parametrize("fatal", [False, True])
+@pytest.mark.parametrize(
+    ("raw", "ends"),
+    [
+        (call("look", "c1"), (False, False)),
+        (call("go", "c1"), (False, False)),
+        (call("nothing", "c1"), (False, True)),
+        (custom_call("look", "c1", "x"), (False, True)),
+        (shell_call("c1", "ls"), (True, True)),
+        (computer_call("c1"), (True, True)),
+    ],
+    ids=["tool", "handoff", "unknown", "form", "shell", "computer"],
+)
+def test_a_run_ends_with_a_machine_that_was_not_offered(
+    raw: JsonObject, ends: tuple[bool, bool], *, fatal: bool
+) -> None:
+    offer = offer_of(look, LocalShellTool(run), unknown_is_fatal=fatal)
+    failure = unknown_call([raw], ReplyCalls([raw], offer), offer)
+    assert (failure is not None) == ends[fatal]
+
+
+def repeats(
+    *output: JsonObject, history: tuple[JsonObject, ...] = ()
+) -> tuple[list[JsonObject], str | None]:
+    items = [Item("tool_call", raw, "A") for raw in history]
+    calls = ReplyCalls(output, offer_of(hosted=(HOSTED,)))
+    kept, failure = without_repeats(output, items, calls)
+    return kept, None if failure is None else failure.message
+
+
+def test_a_call_that_is_repeated_word_for_word_counts_once() -> None:
+    one, again = computer_call("c1"), {**computer_call("c1"), "id": "another"}
+    assert repeats(one, again) == ([one], None)
+    assert repeats(again, history=(one,)) == ([], None)
+    theirs = shell_call("c1", "ls")
+    assert repeats(theirs, theirs) == ([theirs, theirs], None)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        computer_call("c1", {"type": "wait"}),
+        custom_call("computer", "c1", "{}"),
+        patch_call("c1", "delete_file", "a"),
+    ],
+)
+def test_one_id_for_two_calls_is_the_models_error(other: JsonObject) -> None:
+    message = "The model used the call id 'c1' for two different calls."
+    assert repeats(computer_call("c1"), other)[1] == message
+    assert repeats(other, history=(computer_call("c1"),))[1] == message
+
+
+def test_a_call_without_an_id_is_the_models_error() -> None:
+    assert repeats(computer_call(""))[1] == "The model called 'computer' without a call id."
+
+
+def test_such_an_error_has_the_models_code() -> None:
+    assert nonsense("It makes no sense.").code == failures.MODEL_BEHAVIOR
