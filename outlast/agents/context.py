@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from outlast.agents.errors import UserError
+from outlast.agents.raw_items import HeldRaw
 from outlast.agents.usage import Usage
 from outlast.loop.values import JsonObject
 
@@ -120,6 +121,19 @@ class RunContextWrapper(Generic[TContext]):
         return self.decisions
 
 
+class _ToolCall:
+    """The field `tool_call`: takes JSON, and shows a typed object to who looks."""
+
+    def __get__(self, context: "ToolContext[Any] | None", owner: type | None = None) -> Any:
+        if context is None:
+            raise AttributeError("tool_call is a context's, not its class's")
+        held: HeldRaw | None = context.__dict__["_tool_call"]
+        return None if held is None else held.shown()
+
+    def __set__(self, context: "ToolContext[Any]", value: Any) -> None:
+        context.__dict__["_tool_call"] = None if value is None else HeldRaw(value)
+
+
 @dataclass
 class ToolContext(RunContextWrapper[TContext]):
     """The context of one tool call.
@@ -132,7 +146,7 @@ class ToolContext(RunContextWrapper[TContext]):
         attempt: 1 for the first try, counting up with each retry.
         idempotency_key: the same on every attempt of this call and on no other call. Hand it to
             whatever has side effects, so that a retry does not repeat them.
-        tool_call: the call's item, as the model wrote it.
+        tool_call: the call's item, as the model wrote it: the openai package's typed object.
         run_config: the run's `RunConfig`, as far as the worker knows it.
         approved: a person had to decide about this call, and let it run.
     """
@@ -144,7 +158,7 @@ class ToolContext(RunContextWrapper[TContext]):
     agent: Any = None
     attempt: int = 1
     idempotency_key: str = ""
-    tool_call: JsonObject = field(default_factory=dict[str, Any])
+    tool_call: Any = field(default=None, repr=False, compare=False)
     run_config: Any = None
     approved: bool = False
 
@@ -152,3 +166,6 @@ class ToolContext(RunContextWrapper[TContext]):
         """Return True for this call, if a person had to decide and let it run; else None."""
         is_this = (tool_name, call_id) == (self.tool_name, self.tool_call_id)
         return True if self.approved and is_this else None
+
+
+ToolContext.tool_call = _ToolCall()  # put in afterwards, because a field's default is no value

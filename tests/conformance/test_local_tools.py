@@ -336,7 +336,7 @@ class Watching(RunHooks[Any]):
         self.ended: list[Any] = []
 
     async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
-        self.ended.append((context.tool_call["type"], tool.name, result))
+        self.ended.append((context.tool_call.type, tool.name, result))
 
 
 async def test_all_forms_go_with_functions_and_a_handoff_in_one_reply(executor: Executor) -> None:

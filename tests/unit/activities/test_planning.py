@@ -153,7 +153,7 @@ def test_the_context_of_a_call_that_is_not_run_yet_knows_the_call() -> None:
     scene = scene_of(context={"n": 1})
     context = tool_context(scene, PAY)
     assert (context.tool_name, context.tool_call_id) == ("pay", "c1")
-    assert (context.tool_arguments, context.tool_call) == ('{"amount": 5}', PAY)
+    assert (context.tool_arguments, context.tool_call.name) == ('{"amount": 5}', "pay")
     assert (context.idempotency_key, context.agent) == ("support-42:c1", scene.agent)
     assert (context.context, context.turn, context.attempt) == ({"n": 1}, 1, 1)
 

@@ -816,14 +816,14 @@ async def test_a_call_knows_the_item_that_it_is() -> None:
     got: list[Any] = []
 
     def query(context: Any, text: str) -> str:
-        got.append((context.tool_call, context.tool_arguments))
+        call = context.tool_call
+        got.append((call.type, call.call_id, call.name, call.input, context.tool_arguments))
         return text
 
     tool = CustomTool("sql", "", query)
     result = await attempt(tool, arguments="SELECT", form="custom_tool_call")
     assert result == ToolResult(output="SELECT")
-    item = {"type": "custom_tool_call", "call_id": "c1", "name": "sql", "input": "SELECT"}
-    assert got == [(item, "SELECT")]
+    assert got == [("custom_tool_call", "c1", "sql", "SELECT", "SELECT")]
 
 
 async def test_an_output_that_says_several_things_is_taken_as_it_is() -> None:

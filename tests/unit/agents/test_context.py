@@ -1,8 +1,10 @@
 """What a callable is given."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from openai.types.responses import ResponseFunctionToolCall
 
 from outlast.agents.agent import Agent
 from outlast.agents.context import RunContextWrapper, ToolContext
@@ -34,7 +36,7 @@ def test_a_tools_context_is_a_context() -> None:
         context=None, tool_name="look_up", tool_call_id="c1", tool_arguments="{}", agent=agent
     )
     assert isinstance(context, RunContextWrapper)
-    assert (context.attempt, context.idempotency_key, context.tool_call) == (1, "", {})
+    assert (context.attempt, context.idempotency_key, context.tool_call) == (1, "", None)
 
 
 def test_contexts_do_not_share_what_can_change() -> None:
@@ -46,9 +48,16 @@ def test_contexts_do_not_share_what_can_change() -> None:
         )
 
     first, second = one(), one()
-    first.tool_call["x"] = 1
     first.turn_input.append({})
-    assert (second.tool_call, second.turn_input) == ({}, [])
+    assert second.turn_input == []
+
+
+def test_a_tools_call_is_the_typed_object_that_programs_know() -> None:
+    raw = {"type": "function_call", "name": "t", "call_id": "c", "arguments": "{}"}
+    context = ToolContext(None, tool_name="t", tool_call_id="c", tool_arguments="{}", tool_call=raw)
+    assert isinstance(context.tool_call, ResponseFunctionToolCall)
+    assert (context.tool_call.name, context.tool_call.call_id) == ("t", "c")
+    assert replace(context, tool_call=None).tool_call is None
 
 
 def test_a_context_can_be_subscripted_with_the_type_of_the_application() -> None:
