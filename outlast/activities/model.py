@@ -70,7 +70,7 @@ async def call_model(
     asked = request.call
     scene = _scene(worker, asked)
     if asked.starts:
-        await _start(scene, [item.raw for item in request.items])
+        await _start(scene, [item.raw for item in request.items[: asked.history]])
     offer = await offer_of(scene)
     model_request = await _request(scene, asked, offer, _shown(scene, request.items))
     model, label = _model_of(scene)

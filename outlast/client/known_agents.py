@@ -51,10 +51,12 @@ class KnownAgents:
         context: the context that the program gave.
         context_type: its type, where it is known otherwise.
         lent: a context that was given before, to a run that goes on.
+        items_given: the program asked with a list of items, be it one text in it.
 
     Attributes:
         context_type: the type of the run's context, or None.
         lent: the context that the program gave; None for none.
+        items_given: the program asked with a list of items.
     """
 
     def __init__(
@@ -65,10 +67,12 @@ class KnownAgents:
         context: object = None,
         context_type: Any = None,
         lent: LentContext | None = None,
+        items_given: bool = False,
     ) -> None:
         self._start: Agent[Any] | None = None
         if isinstance(starting_agent, Agent):
             self._start = cast("Agent[Any]", starting_agent)
+        self.items_given = items_given
         self._config = as_run_config(run_config)
         self.context_type: Any = context_type if context is None else type(context)
         self.lent = lent if context is None else LentContext(context)

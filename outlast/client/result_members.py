@@ -103,7 +103,8 @@ class RunResultBase:
     def input(self) -> str | list[JsonObject]:
         """What the run was asked: a text, or items; after a handoff's filter, what that left."""
         raws = self._asked()
-        text = only_text(raws)
+        is_list = self._known.items_given or self.snapshot.session
+        text = None if is_list else only_text(raws)
         return deepcopy(raws) if text is None else text
 
     @cached_property

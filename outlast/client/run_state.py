@@ -287,6 +287,11 @@ class RunState:
         return (*key, "")
 
 
+def gave_items(input: object) -> bool:
+    """Whether a program asked with a list of items, now or when the run was started."""
+    return input.known.items_given if isinstance(input, RunState) else isinstance(input, list)
+
+
 def _interruption(data: JsonObject, known: KnownAgents) -> Interruption:
     request = records.read(ApprovalRequest, data["request"])
     (call,) = _objects([data["call"]])

@@ -32,7 +32,7 @@ from outlast.client.known_agents import KnownAgents, RemoteAgent
 from outlast.client.reading import RunReading, Stretch
 from outlast.client.results import RunResult
 from outlast.client.resuming import resume
-from outlast.client.run_state import ENGINE, RunState
+from outlast.client.run_state import ENGINE, RunState, gave_items
 from outlast.client.start import agent_name, context_class, run_input
 from outlast.client.streaming import RunResultStreaming
 from outlast.contract import names, records
@@ -286,6 +286,7 @@ def _known(agent: Any, input: object, options: RunOptions) -> KnownAgents:
         context=options.get("context"),
         context_type=input.known.context_type if isinstance(input, RunState) else None,
         lent=input.known.lent if isinstance(input, RunState) else None,
+        items_given=gave_items(input),
     )
 
 

@@ -50,6 +50,7 @@ class CallModel:
         chained: each response follows the one before on the provider's server.
         tools_used: the agent has called tools for the current question.
         starts: the agent begins to work, or works again after people decided.
+        history: where it starts with more than the question began with: how much that was.
     """
 
     effect: int
@@ -67,6 +68,7 @@ class CallModel:
     chained: bool = False
     tools_used: bool = False
     starts: bool = False
+    history: int | None = None
     trace: TraceMark | None = None
     kind: Literal["call_model"] = "call_model"
 

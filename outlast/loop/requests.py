@@ -25,6 +25,7 @@ from outlast.loop.commands import (
 from outlast.loop.items import Item
 from outlast.loop.state import ItemsToSave, Outcome, RunState, Step
 from outlast.loop.transcript import context_before, turn_start
+from outlast.loop.view import size
 
 
 def issue(state: RunState, effect: Effect) -> tuple[RunState, tuple[Effect, ...]]:
@@ -102,6 +103,8 @@ def input_check(state: RunState, stage: CheckStage, items: tuple[Item, ...]) -> 
 def model_call(state: RunState) -> CallModel:
     """Ask the active agent's model about everything it is shown."""
     thread = state.thread
+    shown = size(state.view, len(state.items))
+    has_more = state.starts and thread is None and state.view.history < shown
     return CallModel(
         effect=state.next_effect,
         agent=state.agent,
@@ -118,6 +121,7 @@ def model_call(state: RunState) -> CallModel:
         chained=thread is not None and thread.chained,
         tools_used=state.agent in state.tool_users,
         starts=state.starts,
+        history=state.view.history if has_more else None,
     )
 
 

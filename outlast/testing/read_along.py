@@ -12,6 +12,7 @@ from outlast.agents.agent import Agent
 from outlast.client.deltas import RawEvent
 from outlast.client.known_agents import KnownAgents
 from outlast.client.run_state import RunState as WaitingRun
+from outlast.client.run_state import gave_items
 from outlast.client.streaming import RunResultStreaming
 from outlast.loop.events import CancelMode, CancelRequested
 from outlast.loop.state import RunState
@@ -40,7 +41,12 @@ def run_in_memory_streamed(
         context: as for `run_in_memory`.
         options: further options of `run_in_memory`, but for `decide`.
     """
-    known = KnownAgents(agent, run_config=options.get("run_config"), context=context)
+    known = KnownAgents(
+        agent,
+        run_config=options.get("run_config"),
+        context=context,
+        items_given=gave_items(input),
+    )
 
     def open_run() -> MemoryRun:
         if isinstance(input, WaitingRun):

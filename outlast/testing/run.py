@@ -19,6 +19,7 @@ from outlast.agents.run_error import RunErrorHandlers
 from outlast.client.known_agents import KnownAgents
 from outlast.client.results import RunResult, error_of, result_of
 from outlast.client.run_state import RunState as WaitingRun
+from outlast.client.run_state import gave_items
 from outlast.client.start import run_input
 from outlast.contract import records
 from outlast.loop.approvals import ApprovalRequest, Decision
@@ -68,7 +69,9 @@ async def run_in_memory(  # noqa: PLR0913  what Runner.run takes
     Raises:
         AgentsException: the run failed; the subclass says why, as with `Runner.run`.
     """
-    known = KnownAgents(agent, run_config=run_config, context=context)
+    known = KnownAgents(
+        agent, run_config=run_config, context=context, items_given=gave_items(input)
+    )
     if isinstance(input, WaitingRun):
         run = resumed(agent, input, model, context)
     else:

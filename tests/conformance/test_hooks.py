@@ -165,3 +165,19 @@ async def test_what_a_hook_changes_in_the_context_is_kept(executor: Executor) ->
         hooks=Counting(),
     )
     assert result.context_wrapper.context == {"asked": 2, "ran": 1}
+
+
+@row(50)
+async def test_who_takes_over_hears_what_the_question_was(executor: Executor) -> None:
+    heard: list[Any] = []
+
+    class Listening(outlast.RunHooks):
+        async def on_agent_start(self, context: Any, agent: Any) -> None:
+            heard.append((agent.name, context.turn_input))
+
+    billing = Agent(name="Billing")
+    triage = Agent(name="Triage", handoffs=[billing])
+    model = ScriptedModel([call("transfer_to_billing", "h1")], "Done.")
+    await executor.execute(triage, "Hello", model=model, hooks=Listening())
+    question = [{"role": "user", "content": "Hello"}]
+    assert heard == [("Triage", question), ("Billing", question)]

@@ -75,3 +75,12 @@ async def test_the_agent_that_takes_over_answers_in_its_own_type(executor: Execu
     assert len(result.raw_responses) == 4
     assert result.last_agent.name == "Weather"
     assert [request.output is not None for request in model.requests] == [False, False, True, True]
+
+
+@row(1)
+async def test_a_list_that_was_asked_stays_a_list(executor: Executor) -> None:
+    asked = [{"role": "user", "content": "Hello"}]
+    result = await executor.execute(Agent(name="Desk"), asked, model=ScriptedModel("Hi."))
+    assert result.input == asked
+    result = await executor.execute(Agent(name="Desk"), "Hello", model=ScriptedModel("Hi."))
+    assert result.input == "Hello"

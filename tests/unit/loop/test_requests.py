@@ -220,3 +220,14 @@ def test_a_call_of_another_form_is_run_in_it() -> None:
         "output": [],
         "max_output_length": 10,
     }
+
+
+def test_who_takes_over_knows_how_much_the_question_began_with() -> None:
+    play = started()
+    assert play.only(CallModel).history is None, "it is all there is"
+    play.replies(said("Let me hand you over."), transfer("Billing", "h1"))
+    took_over = play.only(CallModel)
+    assert (took_over.starts, took_over.history, took_over.input_length) == (True, 1, 4)
+    play.replies(tool("f", "c1"))
+    play.returns("c1")
+    assert play.only(CallModel).history is None, "it has started before"
