@@ -39,7 +39,7 @@ from outlast.contract import failures
 from outlast.contract.records import ConclusionRequestRecord
 from outlast.loop.call_forms import FUNCTION, output_item
 from outlast.loop.checks import Candidate, Conclusion, GuardrailRecord, ToolOutcome
-from outlast.loop.items import Item
+from outlast.loop.items import Item, last_words
 from outlast.loop.phrases import as_text
 from outlast.loop.values import Failure, Json, JsonObject
 from outlast.ports.effect_spans import leave_turn
@@ -89,7 +89,9 @@ async def conclude(worker: WorkerKnowledge, request: ConclusionRequestRecord) ->
     if failure is None:
         output = await _extracted(scene, output, request)
     if failure is None and scene.outer is not None:
-        await _end_call(scene, scene.outer, as_text(output.json))
+        silent = output.json is None or output.json == ""
+        result = last_words(request.items) if silent else output.json
+        await _end_call(scene, scene.outer, as_text(result))
     return Conclusion(
         output=output.json if output.replaced else None,
         replaced=output.replaced,

@@ -12,7 +12,7 @@ from outlast.loop.calls import ModelReply
 from outlast.loop.changes import apply
 from outlast.loop.checks import Candidate, Conclusion
 from outlast.loop.commands import CancelEffect, Command
-from outlast.loop.items import Item, refusal_of, text_of
+from outlast.loop.items import Item, last_words, refusal_of, text_of
 from outlast.loop.state import Answer, Outcome, RunState, Step
 from outlast.loop.transcript import hide_turn, last_message, note, take_over
 from outlast.loop.values import Failure, Json
@@ -151,18 +151,9 @@ def abandon(state: RunState, output: str, *, keep: frozenset[str]) -> Step:
 
 def _answer(state: RunState, output: Json, item: int | None) -> Step:
     if state.parent is not None and (output is None or output == ""):
-        output = _last_words(state)
+        output = last_words(state.items[state.asked_from :])
     answer = Answer(state.answering, item, state.agent)
     return next_question(_settled(state, answer, output, None))
-
-
-def _last_words(state: RunState) -> Json:
-    """Return the last that was said or found, for whoever asked an agent that ended in silence."""
-    for item in reversed(state.items[state.asked_from :]):
-        said: Json = item.raw.get("output") if item.kind == "tool_output" else text_of(item.raw)
-        if said:
-            return said
-    return ""
 
 
 def _not_answered(

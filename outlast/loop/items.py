@@ -72,6 +72,15 @@ def text_of(raw: JsonObject) -> str:
     )
 
 
+def last_words(items: Sequence[Item]) -> Json:
+    """Return the last that was said or found, for whoever asked an agent that ended in silence."""
+    for item in reversed(items):
+        said: Json = item.raw.get("output") if item.kind == "tool_output" else text_of(item.raw)
+        if said and item.turn:
+            return said
+    return ""
+
+
 def only_text(raws: Sequence[JsonObject]) -> str | None:
     """Return the text of items that are one plain user message, else None."""
     if len(raws) != 1 or raws[0].keys() != {"role", "content"} or raws[0]["role"] != "user":

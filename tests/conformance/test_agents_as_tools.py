@@ -188,3 +188,20 @@ async def test_a_nested_agent_shares_the_context_and_not_the_history(executor: E
     result = await executor.execute(outer, "Hello", model=model, context={"counted": 0})
     assert result.context_wrapper.context == {"counted": 2}
     assert shapes(model.requests[2].input) == ["?"]
+
+
+@row(54)
+async def test_hooks_hear_of_a_silent_agent_what_the_model_reads(executor: Executor) -> None:
+    heard: list[Any] = []
+
+    class Listening(outlast.RunHooks):
+        async def on_tool_end(self, context: Any, agent: Any, tool: Any, result: Any) -> None:
+            heard.append((tool.name, result))
+
+    inner = Agent(name="Orders", tools=[look_up])
+    outer = Agent(name="Desk", tools=[inner.as_tool("ask", "Ask.")])
+    model = ScriptedModel([call("ask", "c1", input="?")], [call("look_up", "n1")], "", "Done.")
+    await executor.execute(outer, model=model, hooks=Listening())
+    found = outputs(model.requests[3])["c1"]
+    assert found
+    assert ("ask", found) in heard
