@@ -29,13 +29,13 @@ def start_acting(state: RunState, at_ms: int) -> Step:
     """Start every call that may start; ask people about those that may not."""
     state = replace(state, phase="acting")
     for index, call in enumerate(state.calls):
-        if call.status != "planned" or not call.plan.needs_approval:
+        if call.status != "planned":
             continue
         decision = _remembered(state, call)
-        if decision is None:
-            state = _ask_people(state, index, at_ms)
-        elif decision.type == "reject":
+        if decision is not None and decision.type == "reject":  # whatever the tool's rule says now
             state = with_call(state, index, _rejected(call, decision))
+        elif decision is None and call.plan.needs_approval:
+            state = _ask_people(state, index, at_ms)
     return continue_acting(state)
 
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from outlast.contract import names
 from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.commands import (
     CallModel,
     CheckInput,
@@ -148,7 +149,7 @@ def _item_view(item: Item) -> JsonObject:
     raw = item.raw
     match item.kind:
         case "tool_call" | "handoff_call":
-            text = call_line(str(raw.get("name")), str(raw.get("arguments", "")))
+            text = call_line(name_of(raw), arguments_of(raw))
         case "tool_output" | "handoff_output":
             output = raw.get("output")
             text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)

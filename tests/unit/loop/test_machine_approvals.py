@@ -201,3 +201,13 @@ def test_a_model_that_writes_junk_cannot_break_the_run(arguments: str) -> None:
     play = Play.ready()
     play.replies(gated("refund", "c1", arguments))
     assert play.state.status == "waiting"
+
+
+def test_what_a_person_always_rejects_does_not_run_whatever_the_tools_rule_says() -> None:
+    play = Play.ready()
+    play.replies(gated("refund", "c1"))
+    play.decided("a1", "reject", remember=True, message="Never.")
+    play.replies(tool("refund", "c2"), tool("look_up", "c3"))
+    assert play.running_ids == ["c3"]
+    play.returns("c3")
+    assert play.outputs == {"c1": "Never.", "c2": "Never.", "c3": "ok"}

@@ -291,4 +291,12 @@ def test_a_long_item_is_cut_in_the_details() -> None:
 def test_a_name_that_is_none_is_no_reason_to_fail() -> None:
     item: Any = conversation().items[3]
     odd = replace(item, raw={"type": "function_call"})
-    assert transcript_view(replace(RunState(), items=(odd,)))[0]["text"] == "None()"
+    assert transcript_view(replace(RunState(), items=(odd,)))[0]["text"] == "()"
+
+
+def test_a_call_of_another_form_shows_what_it_says() -> None:
+    item: Any = conversation().items[3]
+    shell = replace(item, raw={"type": "shell_call", "action": {"commands": ["ls"]}})
+    text = transcript_view(replace(RunState(), items=(shell,)))[0]["text"]
+    assert text.startswith("shell(")
+    assert "ls" in text
