@@ -88,6 +88,9 @@ if TYPE_CHECKING:
         ShellCallData, ShellCallOutcome, ShellCommandOutput, ShellCommandRequest, ShellExecutor,
         ShellResult, ShellTool,
     )
+    from outlast.agents.stream_events import (
+        AgentToolStreamEvent, AgentUpdatedStreamEvent, RawResponsesStreamEvent, RunItemStreamEvent,
+    )
     from outlast.agents.tool import function_tool
     from outlast.agents.tool_definition import (
         FunctionTool, ToolRetry, default_tool_error, default_tool_error_function,
@@ -112,11 +115,9 @@ if TYPE_CHECKING:
     from outlast.client.repl import run_demo_loop
     from outlast.client.results import RunResult
     from outlast.client.run_state import RunState
-    from outlast.client.runner import RunOptions, Runner
-    from outlast.client.stream import (
-        AgentUpdatedStreamEvent, ApprovalStreamEvent, RawResponsesStreamEvent, RunItemStreamEvent,
-        StatusStreamEvent, StreamEvent,
-    )
+    from outlast.client.runner import Runner
+    from outlast.client.start import RunOptions
+    from outlast.client.stream import ApprovalStreamEvent, StatusStreamEvent, StreamEvent
     from outlast.client.streaming import RunResultStreaming
     from outlast.loop.values import DEFAULT_MAX_TURNS
     from outlast.models.defaults import (
@@ -216,6 +217,9 @@ _NAMES = {
         "ToolCallItem ToolCallOutputItem ToolSearchCallItem ToolSearchOutputItem"
     ),
     "agents.session_memory": "ReasoningItemIdPolicy SessionInputCallback SessionSettings",
+    "agents.stream_events": (
+        "AgentToolStreamEvent AgentUpdatedStreamEvent RawResponsesStreamEvent RunItemStreamEvent"
+    ),
     "agents.tool": "function_tool",
     "agents.tool_definition": (
         "FunctionTool ToolRetry default_tool_error default_tool_error_function"
@@ -240,11 +244,9 @@ _NAMES = {
     "client.repl": "run_demo_loop",
     "client.results": "RunResult",
     "client.run_state": "RunState",
-    "client.runner": "RunOptions Runner",
-    "client.stream": (
-        "AgentUpdatedStreamEvent ApprovalStreamEvent RawResponsesStreamEvent "
-        "RunItemStreamEvent StatusStreamEvent StreamEvent"
-    ),
+    "client.runner": "Runner",
+    "client.start": "RunOptions",
+    "client.stream": "ApprovalStreamEvent StatusStreamEvent StreamEvent",
     "client.streaming": "RunResultStreaming",
     "loop.values": "DEFAULT_MAX_TURNS",
     "models.defaults": "set_default_openai_api set_default_openai_client set_default_openai_key",
@@ -278,18 +280,19 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [
     "DEFAULT_MAX_TURNS", "Agent", "AgentBase", "AgentHookContext", "AgentHooks",
     "AgentOutputSchema", "AgentOutputSchemaBase", "AgentSpanData", "AgentTool",
-    "AgentUpdatedStreamEvent", "AgentsException", "ApplyPatchEditor", "ApplyPatchOperation",
-    "ApplyPatchResult", "ApplyPatchTool", "ApprovalStreamEvent", "AsyncComputer", "Button",
-    "CallModelData", "CallModelInputFilter", "CodeInterpreterTool", "CompactionItem", "Computer",
-    "ComputerProvider", "ComputerTool", "ComputerToolSafetyCheckData", "CustomSpanData",
-    "CustomTool", "DecisionRefused", "DynamicPromptFunction", "Environment", "FileSearchTool",
-    "FunctionSpanData", "FunctionTool", "FunctionToolResult", "GenerateDynamicPromptData",
-    "GenerationSpanData", "GuardrailFunctionOutput", "GuardrailSpanData", "Handoff",
-    "HandoffCallItem", "HandoffHistoryMapper", "HandoffInputData", "HandoffInputFilter",
-    "HandoffOutputItem", "HandoffSpanData", "HostedMCPTool", "HostedTool", "ImageGenerationTool",
-    "InputGuardrail", "InputGuardrailResult", "InputGuardrailTripwireTriggered", "InputItem",
-    "Instructions", "ItemHelpers", "LocalShellCommandRequest", "LocalShellExecutor",
-    "LocalShellTool", "MCPApprovalRequestItem", "MCPApprovalResponseItem", "MCPListToolsItem",
+    "AgentToolStreamEvent", "AgentUpdatedStreamEvent", "AgentsException", "ApplyPatchEditor",
+    "ApplyPatchOperation", "ApplyPatchResult", "ApplyPatchTool", "ApprovalStreamEvent",
+    "AsyncComputer", "Button", "CallModelData", "CallModelInputFilter", "CodeInterpreterTool",
+    "CompactionItem", "Computer", "ComputerProvider", "ComputerTool",
+    "ComputerToolSafetyCheckData", "CustomSpanData", "CustomTool", "DecisionRefused",
+    "DynamicPromptFunction", "Environment", "FileSearchTool", "FunctionSpanData",
+    "FunctionTool", "FunctionToolResult", "GenerateDynamicPromptData", "GenerationSpanData",
+    "GuardrailFunctionOutput", "GuardrailSpanData", "Handoff", "HandoffCallItem",
+    "HandoffHistoryMapper", "HandoffInputData", "HandoffInputFilter", "HandoffOutputItem",
+    "HandoffSpanData", "HostedMCPTool", "HostedTool", "ImageGenerationTool", "InputGuardrail",
+    "InputGuardrailResult", "InputGuardrailTripwireTriggered", "InputItem", "Instructions",
+    "ItemHelpers", "LocalShellCommandRequest", "LocalShellExecutor", "LocalShellTool",
+    "MCPApprovalRequestItem", "MCPApprovalResponseItem", "MCPListToolsItem",
     "MCPListToolsSpanData", "MaxTurnsExceeded", "MessageOutputItem", "Model",
     "ModelBehaviorError", "ModelCallFailed", "ModelInputData", "ModelProvider",
     "ModelRefusalError", "ModelResponse", "ModelRetrySettings", "ModelSettings",
@@ -324,15 +327,16 @@ __all__ = [
     "ToolsToFinalOutputResult", "Trace", "TracingConfig", "TracingProcessor", "TurnSpanData",
     "Usage", "UserError", "WebSearchTool", "add_trace_processor", "agent_span", "apply_diff",
     "custom_span", "default_handoff_history_mapper", "default_tool_error",
-    "default_tool_error_function", "dispose_resolved_computers", "enable_verbose_stdout_logging",
-    "flush_traces", "function_span", "function_tool", "gen_group_id", "gen_span_id",
-    "gen_trace_id", "generation_span", "get_conversation_history_wrappers", "get_current_span",
-    "get_current_trace", "guardrail_span", "handoff", "handoff_span", "input_guardrail",
-    "mcp_tools_span", "nest_handoff_history", "output_guardrail",
-    "reset_conversation_history_wrappers", "resolve_computer", "response_span", "run_demo_loop",
-    "set_conversation_history_wrappers", "set_default_openai_api", "set_default_openai_client",
-    "set_default_openai_key", "set_trace_processors", "set_tracing_disabled", "task_span",
-    "tool_input_guardrail", "tool_output_guardrail", "trace", "turn_span",
+    "default_tool_error_function", "dispose_resolved_computers",
+    "enable_verbose_stdout_logging", "flush_traces", "function_span", "function_tool",
+    "gen_group_id", "gen_span_id", "gen_trace_id", "generation_span",
+    "get_conversation_history_wrappers", "get_current_span", "get_current_trace",
+    "guardrail_span", "handoff", "handoff_span", "input_guardrail", "mcp_tools_span",
+    "nest_handoff_history", "output_guardrail", "reset_conversation_history_wrappers",
+    "resolve_computer", "response_span", "run_demo_loop", "set_conversation_history_wrappers",
+    "set_default_openai_api", "set_default_openai_client", "set_default_openai_key",
+    "set_trace_processors", "set_tracing_disabled", "task_span", "tool_input_guardrail",
+    "tool_output_guardrail", "trace", "turn_span",
 ]  # fmt: skip
 
 install()

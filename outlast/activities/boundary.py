@@ -86,9 +86,8 @@ class EffectActivities:
         async with _beating(window):
             with _typed_errors():
                 request = await _request(records.ModelRequestRecord, payload)
-                return await self._answer(
-                    request, partial(call_model, self._worker, request, window.feed)
-                )
+                work = partial(call_model, self._worker, request, window.feed, attempt=info.attempt)
+                return await self._answer(request, work)
 
     @activity.defn(name=names.ACTIVITY_CONCLUDE)
     async def conclude(self, payload: JsonObject) -> JsonObject:

@@ -15,6 +15,7 @@ from outlast.activities.errors import EffectError, failure_of, of_user_code
 from outlast.activities.inner_spans import guarded
 from outlast.activities.input_check import as_input, info_of, tripwire
 from outlast.activities.listing import listed_tool
+from outlast.activities.nested_stream import NestedStream, telling
 from outlast.activities.outer_call import OuterCall
 from outlast.activities.scene import Scene
 from outlast.activities.worker_knowledge import WorkerKnowledge
@@ -55,6 +56,10 @@ _HANDLED: dict[str, tuple[str, type[AgentsException]]] = {
 """By the code of a failure: the key of its handler, and the error that the handler gets."""
 
 
+_BEFORE_THE_MODEL = failures.MAX_TURNS_EXCEEDED
+"""A failure of a nested run after which no model call tells what the last one's tools came to."""
+
+
 @dataclass(kw_only=True)
 class _Output:
     """An answer on its way: its JSON, the value that user code sees, and how it came about."""
@@ -71,21 +76,32 @@ async def conclude(worker: WorkerKnowledge, request: ConclusionRequestRecord) ->
     Raises:
         EffectError: user code failed.
     """
+    scene = Scene.of(worker, request.call)
+    async with telling(scene, request.call) as told:
+        return await _concluded(scene, request, told)
+
+
+async def _concluded(
+    scene: Scene, request: ConclusionRequestRecord, told: NestedStream
+) -> Conclusion:
     asked = request.call
-    scene = Scene.of(worker, asked)
+    if asked.candidate.failure is not None and asked.candidate.failure.code == _BEFORE_THE_MODEL:
+        await told.answer(request.items)
     if scene.outer is not None and asked.candidate.failure is not None:
         return await _failed_tool(scene, scene.outer, asked.candidate.failure)
     output = await _output(scene, asked.candidate, request)
     if output is None:
         declined = asked.candidate.failure is not None
         return Conclusion(final=False, declined=declined, changes=scene.changes())
+    if asked.candidate.tool_made:
+        await told.answer(request.items)
     await _end(scene, output, request)
     leave_turn()
     records, failure = await _check(scene, output)
     blocked = any(record.tripped for record in records)
     if failure is not None and scene.outer is not None and scene.outer.tool.failure_error_function:
-        told = await _failed_tool(scene, scene.outer, failure)
-        return replace(told, results=tuple(records))
+        read = await _failed_tool(scene, scene.outer, failure)
+        return replace(read, results=tuple(records))
     if failure is None:
         output = await _extracted(scene, output, request)
     if failure is None and scene.outer is not None:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from outlast.activities.errors import EffectError, of_user_code
+from outlast.activities.nested_stream import telling
 from outlast.activities.plan import model_label
 from outlast.activities.scene import Scene
 from outlast.activities.worker_knowledge import WorkerKnowledge
@@ -48,6 +49,16 @@ async def run_handoff(
         raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
     annotated = context_type_of(entry.on_handoff) if entry.on_handoff is not None else None
     scene = Scene.of(worker, asked, annotated)
+    async with telling(scene, asked) as told:
+        result, target = await _handed_over(scene, entry, asked, items)
+        await told.handoff(asked, items, target.name)
+    return result
+
+
+async def _handed_over(
+    scene: Scene, entry: Handoff, asked: RunHandoff, items: Sequence[Item]
+) -> tuple[HandoffResult, Agent[Any]]:
+    """Run what there is to run, and return what it came to, and who takes over."""
     what = f"on_handoff of {asked.name!r} of agent {asked.agent!r}"
     bound_seconds = asked.policy.timeout_ms / 1000
     bound = asyncio.timeout(bound_seconds)
@@ -68,13 +79,14 @@ async def run_handoff(
             message = f"{what} took longer than {bound_seconds:g} s."
             raise EffectError(failures.USER_ERROR, message, retryable=True) from error
         raise of_user_code(what, error) from error
-    return HandoffResult(
+    result = HandoffResult(
         changes=scene.changes(),
         target=target.name if target.name != asked.target else None,
         target_model=model_label(target.model),
         duties=scene.duties(target),
         edit=edit,
     )
+    return result, target
 
 
 def filter_of(scene: Scene, entry: Handoff) -> Any:
@@ -90,7 +102,7 @@ def filter_of(scene: Scene, entry: Handoff) -> Any:
     nests = entry.nest_handoff_history
     if nests is None:
         nests = scene.settings.get("nest_handoff_history") is True
-    if not nests:
+    if not nests or _has_conversation(scene):
         return None
     wrappers = scene.settings.get("conversation_history_wrappers")
     return partial(
@@ -98,6 +110,15 @@ def filter_of(scene: Scene, entry: Handoff) -> Any:
         history_mapper=scene.reference("handoff_history_mapper"),
         wrappers=tuple(wrappers) if wrappers else None,
     )
+
+
+def _has_conversation(scene: Scene) -> bool:
+    """Whether a nested run's conversation is kept by the provider's server.
+
+    Its handoffs may be here without a filter. Others are not: their plans have seen to it.
+    """
+    tool = scene.tool
+    return tool is not None and bool(tool.conversation_id or tool.previous_response_id)
 
 
 async def _target(scene: Scene, entry: Handoff, asked: RunHandoff) -> Agent[Any]:

@@ -11,6 +11,7 @@ from typing import Any
 
 from outlast.activities.errors import EffectError, failure_of, of_model, of_user_code
 from outlast.activities.inner_spans import asking
+from outlast.activities.nested_stream import NestedStream, telling
 from outlast.activities.offer import Offer, offer_of
 from outlast.activities.plan import Plan, model_label, plan_reply
 from outlast.activities.scene import Scene
@@ -52,7 +53,11 @@ OnEvent = Callable[[JsonObject], None]
 
 
 async def call_model(
-    worker: WorkerKnowledge, request: ModelRequestRecord, on_event: OnEvent | None = None
+    worker: WorkerKnowledge,
+    request: ModelRequestRecord,
+    on_event: OnEvent | None = None,
+    *,
+    attempt: int = 1,
 ) -> ModelReply:
     """Ask the agent's model about the conversation so far.
 
@@ -63,12 +68,25 @@ async def call_model(
         worker: the definitions.
         request: the model call.
         on_event: gets the raw events, where the run streams.
+        attempt: 1 for the first try.
 
     Raises:
         EffectError: user code or the provider failed before there was a reply.
     """
     asked = request.call
     scene = _scene(worker, asked)
+    async with telling(scene, asked) as told:
+        await told.turn(asked, request.items, attempt=attempt)
+        reply = await _answered(scene, request, on_event, told)
+        await told.reply(asked, reply)
+    return reply
+
+
+async def _answered(
+    scene: Scene, request: ModelRequestRecord, on_event: OnEvent | None, told: NestedStream
+) -> ModelReply:
+    """Ask the model, and plan its reply."""
+    asked = request.call
     if asked.starts:
         await _start(scene, [item.raw for item in request.items[: asked.history]])
     offer = await offer_of(scene)
@@ -85,7 +103,7 @@ async def call_model(
     await _hooks("on_llm_start", scene, calls)
     streams = on_event if scene.settings.get(SETTING_STREAM) is True else None
     with asking(label, model_request) as answered:
-        response = await _ask(model, model_request, streams)
+        response = await _ask(model, model_request, streams, told)
         answered(response)
     reply = await _reply(scene, request, offer, response, label)
     keeps_usage = model_request.settings.preserve_raw_usage is True
@@ -233,8 +251,13 @@ def _model_of(scene: Scene) -> tuple[Model, str]:
         raise of_user_code(f"The model provider, asked for {model!r},", error) from error
 
 
-async def _ask(model: Model, request: ModelRequest, on_event: OnEvent | None) -> ModelResponse:
+async def _ask(
+    model: Model, request: ModelRequest, on_event: OnEvent | None, told: NestedStream
+) -> ModelResponse:
     try:
+        if told.is_heard:
+            events = told.passed(model.stream_response(request))
+            return await response_of_stream(events, on_event)
         if on_event is not None:
             return await response_of_stream(model.stream_response(request), on_event)
         return await model.get_response(request)

@@ -188,7 +188,7 @@ def _as_agent(planned: _Planned, tool: AgentTool, scene: Scene) -> _Planned:
 
 def _plan_handoff(index: int, entry: Handoff, scene: Scene) -> PlannedCall:
     """Plan a handoff. It needs an activity where it has anything to run."""
-    filters = _changes_view(entry, scene)
+    filters = _changes_view(entry, scene) or scene.is_streamed  # what is told is in the transcript
     hooked = overrides(scene.run_hooks, "on_handoff") or overrides(scene.agent.hooks, "on_handoff")
     target = None if entry.picks_agent else target_of(entry)
     return PlannedCall(

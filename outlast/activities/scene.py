@@ -159,6 +159,11 @@ class Scene:
         """The tool that this run is, for a nested run."""
         return self.outer.tool if self.outer is not None else None
 
+    @property
+    def is_streamed(self) -> bool:
+        """Whether the tool that this run is has an `on_stream`."""
+        return self.tool is not None and self.tool.on_stream is not None
+
     @cached_property
     def run_hooks(self) -> RunHooks[Any] | None:
         """The hooks of the run."""
@@ -193,10 +198,12 @@ class Scene:
             outer.tool.custom_output_extractor is not None
             or any(one.is_needed for one in outer.hook_calls("on_tool_end", self.wrapper, ""))
         )
+        # No model call follows that would tell what these tools came to.
+        tells_end = self.is_streamed and agent.tool_use_behavior != "run_llm_again"
         found: dict[Duty, bool] = {
             "check_first": any(not one.run_in_parallel for one in checks),
             "check": any(one.run_in_parallel for one in checks),
-            "conclude": ends or answers_call or bool(self.output_guardrails(agent)),
+            "conclude": ends or answers_call or tells_end or bool(self.output_guardrails(agent)),
         }
         return tuple(duty for duty, is_due in found.items() if is_due)
 

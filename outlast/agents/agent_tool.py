@@ -29,6 +29,7 @@ from outlast.agents.context import NamedAgent, ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.lifecycle import RunHooks, check_run_hooks
 from outlast.agents.run_config import RunConfig, as_run_config
+from outlast.agents.stream_events import OnStream
 from outlast.agents.tool_definition import (
     ApprovalPredicate,
     EnabledPredicate,
@@ -41,6 +42,9 @@ from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 
 OutputExtractor: TypeAlias = Callable[[Any], str | Awaitable[str]]
 """Called with the nested run's result; returns what the outer model reads; sync or async."""
+
+LONGEST_BACKLOG = 1024
+"""How many events of a nested run wait for its `on_stream`, where the tool says nothing else."""
 
 
 @dataclass(eq=False)
@@ -64,6 +68,8 @@ class AgentTool(FunctionTool):
         session: the session of the nested run.
         conversation_id: its conversation at the provider.
         previous_response_id: the response that it follows at the provider.
+        on_stream: called with every event of the nested run.
+        on_stream_max_pending_events: how many of them wait for it; None for no bound.
     """
 
     _: KW_ONLY
@@ -78,6 +84,8 @@ class AgentTool(FunctionTool):
     session: Any = None
     conversation_id: str | None = None
     previous_response_id: str | None = None
+    on_stream: OnStream | None = None
+    on_stream_max_pending_events: int | None = LONGEST_BACKLOG
 
     def __post_init__(self, timeout_seconds: float | None) -> None:
         """Check the fields.
@@ -93,6 +101,7 @@ class AgentTool(FunctionTool):
         if self.custom_output_extractor is not None:
             what = f"{owner}: custom_output_extractor"
             check_callable(self.custom_output_extractor, ("result",), what=what)
+        _check_stream(self.on_stream, self.on_stream_max_pending_events, owner)
         if self.input_builder is not None:
             check_callable(self.input_builder, ("options",), what=f"{owner}: input_builder")
         config = cast("object", self.run_config)
@@ -118,7 +127,8 @@ class AgentToolOptions(TypedDict, total=False):
     """The options of `Agent.as_tool`; all may be left out.
 
     Attributes:
-        on_stream: refused: the nested run is a run of its own, whose events anybody can read.
+        on_stream: called by the worker with each event of the nested run, one after the other, as
+            an `AgentToolStreamEvent`; what it raises is logged.
         run_config: settings of the nested run; default those of the outer one.
         max_turns: how many model calls the nested run takes at most, whatever the outer run's
             limit; default 10.
@@ -133,9 +143,11 @@ class AgentToolOptions(TypedDict, total=False):
         parameters: a pydantic model, dataclass or TypedDict for the arguments; default one text.
         input_builder: makes the nested run's input of the arguments.
         include_input_schema: whether that input tells the arguments' schema; default false.
+        on_stream_max_pending_events: how many events wait for `on_stream` before the nested model
+            is read more slowly; None for no bound; default 1024.
     """
 
-    on_stream: Any
+    on_stream: OnStream | None
     run_config: RunConfig | dict[str, Any] | None
     max_turns: int | None
     hooks: RunHooks[Any] | None
@@ -147,6 +159,7 @@ class AgentToolOptions(TypedDict, total=False):
     parameters: type[Any] | None
     input_builder: StructuredToolInputBuilder | None
     include_input_schema: bool
+    on_stream_max_pending_events: int | None
 
 
 def make_agent_tool(
@@ -198,6 +211,8 @@ def make_agent_tool(
         session=options.get("session"),
         conversation_id=options.get("conversation_id"),
         previous_response_id=options.get("previous_response_id"),
+        on_stream=options.get("on_stream"),
+        on_stream_max_pending_events=options.get("on_stream_max_pending_events", LONGEST_BACKLOG),
     )
 
 
@@ -207,10 +222,15 @@ def _check_options(options: AgentToolOptions, owner: str) -> None:
             f"{owner}: as_tool has no option {', '.join(unknown)}. "
             f"Its options are {', '.join(AgentToolOptions.__annotations__)}."
         )
-    if options.get("on_stream") is not None:
+
+
+def _check_stream(on_stream: object, backlog: object, owner: str) -> None:
+    if on_stream is not None:
+        check_callable(on_stream, ("event",), what=f"{owner}: on_stream")
+    if backlog is not None and (type(backlog) is not int or backlog < 1):
         raise UserError(
-            f"{owner}: on_stream cannot be called from here, because the nested run is a run of its "
-            "own. Leave it out and read that run's events: Runner.attach(its id)."
+            f"{owner}: on_stream_max_pending_events must be a whole number from 1, or None, "
+            f"not {backlog!r}."
         )
 
 

@@ -8,6 +8,7 @@ defined them. Must not know: who asks.
 import logging
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
+from weakref import WeakSet
 
 from outlast.agents.agent import Agent
 from outlast.agents.agent_output import check_output_schema
@@ -15,6 +16,7 @@ from outlast.agents.agent_tool import AgentTool
 from outlast.agents.errors import UserError
 from outlast.agents.handoff import Handoff, handoff
 from outlast.agents.hosted_tools import function_tools
+from outlast.agents.mcp_server import MCPServer
 from outlast.agents.references import ReferenceTable, is_registered, named_references, resolve
 from outlast.agents.tool_definition import FunctionTool
 
@@ -35,6 +37,7 @@ class Registry:
         self._references = ReferenceTable()
         self._listed: dict[str, dict[str, FunctionTool]] = {}
         self._of_runs: dict[str, Registry] = {}
+        self._former_servers: WeakSet[MCPServer] = WeakSet()
         for agent in agents:
             self.add(agent)
 
@@ -75,6 +78,7 @@ class Registry:
             UserError: as for `add`; what was there stays then.
         """
         agents, listed = dict(self._agents), dict(self._listed)
+        self._former_servers.update(self.mcp_servers)
         for one in _reachable(agent):
             self._agents.pop(one.name, None)
             self._listed.pop(one.name, None)
@@ -91,6 +95,7 @@ class Registry:
     def keep_for_run(self, run_id: str, definitions: "Registry") -> None:
         """Let one run, and the runs nested in it, have definitions of their own."""
         self._of_runs[run_id] = definitions
+        self._former_servers.update(definitions.mcp_servers)
 
     def forget_run(self, run_id: str) -> None:
         """Let a run have the definitions of all the others again."""
@@ -160,10 +165,14 @@ class Registry:
         own = [tool.name for tool in self.agent(agent).tools]
         return [*(name for name in self._listed.get(agent, {}) if name not in own), *own]
 
+    @property
+    def mcp_servers(self) -> list[MCPServer]:
+        """The MCP servers of the agents that are registered."""
+        return [server for agent in self._agents.values() for server in agent.mcp_servers]
+
     async def release_servers(self) -> None:
         """Let the connections to MCP servers go that were opened on first use."""
-        servers = [server for agent in self._agents.values() for server in agent.mcp_servers]
-        for server in dict.fromkeys(servers):
+        for server in dict.fromkeys([*self.mcp_servers, *self._former_servers]):
             try:
                 await server.release()
             except Exception:

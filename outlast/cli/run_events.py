@@ -11,11 +11,10 @@ from datetime import UTC, datetime
 from typing import Any, assert_never
 
 from outlast.agents.call_outputs import said_by
+from outlast.agents.stream_events import AgentUpdatedStreamEvent, RunItemStreamEvent
 from outlast.client.stream import (
-    AgentUpdatedStreamEvent,
     ApprovalStreamEvent,
     NumberedEvent,
-    RunItemStreamEvent,
     StatusStreamEvent,
     changes,
 )

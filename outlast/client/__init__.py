@@ -9,7 +9,8 @@ from outlast.client.handle import RunHandle, SentMessage
 from outlast.client.known_agents import RemoteAgent
 from outlast.client.results import RunResult
 from outlast.client.run_state import RunState
-from outlast.client.runner import Runner, RunOptions
+from outlast.client.runner import Runner
+from outlast.client.start import RunOptions
 from outlast.client.streaming import RunResultStreaming
 
 __all__ = [

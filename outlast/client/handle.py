@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from temporalio.client import Client, WorkflowFailureError
+from temporalio.client import Client, WorkflowExecutionDescription, WorkflowFailureError
 from temporalio.service import RPCError
 
 from outlast.agents.errors import DecisionRefused, RunClosed
@@ -28,6 +28,7 @@ from outlast.contract import names, records
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.state import RunState
 from outlast.loop.values import JsonObject
+from outlast.ports.interpreter_end import wait_for_native_threads
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,7 @@ class RunHandle:
         *,
         from_engine: bool = False,
     ) -> None:
+        wait_for_native_threads()
         self.id = run_id
         self.client = client
         self.kept_client: Any = ENGINE if from_engine else client
@@ -80,14 +82,14 @@ class RunHandle:
     def __repr__(self) -> str:
         return f"RunHandle({self.id!r})"
 
-    async def check(self) -> None:
-        """Make sure that there is such a run.
+    async def check(self) -> WorkflowExecutionDescription:
+        """Make sure that there is such a run, and return what the server says of it.
 
         Raises:
             RunNotFound: there is none.
         """
         try:
-            await self._workflow.describe()
+            return await self._workflow.describe()
         except RPCError as error:
             raise await self._address.translated(error) from error
 
@@ -210,8 +212,9 @@ class RunHandle:
 
     async def _follow(self, reader: RunReader, *, from_start: bool) -> AsyncGenerator[Progress]:
         try:
-            async for progress in reader.follow(from_start=from_start):
-                yield progress
+            async with aclosing(reader.follow(from_start=from_start)) as following:
+                async for progress in following:
+                    yield progress
         except RPCError as error:
             raise await self._address.translated(error) from error
 

@@ -6,7 +6,8 @@ else is down.
 """
 
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -262,7 +263,7 @@ class RunReader:
             pass
         return self.state
 
-    async def follow(self, *, from_start: bool) -> AsyncIterator[Progress]:
+    async def follow(self, *, from_start: bool) -> AsyncGenerator[Progress]:
         """Read what there is, and wait for more until the run is closed.
 
         Args:
@@ -279,9 +280,12 @@ class RunReader:
             run = first
         while run is not None:
             reader = HistoryReader(self.client.data_converter)
-            async for page in self._pages(run):
-                async for progress in self._fold(reader, [page]):
-                    yield progress
+            # All of them are closed here: left to the event loop, it would have to outlive them.
+            async with aclosing(self._pages(run)) as pages:
+                async for page in pages:
+                    async with aclosing(self._fold(reader, [page])) as folding:
+                        async for progress in folding:
+                            yield progress
             run = _successor(reader.closed_by)
 
     async def _is_retained(self, run: str) -> bool:
@@ -293,7 +297,7 @@ class RunReader:
             raise
         return True
 
-    async def _pages(self, run: str) -> AsyncIterator[Sequence[HistoryEvent]]:
+    async def _pages(self, run: str) -> AsyncGenerator[Sequence[HistoryEvent]]:
         events, seen = self._handle(run).fetch_history_events(wait_new_event=True), 0
         while True:
             try:
@@ -317,7 +321,7 @@ class RunReader:
 
     async def _fold(
         self, reader: HistoryReader, pages: Sequence[Sequence[HistoryEvent]]
-    ) -> AsyncIterator[Progress]:
+    ) -> AsyncGenerator[Progress]:
         for page in pages:
             begins = reader.size == 0
             tasks = await reader.feed(page)

@@ -10,20 +10,19 @@ from typing import Any, NoReturn, cast
 
 from outlast.agents.agent import Agent
 from outlast.agents.agent_output import AgentOutputSchemaBase, output_schema_of
-from outlast.agents.agent_tool import AgentTool
+from outlast.agents.call_items import call_item, origin_of
 from outlast.agents.context_codec import LentContext, read_context
 from outlast.agents.errors import UserError
 from outlast.agents.guardrail import InputGuardrail, OutputGuardrail
 from outlast.agents.hosted_tools import function_tools
-from outlast.agents.local_tool import LocalTool
-from outlast.agents.mcp_tools import MCPFunctionTool, tools_seen
+from outlast.agents.mcp_tools import tools_seen
 from outlast.agents.registry import Registry
 from outlast.agents.run_config import RunConfig, as_run_config
 from outlast.agents.run_item_forms import run_item
 from outlast.agents.run_items import RunItem
 from outlast.agents.tool_definition import FunctionTool
 from outlast.agents.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
-from outlast.agents.tool_origin import ToolOrigin, ToolOriginType
+from outlast.agents.tool_origin import ToolOrigin
 from outlast.loop.call_forms import name_of
 from outlast.loop.items import Item, call_id_of
 from outlast.loop.values import Json
@@ -125,18 +124,10 @@ class KnownAgents:
         if item.kind != "tool_call":
             return run_item(item, self.agent, tool_origin=self._origins.get(call_id))
         tool = self.tool(item.agent, name_of(item.raw))
-        if tool is None:
-            return run_item(item, self.agent)
-        if isinstance(tool, LocalTool):
-            return run_item(item, self.agent, description=tool.description or None)
-        origin = self._origins[call_id] = _origin(tool)
-        return run_item(
-            item,
-            self.agent,
-            description=tool.description,
-            title=tool.mcp_title if isinstance(tool, MCPFunctionTool) else None,
-            tool_origin=origin,
-        )
+        origin = None if tool is None else origin_of(tool)
+        if origin is not None:
+            self._origins[call_id] = origin
+        return call_item(item, tool, self.agent)
 
     def give_back(self, context: Json) -> None:
         """Bring the program's own context up to what a run made of it."""
@@ -175,15 +166,6 @@ class KnownAgents:
         known = self.tool(agent, tool)
         own = [] if known is None else known.tool_output_guardrails
         return _named(own, name) or ToolOutputGuardrail(_Elsewhere(name).check_call, name=name)
-
-
-def _origin(tool: FunctionTool) -> ToolOrigin:
-    if isinstance(tool, AgentTool):
-        name = tool.agent.name
-        return ToolOrigin(ToolOriginType.AGENT_AS_TOOL, agent_name=name, agent_tool_name=tool.name)
-    if isinstance(tool, MCPFunctionTool) and tool.tool_origin is not None:
-        return tool.tool_origin
-    return ToolOrigin(ToolOriginType.FUNCTION)
 
 
 def _named(guardrails: Iterable[Any], name: str) -> Any:

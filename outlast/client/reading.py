@@ -6,7 +6,7 @@ for `RunResultStreaming`. Must not know: what events look like.
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -100,14 +100,21 @@ class RunReading:
 
     Args:
         open_run: starts the run, or sends it what was decided; returns it, and what to read.
+        at_end: is told the last state when nobody reads any more; None if the run was not read
+            to where it settles.
 
     Attributes:
         client: what results keep of the client that the run is read with, once it is open.
     """
 
-    def __init__(self, open_run: Callable[[], Awaitable[tuple[ReadableRun, Stretch]]]) -> None:
+    def __init__(
+        self,
+        open_run: Callable[[], Awaitable[tuple[ReadableRun, Stretch]]],
+        at_end: Callable[[RunState | None], None] | None = None,
+    ) -> None:
         self.client: Any = None
         self._open_run = open_run
+        self._at_end = at_end
         self._run: ReadableRun | None = None
         self._tried = asyncio.Event()
 
@@ -117,13 +124,22 @@ class RunReading:
         Raises:
             AgentsException: the run cannot be opened, or ended by the engine's means.
         """
+        settled: RunState | None = None
         try:
-            self._run, stretch = await self._open_run()
-            self.client = self._run.kept_client
+            try:
+                self._run, stretch = await self._open_run()
+                self.client = self._run.kept_client
+            finally:
+                self._tried.set()
+            last: RunState | None = None
+            async with aclosing(self._run.read_along(stretch)) as told:
+                async for one in told:
+                    last = one if isinstance(one, RunState) else last
+                    yield one
+            settled = last
         finally:
-            self._tried.set()
-        async for one in self._run.read_along(stretch):
-            yield one
+            if self._at_end is not None:
+                self._at_end(settled)
 
     async def cancel(self, mode: CancelMode) -> None:
         """Stop the run, as soon as it is open. One that has ended is stopped."""

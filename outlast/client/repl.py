@@ -8,16 +8,16 @@ from typing import Any, cast
 
 from outlast.agents.agent import Agent
 from outlast.agents.run_items import ToolCallItem, ToolCallOutputItem
+from outlast.agents.stream_events import (
+    AgentUpdatedStreamEvent,
+    RawResponsesStreamEvent,
+    RunItemStreamEvent,
+)
 from outlast.agents.threads import run_in_thread
 from outlast.client.results import RunResult
 from outlast.client.run_state import RunState
 from outlast.client.runner import Runner
-from outlast.client.stream import (
-    AgentUpdatedStreamEvent,
-    RawResponsesStreamEvent,
-    RunItemStreamEvent,
-    StreamEvent,
-)
+from outlast.client.stream import StreamEvent
 from outlast.client.streaming import RunResultStreaming
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 

@@ -9,7 +9,7 @@ import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, TypedDict, Unpack, cast
+from typing import Any, Unpack
 
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import (
@@ -26,6 +26,7 @@ from outlast.agents.errors import RunAlreadyStarted, ServerUnavailable, UserErro
 from outlast.agents.lifecycle import RunHooks
 from outlast.agents.run_config import RunConfig
 from outlast.agents.run_error import RunErrorHandlers
+from outlast.client.carrying import Carrying
 from outlast.client.connection import add_search_attributes
 from outlast.client.handle import RunHandle
 from outlast.client.known_agents import KnownAgents, RemoteAgent
@@ -33,48 +34,12 @@ from outlast.client.reading import RunReading, Stretch
 from outlast.client.results import RunResult
 from outlast.client.resuming import resume
 from outlast.client.run_state import ENGINE, RunState, gave_items
-from outlast.client.start import agent_name, context_class, run_input
+from outlast.client.start import OF_THE_CLIENT, RunOptions, agent_name, run_input
 from outlast.client.streaming import RunResultStreaming
 from outlast.contract import names, records
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
-from outlast.ports.engine import local_engine
 from outlast.ports.session import Session
 from outlast.ports.tracing import join_current_trace
-
-
-class RunOptions(TypedDict, total=False):
-    """What `Runner.run` takes besides the agent and the input.
-
-    Attributes:
-        id: the run's id, which is the workflow id; default a new one.
-        context: a pydantic model, dataclass or JSON value that the agent's callables get.
-        max_turns: how many model calls the answer may take; None for no bound.
-        hooks: called at the run's steps.
-        run_config: settings of the run, or a dict of them.
-        error_handlers: what to answer instead of failing.
-        previous_response_id: the response on the provider's server that this run follows.
-        auto_previous_response_id: each response follows the one before on that server.
-        conversation_id: the conversation on the provider's server.
-        session: remembers the conversation between runs.
-        client: a connected Temporal client.
-        task_queue: where the workers wait that carry the run.
-    """
-
-    id: str | None
-    context: Any
-    max_turns: int | None
-    hooks: RunHooks[Any] | str | None
-    run_config: RunConfig | Mapping[str, Any] | None
-    error_handlers: RunErrorHandlers[Any] | None
-    previous_response_id: str | None
-    auto_previous_response_id: bool
-    conversation_id: str | None
-    session: Session | None
-    client: Client | None
-    task_queue: str | None
-
-
-_OF_THE_CLIENT = {"id", "client", "task_queue"}
 
 
 class Runner:
@@ -130,8 +95,11 @@ class Runner:
             client=client,
             task_queue=task_queue,
         )
-        handle, stretch = await _open(starting_agent, input, options)
-        return await handle.wait_until_settled(stretch.settles, without=stretch.without)
+        with _carrying(starting_agent, input, options) as carrying:
+            handle, stretch = await _open(starting_agent, input, options, carrying)
+            result = await handle.wait_until_settled(stretch.settles, without=stretch.without)
+            carrying.settled(ended=result.snapshot.phase == "closed")
+            return result
 
     @classmethod
     def run_sync(
@@ -178,8 +146,12 @@ class Runner:
                 "Runner.run_streamed needs a running event loop: call it in async code."
             ) from None
         named = RemoteAgent(starting_agent) if isinstance(starting_agent, str) else starting_agent
+        carrying = _carrying(starting_agent, input, options)
         return RunResultStreaming(
-            RunReading(lambda: _open(starting_agent, input, options, known=known, stream=True)),
+            RunReading(
+                lambda: _open(starting_agent, input, options, carrying, known=known, stream=True),
+                at_end=carrying.read,
+            ),
             starting_agent=named,
             asked=[] if isinstance(input, RunState) else input,
             known=known,
@@ -210,9 +182,9 @@ class Runner:
             UserError: the context is not data, or an argument does not fit.
             ServerUnavailable: no Temporal server answers.
         """
-        return await _begin(
-            agent, input, options, known=_known(agent, input, options), keep_open=keep_open
-        )
+        known = _known(agent, input, options)
+        with _carrying(agent, input, options) as carrying:
+            return await _begin(agent, input, options, carrying, known=known, keep_open=keep_open)
 
     @classmethod
     async def attach(
@@ -229,16 +201,18 @@ class Runner:
         Raises:
             RunNotFound: there is no such run.
         """
-        connected, _ = await _engine_for(agent, client, RunOptions())
-        handle = RunHandle(connected, id, KnownAgents(agent), from_engine=client is None)
-        await handle.check()
-        return handle
+        with Carrying(agent, client, None) as carrying:
+            handle = await carrying.handle(id, KnownAgents(agent))
+            await handle.check()
+            await carrying.follow(handle)
+            return handle
 
 
 async def _open(
     agent: Any,
     input: str | list[JsonObject] | RunState,
     options: RunOptions,
+    carrying: Carrying,
     *,
     known: KnownAgents | None = None,
     stream: bool = False,
@@ -246,11 +220,11 @@ async def _open(
     """Start a run, or send a waiting one what was decided; say which part of it is to be read."""
     known = known or _known(agent, input, options)
     if isinstance(input, RunState):
-        given = options.get("client") or (None if input.client == ENGINE else input.client)
-        client, _ = await _engine_for(agent, given, options)
-        handle = RunHandle(client, input.run_id, known, from_engine=given is None)
+        handle = await carrying.handle(input.run_id, known)
+        if input.snapshot is None:
+            await carrying.follow(handle)
         return handle, await resume(handle, input, context=options.get("context"))
-    handle = await _begin(agent, input, options, known=known, stream=stream)
+    handle = await _begin(agent, input, options, carrying, known=known, stream=stream)
     if options.get("id") is None:
         return handle, Stretch()
     _, place = await handle.present()  # it may be a run that has waited and gone on before
@@ -261,6 +235,7 @@ async def _begin(
     agent: Any,
     input: str | list[JsonObject],
     options: RunOptions,
+    carrying: Carrying,
     *,
     known: KnownAgents,
     keep_open: bool = False,
@@ -268,14 +243,16 @@ async def _begin(
 ) -> RunHandle:
     record = run_input(agent, input, keep_open=keep_open, stream=stream, **_of_the_run(options))
     record = replace(record, settings=join_current_trace(record.settings))
-    client, queue = await _engine_for(agent, options.get("client"), options)
     run_id = options.get("id") or f"run-{secrets.token_hex(6)}"
-    await _start(client, queue, run_id, record)
-    return RunHandle(client, run_id, known, from_engine=options.get("client") is None)
+    handle = await carrying.handle(run_id, known)
+    queue = await carrying.queue(run_id)
+    if not await _start(handle.client, queue, run_id, record):
+        await carrying.follow(handle)
+    return handle
 
 
 def _of_the_run(options: RunOptions) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if name not in _OF_THE_CLIENT}
+    return {name: value for name, value in options.items() if name not in OF_THE_CLIENT}
 
 
 def _known(agent: Any, input: object, options: RunOptions) -> KnownAgents:
@@ -290,40 +267,41 @@ def _known(agent: Any, input: object, options: RunOptions) -> KnownAgents:
     )
 
 
-async def _engine_for(agent: Any, client: Client | None, options: RunOptions) -> tuple[Client, str]:
-    task_queue = options.get("task_queue")
-    if client is not None:
-        return client, task_queue or names.TASK_QUEUE
-    engine = await local_engine().shared()
-    if not isinstance(agent, Agent) or task_queue is not None:
-        return engine.client, task_queue or names.TASK_QUEUE
-    context_type = context_class(options.get("context"))
-    return engine.client, await engine.serve(cast("Agent[Any]", agent), context_type)
+def _carrying(
+    agent: Any, input: str | list[JsonObject] | RunState, options: RunOptions
+) -> Carrying:
+    client = options.get("client")
+    if client is None and isinstance(input, RunState) and input.client != ENGINE:
+        client = input.client
+    return Carrying(agent, client, options.get("task_queue"), options.get("context"))
 
 
-async def _start(client: Client, queue: str, run_id: str, record: records.RunInput) -> None:
+async def _start(client: Client, queue: str, run_id: str, record: records.RunInput) -> bool:
+    """Start a run, or find it: return whether it is new."""
     digest = _digest(record)
     try:
         await _start_workflow(
             client, queue, run_id, record, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
         )
     except WorkflowAlreadyStartedError:
-        await _join_or_replace(client, queue, run_id, record, digest)
+        return await _join_or_replace(client, queue, run_id, record, digest)
+    return True
 
 
 async def _join_or_replace(
     client: Client, queue: str, run_id: str, record: records.RunInput, digest: str
-) -> None:
+) -> bool:
     """The id is known: the same question is the same run; another one needs the first to end."""
     description = await client.get_workflow_handle(run_id).describe()
     if await description.memo_value(names.MEMO_INPUT_DIGEST, "") == digest:
-        return
+        return False
     if description.close_time is None:
         raise RunAlreadyStarted(
             f"The id {run_id!r} is in use by a run that was started with another agent or input. "
             f"Talk to that run with Runner.attach({run_id!r}), or choose another id."
         )
     await _start_workflow(client, queue, run_id, record, WorkflowIDReusePolicy.ALLOW_DUPLICATE)
+    return True
 
 
 async def _start_workflow(

@@ -5,12 +5,12 @@ not know: who carries the run.
 """
 
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 
 from outlast.agents.agent import Agent
 from outlast.agents.context_codec import write_context
 from outlast.agents.errors import UserError
-from outlast.agents.lifecycle import check_run_hooks
+from outlast.agents.lifecycle import RunHooks, check_run_hooks
 from outlast.agents.references import register, register_session
 from outlast.agents.registry import type_name
 from outlast.agents.run_config import RunConfig, as_run_config
@@ -23,12 +23,51 @@ from outlast.loop.events import ServerThread
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.ports.session import DescribedSession, Session
 
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
 CODES: Final = {
     "max_turns": failures.MAX_TURNS_EXCEEDED,
     "model_refusal": failures.MODEL_REFUSAL,
     "invalid_final_output": failures.INVALID_OUTPUT,
 }
 """By the kind of an error handler, the code of the failures that it may turn into answers."""
+
+
+class RunOptions(TypedDict, total=False):
+    """What `Runner.run` takes besides the agent and the input.
+
+    Attributes:
+        id: the run's id, which is the workflow id; default a new one.
+        context: a pydantic model, dataclass or JSON value that the agent's callables get.
+        max_turns: how many model calls the answer may take; None for no bound.
+        hooks: called at the run's steps.
+        run_config: settings of the run, or a dict of them.
+        error_handlers: what to answer instead of failing.
+        previous_response_id: the response on the provider's server that this run follows.
+        auto_previous_response_id: each response follows the one before on that server.
+        conversation_id: the conversation on the provider's server.
+        session: remembers the conversation between runs.
+        client: a connected Temporal client.
+        task_queue: where the workers wait that carry the run.
+    """
+
+    id: str | None
+    context: Any
+    max_turns: int | None
+    hooks: RunHooks[Any] | str | None
+    run_config: RunConfig | Mapping[str, Any] | None
+    error_handlers: RunErrorHandlers[Any] | None
+    previous_response_id: str | None
+    auto_previous_response_id: bool
+    conversation_id: str | None
+    session: Session | None
+    client: "Client | None"
+    task_queue: str | None
+
+
+OF_THE_CLIENT: Final = frozenset({"id", "client", "task_queue"})
+"""Options that say where a run is, and not what it is."""
 
 
 def run_input(

@@ -6,28 +6,26 @@ not know: where states come from; a `RunSource` has them, on a server or in memo
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol
 
 from outlast.agents.errors import RunCancelled
+from outlast.agents.stream_events import (
+    OF_LONG_RUNS,
+    AgentUpdatedStreamEvent,
+    ProgramEvent,
+    RawResponsesStreamEvent,
+    RunItemStreamEvent,
+)
 from outlast.client.deltas import RawEvent
 from outlast.client.known_agents import KnownAgents
 from outlast.client.result_members import RunResultBase
 from outlast.client.results import error_of, run_details
 from outlast.client.run_responses import last_turn
-from outlast.client.stream import (
-    OF_LONG_RUNS,
-    AgentUpdatedStreamEvent,
-    RawResponsesStreamEvent,
-    RunItemStreamEvent,
-    changes,
-)
+from outlast.client.stream import changes
 from outlast.contract import records
 from outlast.loop.events import CancelMode
 from outlast.loop.state import RunState
 from outlast.loop.values import JsonObject
-
-ProgramEvent: TypeAlias = RawResponsesStreamEvent | RunItemStreamEvent | AgentUpdatedStreamEvent
-"""What programs of the field know."""
 
 
 class RunSource(Protocol):

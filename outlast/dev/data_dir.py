@@ -73,7 +73,10 @@ class DataDir:
             alive = not try_lock(life, fcntl.LOCK_SH)
         finally:
             os.close(life)
-        return self._read_info() if alive else None
+        info = self._read_info() if alive else None
+        # The lock is also held for a moment by who is about to start a server, and the file may
+        # still be that of the last one.
+        return info if info is not None and _is_there(info.pid) else None
 
     def write_info(self, info: ServerInfo) -> None:
         """Publish a server that is ready. Readers see the old file or the new one, whole."""
@@ -91,6 +94,17 @@ class DataDir:
             return ServerInfo(**fields)
         except (OSError, ValueError, TypeError):
             return None
+
+
+def _is_there(pid: int) -> bool:
+    """Whether a process lives."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
 
 
 def open_lock(path: Path) -> int:

@@ -1,10 +1,11 @@
 """One engine for each event loop: a client, a server if none is configured, and workers.
 
-Owns: when they start and stop. Must not know: what runs on them.
+Owns: when they start and stop, and which queue a run is on. Must not know: what runs on them.
 """
 
 import asyncio
-from datetime import timedelta
+import contextvars
+import logging
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
@@ -14,9 +15,16 @@ from outlast.agents.agent import Agent
 from outlast.client.connection import connect, is_configured
 from outlast.contract import names
 from outlast.dev import EmbeddedServer, default_data_dir
+from outlast.local.carrier import CarriedRun, Carrier
 from outlast.local.failure_lines import speak_in_lines
 from outlast.local.loop_end import at_loop_end, kept_out
-from outlast.worker.agent_worker import AgentWorker
+from outlast.local.program import this_program
+from outlast.local.queues import PREFIX, QueueClaim, queue_names
+
+LOOK_AGAIN_SECONDS = 0.25
+"""How often a queue is asked for that a run here is on, and that somebody else carries."""
+
+logger = logging.getLogger(__name__)
 
 _engines: WeakKeyDictionary[asyncio.AbstractEventLoop, "LocalEngine"] = WeakKeyDictionary()
 _starting: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
@@ -28,8 +36,13 @@ class LocalEngine:
     def __init__(self, client: Client, server: EmbeddedServer | None) -> None:
         self.client = client
         self._server = server
-        self._workers: dict[str, AgentWorker] = {}
+        self._program = this_program()
+        self._claims = default_data_dir() / "queues"
+        self._carriers: dict[str, Carrier] = {}
+        self._own: dict[str, Carrier] = {}
         self._serving = asyncio.Lock()
+        self._taking_over: set[asyncio.Task[None]] = set()
+        self._stopping: set[asyncio.Task[None]] = set()
         self._forget_end = at_loop_end(self._rest)
 
     @classmethod
@@ -79,38 +92,107 @@ class LocalEngine:
             await server.stop()
             raise
 
-    async def serve(self, agent: Agent[Any], context_type: type[Any] | None = None) -> str:
-        """Carry runs of an agent in this process, and return the task queue to start them on.
+    async def serve(
+        self,
+        agent: Agent[Any],
+        run_id: str,
+        *,
+        context_type: type[Any] | None = None,
+        queue: str | None = None,
+    ) -> CarriedRun:
+        """Carry a run in this process.
 
-        The queue is named after the agent, so that a script that is run again finds the runs it
-        left.
+        A new run is started on a queue of this program and agent, so that a script that is run
+        again finds the runs it left, and those of no other program. A run that is on the queue
+        of another program is carried there, as soon as that one does not carry it itself.
 
         Args:
-            agent: the agent.
-            context_type: a type of context that runs are started with; the annotations of tools
-                need not name it.
-        """
-        queue = f"{names.TASK_QUEUE}-local-{agent.name}"
-        async with self._serving:  # a queue has one worker, also for runs that start together
-            worker = self._workers.get(queue)
-            if worker is None:
-                worker = self._workers[queue] = await self._worker(agent, queue)
-        if worker.registry.agent(agent.name) is not agent:
-            worker.registry.replace(agent)
-        if context_type is not None:
-            worker.registry.add_context_type(context_type)
-        return queue
+            agent: the agent that the run has, whatever other runs have under its name.
+            run_id: the run.
+            context_type: the type of its context; the annotations of tools need not name it.
+            queue: where the run is, if it has been started before; a queue that no program has
+                for itself is left to the workers there.
 
-    async def _worker(self, agent: Agent[Any], queue: str) -> AgentWorker:
-        worker = AgentWorker(
-            self.client,
-            agents=[agent],
-            task_queue=queue,
-            graceful_shutdown_timeout=timedelta(seconds=1),
-        )
-        # In a context of its own: what it carries is not in its first caller's trace.
-        await asyncio.create_task(worker.__aenter__(), context=kept_out())
-        return worker
+        Raises:
+            UserError: the agent does not fit.
+        """
+        if queue is not None and not queue.startswith(PREFIX):
+            return CarriedRun(queue, run_id, self._dropped)
+        async with self._serving:  # a queue has one worker, also for runs that start together
+            if queue is None:
+                carrier = await self._own_carrier(agent)
+            else:
+                carrier = await self._carrier(queue, agent)
+            if carrier is not None:
+                run = CarriedRun(carrier.queue, run_id, self._dropped)
+                run.begin(carrier, agent, context_type)
+                return run
+        run = CarriedRun(queue or "", run_id, self._dropped)
+        waiting = self._take_over(run, agent, context_type)
+        run.taking_over = asyncio.create_task(waiting, context=contextvars.Context())
+        _keep(run.taking_over, self._taking_over)
+        return run
+
+    async def _own_carrier(self, agent: Agent[Any]) -> Carrier | None:
+        if agent.name in self._own:
+            return self._own[agent.name]
+        for queue in queue_names(self._program, agent.name):
+            carrier = await self._carrier(queue, agent, is_own=True)
+            if carrier is not None:
+                self._own[agent.name] = carrier
+                return carrier
+        return None
+
+    async def _carrier(
+        self, queue: str, agent: Agent[Any], *, is_own: bool = False
+    ) -> Carrier | None:
+        """Return the worker on a queue, or None if somebody else carries it."""
+        if queue in self._carriers:
+            carrier = self._carriers[queue]
+            carrier.is_own = carrier.is_own or is_own
+            return carrier
+        claim = QueueClaim.take(queue, self._claims)
+        if claim is None:
+            return None
+        try:
+            carrier = Carrier(self.client, claim, agent, is_own=is_own)
+            await carrier.start()
+        except BaseException:
+            claim.release()
+            raise
+        self._carriers[queue] = carrier
+        return carrier
+
+    async def _take_over(
+        self, run: CarriedRun, agent: Agent[Any], context_type: type[Any] | None
+    ) -> None:
+        """Wait until nobody else carries a run's queue, and carry it then."""
+        try:
+            while True:
+                async with self._serving:
+                    carrier = await self._carrier(run.queue, agent)
+                    if carrier is not None:
+                        run.begin(carrier, agent, context_type)
+                        return
+                await asyncio.sleep(LOOK_AGAIN_SECONDS)
+        except Exception:
+            logger.exception("the queue %r cannot be carried here", run.queue)
+
+    def _dropped(self, carrier: Carrier) -> None:
+        """Stop carrying another program's queue when nobody here needs it."""
+        if not carrier.is_own and not carrier.users:
+            _keep(asyncio.create_task(self._stop(carrier), context=kept_out()), self._stopping)
+
+    async def _stop(self, carrier: Carrier) -> None:
+        async with self._serving:
+            known = self._carriers.get(carrier.queue) is carrier  # or it is stopped already
+            if not known or carrier.is_own or carrier.users:
+                return
+            del self._carriers[carrier.queue]
+            try:
+                await carrier.stop()
+            except Exception:
+                logger.exception("the worker of %r could not be stopped", carrier.queue)
 
     async def close(self, *, keep_server: bool = False) -> None:
         """Stop the workers, and the server if this process started it.
@@ -119,11 +201,21 @@ class LocalEngine:
             keep_server: let the server run until this process ends.
         """
         self._forget_end()
+        for waiting in self._taking_over:
+            waiting.cancel()
         try:
-            for worker in self._workers.values():
-                await worker.__aexit__(None, None, None)
+            if self._stopping:
+                await asyncio.wait(self._stopping)
+            for carrier in self._carriers.values():
+                await carrier.stop(for_good=carrier.is_own and not self._program.is_script)
         finally:
             if self._server is not None and keep_server and not self._server.joined:
                 self._server.keep()
             elif self._server is not None:
                 await self._server.stop()
+
+
+def _keep(task: asyncio.Task[None], among: set[asyncio.Task[None]]) -> None:
+    """Keep a task until it is done: event loops do not."""
+    among.add(task)
+    task.add_done_callback(among.discard)

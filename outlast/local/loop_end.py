@@ -9,7 +9,9 @@ Owns: telling the tasks apart, and noticing the end. Must not know: workers.
 
 import asyncio
 import contextvars
+import sys
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 _kept_out = contextvars.ContextVar("outlast_kept_out", default=False)
@@ -31,7 +33,7 @@ def kept_out() -> contextvars.Context:
 
 
 def at_loop_end(close: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-    """Call something when the running loop ends.
+    """Call something when the running loop ends, or is closed.
 
     Args:
         close: what is called, while the loop still works.
@@ -39,7 +41,8 @@ def at_loop_end(close: Callable[[], Awaitable[None]]) -> Callable[[], None]:
     Returns:
         Call it to forget about it.
     """
-    forgotten = asyncio.get_running_loop().create_future()
+    loop = asyncio.get_running_loop()
+    forgotten = loop.create_future()
 
     async def wait() -> None:
         try:
@@ -48,7 +51,8 @@ def at_loop_end(close: Callable[[], Awaitable[None]]) -> Callable[[], None]:
             await close()
 
     task = asyncio.create_task(wait(), context=contextvars.Context())
-    # A loop that is left without its end, as after `loop.run_until_complete`, needs no complaint.
+    _before_closing(loop, task, forgotten)
+    # A loop that is left without any end needs no complaint.
     quiet: Any = task
     quiet._log_destroy_pending = False  # noqa: SLF001  as asyncio does it for its own
 
@@ -57,6 +61,26 @@ def at_loop_end(close: Callable[[], Awaitable[None]]) -> Callable[[], None]:
             forgotten.set_result(None)
 
     return forget
+
+
+def _before_closing(
+    loop: asyncio.AbstractEventLoop, task: "asyncio.Task[None]", forgotten: "asyncio.Future[None]"
+) -> None:
+    """Let `loop.close()` be an end as well, as after `loop.run_until_complete`.
+
+    Otherwise what is kept out would go on in other threads, and complain to a closed loop.
+    """
+    close_before = loop.close
+
+    def close() -> None:
+        is_open = not (task.done() or forgotten.done() or loop.is_running() or loop.is_closed())
+        if is_open and not sys.is_finalizing():
+            task.cancel()
+            loop.run_until_complete(asyncio.wait([task]))
+        close_before()
+
+    with suppress(AttributeError):  # a loop of another make may not let itself be changed
+        loop.close = close
 
 
 class _Factory:

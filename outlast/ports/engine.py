@@ -13,6 +13,27 @@ if TYPE_CHECKING:
 IMPLEMENTATION = "outlast.local.engine:LocalEngine"
 
 
+class Serving(Protocol):
+    """A run that is carried in this process, or would be if no other did."""
+
+    @property
+    def queue(self) -> str:
+        """The task queue that the run is on."""
+        ...
+
+    def leave(self) -> None:
+        """Wait no more for a run that goes on here without anybody."""
+        ...
+
+    def let_go(self, *, ended: bool) -> None:
+        """Wait no more for a run that can do nothing by itself.
+
+        Args:
+            ended: it has ended; or else it waits for people.
+        """
+        ...
+
+
 class Engine(Protocol):
     """A server that can be reached, and a worker for the agents of this process."""
 
@@ -30,12 +51,24 @@ class Engine(Protocol):
         """The connected Temporal client."""
         ...
 
-    async def serve(self, agent: "Agent[Any]", context_type: type[Any] | None = None) -> str:
-        """Carry runs of an agent in this process, and return the task queue to start them on.
+    async def serve(
+        self,
+        agent: "Agent[Any]",
+        run_id: str,
+        *,
+        context_type: type[Any] | None = None,
+        queue: str | None = None,
+    ) -> Serving:
+        """Carry a run in this process, for as long as somebody waits for it at least.
 
         Args:
-            agent: the agent.
-            context_type: a type of context that runs are started with.
+            agent: the agent that the run has, whatever other runs have under its name.
+            run_id: the run.
+            context_type: the type of its context.
+            queue: where the run is, if it has been started before; None for a new run.
+
+        Raises:
+            UserError: the agent does not fit.
         """
         ...
 

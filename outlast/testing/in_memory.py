@@ -249,7 +249,8 @@ class MemoryRun:
             case CheckInput():
                 return await check_input(self.worker, request)
             case records.ModelRequestRecord():
-                return await call_model(self.worker, request, self.on_delta or _ignore)
+                tell = self.on_delta or _ignore
+                return await call_model(self.worker, request, tell, attempt=attempt)
             case RunTool():
                 return await run_tool(self.worker, request, attempt=attempt)
             case RunHandoff() | records.HandoffRequestRecord():

@@ -18,6 +18,7 @@ from outlast.agents.registry import Registry
 from outlast.contract import records
 from outlast.loop.state import RunState
 from outlast.models.multi_provider import MultiProvider
+from outlast.ports.interpreter_end import wait_for_native_threads
 from outlast.ports.model import ModelProvider
 from outlast.ports.receivers import REGISTRATION
 from outlast.ports.tracing import flush_traces
@@ -54,6 +55,7 @@ class OutlastPlugin(SimplePlugin):
         Raises:
             UserError: no agents, or two with one name.
         """
+        wait_for_native_threads()
         given = cast("object", agents)
         if isinstance(given, Agent | str) or not isinstance(given, Iterable):
             raise UserError(f"agents= is a list of agents, not {given!r}: agents=[my_agent].")

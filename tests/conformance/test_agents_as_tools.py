@@ -6,10 +6,21 @@ import pytest
 from pydantic import BaseModel
 
 import outlast
-from outlast import Agent, AgentsException, function_tool
-from outlast.testing import ScriptedModel, call
+from outlast import (
+    Agent,
+    AgentsException,
+    AgentToolStreamEvent,
+    AgentUpdatedStreamEvent,
+    RawResponsesStreamEvent,
+    RunItemStreamEvent,
+    function_tool,
+    handoff,
+)
+from outlast.extensions.handoff_filters import remove_all_tools
+from outlast.testing import ScriptedModel, call, fail_after, say
 from tests.conformance.executors import Executor, row
 from tests.conformance.views import offered, outputs, shapes
+from tests.workflow.replies import model_error
 
 
 class Order(BaseModel):
@@ -205,3 +216,234 @@ async def test_hooks_hear_of_a_silent_agent_what_the_model_reads(executor: Execu
     found = outputs(model.requests[3])["c1"]
     assert found
     assert ("ask", found) in heard
+
+
+class Screen:
+    """An `on_stream` that shows what it is told, without what a model says bit by bit."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self.events: list[AgentToolStreamEvent] = []
+
+    async def show(self, told: AgentToolStreamEvent) -> None:
+        self.events.append(told)
+        event = told["event"]
+        if isinstance(event, AgentUpdatedStreamEvent):
+            what = f"now {event.new_agent.name}"
+        elif isinstance(event, RunItemStreamEvent):
+            what = f"{event.name}: {getattr(event.item, 'output', '')}".removesuffix(": ")
+        elif event.data.type == "response.completed":
+            what = "said"
+        else:
+            return
+        self.lines.append(f"{told['tool_call'].call_id} {told['agent'].name}: {what}")
+
+    def show_at_once(self, told: AgentToolStreamEvent) -> None:
+        self.events.append(told)
+
+
+@row(54)
+async def test_on_stream_is_told_everything_in_its_order(executor: Executor) -> None:
+    @function_tool
+    async def note(text: str) -> str:
+        return f"noted {text}"
+
+    screen = Screen()
+    closer = Agent(name="Closer")
+    inner = Agent(name="Orders", tools=[look_up, note], handoffs=[closer])
+    outer = Agent(name="Desk", tools=[inner.as_tool("ask", "Ask.", on_stream=screen.show)])
+    model = ScriptedModel(
+        [call("ask", "c1", input="?")],
+        [call("look_up", "n1"), call("note", "n2", text="it")],
+        [*say("Over to you."), call("look_up", "n3"), call("transfer_to_closer", "h1")],
+        "It is closed.",
+        "done",
+    )
+    result = await executor.execute(outer, model=model)
+    assert result.final_output == "done"
+    assert screen.lines == [
+        "c1 Orders: now Orders",
+        "c1 Orders: said",
+        "c1 Orders: tool_called",
+        "c1 Orders: tool_called",
+        "c1 Orders: tool_output: found",
+        "c1 Orders: tool_output: noted it",
+        "c1 Orders: said",
+        "c1 Orders: message_output_created",
+        "c1 Orders: tool_called",
+        "c1 Orders: handoff_requested",
+        "c1 Orders: tool_output: found",
+        "c1 Orders: handoff_occured",
+        "c1 Closer: now Closer",
+        "c1 Closer: said",
+        "c1 Closer: message_output_created",
+    ]
+    first: Any = screen.events[0]
+    assert (first["agent"], first["event"].new_agent) == (inner, inner)
+    assert (first["tool_call"].name, first["tool_call"].arguments) == ("ask", '{"input": "?"}')
+    spoken = [
+        one["event"].data.delta
+        for one in screen.events
+        if isinstance(one["event"], RawResponsesStreamEvent)
+        and one["event"].data.type == "response.output_text.delta"
+    ]
+    assert "".join(spoken) == "Over to you.It is closed."
+
+
+@row(54)
+async def test_on_stream_is_told_of_its_own_run_only(executor: Executor) -> None:
+    above, below = Screen(), Screen()
+    deep = Agent(name="Deep", tools=[look_up])
+    inner = Agent(name="Inner", tools=[deep.as_tool("dig", "Dig.", on_stream=below.show)])
+    outer = Agent(name="Desk", tools=[inner.as_tool("ask", "Ask.", on_stream=above.show)])
+    model = ScriptedModel(
+        [call("ask", "c1", input="?")],
+        [call("dig", "n1", input="?")],
+        [call("look_up", "d1")],
+        "Deep down.",
+        "Here.",
+        "done",
+    )
+    await executor.execute(outer, model=model)
+    assert above.lines == [
+        "c1 Inner: now Inner",
+        "c1 Inner: said",
+        "c1 Inner: tool_called",
+        "c1 Inner: tool_output: Deep down.",
+        "c1 Inner: said",
+        "c1 Inner: message_output_created",
+    ]
+    assert below.lines == [
+        "n1 Deep: now Deep",
+        "n1 Deep: said",
+        "n1 Deep: tool_called",
+        "n1 Deep: tool_output: found",
+        "n1 Deep: said",
+        "n1 Deep: message_output_created",
+    ]
+
+
+@row(54)
+@pytest.mark.parametrize("filters", [remove_all_tools, None])
+async def test_a_filter_hides_nothing_from_on_stream(executor: Executor, filters: Any) -> None:
+    screen = Screen()
+    closer = Agent(name="Closer", tools=[look_up], tool_use_behavior="stop_on_first_tool")
+    inner = Agent(name="Orders", tools=[look_up], handoffs=[handoff(closer, input_filter=filters)])
+    outer = Agent(name="Desk", tools=[inner.as_tool("ask", "Ask.", on_stream=screen.show)])
+    model = ScriptedModel(
+        [call("ask", "c1", input="?")],
+        [call("look_up", "n1"), call("transfer_to_closer", "h1")],
+        [call("look_up", "n2")],
+        "done",
+    )
+    await executor.execute(outer, model=model)
+    assert [line.split(": ", 1)[1] for line in screen.lines] == [
+        "now Orders",
+        "said",
+        "tool_called",
+        "handoff_requested",
+        "tool_output: found",
+        "handoff_occured",
+        "now Closer",
+        "said",
+        "tool_called",
+        "tool_output: found",
+    ]
+    assert outputs(model.requests[3]) == {"c1": "found"}
+
+
+@row(54)
+async def test_on_stream_is_told_of_the_turns_before_there_were_too_many(
+    executor: Executor,
+) -> None:
+    screen = Screen()
+    inner = Agent(name="Orders", tools=[look_up])
+    tool = inner.as_tool("ask", "Ask.", on_stream=screen.show, max_turns=1)
+    model = ScriptedModel([call("ask", "c1", input="?")], [call("look_up", "n1")], "I am sorry.")
+    await executor.execute(Agent(name="Desk", tools=[tool]), model=model)
+    assert screen.lines[-2:] == ["c1 Orders: tool_called", "c1 Orders: tool_output: found"]
+
+
+@row(40, 54)
+async def test_on_stream_hears_again_who_works_when_people_have_decided(
+    executor: Executor,
+) -> None:
+    @function_tool(needs_approval=True)
+    async def refund(amount: int) -> str:
+        return f"refunded {amount}"
+
+    screen = Screen()
+    inner = Agent(name="Refunds", tools=[look_up, refund])
+    outer = Agent(name="Desk", tools=[inner.as_tool("ask", "Ask.", on_stream=screen.show)])
+    model = ScriptedModel(
+        [call("ask", "c1", input="?")],
+        [call("look_up", "n1"), call("refund", "n2", amount=5)],
+        "It is refunded.",
+        "done",
+    )
+    result = await executor.execute(outer, model=model)
+    state = result.to_state()
+    state.approve(result.interruptions[0])
+    result = await executor.resume(outer, state)
+    assert result.final_output == "done"
+    assert [line.removeprefix("c1 Refunds: ") for line in screen.lines] == [
+        "now Refunds",
+        "said",
+        "tool_called",
+        "tool_called",
+        "now Refunds",
+        "tool_output: found",
+        "tool_output: refunded 5",
+        "said",
+        "message_output_created",
+    ]
+
+
+@row(54)
+@pytest.mark.parametrize("reads_along", [True, False])
+async def test_on_stream_may_fail_and_costs_no_model_call(
+    executor: Executor, reads_along: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    screen = Screen()
+
+    def show(told: AgentToolStreamEvent) -> None:
+        screen.show_at_once(told)
+        raise ValueError("no screen")
+
+    inner = Agent(name="Orders", tools=[look_up])
+    outer = Agent(name="Desk", tools=[inner.as_tool("ask", "Ask.", on_stream=show)])
+    model = ScriptedModel([call("ask", "c1", input="?")], [call("look_up", "n1")], "Here.", "done")
+    if reads_along:
+        result = await executor.stream(outer, model=model)
+        async for _ in result.stream_events():
+            pass
+    else:
+        result = await executor.execute(outer, model=model)
+    assert result.final_output == "done"
+    assert model.calls == 4
+    kinds = [one["event"].type for one in screen.events]
+    assert (kinds[0], kinds[-1]) == ("agent_updated_stream_event", "run_item_stream_event")
+    assert caplog.text.count("on_stream of the tool 'ask' raised ValueError: no screen") == len(
+        kinds
+    )
+
+
+@row(54)
+async def test_on_stream_is_told_again_what_is_tried_again(executor: Executor) -> None:
+    screen = Screen()
+    inner = Agent(name="Orders")
+    outer = Agent(name="Desk", tools=[inner.as_tool("ask", "Ask.", on_stream=screen.show_at_once)])
+    broken = fail_after(6, model_error(retryable=True), "It is on its way.")
+    model = ScriptedModel([call("ask", "c1", input="?")], broken, "It is here.", "done")
+    result = await executor.execute(outer, model=model)
+    assert result.final_output == "done"
+    raws = [
+        one["event"].raw
+        for one in screen.events
+        if isinstance(one["event"], RawResponsesStreamEvent)
+    ]
+    at = next(at for at, raw in enumerate(raws) if raw["type"] == "outlast.attempt_restarted")
+    assert (at, raws[at]["attempt"]) == (6, 2)
+    assert "".join(str(raw.get("delta", "")) for raw in raws[at:]) == "It is here."
+    names = [getattr(one["event"], "name", "") for one in screen.events]
+    assert names.count("message_output_created") == 1

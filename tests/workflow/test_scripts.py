@@ -155,7 +155,8 @@ async def test_a_script_killed_in_a_tool_call_goes_on_when_it_is_run_again(tmp_p
 async def test_a_program_without_an_event_loop_asks_twice(tmp_path: Path, server: EmbeddedServer):
     answers = await output_of(ASK_SYNC, tmp_path, address=server.address)
     assert answers == ["It is on its way."] * 2
-    assert not (tmp_path / "data").exists(), "the environment names a server, so none is started"
+    database = tmp_path / "data" / "outlast" / "temporal.db"
+    assert not database.exists(), "the environment names a server, so none is started"
 
 
 async def test_a_run_of_an_agent_elsewhere_is_started_and_not_waited_for(

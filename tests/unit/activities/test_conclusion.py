@@ -619,3 +619,33 @@ async def test_a_context_that_was_left_unwritable_is_an_error_in_words() -> None
     with pytest.raises(EffectError, match="cannot be written as JSON") as caught:
         await concluded(agent, TEXT, context={})
     assert (caught.value.code, caught.value.retryable) == ("user_error", False)
+
+
+FOUND = Item(
+    "tool_output", {"type": "function_call_output", "call_id": "c1", "output": "x"}, "Expert", 1
+)
+
+
+@pytest.mark.parametrize(
+    ("candidate", "final", "told"),
+    [
+        (Candidate(output="x", tool_made=True), True, ["tool_output"]),
+        (Candidate(outcomes=OUTCOMES, tool_made=True), True, ["tool_output"]),
+        (Candidate(outcomes=OUTCOMES, tool_made=True), False, []),
+        (Candidate(failure=TURNS), True, ["tool_output"]),
+        (Candidate(failure=Failure(code="model_call_failed", message="x")), True, []),
+        (TEXT, True, []),
+    ],
+)
+async def test_an_on_stream_is_told_the_outputs_that_no_model_is_shown(
+    candidate: Candidate, *, final: bool, told: list[str]
+) -> None:
+    heard: list[Any] = []
+    rule = returning(ToolsToFinalOutputResult(is_final_output=final, final_output="ruled"))
+    inner = expert(tools=[look_up], tool_use_behavior=rule)
+    outer = Agent[Any](name="A", tools=[inner.as_tool("ask", "Ask.", on_stream=heard.append)])
+    fields: dict[str, Any] = {"agent": "Expert", "settings": answering("ask")}
+    request = conclusion_request(candidate, HELLO, ANSWER, FOUND, **fields)
+    conclusion = await conclude(worker_of(outer), request)
+    assert conclusion.final is final
+    assert [one["event"].name for one in heard] == told

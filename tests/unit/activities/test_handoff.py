@@ -28,6 +28,7 @@ from outlast.testing import ScriptedModel, call, say
 from tests.unit.activities.desk import (
     HELLO,
     Notes,
+    answering,
     filter_request,
     handoff_request,
     raising,
@@ -392,3 +393,33 @@ async def test_a_context_that_was_left_unwritable_is_an_error_in_words() -> None
     with pytest.raises(EffectError, match="cannot be written as JSON") as caught:
         await run_handoff(handing_over(spoil), handoff_request("transfer_to_b", context={}))
     assert (caught.value.code, caught.value.retryable) == ("user_error", False)
+
+
+# --- A nested run whose tool has an on_stream -------------------------------------------------------------
+
+
+async def told_of(**options: Any) -> tuple[list[Any], HandoffResult]:
+    """Hand over in a nested run; return what was told of it, and the result."""
+    told: list[Any] = []
+    inner = Agent[Any](name="A", handoffs=[Agent[Any](name="B")])
+    tool = inner.as_tool("ask", on_stream=told.append, **options)
+    worker = worker_of(Agent[Any](name="Desk", tools=[tool]))
+    settings = {**answering("ask", agent="Desk"), "nest_handoff_history": True}
+    items = (*TRANSCRIPT, Item("tool_output", output_item("c2", "found"), "A", 2))
+    request = filter_request("transfer_to_b", *items, fresh=3, settings=settings)
+    return told, await run_handoff(worker, request)
+
+
+async def test_a_handoff_is_told_with_the_outputs_of_its_turn() -> None:
+    told, result = await told_of()
+    assert [one["event"].name for one in told] == ["tool_output", "handoff_occured"]
+    assert [one["agent"].name for one in told] == ["A", "A"]
+    assert told[1]["event"].item.target_agent.name == "B"
+    assert result.edit is not None
+
+
+@pytest.mark.parametrize("key", ["conversation_id", "previous_response_id"])
+async def test_what_the_providers_server_keeps_is_told_but_not_nested(key: str) -> None:
+    told, result = await told_of(**{key: "x_1"})
+    assert len(told) == 2
+    assert result.edit is None

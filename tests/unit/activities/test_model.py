@@ -870,3 +870,48 @@ async def test_what_is_meant_for_one_machine_is_done_one_after_the_other(
     planned = await call_model(worker_of(agent, model=ScriptedModel(reply)), model_request())
     assert planned.parallel == parallel
     assert [one.kind for one in planned.calls] == ["tool", "tool"]
+
+
+# --- A nested run whose tool has an on_stream -------------------------------------------------------------
+
+
+async def streamed(
+    step: Any, *, on_stream: Any, stream: bool = False, attempt: int = 1
+) -> tuple[list[str], ScriptedModel]:
+    """Ask the model of a nested run; return which events those heard who read along."""
+    heard: list[str] = []
+    outer = Agent[Any](name="A", tools=[Agent[Any](name="B").as_tool("ask", on_stream=on_stream)])
+    settings = {**answering("ask"), **({"stream": True} if stream else {})}
+    model = ScriptedModel(step)
+    request = model_request("B", settings=settings, starts=True)
+    worker = worker_of(outer, model=model)
+    await call_model(worker, request, lambda event: heard.append(event["type"]), attempt=attempt)
+    return heard, model
+
+
+@pytest.mark.parametrize("stream", [True, False])
+async def test_on_stream_is_told_whether_or_not_somebody_else_reads_along(*, stream: bool) -> None:
+    told: list[Any] = []
+    heard, _ = await streamed("Hi", on_stream=told.append, stream=stream)
+    raws = [one["event"].raw["type"] for one in told[1:-1]]
+    assert (raws[0], raws[-1]) == ("response.created", "response.completed")
+    assert heard == (raws if stream else [])
+    assert told[0]["event"].new_agent.name == "B"
+    assert told[-1]["event"].name == "message_output_created"
+
+
+async def test_a_call_that_breaks_off_has_told_how_far_it_came() -> None:
+    told: list[Any] = []
+    broken = fail_after(5, ModelError("gone", code="overloaded", retryable=True), "Hi there")
+    with pytest.raises(EffectError, match="gone"):
+        await streamed(broken, on_stream=told.append)
+    assert [one["event"].type for one in told] == [
+        "agent_updated_stream_event",
+        *["raw_response_event"] * 5,
+    ]
+
+
+async def test_an_attempt_after_the_first_is_told_as_one() -> None:
+    told: list[Any] = []
+    await streamed("Hi", on_stream=told.append, attempt=2)
+    assert told[0]["event"].raw == {"type": "outlast.attempt_restarted", "attempt": 2}

@@ -36,7 +36,7 @@ from outlast.loop.phrases import REJECTED
 from outlast.loop.values import JsonObject
 from outlast.testing import ScriptedModel, call, refuse, say, shell_call
 from outlast.testing.scripted_model import raw_call
-from tests.unit.activities.desk import raising, scene_of
+from tests.unit.activities.desk import answering, raising, scene_of
 
 
 @function_tool
@@ -491,6 +491,14 @@ async def test_a_handoff_needs_an_activity_where_it_has_something_to_run(
     offer = offer_of(handoffs=[handoff(BILLING, **options)])
     planned = await only_call(offer, call("transfer_to_billing", "h1"), scene=scene)
     assert (planned.callback, planned.filters) == (callback, filters)
+
+
+async def test_a_handoff_that_is_told_to_an_on_stream_sees_the_transcript() -> None:
+    tool = Agent[Any](name="B").as_tool("ask", on_stream=checks)
+    scene = scene_of(Agent(name="A", tools=[tool]), settings=answering("ask"))
+    offer = offer_of(handoffs=[handoff(BILLING)])
+    planned = await only_call(offer, call("transfer_to_billing", "h1"), scene=scene)
+    assert (planned.callback, planned.filters) == (True, True)
 
 
 async def test_what_the_providers_server_keeps_is_not_told_as_a_summary(

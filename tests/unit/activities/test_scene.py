@@ -21,7 +21,7 @@ from outlast.agents.settings import write_run_config
 from outlast.agents.tool import function_tool
 from outlast.loop.changes import Change
 from outlast.loop.values import Usage
-from tests.unit.activities.desk import Notes, model_request, scene_of, worker_of
+from tests.unit.activities.desk import Notes, answering, model_request, scene_of, worker_of
 
 PASSES = GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
 
@@ -164,3 +164,21 @@ async def look_up() -> str:
 def test_a_run_that_works_for_nobody_is_no_tool() -> None:
     scene = scene_of(Agent(name="A", tools=[look_up]))
     assert (scene.outer, scene.tool) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("on_stream", "behavior", "streamed", "duties"),
+    [
+        (None, "stop_on_first_tool", False, ()),
+        (print, "run_llm_again", True, ()),
+        (print, "stop_on_first_tool", True, ("conclude",)),
+        (print, {"stop_at_tool_names": ["look_up"]}, True, ("conclude",)),
+    ],
+)
+def test_outputs_that_may_be_the_answer_have_to_be_told_in_the_end(
+    on_stream: Any, behavior: Any, *, streamed: bool, duties: tuple[str, ...]
+) -> None:
+    inner = Agent[Any](name="B", tools=[look_up], tool_use_behavior=behavior)
+    outer = Agent[Any](name="A", tools=[inner.as_tool("ask", on_stream=on_stream)])
+    scene = scene_of(outer, settings=answering("ask"))
+    assert (scene.is_streamed, scene.duties(inner)) == (streamed, duties)

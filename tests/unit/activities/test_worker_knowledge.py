@@ -50,3 +50,10 @@ def test_the_annotation_counts_then_the_runs_own_type_then_the_only_one(
 def test_a_context_that_does_not_fit_is_an_error() -> None:
     with pytest.raises(UserError, match="does not fit Customer"):
         knowledge(Customer).borrow({"name": 5}, None)
+
+
+def test_a_run_with_definitions_of_its_own_has_the_same_models() -> None:
+    known, own = knowledge(), Registry([Agent[Any](name="A")])
+    known.registry.keep_for_run("r1", own)
+    assert known.of_run("r1") == WorkerKnowledge(registry=own, models=known.models)
+    assert known.of_run("r2") is known

@@ -340,3 +340,48 @@ async def test_an_mcp_server_that_cannot_be_released_does_not_keep_the_others(
     await Registry([Agent[Any](name="A", mcp_servers=[Stuck(), other])]).release_servers()
     assert other.steps == ["release"]
     assert "could not be let go" in caplog.text
+
+
+async def test_the_servers_of_agents_that_were_replaced_are_released_too() -> None:
+    first, second, third = Agent[Any](name="A", mcp_servers=[Shelf()]), Shelf(), Shelf()
+    registry = Registry([first])
+    registry.replace(Agent[Any](name="A", mcp_servers=[second]))
+    of_run = Registry([Agent[Any](name="A", mcp_servers=[third, second])])
+    registry.keep_for_run("r1", of_run)
+    registry.forget_run("r1")
+    await registry.release_servers()
+    shelves = [*first.mcp_servers, second, third]
+    assert [shelf.steps for shelf in shelves if isinstance(shelf, Shelf)] == [["release"]] * 3
+
+
+def test_a_registry_holds_an_agent_if_all_that_it_leads_to_is_the_same() -> None:
+    orders = Agent[Any](name="Orders")
+    agent = Agent[Any](name="A", handoffs=[orders])
+    registry = Registry([agent])
+    assert registry.holds(agent)
+    assert not registry.holds(Agent[Any](name="A"))
+    agent.handoffs = [Agent[Any](name="Orders")]
+    assert not registry.holds(agent)
+
+
+@pytest.mark.parametrize(
+    ("run_id", "own"),
+    [
+        ("desk/7", True),
+        ("desk/7/look_up-3", True),
+        ("desk/7/look_up-3/find-1", True),
+        ("desk/77", False),
+        ("desk", False),
+        ("", False),
+    ],
+)
+def test_a_run_and_what_is_nested_in_it_can_have_definitions_of_its_own(
+    run_id: str,
+    own: bool,
+) -> None:
+    registry, of_run = Registry([Agent[Any](name="A")]), Registry([Agent[Any](name="A")])
+    registry.keep_for_run("desk/7", of_run)
+    assert registry.of_run(run_id) is (of_run if own else registry)
+    registry.forget_run("desk/7")
+    registry.forget_run("desk/7")
+    assert registry.of_run(run_id) is registry

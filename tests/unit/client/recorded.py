@@ -208,6 +208,7 @@ class FakeHandle:
             raw_info=SimpleNamespace(first_run_id=self._client.first),
             status=self._client.status,
             close_time=None if self._client.status is None else "then",
+            task_queue=self._client.task_queue,
         )
 
     async def fetch_history(self) -> Any:
@@ -240,6 +241,7 @@ class FakeClient:
         status: how the workflow ended; None while it runs.
         answers: what calls that change something are answered with, or raise.
         calls: what was called.
+        task_queue: where the run is.
     """
 
     namespace = "default"
@@ -259,6 +261,7 @@ class FakeClient:
         self.answers: list[Any] = [answer]
         self.calls: list[tuple[Any, ...]] = []
         self.broken: list[Exception] = []
+        self.task_queue = "outlast"
 
     def get_workflow_handle(self, workflow_id: str, *, run_id: str | None = None) -> FakeHandle:
         assert workflow_id == "support-42"

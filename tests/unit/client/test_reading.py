@@ -127,3 +127,28 @@ async def test_a_run_that_cannot_be_opened_is_no_run_to_stop() -> None:
     with pytest.raises(ServerUnavailable):
         await anext(reading.states())
     await reading.cancel("immediate")
+
+
+async def test_it_is_told_where_the_run_was_read_to() -> None:
+    told: list[RunState | None] = []
+
+    async def open_run() -> Any:
+        return Run(), Stretch()
+
+    whole = RunReading(open_run, at_end=told.append)
+    assert [state async for state in whole.states()] == told == [RunState()]
+    given_up = RunReading(open_run, at_end=told.append).states()
+    await anext(given_up)
+    await given_up.aclose()
+    assert told[1:] == [None]
+
+
+async def test_it_is_told_that_a_run_could_not_be_opened() -> None:
+    told: list[RunState | None] = []
+
+    async def open_run() -> Any:
+        raise ServerUnavailable("Nobody answers.")
+
+    with pytest.raises(ServerUnavailable):
+        await anext(RunReading(cast("Any", open_run), at_end=told.append).states())
+    assert told == [None]

@@ -14,7 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from outlast.agents.agent import Agent
 from outlast.agents.errors import RunAlreadyStarted, RunNotFound, ServerUnavailable, UserError
 from outlast.agents.settings import ModelSettings, RunConfig
-from outlast.client import runner
+from outlast.client import carrying, runner
 from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner
 from outlast.contract import names
@@ -299,27 +299,50 @@ class LocalStub:
         self.client = StartClient()
         self.served: list[Agent[Any]] = []
         self.context_types: list[type[Any] | None] = []
+        self.calls: list[tuple[Any, ...]] = []
 
     async def shared(self) -> "LocalStub":
         return self
 
-    async def serve(self, agent: Agent[Any], context_type: type[Any] | None = None) -> str:
+    async def serve(
+        self,
+        agent: Agent[Any],
+        run_id: str,
+        *,
+        context_type: type[Any] | None = None,
+        queue: str | None = None,
+    ) -> "ServingStub":
         self.served.append(agent)
         self.context_types.append(context_type)
-        return "outlast-local-A"
+        self.calls.append(("serve", run_id, queue))
+        return ServingStub(self.calls, queue or "outlast-local-program-A")
+
+
+class ServingStub:
+    """A run in the engine."""
+
+    def __init__(self, calls: list[tuple[Any, ...]], queue: str) -> None:
+        self.queue = queue
+        self._calls = calls
+
+    def leave(self) -> None:
+        self._calls.append(("leave",))
+
+    def let_go(self, *, ended: bool) -> None:
+        self._calls.append(("let go", ended))
 
 
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> LocalStub:
     stub = LocalStub()
-    monkeypatch.setattr(runner, "local_engine", lambda: stub)
+    monkeypatch.setattr(carrying, "local_engine", lambda: stub)
     return stub
 
 
 @pytest.mark.parametrize(
     ("agent", "queue", "used", "served"),
     [
-        (A, None, "outlast-local-A", [A]),
+        (A, None, "outlast-local-program-A", [A]),
         ("A", None, "outlast", []),
         (A, "support", "support", []),
     ],
@@ -340,6 +363,38 @@ async def test_the_worker_here_learns_the_type_of_the_context(
 ) -> None:
     await Runner.start(A, "Hello", context=context)
     assert engine.context_types == [kind]
+
+
+async def test_a_run_that_was_waited_for_is_let_go_and_one_that_was_started_goes_on(
+    engine: LocalStub,
+) -> None:
+    engine.client = Answering()
+    await Runner.run(A, "Hello", id="support-42")
+    await Runner.start(A, "Hello", id="support-42")
+    stream = Runner.run_streamed(A, "Hello", id="support-42")
+    async for _ in stream.stream_events():
+        pass
+    assert engine.calls == [
+        ("serve", "support-42", None),
+        ("let go", True),
+        ("serve", "support-42", None),
+        ("leave",),
+        ("serve", "support-42", None),
+        ("let go", True),
+    ]
+
+
+async def test_a_run_that_is_there_already_is_carried_where_it_is(engine: LocalStub) -> None:
+    await Runner.start(A, "Hello", id="support-42")
+    digest = engine.client.started[0]["memo"][names.MEMO_INPUT_DIGEST]
+    engine.client = StartClient(USED, digest=digest)
+    engine.client.task_queue = "outlast-local-shop-A"
+    engine.calls.clear()
+    await Runner.start(A, "Hello", id="support-42")
+    assert [call[2] for call in engine.calls if call[0] == "serve"] == [
+        None,
+        "outlast-local-shop-A",
+    ]
 
 
 async def test_the_sync_way_raises_what_the_other_does(engine: LocalStub) -> None:

@@ -1,22 +1,22 @@
 """What a reader of a run sees happen, under numbers that are the same for all readers."""
 
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.client import stream
-from outlast.client.known_agents import KnownAgents
-from outlast.client.stream import (
+from outlast.agents.stream_events import (
     AgentUpdatedStreamEvent,
-    ApprovalStreamEvent,
-    NumberedEvent,
     RawResponsesStreamEvent,
     RunItemStreamEvent,
+)
+from outlast.client.known_agents import KnownAgents
+from outlast.client.stream import (
+    ApprovalStreamEvent,
+    NumberedEvent,
     StatusStreamEvent,
     changes,
 )
-from outlast.loop.items import ItemKind
 from outlast.loop.machine import advance
 from outlast.loop.state import RunState
 from tests.loop_driver import Play, gated, said, searched, thought, tool, transfer
@@ -148,12 +148,3 @@ def test_a_run_that_is_cancelled_says_so_last() -> None:
     play = Play.ready()
     play.cancelled()
     assert told(seen_in(play)[-1]) == "cancelled"
-
-
-@pytest.mark.parametrize("kind", get_args(ItemKind))
-def test_every_kind_of_item_has_a_name_of_the_field(kind: ItemKind) -> None:
-    assert stream._NAMES[kind] in get_args(stream.RunItemName)
-
-
-def test_no_two_kinds_have_one_name() -> None:
-    assert len(set(stream._NAMES.values())) == len(get_args(ItemKind))

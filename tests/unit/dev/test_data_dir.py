@@ -2,8 +2,10 @@
 
 import fcntl
 import os
+import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,7 +19,7 @@ from outlast.dev.data_dir import (
     try_lock,
 )
 
-INFO = ServerInfo(address="127.0.0.1:7233", ui_url=None, namespace="default", pid=42)
+INFO = ServerInfo(address="127.0.0.1:7233", ui_url=None, namespace="default", pid=os.getpid())
 
 
 @pytest.fixture
@@ -50,6 +52,15 @@ def test_a_directory_without_a_server_has_none(tmp_path: Path):
 def test_the_file_of_a_dead_server_does_not_count(tmp_path: Path):
     DataDir(tmp_path).write_info(INFO)
     os.close(open_lock(tmp_path / "server.lock"))
+    assert running_server(tmp_path) is None
+
+
+def test_the_file_of_a_dead_server_does_not_count_while_another_is_started(
+    tmp_path: Path, life: int
+):
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    DataDir(tmp_path).write_info(replace(INFO, pid=ended.pid))
     assert running_server(tmp_path) is None
 
 

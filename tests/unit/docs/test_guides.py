@@ -44,7 +44,15 @@ SCRIPTS: dict[str, list[Any]] = {
     ],
     "models": ["On Monday at nine."],
     "sessions": ["Hello Ann.", "Ann.", "Still Ann.", "Hello.", "Hello again."],
-    "streaming": [[call("hours", "c1", day="Monday")], "Yes, 9 to 18.", "No."],
+    "streaming": [
+        [call("hours", "c1", day="Monday")],
+        "Yes, 9 to 18.",
+        "No.",
+        [call("plan", "c2", input="When to come?")],
+        [call("hours", "n1", day="Monday")],
+        "On Monday.",
+        "Come on Monday.",
+    ],
     "human-in-the-loop": [
         [call("refund", "c1", order_id="A-42", amount=389)],
         "Done.",

@@ -144,6 +144,22 @@ async def test_agents_as_tools_answer_the_agent_that_asks(stage: Stage) -> None:
     assert shapes(stage.asked("policy_expert").input) == ["Returns after 20 days?"]
 
 
+async def test_agents_as_tools_streaming_shows_what_the_nested_agent_does(stage: Stage) -> None:
+    printed = await stage.play(
+        "agents_as_tools_streaming",
+        clerk=[[call("ask_accountant", "c1", input="Ann?")], "Yes, 42 EUR."],
+        accountant=[[call("invoices", "n1", customer="Ann")], "Ann owes 42 EUR."],
+    )
+    assert printed == [
+        '[Accountant answers ask_accountant({"input": "Ann?"})]',
+        "[Accountant: tool_called]",
+        "[Accountant: tool_output]",
+        "Ann owes 42 EUR.",
+        "[Accountant: message_output_created]",
+        "reply: Yes, 42 EUR.",
+    ]
+
+
 async def test_deterministic_flow_goes_through_its_steps_once(stage: Stage) -> None:
     flow = stage.load(
         "deterministic_flow",

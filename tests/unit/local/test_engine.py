@@ -1,19 +1,24 @@
 """The engine in the process: one for each event loop, and nothing left behind."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.errors import ServerUnavailable
+from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.agents.registry import Registry
 from outlast.contract import names
-from outlast.local import engine
+from outlast.local import carrier, engine
 from outlast.local.engine import LocalEngine
-from outlast.ports.tracing import get_current_trace, trace
+from outlast.local.program import Program
+from outlast.local.queues import QueueClaim
+from outlast.ports.tracing import get_current_trace
+
+FOREIGN = "outlast-local-shop-01234567-A"
 
 
 class Surroundings:
@@ -25,6 +30,7 @@ class Surroundings:
         self.connected: list[tuple[Any, ...]] = []
         self.servers: list[Any] = []
         self.workers: list[Any] = []
+        self.claims = Path()
 
     def is_configured(self) -> bool:
         return self.configured
@@ -83,14 +89,24 @@ class FakeWorker:
 
 
 @pytest.fixture
-async def around(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Surroundings]:
+async def around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Surroundings]:
     surroundings = Surroundings()
     monkeypatch.setattr(engine, "is_configured", surroundings.is_configured)
     monkeypatch.setattr(engine, "connect", surroundings.connect)
     monkeypatch.setattr(engine, "EmbeddedServer", surroundings.make_server)
-    monkeypatch.setattr(engine, "AgentWorker", surroundings.make_worker)
+    monkeypatch.setattr(engine, "this_program", lambda: Program("desk-0a1b2c3d", is_script=True))
+    monkeypatch.setattr(engine, "LOOK_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(carrier, "AgentWorker", surroundings.make_worker)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    surroundings.claims = tmp_path / "outlast" / "queues"
     yield surroundings
     await LocalEngine.close_shared()
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not condition():  # noqa: ASYNC110  an engine tells nobody
+            await asyncio.sleep(0.01)
 
 
 async def test_where_a_server_is_configured_none_is_started(around: Surroundings) -> None:
@@ -138,60 +154,130 @@ async def test_a_server_that_cannot_be_used_is_not_left_running(around: Surround
     assert await LocalEngine.shared(), "the next one who asks tries again"
 
 
-async def test_an_agent_is_carried_on_a_queue_of_its_name(around: Surroundings) -> None:
+async def test_a_run_is_carried_on_a_queue_of_its_program_and_agent(around: Surroundings) -> None:
     one = await LocalEngine.shared()
     agent = Agent[Any](name="Triage")
-    assert await one.serve(agent) == "outlast-local-Triage"
-    assert await one.serve(agent) == "outlast-local-Triage"
-    assert await one.serve(Agent(name="Other")) == "outlast-local-Other"
+    queues = [(await one.serve(agent, run_id)).queue for run_id in ("r1", "r2")]
+    assert queues == ["outlast-local-desk-0a1b2c3d-Triage"] * 2
+    other = await one.serve(Agent(name="Other"), "r3")
+    assert other.queue == "outlast-local-desk-0a1b2c3d-Other"
     first, second = around.workers
     assert (first.calls, second.calls) == (["enter"], ["enter"])
-    assert first.options["task_queue"] == "outlast-local-Triage"
+    assert first.options["task_queue"] == queues[0]
     assert first.client is one.client
 
 
-async def test_two_runs_of_an_agent_that_start_at_once_have_one_worker(
-    around: Surroundings,
-) -> None:
+async def test_runs_of_an_agent_that_start_at_once_have_one_worker(around: Surroundings) -> None:
     one = await LocalEngine.shared()
-    agent = Agent[Any](name="Triage")
-    await asyncio.gather(*(one.serve(agent) for _ in range(5)))
-    assert len(around.workers) == 1
+    agents = [Agent[Any](name="Triage", instructions=str(number)) for number in range(5)]
+    await asyncio.gather(*(one.serve(agent, f"r{i}") for i, agent in enumerate(agents)))
+    (worker,) = around.workers
+    found = [worker.registry.of_run(f"r{number}").agent("Triage") for number in range(5)]
+    assert all(a is b for a, b in zip(found, agents, strict=True)), (
+        "each has the agent it was given"
+    )
 
 
 async def test_an_agent_that_is_defined_again_takes_the_place_of_the_first(
     around: Surroundings,
 ) -> None:
     one = await LocalEngine.shared()
-    await one.serve(Agent(name="Triage", instructions="old"))
+    await one.serve(Agent(name="Triage", instructions="old"), "r1")
     again = Agent[Any](name="Triage", instructions="new", handoffs=[Agent(name="Orders")])
-    await one.serve(again)
+    await one.serve(again, "r2")
     (worker,) = around.workers
-    assert worker.registry.agent("Triage") is again
+    assert worker.registry.of_run("left over").agent("Triage") is again
     assert worker.registry.names == ["Orders", "Triage"]
+
+
+async def test_an_agent_that_does_not_fit_leaves_its_queue_to_the_next(
+    around: Surroundings,
+) -> None:
+    one = await LocalEngine.shared()
+    twice = Agent[Any](name="Triage", handoffs=[Agent(name="X"), Agent(name="X")])
+    with pytest.raises(UserError, match="Two agents"):
+        await one.serve(twice, "r1")
+    assert (await one.serve(Agent(name="Triage"), "r2")).queue.endswith("-0a1b2c3d-Triage")
+    assert len(around.workers) == 1
 
 
 async def test_a_type_of_context_is_known_to_the_worker(around: Surroundings) -> None:
     one = await LocalEngine.shared()
-    agent = Agent[Any](name="Triage")
-    await one.serve(agent)
-    await one.serve(agent, SimpleNamespace)
+    await one.serve(Agent(name="Triage"), "r1", context_type=SimpleNamespace)
     (worker,) = around.workers
-    assert worker.registry.context_type("types:SimpleNamespace") is SimpleNamespace
+    kind = worker.registry.of_run("r1").context_type("types:SimpleNamespace")
+    assert kind is SimpleNamespace
 
 
-async def test_a_worker_is_not_in_the_trace_of_its_first_caller(around: Surroundings) -> None:
+async def test_a_queue_that_somebody_else_carries_is_left_to_them(around: Surroundings) -> None:
+    claim = QueueClaim.take("outlast-local-desk-0a1b2c3d-Triage", around.claims)
+    assert claim is not None
     one = await LocalEngine.shared()
-    with trace("Support"):
-        await one.serve(Agent(name="Triage"))
-        assert get_current_trace() is not None
-    assert around.workers[0].started_in is None
+    served = await one.serve(Agent(name="Triage"), "r1")
+    assert served.queue == "outlast-local-desk-0a1b2c3d.2-Triage"
+    claim.release()
+    assert (await one.serve(Agent(name="Triage"), "r2")).queue == served.queue
+
+
+async def test_a_run_on_another_programs_queue_is_carried_there_while_it_is_waited_for(
+    around: Surroundings,
+) -> None:
+    one = await LocalEngine.shared()
+    first, second = [await one.serve(Agent(name="A"), run, queue=FOREIGN) for run in ("r1", "r2")]
+    assert [worker.options["task_queue"] for worker in around.workers] == [FOREIGN]
+    first.let_go(ended=True)
+    await asyncio.sleep(0)
+    assert around.workers[0].calls == ["enter"]
+    second.let_go(ended=False)
+    third = await one.serve(Agent(name="A"), "r3", queue=FOREIGN)
+    assert [worker.calls for worker in around.workers] == [["enter"]], "it was not stopped yet"
+    third.let_go(ended=True)
+    await until(lambda: around.workers[0].calls == ["enter", "exit"])
+    fourth = await one.serve(Agent(name="A"), "r4", queue=FOREIGN)
+    fourth.leave()
+    await LocalEngine.close_shared()
+    assert around.workers[1].calls == ["enter", "exit"], "it goes on until the end"
+
+
+async def test_the_programs_own_queue_is_carried_to_the_end(around: Surroundings) -> None:
+    one = await LocalEngine.shared()
+    attached = await one.serve(Agent(name="A"), "r1", queue="outlast-local-desk-0a1b2c3d-A")
+    await one.serve(Agent(name="A"), "r2")
+    attached.let_go(ended=True)
+    await asyncio.sleep(0)
+    assert [worker.calls for worker in around.workers] == [["enter"]]
+
+
+async def test_a_run_whose_program_lives_is_carried_here_once_that_has_ended(
+    around: Surroundings,
+) -> None:
+    one = await LocalEngine.shared()
+    claim = QueueClaim.take(FOREIGN, around.claims)
+    assert claim is not None
+    needed = await one.serve(Agent(name="A"), "r1", queue=FOREIGN)
+    given_up = await one.serve(Agent(name="B"), "r2", queue=FOREIGN)
+    assert (needed.queue, around.workers) == (FOREIGN, [])
+    given_up.let_go(ended=True)
+    claim.release()
+    await until(lambda: bool(around.workers))
+    (worker,) = around.workers
+    assert worker.registry.names == ["A"]
+    needed.let_go(ended=True)
+    await until(lambda: worker.calls == ["enter", "exit"])
+
+
+async def test_a_queue_with_workers_of_its_own_is_left_to_them(around: Surroundings) -> None:
+    one = await LocalEngine.shared()
+    served = await one.serve(Agent(name="A"), "r1", queue="support")
+    served.leave()
+    served.let_go(ended=True)
+    assert (served.queue, around.workers) == ("support", [])
 
 
 async def test_closing_stops_the_workers_and_then_the_server(around: Surroundings) -> None:
     one = await LocalEngine.shared()
-    await one.serve(Agent(name="A"))
-    await one.serve(Agent(name="B"))
+    await one.serve(Agent(name="A"), "r-A")
+    await one.serve(Agent(name="B"), "r-B")
     await LocalEngine.close_shared()
     assert [worker.calls for worker in around.workers] == [["enter", "exit"]] * 2
     assert around.servers[0].calls == ["start", "stop"]
@@ -206,7 +292,7 @@ async def test_a_worker_that_breaks_does_not_keep_the_server_running(
         raise ConnectionError
 
     one = await LocalEngine.shared()
-    await one.serve(Agent(name="A"))
+    await one.serve(Agent(name="A"), "r-A")
     monkeypatch.setattr(FakeWorker, "__aexit__", breaks)
     with pytest.raises(ConnectionError):
         await LocalEngine.close_shared()
@@ -218,7 +304,7 @@ async def test_at_the_end_of_a_loop_the_workers_stop_and_the_server_is_kept_for_
     around: Surroundings, *, joined: bool, end: str
 ) -> None:
     async def work() -> None:
-        await (await LocalEngine.shared()).serve(Agent(name="A"))
+        await (await LocalEngine.shared()).serve(Agent(name="A"), "r1")
         around.servers[-1].joined = joined
 
     for _ in range(2):

@@ -67,23 +67,44 @@ def test_what_is_forgotten_is_not_called() -> None:
     assert called == []
 
 
-def test_a_loop_that_is_left_without_its_end_says_nothing() -> None:
-    complaints: list[Any] = []
+def test_closing_a_loop_is_an_end_too() -> None:
+    told: list[Any] = []
 
     async def close() -> None:
-        complaints.append("closed")
+        await asyncio.sleep(0)
+        told.append("closed")
+
+    async def work() -> None:
+        at_loop_end(close)
+        at_loop_end(close)()  # is forgotten
+        await asyncio.sleep(0)
+
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda _loop, context: told.append(context))
+    loop.run_until_complete(work())
+    loop.close()
+    loop.close()
+    assert told == ["closed"]
+    assert loop.is_closed()
+
+
+def test_a_loop_that_is_left_without_its_end_says_nothing() -> None:
+    told: list[Any] = []
+
+    async def close() -> None:
+        told.append("closed")
 
     async def work() -> None:
         at_loop_end(close)
         await asyncio.sleep(0)
 
     loop = asyncio.new_event_loop()
-    loop.set_exception_handler(lambda _loop, context: complaints.append(context))
+    loop.set_exception_handler(lambda _loop, context: told.append(context))
     loop.run_until_complete(work())
-    loop.close()
+    type(loop).close(loop)  # past what would end it in order
     del loop
     gc.collect()
-    assert complaints == []
+    assert told == []
 
 
 def test_the_tasks_of_a_loop_are_made_as_before() -> None:

@@ -8,8 +8,8 @@ from typing import Any
 import openai
 import pytest
 
+from outlast.agents.typed_events import typed_event
 from outlast.loop.values import JsonObject, Usage
-from outlast.models.typed_events import typed_event
 from outlast.ports.model import ModelError, ModelRequest, response_of_stream
 from outlast.testing import ScriptedModel, call, refuse, say
 from outlast.testing.scripted_model import (
@@ -112,7 +112,7 @@ async def test_a_step_can_be_streamed_as_a_provider_does() -> None:
 
 async def test_every_event_of_a_stream_is_one_of_the_providers() -> None:
     for event in await streamed(ScriptedModel([*say("Hi"), *refuse("No."), call("t", "c1")])):
-        kind = type(typed_event(event))
+        kind: Any = typed_event(event).__class__
         assert kind is not openai.BaseModel
         kind.model_validate(_as_sent(event))
 

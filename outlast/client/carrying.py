@@ -1,0 +1,133 @@
+"""Who carries a run: workers elsewhere, or the engine of this process for as long as it is needed.
+
+Owns: `Carrying`: which of them, and when the run is not waited for any more. Must not know: what
+the run is about.
+"""
+
+from types import TracebackType
+from typing import Any, Self, cast
+
+from temporalio.client import Client
+
+from outlast.agents.agent import Agent
+from outlast.client.handle import RunHandle
+from outlast.client.known_agents import KnownAgents
+from outlast.client.start import context_class
+from outlast.contract import names
+from outlast.loop.state import RunState
+from outlast.ports.engine import Engine, Serving, local_engine
+
+
+class Carrying:
+    """What carries one run, while a program starts it and waits for it.
+
+    Leaving the `with` block says that nobody waits any more, whatever the run does.
+
+    Args:
+        agent: an `Agent`, which this process can carry, or what has only its name.
+        client: the client that the program gave; without one, the process has an engine.
+        task_queue: where workers wait, if the program said so.
+        context: the context of the run.
+    """
+
+    def __init__(
+        self, agent: Any, client: Client | None, task_queue: str | None, context: object = None
+    ) -> None:
+        self._agent = agent
+        self._given = client
+        self._queue = task_queue
+        self._context_type = context_class(context)
+        self._engine: Engine | None = None
+        self._serving: list[Serving] = []
+
+    def __enter__(self) -> Self:
+        """Return itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Wait for the run no more; a run that is carried here goes on."""
+        while self._serving:
+            self._serving.pop().leave()
+
+    def settled(self, *, ended: bool) -> None:
+        """Say that the run can do nothing by itself, and that nobody waits for it.
+
+        Args:
+            ended: it has ended; or else it waits for people.
+        """
+        while self._serving:
+            self._serving.pop().let_go(ended=ended)
+
+    def read(self, state: RunState | None) -> None:
+        """Say that nobody reads the run any more.
+
+        Args:
+            state: where it settled; None if it did not, or nobody read so far.
+        """
+        if state is not None:
+            self.settled(ended=state.phase == "closed")
+        self.__exit__(None, None, None)
+
+    async def client(self) -> Client:
+        """Return the client.
+
+        Raises:
+            ServerUnavailable: there is no server, and none can be started.
+        """
+        if self._given is not None:
+            return self._given
+        if self._engine is None:
+            self._engine = await local_engine().shared()
+        return cast("Client", self._engine.client)
+
+    async def queue(self, run_id: str) -> str:
+        """Return the task queue for a new run.
+
+        Raises:
+            ServerUnavailable: as for `client`.
+            UserError: the agent cannot be carried here.
+        """
+        await self.client()
+        if not self._is_here:
+            return self._queue or names.TASK_QUEUE
+        return (await self._serve(run_id)).queue
+
+    async def handle(self, run_id: str, known: KnownAgents) -> RunHandle:
+        """Return a handle on the run.
+
+        Raises:
+            ServerUnavailable: as for `client`.
+        """
+        return RunHandle(await self.client(), run_id, known, from_engine=self._given is None)
+
+    async def follow(self, handle: RunHandle) -> None:
+        """Carry a run that was started before, here or by another program, where it is.
+
+        Raises:
+            RunNotFound: there is no such run.
+            UserError: the agent cannot be carried here.
+        """
+        if not self._is_here:
+            return
+        description = await handle.check()
+        served = [one.queue for one in self._serving]
+        if description.close_time is None and description.task_queue not in served:
+            await self._serve(handle.id, description.task_queue)
+
+    @property
+    def _is_here(self) -> bool:
+        given = self._given is not None or self._queue is not None
+        return isinstance(self._agent, Agent) and not given
+
+    async def _serve(self, run_id: str, queue: str | None = None) -> Serving:
+        engine = self._engine or await local_engine().shared()
+        serving = await engine.serve(
+            self._agent, run_id, context_type=self._context_type, queue=queue
+        )
+        self._serving.append(serving)
+        return serving

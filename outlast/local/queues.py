@@ -1,0 +1,87 @@
+"""The task queues of programs that carry their own runs, each of which one event loop claims.
+
+A queue's runs are carried with the definitions of whoever polls it. So two processes never poll
+the same one, even if they run the same script: the second takes the next number. A queue whose
+process has ended, however it ended, can be claimed again.
+
+Owns: the names of the queues, and who has which. Must not know: what waits in them.
+"""
+
+import fcntl
+import hashlib
+import logging
+import os
+import threading
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+
+from outlast.contract import names
+from outlast.dev.data_dir import open_lock, try_lock
+from outlast.local.program import Program
+
+PREFIX = f"{names.TASK_QUEUE}-local-"
+
+logger = logging.getLogger(__name__)
+
+_claimed_here: set[str] = set()
+_claiming = threading.Lock()
+
+
+def queue_names(program: Program, agent: str) -> Iterator[str]:
+    """Yield the queues of an agent's runs in a program, the first one first."""
+    for number in count(1):
+        which = program.name if number == 1 else f"{program.name}.{number}"
+        yield f"{PREFIX}{which}-{agent}"
+
+
+class QueueClaim:
+    """A queue that nobody else on this machine claims."""
+
+    def __init__(self, queue: str, path: Path, descriptor: int | None) -> None:
+        self.queue = queue
+        self._path = path
+        self._descriptor = descriptor
+
+    @classmethod
+    def take(cls, queue: str, directory: Path) -> "QueueClaim | None":
+        """Claim a queue, or return None if somebody has it.
+
+        Args:
+            queue: the queue.
+            directory: where processes tell each other.
+        """
+        path = directory / f"{hashlib.sha256(queue.encode()).hexdigest()[:16]}.lock"
+        with _claiming:
+            if queue in _claimed_here:
+                return None
+            descriptor = _open(path)
+            if descriptor is not None and not try_lock(descriptor, fcntl.LOCK_EX):
+                os.close(descriptor)
+                return None
+            _claimed_here.add(queue)
+            return cls(queue, path, descriptor)
+
+    def release(self, *, for_good: bool = False) -> None:
+        """Let others have it.
+
+        Args:
+            for_good: nobody will claim it again.
+        """
+        with _claiming:
+            _claimed_here.discard(self.queue)
+            if self._descriptor is not None:
+                if for_good:
+                    self._path.unlink(missing_ok=True)
+                os.close(self._descriptor)
+                self._descriptor = None
+
+
+def _open(path: Path) -> int | None:
+    """Open the file whose lock is the claim; None where nothing can be written."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return open_lock(path)
+    except OSError as error:
+        logger.debug("other processes cannot see what this one carries: %s", error)
+        return None

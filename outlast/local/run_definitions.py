@@ -1,0 +1,74 @@
+"""Which of a program's agents a run has, where several have one name.
+
+A program may make an agent for each request: the same name, but other instructions and tools. So a
+run keeps the objects that it was started with, and goes on with those that it is gone on with.
+
+Owns: for how long. Must not know: queues, workers.
+"""
+
+from collections import Counter
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+from outlast.agents.agent import Agent
+from outlast.agents.registry import Registry
+
+KEPT_UNATTENDED: Final = 1000
+"""How many runs keep their agents while nobody waits for them."""
+
+
+class RunDefinitions:
+    """The agents of the runs of one worker.
+
+    Args:
+        registry: the worker's. A run that is not known here has the agents that came last.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+        self._made: WeakValueDictionary[int, Registry] = WeakValueDictionary()
+        self._attended: Counter[str] = Counter()
+        self._unattended: dict[str, None] = {}
+
+    def attend(self, run_id: str, agent: Agent[Any], context_type: type[Any] | None = None) -> None:
+        """Let a run have an agent, and keep it for as long as somebody waits for the run.
+
+        Raises:
+            UserError: the agent, or one that it leads to, cannot be registered.
+        """
+        own = self._registry_of(agent)
+        if not self._registry.holds(agent):
+            self._registry.replace(agent)
+        if context_type is not None:
+            own.add_context_type(context_type)
+            self._registry.add_context_type(context_type)
+        self._registry.keep_for_run(run_id, own)
+        self._attended[run_id] += 1
+        self._unattended.pop(run_id, None)
+
+    def leave(self, run_id: str, *, ended: bool = False) -> None:
+        """Wait for a run no more.
+
+        Args:
+            run_id: the run.
+            ended: it has ended, and needs its agent no more.
+        """
+        self._attended[run_id] -= 1
+        if self._attended[run_id] > 0:
+            return
+        del self._attended[run_id]
+        if ended:
+            self._registry.forget_run(run_id)
+            return
+        self._unattended[run_id] = None
+        if len(self._unattended) > KEPT_UNATTENDED:
+            oldest = next(iter(self._unattended))
+            del self._unattended[oldest]
+            self._registry.forget_run(oldest)
+
+    def _registry_of(self, agent: Agent[Any]) -> Registry:
+        """Return the registry of an agent, which all runs share that were given this object."""
+        known = self._made.get(id(agent))
+        if known is None or not known.holds(agent):
+            known = self._made[id(agent)] = Registry([agent])
+        return known

@@ -1,0 +1,147 @@
+"""Who carries a run, and when it is not waited for any more."""
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from outlast.agents.agent import Agent
+from outlast.agents.errors import RunNotFound
+from outlast.client import carrying
+from outlast.client.carrying import Carrying
+from outlast.client.handle import RunHandle
+from outlast.client.known_agents import KnownAgents
+from outlast.client.run_state import ENGINE
+from outlast.loop.state import RunState
+from tests.unit.client.recorded import FakeClient, Recording
+
+A = Agent[Any](name="A")
+OWN = "outlast-local-desk-A"
+
+
+class Serving:
+    """A run in the engine."""
+
+    def __init__(self, calls: list[tuple[Any, ...]], queue: str | None) -> None:
+        self.queue = queue or OWN
+        self._given = queue
+        self._calls = calls
+
+    def leave(self) -> None:
+        self._calls.append(("leave", self._given))
+
+    def let_go(self, *, ended: bool) -> None:
+        self._calls.append(("let go", self._given, ended))
+
+
+class Engine:
+    """An engine that notes what it is asked for."""
+
+    def __init__(self) -> None:
+        self.client = FakeClient(Recording().events)
+        self.calls: list[tuple[Any, ...]] = []
+
+    async def shared(self) -> "Engine":
+        return self
+
+    async def serve(self, agent: Any, run_id: str, *, context_type: Any, queue: str | None) -> Any:
+        self.calls.append(("serve", agent, run_id, context_type, queue))
+        return Serving(self.calls, queue)
+
+
+@pytest.fixture
+def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
+    one = Engine()
+    monkeypatch.setattr(carrying, "local_engine", lambda: one)
+    return one
+
+
+async def handle_of(one: Carrying) -> RunHandle:
+    return await one.handle("support-42", KnownAgents())
+
+
+async def test_an_agent_is_carried_by_the_engine_until_it_is_not_waited_for(
+    engine: Engine,
+) -> None:
+    with Carrying(A, None, None, SimpleNamespace()) as one:
+        assert await one.queue("support-42") == OWN
+        assert (await handle_of(one)).kept_client == ENGINE
+    assert engine.calls == [("serve", A, "support-42", SimpleNamespace, None), ("leave", None)]
+
+
+@pytest.mark.parametrize("ended", [True, False])
+async def test_a_run_that_settled_is_let_go(engine: Engine, *, ended: bool) -> None:
+    with Carrying(A, None, None) as one:
+        await one.queue("support-42")
+        one.settled(ended=ended)
+    assert engine.calls[1:] == [("let go", None, ended)]
+
+
+@pytest.mark.parametrize(
+    ("state", "call"),
+    [
+        (RunState(phase="closed"), ("let go", None, True)),
+        (RunState(), ("let go", None, False)),
+        (None, ("leave", None)),
+    ],
+)
+async def test_a_run_that_was_read_along_is_let_go_where_it_settled(
+    engine: Engine, state: RunState | None, call: tuple[Any, ...]
+) -> None:
+    one = Carrying(A, None, None)
+    await one.queue("support-42")
+    one.read(state)
+    assert engine.calls[1:] == [call]
+
+
+@pytest.mark.parametrize(
+    ("agent", "client", "queue", "used"),
+    [
+        ("A", None, None, "outlast"),
+        (A, None, "support", "support"),
+        (A, FakeClient(Recording().events), None, "outlast"),
+        (A, FakeClient(Recording().events), "support", "support"),
+    ],
+)
+async def test_what_is_carried_elsewhere_is_not_carried_here(
+    engine: Engine, agent: Any, client: Any, queue: str | None, used: str
+) -> None:
+    one = Carrying(agent, client, queue)
+    assert await one.queue("support-42") == used
+    handle = await handle_of(one)
+    assert handle.client is (client or engine.client)
+    await one.follow(handle)
+    assert engine.calls == []
+
+
+async def test_a_run_that_was_started_before_is_carried_where_it_is(engine: Engine) -> None:
+    engine.client.task_queue = "outlast-local-shop-A"
+    with Carrying(A, None, None) as one:
+        await one.follow(await handle_of(one))
+        await one.follow(await handle_of(one))
+    assert engine.calls == [
+        ("serve", A, "support-42", None, "outlast-local-shop-A"),
+        ("leave", "outlast-local-shop-A"),
+    ]
+
+
+async def test_a_run_that_is_on_the_queue_of_new_ones_is_carried_once(engine: Engine) -> None:
+    engine.client.task_queue = OWN
+    one = Carrying(A, None, None)
+    await one.queue("support-42")
+    await one.follow(await handle_of(one))
+    assert len(engine.calls) == 1
+
+
+async def test_a_run_that_has_ended_needs_nobody(engine: Engine) -> None:
+    engine.client.status = cast("Any", "COMPLETED")
+    one = Carrying(A, None, None)
+    await one.follow(await handle_of(one))
+    assert engine.calls == []
+
+
+async def test_a_run_that_there_is_not_is_named(engine: Engine) -> None:
+    engine.client = FakeClient()
+    one = Carrying(A, None, None)
+    with pytest.raises(RunNotFound, match="support-42"):
+        await one.follow(await handle_of(one))

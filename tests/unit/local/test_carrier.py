@@ -1,0 +1,99 @@
+"""A worker on a queue, and the runs that need it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+
+from outlast.agents.agent import Agent
+from outlast.agents.registry import Registry
+from outlast.local import carrier
+from outlast.local.carrier import CarriedRun, Carrier
+from outlast.local.queues import QueueClaim
+from outlast.ports.tracing import get_current_trace, trace
+
+QUEUE = "outlast-local-desk-0a1b2c3d-A"
+A = Agent[Any](name="A")
+
+
+class FakeWorker:
+    """A worker that notes when it starts and stops."""
+
+    def __init__(self, _client: Any, **options: Any) -> None:
+        self.registry = Registry(options["agents"])
+        self.started_in: object = "nothing"
+
+    async def __aenter__(self) -> Self:
+        self.started_in = get_current_trace()
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        raise ConnectionError("The server is gone.")
+
+
+@pytest.fixture
+def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Carrier, FakeWorker]]:
+    workers: list[FakeWorker] = []
+
+    def make(client: Any, **options: Any) -> FakeWorker:
+        workers.append(FakeWorker(client, **options))
+        return workers[-1]
+
+    monkeypatch.setattr(carrier, "AgentWorker", make)
+    claim = QueueClaim.take(QUEUE, tmp_path)
+    assert claim is not None
+    client: Any = None
+    yield Carrier(client, claim, A, is_own=True), workers[0]
+    claim.release()
+
+
+async def test_a_worker_is_not_in_the_trace_of_its_first_caller(
+    made: tuple[Carrier, FakeWorker],
+) -> None:
+    one, worker = made
+    with trace("Support"):
+        await one.start()
+    assert worker.started_in is None
+
+
+async def test_a_worker_that_breaks_does_not_keep_its_queue(
+    made: tuple[Carrier, FakeWorker], tmp_path: Path
+) -> None:
+    one, _ = made
+    with pytest.raises(ConnectionError):
+        await one.stop()
+    claim = QueueClaim.take(QUEUE, tmp_path)
+    assert claim is not None
+    claim.release(for_good=True)
+
+
+def test_a_run_needs_its_worker_until_it_is_let_go(made: tuple[Carrier, FakeWorker]) -> None:
+    one, worker = made
+    dropped: list[Carrier] = []
+    run, other = (CarriedRun(QUEUE, run_id, dropped.append) for run_id in ("r1", "r2"))
+    run.begin(one, A)
+    other.begin(one, A)
+    assert one.users == 2
+    run.let_go(ended=True)
+    run.let_go(ended=True)
+    assert (one.users, dropped) == (1, [one])
+    other.leave()
+    other.let_go(ended=True)
+    assert one.users == 1, "it goes on without anybody"
+    assert worker.registry.of_run("r1") is worker.registry
+    assert worker.registry.of_run("r2") is not worker.registry
+
+
+def test_a_run_that_is_left_before_it_is_carried_is_carried_without_anybody(
+    made: tuple[Carrier, FakeWorker],
+) -> None:
+    one, worker = made
+    run = CarriedRun(QUEUE, "r1", lambda _: None)
+    run.leave()
+    run.begin(one, A)
+    assert one.users == 1
+    assert worker.registry.of_run("r1").agent("A") is A
+    one.definitions.attend("r1", A)
+    one.definitions.leave("r1", ended=True)
+    assert worker.registry.of_run("r1") is worker.registry, "nobody else waits for it"
