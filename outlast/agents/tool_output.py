@@ -5,6 +5,7 @@ tool, beyond its name; how large a result may be.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -99,6 +100,8 @@ class ToolOutputFileContent:
 
 
 ToolOutputPart: TypeAlias = ToolOutputText | ToolOutputImage | ToolOutputFileContent
+
+_AN_ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]{6,}\b")
 
 _PARTS: Mapping[object, type[ToolOutputPart]] = {
     "text": ToolOutputText,
@@ -243,8 +246,8 @@ def _json(value: object, tool_name: str) -> str:
             )
         text = to_json(value).decode()
     except (PydanticSerializationError, ValueError, RecursionError) as error:
-        if _reads_as_text(value):
-            return _readable(str(value))
+        if (words := _own_words(value)) is not None:
+            return _readable(words)
         raise UserError(
             f"Tool {tool_name!r} returned a {type(value).__qualname__} that cannot be written as "
             f"JSON: {error}. Return a string, JSON values, a pydantic model or a dataclass."
@@ -252,12 +255,18 @@ def _json(value: object, tool_name: str) -> str:
     return json.loads(text) if text.startswith('"') else text
 
 
-def _reads_as_text(value: object) -> bool:
-    """Whether an object that is no JSON was given words of its own, as a table of data is."""
+def _own_words(value: object) -> str | None:
+    """Return what an object that is no JSON says of itself, as a table of data does; else None.
+
+    Where in memory it is, as of a lock or a connection, is nothing to tell a model.
+    """
     kind = type(value)
     if callable(value) or isinstance(value, ModuleType | list | tuple | set | frozenset | Mapping):
-        return False
-    return kind.__str__ is not object.__str__ or kind.__repr__ is not object.__repr__
+        return None
+    if kind.__str__ is object.__str__ and kind.__repr__ is object.__repr__:
+        return None
+    words = str(value)
+    return None if _AN_ADDRESS.search(words) else words
 
 
 def _find_binary(value: object) -> str | None:

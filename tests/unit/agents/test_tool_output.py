@@ -1,7 +1,9 @@
 """What a tool returns becomes what the model reads."""
 
+import asyncio
 import datetime as dt
 import json
+import threading
 import uuid
 from dataclasses import dataclass
 from decimal import Decimal
@@ -182,6 +184,12 @@ def test_an_object_with_words_of_its_own_reads_as_these() -> None:
             return "a | b"
 
     assert encode_output(Table(), tool_name="t") == "a | b"
+
+
+def test_an_address_in_memory_is_nothing_to_read() -> None:
+    for value in (threading.Lock(), asyncio.Lock()):
+        with pytest.raises(UserError, match="cannot be written as JSON"):
+            encode_output(value, tool_name="t")
 
 
 def test_a_list_of_parts_and_other_values_is_refused() -> None:
