@@ -11,11 +11,13 @@ from typing import Any, TypeAlias
 
 from outlast import (
     Agent,
+    CustomTool,
     GuardrailFunctionOutput,
     RunConfig,
     RunContextWrapper,
     RunHandle,
     RunHooks,
+    ShellTool,
     ToolContext,
     ToolExecutionConfig,
     ToolsToFinalOutputResult,
@@ -28,7 +30,7 @@ from outlast.agents.tool import ToolRetry
 from outlast.extensions.handoff_filters import remove_all_tools
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError
-from outlast.testing import call, fail_after, say
+from outlast.testing import call, custom_call, fail_after, say, shell_call
 from outlast.testing.scripted_model import Step
 
 Play: TypeAlias = Callable[[RunHandle], Awaitable[None]]
@@ -165,6 +167,15 @@ filtering = Agent[Any](
     name="Filtering",
     tools=[note],
     handoffs=[handoff(ledger, input_filter=remove_all_tools, on_handoff=handed_over)],
+)
+
+hasty = Agent[Any](name="Hasty", tools=[ledger.as_tool("ask_ledger", "Ask.", max_turns=1)])
+machine = Agent[Any](
+    name="Machine",
+    tools=[
+        ShellTool(executor=lambda _request: "ran", needs_approval=True),
+        CustomTool("sql", "Ask the database.", lambda _ctx, text: text),
+    ],
 )
 
 LONG = "a long question " * 200
@@ -355,6 +366,15 @@ SCENARIOS: dict[str, Scenario] = {
             [call("refund", "n1", amount=5)],
         ),
         play=_cancel_nested,
+    ),
+    "nested_fails": Scenario(
+        agent=hasty,
+        steps=([call("ask_ledger", "o1", input="?")], [call("note", "n1", text="a")], "sorry"),
+    ),
+    "calls_in_other_forms": Scenario(
+        agent=machine,
+        steps=([shell_call("c1", "ls"), custom_call("sql", "c2", "SELECT 1")], "done"),
+        play=_approve,
     ),
     "approved_always": Scenario(
         agent=billing,
