@@ -22,7 +22,6 @@ MODULES = frozenset(
         "agent",
         "agent_output",
         "agent_tool_input",
-        "apply_diff",
         "computer",
         "editor",
         "exceptions",

@@ -133,9 +133,9 @@ class LentContext:
         except UserError:  # a callable has put something else in its place
             return
         for name, new in _attributes(after).items():
-            if write_context(new) != write_context(getattr(before, name, None)):
-                # Frozen, or a property that refuses.
-                with suppress(AttributeError, TypeError, ValueError):
+            # Nothing that travels, frozen, or a property that refuses.
+            with suppress(UserError, AttributeError, TypeError, ValueError):
+                if write_context(new) != write_context(getattr(before, name, None)):
                     setattr(self.owner, name, new)
 
 

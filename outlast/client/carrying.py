@@ -10,6 +10,7 @@ from typing import Any, Self, cast
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
+from outlast.agents.errors import RunAlreadyStarted, ServerUnavailable
 from outlast.client.handle import RunHandle
 from outlast.client.known_agents import KnownAgents
 from outlast.client.start import context_class
@@ -50,9 +51,16 @@ class Carrying:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Wait for the run no more; a run that is carried here goes on."""
+        """Wait for the run no more; a run that is carried here goes on, unless it has failed."""
+        failed = isinstance(error, Exception) and not isinstance(error, ServerUnavailable)
         while self._serving:
-            self._serving.pop().leave()
+            serving = self._serving.pop()
+            if isinstance(error, RunAlreadyStarted):
+                serving.withdraw()
+            elif failed:
+                serving.let_go(ended=True)
+            else:
+                serving.leave()
 
     def settled(self, *, ended: bool) -> None:
         """Say that the run can do nothing by itself, and that nobody waits for it.

@@ -90,6 +90,7 @@ class RunResultStreaming(RunResultBase):
         self._error: Exception | None = None
         self._events: asyncio.Queue[ProgramEvent | None] = asyncio.Queue()
         self._task = asyncio.get_running_loop().create_task(self._read())
+        self._task.add_done_callback(self._end)
 
     def __repr__(self) -> str:
         return (
@@ -176,8 +177,11 @@ class RunResultStreaming(RunResultBase):
             self._error = error
         finally:
             self._known.give_back(self.snapshot.context)
-            self.is_complete = True
-            self._events.put_nowait(None)
+
+    def _end(self, _reading: "asyncio.Task[None]") -> None:
+        """Tell readers that there is no more, however the reading ended."""
+        self.is_complete = True
+        self._events.put_nowait(None)
 
     def _move(self, state: RunState) -> None:
         before, self.snapshot = self.snapshot, state

@@ -11,6 +11,7 @@ from typing import Any
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
+from outlast.agents.registry import Registry
 from outlast.local.loop_end import kept_out
 from outlast.local.queues import QueueClaim
 from outlast.local.run_definitions import RunDefinitions
@@ -87,6 +88,7 @@ class CarriedRun:
         self._dropped = dropped
         self._carrier: Carrier | None = None
         self._unattended = False
+        self._before: Registry | None = None
 
     def begin(
         self, carrier: Carrier, agent: Agent[Any], context_type: type[Any] | None = None
@@ -96,6 +98,7 @@ class CarriedRun:
         Raises:
             UserError: the agent does not fit.
         """
+        self._before = carrier.definitions.of_run(self._run_id)
         carrier.definitions.attend(self._run_id, agent, context_type)
         carrier.users += 1
         self._carrier = carrier
@@ -108,6 +111,13 @@ class CarriedRun:
         if self._carrier is not None:
             self._carrier.definitions.leave(self._run_id)
             self._carrier = None
+
+    def withdraw(self) -> None:
+        """Take back what was asked for: the run keeps the agents that it had."""
+        carrier = self._carrier
+        self.let_go(ended=True)
+        if carrier is not None and self._before is not None:
+            carrier.definitions.keep(self._run_id, self._before)
 
     def let_go(self, *, ended: bool) -> None:
         """Wait no more for a run that has ended, or waits for people."""

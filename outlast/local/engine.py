@@ -12,6 +12,7 @@ from weakref import WeakKeyDictionary
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
+from outlast.agents.errors import UserError
 from outlast.client.connection import connect, is_configured
 from outlast.contract import names
 from outlast.dev import EmbeddedServer, default_data_dir
@@ -23,6 +24,8 @@ from outlast.local.queues import PREFIX, QueueClaim, queue_names
 
 LOOK_AGAIN_SECONDS = 0.25
 """How often a queue is asked for that a run here is on, and that somebody else carries."""
+
+LOOK_AGAIN_AFTER_ERROR_SECONDS = 5.0
 
 logger = logging.getLogger(__name__)
 
@@ -156,9 +159,17 @@ class LocalEngine:
             return None
         try:
             carrier = Carrier(self.client, claim, agent, is_own=is_own)
-            await carrier.start()
+            starting = asyncio.ensure_future(carrier.start())
+            try:
+                await asyncio.shield(starting)
+            except asyncio.CancelledError:
+                if not starting.done():  # it starts all the same: whoever comes next finds it
+                    self._carriers[queue] = carrier
+                    claim = None
+                raise
         except BaseException:
-            claim.release()
+            if claim is not None:
+                claim.release()
             raise
         self._carriers[queue] = carrier
         return carrier
@@ -167,16 +178,21 @@ class LocalEngine:
         self, run: CarriedRun, agent: Agent[Any], context_type: type[Any] | None
     ) -> None:
         """Wait until nobody else carries a run's queue, and carry it then."""
-        try:
-            while True:
+        while True:
+            pause = LOOK_AGAIN_SECONDS
+            try:
                 async with self._serving:
                     carrier = await self._carrier(run.queue, agent)
                     if carrier is not None:
                         run.begin(carrier, agent, context_type)
                         return
-                await asyncio.sleep(LOOK_AGAIN_SECONDS)
-        except Exception:
-            logger.exception("the queue %r cannot be carried here", run.queue)
+            except UserError:  # the agent is no good, and will not be
+                logger.exception("the queue %r cannot be carried here", run.queue)
+                return
+            except Exception:
+                logger.exception("the queue %r cannot be carried here yet", run.queue)
+                pause = LOOK_AGAIN_AFTER_ERROR_SECONDS
+            await asyncio.sleep(pause)
 
     def _dropped(self, carrier: Carrier) -> None:
         """Stop carrying another program's queue when nobody here needs it."""

@@ -46,6 +46,15 @@ class RunDefinitions:
         self._attended[run_id] += 1
         self._unattended.pop(run_id, None)
 
+    def of_run(self, run_id: str) -> Registry | None:
+        """Return what a run has of its own, or None."""
+        known = self._registry.of_run(run_id)
+        return None if known is self._registry else known
+
+    def keep(self, run_id: str, definitions: Registry) -> None:
+        """Let a run have again what it had."""
+        self._registry.keep_for_run(run_id, definitions)
+
     def leave(self, run_id: str, *, ended: bool = False) -> None:
         """Wait for a run no more.
 

@@ -76,7 +76,8 @@ class Connection:
         """Let nobody use it any more; it is closed behind."""
         self._closing.set()
         if not self._client.done():
-            self._task.cancel()
+            self._task.cancel()  # it may not even have begun, and then tells nobody
+            self._fail(ConnectionError(f"The connection to {self._name!r} was closed."))
 
     async def close(self) -> None:
         """Close it, and wait until that is done."""

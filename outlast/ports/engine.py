@@ -25,6 +25,10 @@ class Serving(Protocol):
         """Wait no more for a run that goes on here without anybody."""
         ...
 
+    def withdraw(self) -> None:
+        """Take back what was asked for: the run is somebody else's, and keeps what it has."""
+        ...
+
     def let_go(self, *, ended: bool) -> None:
         """Wait no more for a run that can do nothing by itself.
 

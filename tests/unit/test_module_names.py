@@ -28,6 +28,10 @@ def test_what_is_not_public_is_not_there() -> None:
         importlib.import_module("outlast.nowhere")
 
 
+def test_no_module_takes_the_place_of_a_public_name() -> None:
+    assert not {name.removeprefix("outlast.") for name in MODULES} & set(outlast.__all__)
+
+
 @pytest.mark.parametrize("name", sorted(MODULES))
 def test_no_name_hides_a_real_module(name: str) -> None:
     parent, _, _ = name.rpartition(".")

@@ -1,13 +1,14 @@
 """The run's context between JSON and the application's type."""
 
 import functools
+import threading
 import typing
 from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from pydantic import BaseModel, Field
+from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
 from outlast.agents.context import RunContextWrapper, ToolContext
@@ -398,3 +399,17 @@ def test_what_was_told_is_what_the_next_is_compared_with() -> None:
     owner.name = "Carl"
     lent.update({"name": "Bob", "notes": []})
     assert owner.name == "Carl"
+
+
+def test_what_does_not_travel_is_left_alone_when_a_context_comes_back() -> None:
+    class Desk(BaseModel):
+        model_config = ConfigDict(arbitrary_types_allowed=True)
+
+        n: int = 0
+        lock: Any = Field(default_factory=threading.Lock, exclude=True)
+
+    owner = Desk()
+    lock = owner.lock
+    lent = LentContext(owner)
+    lent.update({"n": 2})
+    assert (owner.n, owner.lock is lock) == (2, True)

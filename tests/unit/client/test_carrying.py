@@ -1,12 +1,18 @@
 """Who carries a run, and when it is not waited for any more."""
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.errors import RunNotFound
+from outlast.agents.errors import (
+    MaxTurnsExceeded,
+    RunAlreadyStarted,
+    RunNotFound,
+    ServerUnavailable,
+)
 from outlast.client import carrying
 from outlast.client.carrying import Carrying
 from outlast.client.handle import RunHandle
@@ -29,6 +35,9 @@ class Serving:
 
     def leave(self) -> None:
         self._calls.append(("leave", self._given))
+
+    def withdraw(self) -> None:
+        self._calls.append(("withdraw", self._given))
 
     def let_go(self, *, ended: bool) -> None:
         self._calls.append(("let go", self._given, ended))
@@ -145,3 +154,22 @@ async def test_a_run_that_there_is_not_is_named(engine: Engine) -> None:
     one = Carrying(A, None, None)
     with pytest.raises(RunNotFound, match="support-42"):
         await one.follow(await handle_of(one))
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        (MaxTurnsExceeded("Too long."), ("let go", None, True)),
+        (KeyError("what a tool raised"), ("let go", None, True)),
+        (RunAlreadyStarted("It is somebody else's."), ("withdraw", None)),
+        (ServerUnavailable("Nobody answers."), ("leave", None)),
+        (asyncio.CancelledError(), ("leave", None)),
+    ],
+)
+async def test_what_became_of_a_run_decides_how_it_is_left(
+    engine: Engine, error: BaseException, expected: tuple[Any, ...]
+) -> None:
+    one = Carrying(A, None, None)
+    await one.queue("support-42")
+    one.__exit__(type(error), error, None)
+    assert engine.calls[1:] == [expected]

@@ -228,3 +228,25 @@ async def test_a_run_goes_on_while_nobody_reads() -> None:
 async def test_an_empty_run_ends(count: int) -> None:
     parts: Sequence[RunState] = [RunState()] * count
     assert await read(streaming(Source(*parts))) == []
+
+
+async def test_a_reading_that_is_cancelled_before_it_begins_ends_all_the_same() -> None:
+    stream = streaming(of(handed_over()))
+    assert stream.run_loop_task is not None
+    stream.run_loop_task.cancel()
+    async with asyncio.timeout(5):
+        assert await read(stream) == []
+    assert stream.is_complete
+
+
+async def test_a_context_that_cannot_be_brought_up_to_date_keeps_no_reader_waiting() -> None:
+    class Broken(KnownAgents):
+        def give_back(self, context: Any) -> None:
+            raise ValueError(context)
+
+    stream = streaming(of(handed_over()), known=Broken(TRIAGE))
+    async with asyncio.timeout(5):
+        assert await read(stream)
+    assert stream.is_complete
+    with pytest.raises(ValueError, match="None"):
+        await cast("Any", stream.run_loop_task)

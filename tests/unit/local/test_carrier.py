@@ -97,3 +97,19 @@ def test_a_run_that_is_left_before_it_is_carried_is_carried_without_anybody(
     one.definitions.attend("r1", A)
     one.definitions.leave("r1", ended=True)
     assert worker.registry.of_run("r1") is worker.registry, "nobody else waits for it"
+
+
+def test_what_is_taken_back_leaves_a_run_the_agent_it_had(made: tuple[Carrier, FakeWorker]) -> None:
+    carrier, _ = made
+    first, second = Agent[Any](name="A"), Agent[Any](name="A")
+    working = CarriedRun("q", "run", lambda _carrier: None)
+    working.begin(carrier, first)
+    refused = CarriedRun("q", "run", lambda _carrier: None)
+    refused.begin(carrier, second)
+    refused.withdraw()
+    kept = carrier.definitions.of_run("run")
+    assert kept is not None
+    assert kept.agent("A") is first
+    working.let_go(ended=True)
+    assert carrier.definitions.of_run("run") is None
+    assert carrier.users == 0

@@ -274,6 +274,36 @@ async def test_a_queue_with_workers_of_its_own_is_left_to_them(around: Surroundi
     assert (served.queue, around.workers) == ("support", [])
 
 
+async def test_a_worker_whose_first_caller_gives_up_is_there_for_the_next(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begins = asyncio.Event()
+
+    class Slow(FakeWorker):
+        async def __aenter__(self) -> Self:
+            await begins.wait()
+            return await super().__aenter__()
+
+    def make(client: Any, **options: Any) -> FakeWorker:
+        worker = Slow(client, options)
+        around.workers.append(worker)
+        return worker
+
+    monkeypatch.setattr(carrier, "AgentWorker", make)
+    one = await LocalEngine.shared()
+    first = asyncio.create_task(one.serve(Agent(name="A"), "r-1"))
+    await until(lambda: bool(around.workers))
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+    begins.set()
+    await until(lambda: around.workers[0].calls == ["enter"])
+    await one.serve(Agent(name="A"), "r-2")
+    assert len(around.workers) == 1
+    await LocalEngine.close_shared()
+    assert around.workers[0].calls == ["enter", "exit"]
+
+
 async def test_closing_stops_the_workers_and_then_the_server(around: Surroundings) -> None:
     one = await LocalEngine.shared()
     await one.serve(Agent(name="A"), "r-A")

@@ -159,6 +159,15 @@ async def test_closing_while_it_opens_is_told_to_who_waits() -> None:
         await waiting
 
 
+async def test_one_that_is_given_up_before_it_begins_tells_who_waits() -> None:
+    connection = connect(Line())
+    connection.give_up()
+    with pytest.raises(ConnectionError, match="was closed"):
+        async with connection.client():
+            raise AssertionError
+    await connection.close()
+
+
 def test_the_first_cause_is_at_the_bottom() -> None:
     cause = ValueError("x")
     assert first_cause(ExceptionGroup("a", [ExceptionGroup("b", [cause])])) is cause
