@@ -26,6 +26,7 @@ LOOK_AGAIN_SECONDS = 0.25
 """How often a queue is asked for that a run here is on, and that somebody else carries."""
 
 LOOK_AGAIN_AFTER_ERROR_SECONDS = 5.0
+"""The same, when it could not be carried although nobody else does: each time is logged."""
 
 logger = logging.getLogger(__name__)
 
@@ -159,19 +160,17 @@ class LocalEngine:
             return None
         try:
             carrier = Carrier(self.client, claim, agent, is_own=is_own)
-            starting = asyncio.ensure_future(carrier.start())
-            try:
-                await asyncio.shield(starting)
-            except asyncio.CancelledError:
-                if not starting.done():  # it starts all the same: whoever comes next finds it
-                    self._carriers[queue] = carrier
-                    claim = None
-                raise
         except BaseException:
-            if claim is not None:
-                claim.release()
+            claim.release()
             raise
         self._carriers[queue] = carrier
+        try:
+            # If who waits gives up, it starts all the same, and whoever comes next finds it.
+            await asyncio.shield(asyncio.ensure_future(carrier.start()))
+        except Exception:
+            del self._carriers[queue]
+            claim.release()
+            raise
         return carrier
 
     async def _take_over(

@@ -54,6 +54,8 @@ class RunDefinitions:
     def keep(self, run_id: str, definitions: Registry) -> None:
         """Let a run have again what it had."""
         self._registry.keep_for_run(run_id, definitions)
+        if run_id not in self._attended:
+            self._unattended[run_id] = None
 
     def leave(self, run_id: str, *, ended: bool = False) -> None:
         """Wait for a run no more.

@@ -304,6 +304,25 @@ async def test_a_worker_whose_first_caller_gives_up_is_there_for_the_next(
     assert around.workers[0].calls == ["enter", "exit"]
 
 
+async def test_a_worker_that_has_just_begun_when_its_caller_gives_up_is_not_lost(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = await LocalEngine.shared()
+    start = carrier.Carrier.start
+    caller: list[asyncio.Task[Any]] = []
+
+    async def start_and_give_up(self: Any) -> None:
+        await start(self)
+        caller[0].cancel()
+
+    monkeypatch.setattr(carrier.Carrier, "start", start_and_give_up)
+    caller.append(asyncio.create_task(one.serve(Agent(name="A"), "r-1")))
+    with pytest.raises(asyncio.CancelledError):
+        await caller[0]
+    await one.serve(Agent(name="A"), "r-2")
+    assert [worker.calls for worker in around.workers] == [["enter"]]
+
+
 async def test_closing_stops_the_workers_and_then_the_server(around: Surroundings) -> None:
     one = await LocalEngine.shared()
     await one.serve(Agent(name="A"), "r-A")

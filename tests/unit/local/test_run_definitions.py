@@ -105,3 +105,19 @@ def test_an_agent_that_does_not_fit_changes_nothing(
         definitions.attend("r1", twice)
     assert registry.agent("Clerk") is ANN
     assert registry.of_run("r1") is registry
+
+
+def test_what_a_run_has_again_is_kept_no_longer_than_that_of_others(
+    definitions: RunDefinitions, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_definitions, "KEPT_UNATTENDED", 1)
+    ann = clerk("ann")
+    definitions.attend("r-1", ann)
+    had = definitions.of_run("r-1")
+    assert had is not None
+    definitions.leave("r-1", ended=True)
+    definitions.keep("r-1", had)
+    assert registry.of_run("r-1") is had
+    definitions.attend("r-2", clerk("bob"))
+    definitions.leave("r-2")
+    assert registry.of_run("r-1") is registry
