@@ -19,7 +19,7 @@ from outlast.loop.values import JsonObject
 from outlast.mcp import MCPServerStdio
 
 PROGRAM = Path(__file__).with_name("mcp_program.py")
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60
 TITLE: JsonObject = {
     "type": "object",
     "properties": {"title": {"type": "string"}},

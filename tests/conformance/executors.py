@@ -30,7 +30,7 @@ from tests.workflow.laws import failed_tasks, terminate_if_open
 ROWS = range(1, 56)
 """The numbers of the rows of the table."""
 
-PATIENCE_SECONDS = 20
+PATIENCE_SECONDS = 60
 """Longer than anything takes on a loaded machine; only a failing test waits for it."""
 
 Input = str | list[JsonObject]
@@ -131,37 +131,30 @@ class InMemory(Executor):
     ) -> Any:
         """Run in memory."""
         self._model = model
-        run: Any = outlast.testing.run_in_memory
         async with asyncio.timeout(PATIENCE_SECONDS):
-            return await run(agent, asked, model=model, **options)
+            return await outlast.testing.run_in_memory(agent, asked, model=model, **options)
 
     async def resume(self, agent: Agent[Any], state: Any, **options: Any) -> Any:
         """Go on in memory, with the model of the run that was started last."""
-        run: Any = outlast.testing.run_in_memory
         async with asyncio.timeout(PATIENCE_SECONDS):
-            return await run(agent, state, model=self._model, **options)
+            return await outlast.testing.run_in_memory(agent, state, model=self._model, **options)
 
     async def stream(
         self, agent: Agent[Any], asked: Input = "Hello", *, model: ScriptedModel, **options: Any
     ) -> Any:
         """Run in memory and read along."""
         self._model = model
-        return _in_memory_streamed(agent, asked, model=model, **options)
+        return outlast.testing.run_in_memory_streamed(agent, asked, model=model, **options)
 
     async def resume_streamed(self, agent: Agent[Any], state: Any, **options: Any) -> Any:
         """Go on in memory and read along."""
-        return _in_memory_streamed(agent, state, model=self._model, **options)
+        return outlast.testing.run_in_memory_streamed(agent, state, model=self._model, **options)
 
     async def until_cancel_is_known(self) -> None:
         """A cancel in memory is known at once."""
 
     async def close(self) -> None:
         """Nothing is left open."""
-
-
-def _in_memory_streamed(agent: Agent[Any], asked: Any, **options: Any) -> Any:
-    run: Any = getattr(outlast.testing, "run_in_memory_streamed")  # noqa: B009  to come
-    return run(agent, asked, **options)
 
 
 class OnServer(Executor):
@@ -221,14 +214,14 @@ class OnServer(Executor):
             await asyncio.gather(*(worker.__aexit__(None, None, None) for worker in self._workers))
 
     def _streamed(self, agent: Agent[Any], asked: Any, **options: Any) -> Any:
-        run: Any = getattr(Runner, "run_streamed")  # noqa: B009  to come
-        return run(agent, asked, client=self._client, task_queue=self._queue, **options)
+        return Runner.run_streamed(
+            agent, asked, client=self._client, task_queue=self._queue, **options
+        )
 
     async def _run(self, agent: Agent[Any], asked: Any, options: dict[str, Any]) -> Any:
-        run: Any = Runner.run
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                return await run(
+                return await Runner.run(
                     agent, asked, client=self._client, task_queue=self._queue, **options
                 )
         except TimeoutError as error:

@@ -5,7 +5,8 @@ Owns: `Desk`. Must not know: what has to hold of every run; that is `laws.py`.
 
 import asyncio
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -34,8 +35,8 @@ from outlast.worker.agent_worker import AgentWorker
 from outlast.workflows.agent_run import AgentRun
 from tests.workflow.laws import nested_runs
 
-PATIENCE_SECONDS = 30
-"""Longer than anything takes on a loaded machine; only a failing test waits for it."""
+PATIENCE_SECONDS = 60
+"""Longer than a loaded machine stands still; only a failing test waits for it."""
 
 QUICK = RunConfig(heartbeat_timeout=timedelta(seconds=1))
 """For runs whose workers are taken away: the loss is noticed soon."""
@@ -189,7 +190,7 @@ class Desk:
     async def until(self, handle: RunHandle, condition: Callable[[RunState], bool]) -> RunState:
         """Wait until a run's state satisfies a condition, and return that state."""
         state = RunState()
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with self.patience(handle):
             async for progress in handle.follow():
                 state = progress.state
                 if condition(state):
@@ -198,7 +199,7 @@ class Desk:
 
     async def settled(self, handle: RunHandle) -> RunState:
         """Wait until everything that reached a run has been taken in and nothing is in flight."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with self.patience(handle):
             while True:
                 reader = HistoryReader(self.client.data_converter)
                 history = await self.workflow(handle).fetch_history()
@@ -214,25 +215,44 @@ class Desk:
 
     async def result(self, handle: RunHandle) -> RunResult:
         """Wait for the end of a run."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with self.patience(handle):
             return await handle.result()
 
     async def progress(self, handle: RunHandle) -> list[Progress]:
         """Return every event of a run that ends, with the state after it."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
+        async with self.patience(handle):
             return [progress async for progress in handle.follow()]
 
     async def pending_activity(
         self, handle: RunHandle, condition: Callable[[PendingActivityInfo], bool]
     ) -> PendingActivityInfo:
         """Wait until an activity that has not ended satisfies a condition, and describe it."""
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while True:
-                description = (await self.workflow(handle).describe()).raw_description
-                for pending in description.pending_activities:
-                    if condition(pending):
-                        return pending
+        found: list[PendingActivityInfo] = []
+        async with self.patience(handle):
+            while not found:
                 await asyncio.sleep(0.02)
+                found = [one for one in await self._pending_activities(handle) if condition(one)]
+        return found[0]
+
+    @asynccontextmanager
+    async def patience(self, handle: RunHandle) -> AsyncGenerator[None]:
+        """Give up on a run after a while, and say how far it has come."""
+        try:
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                yield
+        except TimeoutError as error:
+            newest = (await self.event_types(handle))[-12:]
+            pending = [
+                (one.activity_type.name, one.attempt, one.last_failure.message[:200])
+                for one in await self._pending_activities(handle)
+            ]
+            raise AssertionError(
+                f"not within {PATIENCE_SECONDS} s: activities {pending} after {newest}"
+            ) from error
+
+    async def _pending_activities(self, handle: RunHandle) -> list[PendingActivityInfo]:
+        description = await self.workflow(handle).describe()
+        return list(description.raw_description.pending_activities)
 
     async def all_events(self, handle: RunHandle) -> list[list[HistoryEvent]]:
         """Return the histories of a run that continue each other, oldest first."""

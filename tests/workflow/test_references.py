@@ -1,6 +1,7 @@
 """What a run refers to has to be known where it is carried."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.run_config import RunConfig
 from outlast.agents.tool import function_tool
 from outlast.testing import ScriptedModel, call
-from tests.workflow.desk import Desk
+from tests.workflow.desk import QUICK, Desk
 
 GREETED: list[str] = []
 
@@ -62,7 +63,8 @@ async def test_a_run_waits_for_a_worker_that_knows_what_it_names(desk: Desk):
     agent = Agent[Any](name="A", tools=[act])
     known = {"forwards": forward}
     worker = await desk.open(agent, model=ScriptedModel([call("act", "c1")]), references=known)
-    handle = await desk.start("A", run_config=RunConfig(call_model_input_filter="forwards"))
+    settings = replace(QUICK, call_model_input_filter="forwards")
+    handle = await desk.start("A", run_config=settings)
     await desk.until_status(handle, "waiting")
     await desk.close(worker)
     lacking = ScriptedModel("never")
