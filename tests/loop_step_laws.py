@@ -94,7 +94,7 @@ def check_nothing_happened(
     assert before.phase != "closed", "a closed run has changed"
     assert isinstance(event, (DecisionReceived, SignalUnreadable)), f"{event} changed the run"
     assert after.ignored != before.ignored
-    for name in RunState.__slots__:
+    for name in RunState.__dataclass_fields__:
         same = getattr(after, name) is getattr(before, name)
         assert same or name == "ignored", f"{event} changed {name}"
 

@@ -6,7 +6,7 @@ else is.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
@@ -65,47 +65,42 @@ class EffectActivities:
     @activity.defn(name=names.ACTIVITY_PREPARE)
     async def prepare_run(self, payload: JsonObject) -> JsonObject:
         """Look the starting agent up."""
-        async with _beating():
-            with _typed_errors():
-                request = await _request(PrepareRun, payload)
-                return await self._answer(request, partial(prepare_run, self._worker, request))
+        with _beating(), _typed_errors():
+            request = await _request(PrepareRun, payload)
+            return await self._answer(request, partial(prepare_run, self._worker, request))
 
     @activity.defn(name=names.ACTIVITY_CHECK)
     async def check_input(self, payload: JsonObject) -> JsonObject:
         """Ask input guardrails."""
-        async with _beating():
-            with _typed_errors():
-                request = await _request(CheckInput, payload)
-                return await self._answer(request, partial(check_input, self._worker, request))
+        with _beating(), _typed_errors():
+            request = await _request(CheckInput, payload)
+            return await self._answer(request, partial(check_input, self._worker, request))
 
     @activity.defn(name=names.ACTIVITY_MODEL)
     async def call_model(self, payload: JsonObject) -> JsonObject:
         """Ask an agent's model and plan its reply; what it says goes into the heartbeats."""
         info = activity.info()
         window = DeltaWindow(effect=int(info.activity_id), attempt=info.attempt)
-        async with _beating(window):
-            with _typed_errors():
-                request = await _request(records.ModelRequestRecord, payload)
-                work = partial(call_model, self._worker, request, window.feed, attempt=info.attempt)
-                return await self._answer(request, work)
+        with _beating(window), _typed_errors():
+            request = await _request(records.ModelRequestRecord, payload)
+            work = partial(call_model, self._worker, request, window.feed, attempt=info.attempt)
+            return await self._answer(request, work)
 
     @activity.defn(name=names.ACTIVITY_CONCLUDE)
     async def conclude(self, payload: JsonObject) -> JsonObject:
         """Decide what becomes of an answer."""
-        async with _beating():
-            with _typed_errors():
-                request = await _request(records.ConclusionRequestRecord, payload)
-                return await self._answer(request, partial(conclude, self._worker, request))
+        with _beating(), _typed_errors():
+            request = await _request(records.ConclusionRequestRecord, payload)
+            return await self._answer(request, partial(conclude, self._worker, request))
 
     @activity.defn(name=names.ACTIVITY_SAVE)
     async def save_session(self, payload: JsonObject) -> JsonObject:
         """Write items into the run's session."""
-        async with _beating():
-            with _typed_errors():
-                request = await _request(records.SaveRequestRecord, payload)
-                attempt = activity.info().attempt
-                await save_session(self._worker.registry, request, attempt=attempt)
-                return {}
+        with _beating(), _typed_errors():
+            request = await _request(records.SaveRequestRecord, payload)
+            attempt = activity.info().attempt
+            await save_session(self._worker.registry, request, attempt=attempt)
+            return {}
 
     @activity.defn(dynamic=True)
     async def run_by_name(self, arguments: Sequence[RawValue]) -> JsonObject:
@@ -116,23 +111,22 @@ class EffectActivities:
         """
         kind = activity.info().activity_type
         payload: JsonObject = activity.payload_converter().from_payload(arguments[0].payload)
-        async with _beating():
-            with _typed_errors():
-                if kind.startswith(names.TOOL_PREFIX):
-                    request = await _request(RunTool, payload)
-                    attempt = activity.info().attempt
-                    return await self._answer(
-                        request, partial(run_tool, self._worker, request, attempt=attempt)
-                    )
-                if kind.startswith(names.HANDOFF_PREFIX):
-                    either: Any = RunHandoff | records.HandoffRequestRecord
-                    asked = await _request(either, payload)
-                    return await self._answer(asked, partial(run_handoff, self._worker, asked))
-                raise EffectError(
-                    failures.USER_ERROR,
-                    f"This worker has no activity {kind!r}. Is it on the right task queue?",
-                    retryable=True,
+        with _beating(), _typed_errors():
+            if kind.startswith(names.TOOL_PREFIX):
+                request = await _request(RunTool, payload)
+                attempt = activity.info().attempt
+                return await self._answer(
+                    request, partial(run_tool, self._worker, request, attempt=attempt)
                 )
+            if kind.startswith(names.HANDOFF_PREFIX):
+                either: Any = RunHandoff | records.HandoffRequestRecord
+                asked = await _request(either, payload)
+                return await self._answer(asked, partial(run_handoff, self._worker, asked))
+            raise EffectError(
+                failures.USER_ERROR,
+                f"This worker has no activity {kind!r}. Is it on the right task queue?",
+                retryable=True,
+            )
 
     async def _answer(self, request: object, work: Callable[[], Awaitable[Any]]) -> JsonObject:
         """Carry an attempt of an effect out, and return what it came to as JSON."""
@@ -179,34 +173,37 @@ async def _ask_workflow(kind: type[T], effect: int) -> T:
     return records.load(kind, pages)
 
 
-@contextlib.asynccontextmanager
-async def _beating(window: DeltaWindow | None = None) -> AsyncGenerator[None]:
+@contextlib.contextmanager
+def _beating(window: DeltaWindow | None = None) -> Generator[None]:
     """Heartbeat while an effect runs, so that a dead worker is noticed and a cancel arrives.
 
     Where a model streams, the heartbeats carry what it said, as soon as there is something new.
     """
-    if activity.info().is_local:
+    info = activity.info()
+    if info.is_local:
         yield
         return
-    timeout = activity.info().heartbeat_timeout
+    timeout = info.heartbeat_timeout
     interval = (timeout.total_seconds() if timeout else policies.HEARTBEAT_MS / 1000) / 4
+    pause = interval if window is None else min(interval, STREAM_BEAT_SECONDS)
+    loop = asyncio.get_running_loop()
+    silent = 0.0
 
-    async def beat() -> None:
-        silent = 0.0
-        while True:
-            pause = interval if window is None else min(interval, STREAM_BEAT_SECONDS)
-            await asyncio.sleep(pause)
-            silent += pause
-            news = window.news() if window is not None else None
-            if news is not None or silent >= interval:
-                silent = 0.0
-                activity.heartbeat(*([] if window is None else [window.details()]))
+    def beat() -> None:
+        nonlocal silent, timer
+        timer = loop.call_later(pause, beat)
+        silent += pause
+        news = window.news() if window is not None else None
+        if news is not None or silent >= interval:
+            silent = 0.0
+            activity.heartbeat(*([] if window is None else [window.details()]))
 
-    beating = asyncio.create_task(beat())
+    # A timer and no task: most effects end before the first beat, and a task costs ten times it.
+    timer = loop.call_later(pause, beat)
     try:
         yield
     finally:
-        beating.cancel()
+        timer.cancel()
 
 
 @contextlib.contextmanager

@@ -151,7 +151,10 @@ async def _request(
     scene: Scene, asked: CallModel, offer: Offer, items: list[JsonObject]
 ) -> ModelRequest:
     """Return what the model is asked, after the run's input filter."""
-    instructions, prompt = await asyncio.gather(_instructions(scene), _prompt(scene))
+    if callable(scene.agent.prompt):
+        instructions, prompt = await asyncio.gather(_instructions(scene), _prompt(scene))
+    else:
+        instructions, prompt = await _instructions(scene), await _prompt(scene)
     data = await _filtered(scene, ModelInputData(input=items, instructions=instructions))
     settings = scene.agent.model_settings.resolve(
         read_model_settings(scene.settings.get("model_settings"))

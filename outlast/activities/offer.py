@@ -83,9 +83,10 @@ async def offer_of(scene: Scene) -> Offer:
     """
     agent = scene.agent
     listed = await list_mcp_tools(scene)
-    tools, handoffs = await asyncio.gather(
-        _enabled(scene, {tool.called_name: tool for tool in function_tools(agent.tools)}),
-        _enabled(scene, {entry.tool_name: entry for entry in handoffs_of(agent)}),
+    tools, handoffs = await _enabled(
+        scene,
+        {tool.called_name: tool for tool in function_tools(agent.tools)},
+        {entry.tool_name: entry for entry in handoffs_of(agent)},
     )
     tools = {tool.name: tool for tool in listed if tool.name not in tools} | tools
     if scene.server_managed:
@@ -144,6 +145,19 @@ async def is_enabled(scene: Scene, name: str, entry: FunctionTool | Handoff) -> 
         raise of_user_code(what, error) from error
 
 
-async def _enabled(scene: Scene, entries: Mapping[str, Any]) -> dict[str, Any]:
-    answers = await asyncio.gather(*(is_enabled(scene, name, one) for name, one in entries.items()))
-    return {name: one for (name, one), yes in zip(entries.items(), answers, strict=True) if yes}
+async def _enabled(scene: Scene, *groups: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what is enabled of each group; all predicates are asked at once."""
+    asked = [
+        (name, one)
+        for entries in groups
+        for name, one in entries.items()
+        if not isinstance(one.is_enabled, bool)
+    ]
+    if not asked:
+        return [{name: one for name, one in each.items() if one.is_enabled} for each in groups]
+    answers = await asyncio.gather(*(is_enabled(scene, name, one) for name, one in asked))
+    yes = {id(one): answer for (_, one), answer in zip(asked, answers, strict=True)}
+    return [
+        {name: one for name, one in entries.items() if yes.get(id(one), one.is_enabled)}
+        for entries in groups
+    ]

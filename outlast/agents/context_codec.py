@@ -30,6 +30,8 @@ def read_context(value: Json, context_type: Any) -> Any:
     Raises:
         UserError: the value does not fit the type.
     """
+    if value is None and context_type is None:
+        return None
     from pydantic import PydanticUserError, ValidationError
 
     plain_type = typing.get_origin(context_type) or context_type  # dict of dict[str, Any]
@@ -60,6 +62,8 @@ def write_context(context: Any) -> Json:
     Raises:
         UserError: it cannot be written as JSON, or is too large.
     """
+    if context is None:
+        return None
     from pydantic_core import PydanticSerializationError, from_json, to_json
 
     if is_plain_class(type(context)):

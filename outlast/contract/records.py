@@ -348,18 +348,19 @@ def _place_in_trace(effect: RunAgent, mark: TraceMark) -> JsonObject:
     }
 
 
-def is_small(request: Request, limit_bytes: int) -> bool:
-    """Whether a request is small enough to be written into history.
+def small(request: Request, limit_bytes: int) -> JsonObject | None:
+    """Return a request as JSON if it is small enough to be written into history, else None.
 
     Long conversations are told by their length, so that a long run never pays for measuring. Only
     a model call may hold items at all: what a handoff or an answer is about is in history already.
     """
     if isinstance(request, ModelRequestRecord):
         if request.call.input_length > 12:
-            return False
+            return None
     elif isinstance(request, HandoffRequestRecord | ConclusionRequestRecord | SaveRequestRecord):
-        return False
-    return len(_text(write(request))) <= limit_bytes
+        return None
+    written = write(request)
+    return written if len(_text(written)) <= limit_bytes else None
 
 
 def page_of(data: str, page: int) -> JsonObject:

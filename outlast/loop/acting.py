@@ -14,7 +14,7 @@ from outlast.loop.calls import AgentResult, Call, HandoffResult, ToolResult
 from outlast.loop.changes import Change, apply, diff
 from outlast.loop.checks import Candidate, ToolOutcome
 from outlast.loop.commands import Command, RunAgent, RunTool
-from outlast.loop.state import RunState, Step, is_held, waits_for_people
+from outlast.loop.state import RunState, Step, is_held, revised, waits_for_people
 from outlast.loop.transcript import (
     call_of,
     change_view,
@@ -27,7 +27,7 @@ from outlast.loop.values import Failure, Json
 
 def start_acting(state: RunState, at_ms: int) -> Step:
     """Start every call that may start; ask people about those that may not."""
-    state = replace(state, phase="acting")
+    state = revised(state, phase="acting")
     for index, call in enumerate(state.calls):
         if call.status != "planned":
             continue
@@ -44,17 +44,17 @@ def decide(state: RunState, decision: Decision, at_ms: int) -> Step:
     asked = next(one for one in state.approvals if one.id == decision.request_id)
     if decision.remember:
         kept = Remembered(agent=asked.agent, name=asked.name, decision=decision)
-        state = replace(state, remembered=(*state.remembered, kept))
+        state = revised(state, remembered=(*state.remembered, kept))
     for request in state.approvals:
         same = (request.agent, request.name) == (asked.agent, asked.name)
         if request.status == "pending" and (request is asked or (decision.remember and same)):
             state = _decide_one(state, request.id, decision, at_ms)
-    return continue_acting(replace(state, starts=True))
+    return continue_acting(revised(state, starts=True))
 
 
 def tool_finished(state: RunState, effect: RunTool, result: ToolResult) -> Step:
     """Take over what a tool came to."""
-    state = replace(state, guardrails=(*state.guardrails, *result.checks))
+    state = revised(state, guardrails=(*state.guardrails, *result.checks))
     if result.failure is not None:
         return _fail_with(state, effect, result.output, result.failure)
     return _settle(state, effect, result.output, result.value, result.changes)
@@ -62,7 +62,7 @@ def tool_finished(state: RunState, effect: RunTool, result: ToolResult) -> Step:
 
 def agent_finished(state: RunState, effect: RunAgent, result: AgentResult) -> Step:
     """Take over what an agent that worked as a tool came to, also what it spent and changed."""
-    state = replace(state, usage=state.usage.plus(result.usage))
+    state = revised(state, usage=state.usage.plus(result.usage))
     if result.status != "completed":
         message = f"The run of {effect.target} was {result.status}."
         failure = result.failure or Failure(code="tool_failed", message=message)
@@ -93,14 +93,14 @@ def continue_acting(state: RunState) -> Step:
     settled = [call for call in state.calls if call.status in {"settled", "told"}]
     handoffs = tuple(call for call in state.calls if call.status == "held")
     if not handoffs:
-        return _end_of_calls(replace(state, calls=()), settled), commands
+        return _end_of_calls(revised(state, calls=()), settled), commands
     winner, *others = handoffs
     ignored = [replace(call, output=phrases.HANDOFF_IGNORED) for call in others]
-    state = replace(take_over(state, ignored), calls=(winner,))
+    state = revised(take_over(state, ignored), calls=(winner,))
     if not winner.plan.callback:
         state, further = hand_over(state, HandoffResult())
     else:
-        state = replace(state, phase="transferring")
+        state = revised(state, phase="transferring")
         state, further = requests.issue(state, requests.handoff_run(state, winner))
     return state, (*commands, *further)
 
@@ -117,12 +117,12 @@ def hand_over(state: RunState, result: HandoffResult) -> Step:
     """Make another agent the active one; its first turn begins."""
     call = state.calls[0]
     target = result.target or call.plan.target
-    state = replace(state, context=apply(state.context, result.changes))
+    state = revised(state, context=apply(state.context, result.changes))
     state = take_over(state, [replace(call, output=phrases.handed_over(target))])
     if result.edit is not None:
         # What the provider's server has is not this view: it is told everything anew.
-        state = replace(change_view(state, result.edit), known=0)
-    state = replace(
+        state = revised(change_view(state, result.edit), known=0)
+    state = revised(
         state,
         phase="turned",
         calls=(),
@@ -142,7 +142,7 @@ def _pause(state: RunState) -> RunState:
         replace(call, status="told", changes=()) if call.status == "settled" else call
         for call in state.calls
     )
-    state = replace(state, calls=calls)
+    state = revised(state, calls=calls)
     return state if _may_be_blocked(state) else note(state, len(state.items))
 
 
@@ -158,7 +158,7 @@ def _end_of_calls(state: RunState, calls: Sequence[Call]) -> RunState:
             return propose(state, Candidate(outcomes=outcomes, tool_made=True))
     last = next((call for call in calls if call.plan.final), None)
     if last is None:
-        return replace(state, phase="turned")
+        return revised(state, phase="turned")
     output = last.output if last.value is None else last.value
     return propose(state, Candidate(output=output, tool_made=True))
 
@@ -211,7 +211,7 @@ def _decide_one(state: RunState, request_id: str, decision: Decision, at_ms: int
         else request
         for request in state.approvals
     )
-    state = replace(state, approvals=approvals)
+    state = revised(state, approvals=approvals)
     index, call = next(
         (index, one) for index, one in enumerate(state.calls) if one.approval == request_id
     )
@@ -228,7 +228,7 @@ def _rejected(call: Call, decision: Decision) -> Call:
 def _ask_people(state: RunState, index: int, at_ms: int) -> RunState:
     call = state.calls[index]
     request = requests.approval(state, call, at_ms)
-    state = replace(state, approvals=(*state.approvals, request))
+    state = revised(state, approvals=(*state.approvals, request))
     return with_call(state, index, replace(call, status="waiting", approval=request.id))
 
 
@@ -250,4 +250,4 @@ def _without_nested(state: RunState, effect: RunTool | RunAgent) -> RunState:
     if isinstance(effect, RunTool) or not state.nested:
         return state
     nested = tuple(one for one in state.nested if one.nested_id != effect.nested_id)
-    return replace(state, nested=nested)
+    return revised(state, nested=nested)

@@ -13,7 +13,7 @@ from outlast.loop.changes import apply
 from outlast.loop.checks import Candidate, Conclusion
 from outlast.loop.commands import CancelEffect, Command
 from outlast.loop.items import Item, last_words, refusal_of, text_of
-from outlast.loop.state import Answer, Outcome, RunState, Step
+from outlast.loop.state import Answer, Outcome, RunState, Step, revised
 from outlast.loop.transcript import hide_turn, last_message, note, take_over
 from outlast.loop.values import Failure, Json
 
@@ -21,7 +21,7 @@ from outlast.loop.values import Failure, Json
 def end_of_reply(state: RunState, reply: ModelReply) -> Step:
     """A reply without calls: an answer, or nothing yet. Only its last message counts."""
     if reply.final == "again":
-        return replace(state, phase="turned"), ()
+        return revised(state, phase="turned"), ()
     index = last_message(state, len(reply.items))
     if reply.final == "value":
         return propose(state, Candidate(output=reply.value, item=index)), ()
@@ -34,7 +34,7 @@ def end_of_reply(state: RunState, reply: ModelReply) -> Step:
 
 def propose(state: RunState, candidate: Candidate) -> RunState:
     """Have an answer, which is given once it is concluded."""
-    return replace(state, phase="concluding", candidate=candidate)
+    return revised(state, phase="concluding", candidate=candidate)
 
 
 def conclude(state: RunState, candidate: Candidate) -> Step:
@@ -48,7 +48,7 @@ def conclude(state: RunState, candidate: Candidate) -> Step:
 def concluded(state: RunState, conclusion: Conclusion) -> Step:
     """Take over what became of an answer."""
     candidate = state.candidate or Candidate()
-    state = replace(
+    state = revised(
         state,
         context=apply(state.context, conclusion.changes),
         guardrails=(*state.guardrails, *conclusion.results),
@@ -59,11 +59,11 @@ def concluded(state: RunState, conclusion: Conclusion) -> Step:
     if conclusion.message is not None:
         index = len(state.items)
         said = Item("message", conclusion.message, state.agent)
-        state = replace(state, items=(*state.items, said))
+        state = revised(state, items=(*state.items, said))
     if conclusion.failure is not None:
         return _not_answered(state, candidate, conclusion, conclusion.failure)
     if not conclusion.final:
-        return replace(state, phase="turned", candidate=None), ()
+        return revised(state, phase="turned", candidate=None), ()
     output = conclusion.output if conclusion.replaced else candidate.output
     return _answer(note(state, len(state.items)), output, index)
 
@@ -91,16 +91,16 @@ def next_question(state: RunState) -> Step:
     if state.cancel is not None:
         return close_gently(state), ()
     if state.inbox:
-        return replace(state, phase="turned"), ()
+        return revised(state, phase="turned"), ()
     if state.keep_open:
-        return replace(state, phase="idle"), ()
+        return revised(state, phase="idle"), ()
     return close(state, "completed"), ()
 
 
 def cancel_now(state: RunState) -> Step:
     """Stop at once, whatever is in flight."""
     state, stops = abandon(state, phrases.CANCELLED, keep=frozenset())
-    state = replace(state, candidate=None, to_save=(), noted=len(state.items))
+    state = revised(state, candidate=None, to_save=(), noted=len(state.items))
     return close(state, "cancelled"), stops
 
 
@@ -111,23 +111,23 @@ def close_gently(state: RunState) -> RunState:
 
 def close(state: RunState, outcome: Outcome) -> RunState:
     """End the run, as soon as everything is saved."""
-    return replace(state, phase="closing", closing=outcome)
+    return revised(state, phase="closing", closing=outcome)
 
 
 def finish(state: RunState, outcome: Outcome) -> Step:
     """Everything is done and saved."""
-    state = replace(state, phase="closed", outcome=outcome, closing=None)
+    state = revised(state, phase="closed", outcome=outcome, closing=None)
     return state, (requests.finish(state, outcome),)
 
 
 def save_failed(state: RunState, failure: Failure) -> Step:
     """The session did not take its items: they are lost to it, and that must not go unseen."""
-    state = replace(state, to_save=())
+    state = revised(state, to_save=())
     if state.phase == "closing":
-        return replace(state, closing="failed", failure=state.failure or failure), ()
+        return revised(state, closing="failed", failure=state.failure or failure), ()
     if state.answering:
         return give_up(state, failure)
-    return replace(state, failure=failure), ()
+    return revised(state, failure=failure), ()
 
 
 def abandon(state: RunState, output: str, *, keep: frozenset[str]) -> Step:
@@ -145,7 +145,7 @@ def abandon(state: RunState, output: str, *, keep: frozenset[str]) -> Step:
         for request in state.approvals
     )
     pending = tuple(effect for effect in state.pending if effect not in stopped)
-    state = replace(state, approvals=approvals, calls=(), nested=(), pending=pending)
+    state = revised(state, approvals=approvals, calls=(), nested=(), pending=pending)
     return take_over(state, calls), stops
 
 
@@ -173,7 +173,7 @@ def give_up(state: RunState, failure: Failure) -> Step:
     """The question has no answer. A conversation says so and stays open; a run closes."""
     state, stops = abandon(state, phrases.NOT_RUN, keep=frozenset({"save_session"}))
     answer = Answer(state.answering, None, state.agent, failure)
-    state = replace(_settled(state, answer, None, failure), noted=len(state.items))
+    state = revised(_settled(state, answer, None, failure), noted=len(state.items))
     if state.keep_open:
         state, commands = next_question(state)
         return state, (*stops, *commands)
@@ -181,7 +181,7 @@ def give_up(state: RunState, failure: Failure) -> Step:
 
 
 def _settled(state: RunState, answer: Answer, output: Json, failure: Failure | None) -> RunState:
-    return replace(
+    return revised(
         state,
         answers=(*state.answers, answer),
         answering=(),

@@ -38,7 +38,6 @@ Here is what each event does, and how a turn begins. How it acts is in `acting.p
 question ends in `answering.py`, what effects ask for in `requests.py`.
 """
 
-from dataclasses import replace
 from typing import assert_never
 
 from outlast.loop import phrases, requests
@@ -106,6 +105,7 @@ from outlast.loop.state import (
     Step,
     has_message,
     is_held,
+    revised,
     waits_for_people,
 )
 from outlast.loop.trace_mark import TraceMark
@@ -201,7 +201,7 @@ def _effect_answered(state: RunState, event: EffectEvent) -> Step:
     effect = next((one for one in state.pending if one.effect == event.effect), None)
     if effect is None:
         return state, ()
-    rest = replace(state, pending=tuple(one for one in state.pending if one is not effect))
+    rest = revised(state, pending=tuple(one for one in state.pending if one is not effect))
     if isinstance(event, EffectFailed):
         return _effect_failed(rest, effect, event.failure)
     return _effect_done(rest, effect, event) or (state, ())
@@ -225,7 +225,7 @@ def _effect_done(rest: RunState, effect: Effect, event: EffectEvent) -> Step | N
         case Conclude(), AnswerConcluded():
             return concluded(rest, event.conclusion)
         case SaveSession(), SessionSaved():
-            return replace(rest, to_save=rest.to_save[1:]), ()
+            return revised(rest, to_save=rest.to_save[1:]), ()
         case _:
             return None
 
@@ -237,7 +237,7 @@ def _effect_failed(state: RunState, effect: Effect, failure: Failure) -> Step:
     """
     match effect:
         case PrepareRun():
-            return close(replace(state, failure=failure), "failed"), ()
+            return close(revised(state, failure=failure), "failed"), ()
         case CallModel() | RunHandoff() | CheckInput():
             return fail(state, failure)
         case Conclude():
@@ -257,16 +257,16 @@ def _effect_failed(state: RunState, effect: Effect, failure: Failure) -> Step:
 def _prepared(state: RunState, briefing: Briefing) -> RunState:
     context = briefing.context if state.context is None else state.context
     context = apply(context, briefing.changes)
-    state = replace(
+    state = revised(
         state, phase="turned", model=briefing.model, context=context, duties=briefing.duties
     )
     if briefing.traced:
-        state = replace(state, trace=TraceMark(started_at_ms=state.started_at_ms))
+        state = revised(state, trace=TraceMark(started_at_ms=state.started_at_ms))
     return state if briefing.input is None else open_with(state, briefing.input, briefing.old)
 
 
 def _input_checked(state: RunState, result: CheckResult) -> Step:
-    state = replace(
+    state = revised(
         state,
         context=apply(state.context, result.changes),
         guardrails=(*state.guardrails, *result.results),
@@ -291,7 +291,7 @@ def _message_received(state: RunState, event: MessageReceived) -> RunState:
     if has_message(state, event.message.id):
         return state
     phase = "turned" if state.phase == "idle" else state.phase
-    return replace(state, inbox=(*state.inbox, event.message), phase=phase)
+    return revised(state, inbox=(*state.inbox, event.message), phase=phase)
 
 
 def _decision_received(state: RunState, event: DecisionReceived) -> Step:
@@ -312,7 +312,7 @@ def _nested_reported(state: RunState, event: NestedReported) -> Step:
         return state, ()
     others = tuple(one for one in state.nested if one.nested_id != event.nested_id)
     newest = NestedRequests(nested_id=event.nested_id, requests=event.requests)
-    return continue_acting(replace(state, nested=(*others, newest)))
+    return continue_acting(revised(state, nested=(*others, newest)))
 
 
 def _cancel_requested(state: RunState, event: CancelRequested) -> Step:
@@ -324,7 +324,7 @@ def _cancel_requested(state: RunState, event: CancelRequested) -> Step:
     if event.mode == "after_turn" and waits_for_people(state):
         return stop_waiting(state)
     if event.mode == "after_turn":
-        return replace(state, cancel="after_turn"), ()
+        return revised(state, cancel="after_turn"), ()
     return cancel_now(state)
 
 
@@ -353,7 +353,7 @@ def _begin_turn(state: RunState) -> Step:
         check = requests.input_check(state, "added", added)
     else:
         return _ask_model(state)
-    return requests.issue(replace(state, phase="checking"), check)
+    return requests.issue(revised(state, phase="checking"), check)
 
 
 def _ask_model(state: RunState) -> Step:
@@ -362,6 +362,6 @@ def _ask_model(state: RunState) -> Step:
     if state.turn == 0 and "check" in state.duties:
         everything = shown(state.view, state.items, len(state.items))
         state, checks = requests.issue(state, requests.input_check(state, "parallel", everything))
-    state = replace(state, phase="thinking", turn=state.turn + 1, turns=state.turns + 1)
+    state = revised(state, phase="thinking", turn=state.turn + 1, turns=state.turns + 1)
     state, calls = requests.issue(state, requests.model_call(state))
-    return replace(state, starts=False), (*checks, *calls)
+    return revised(state, starts=False), (*checks, *calls)

@@ -23,7 +23,7 @@ from outlast.loop.commands import (
     TellParent,
 )
 from outlast.loop.items import Item
-from outlast.loop.state import ItemsToSave, Outcome, RunState, Step
+from outlast.loop.state import ItemsToSave, Outcome, RunState, Step, revised
 from outlast.loop.transcript import context_before, turn_start
 from outlast.loop.view import size
 
@@ -31,7 +31,7 @@ from outlast.loop.view import size
 def issue(state: RunState, effect: Effect) -> tuple[RunState, tuple[Effect, ...]]:
     """Ask for an effect, and remember that it was asked for."""
     pending = (*state.pending, effect)
-    return replace(state, pending=pending, next_effect=effect.effect + 1), (effect,)
+    return revised(state, pending=pending, next_effect=effect.effect + 1), (effect,)
 
 
 def with_marks(state: RunState, commands: tuple[Command, ...], at_ms: int) -> Step:
@@ -56,7 +56,7 @@ def with_marks(state: RunState, commands: tuple[Command, ...], at_ms: int) -> St
     if not marked:
         return state, commands
     pending = tuple(marked.get(one.effect, one) for one in state.pending)
-    return replace(state, trace=mark, pending=pending), tuple(told)
+    return revised(state, trace=mark, pending=pending), tuple(told)
 
 
 def _turn_of(state: RunState, command: Effect) -> int | None:

@@ -12,7 +12,7 @@ from outlast.loop.calls import Call, CallStatus, ModelReply, PlannedCall
 from outlast.loop.changes import apply
 from outlast.loop.commands import RunAgent, RunTool
 from outlast.loop.items import Item, ItemKind, Message, call_id_of
-from outlast.loop.state import Ignored, ItemsToSave, Response, RunState
+from outlast.loop.state import Ignored, ItemsToSave, Response, RunState, revised
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import ViewEdit, edited, places_in_transcript, size, without
 
@@ -23,7 +23,7 @@ KEPT_IGNORED = 20
 def admit(state: RunState) -> RunState:
     """Write the waiting messages into the transcript; the next answer is to them, too."""
     arrived = tuple(Item("input", raw) for message in state.inbox for raw in message.content)
-    return replace(
+    return revised(
         state,
         items=state.items + arrived,
         answering=state.answering + tuple(message.id for message in state.inbox),
@@ -42,17 +42,17 @@ def open_with(state: RunState, content: Sequence[JsonObject], old: Sequence[int]
         Item("history" if at in known else "input", raw) for at, raw in enumerate(content)
     )
     first, *others = state.inbox
-    state = replace(state, inbox=(Message(first.id, (), first.at_ms), *others), items=items)
+    state = revised(state, inbox=(Message(first.id, (), first.at_ms), *others), items=items)
     for at, item in enumerate(items):
         if item.kind == "input":
-            state = note(replace(state, noted=at), at + 1)
-    return replace(state, noted=len(items))
+            state = note(revised(state, noted=at), at + 1)
+    return revised(state, noted=len(items))
 
 
 def begin_question(state: RunState) -> RunState:
     """Forget what belonged to the question before: each has guardrails and a view of its own."""
     length = len(state.items)
-    return replace(
+    return revised(
         state,
         asked_from=length,
         view=replace(state.view, history=size(state.view, length)),
@@ -76,7 +76,7 @@ def take_in(state: RunState, reply: ModelReply) -> RunState:
         request_id=reply.request_id,
         raw_usage=reply.raw_usage,
     )
-    state = replace(
+    state = revised(
         state,
         items=state.items + items,
         usage=state.usage.plus(reply.usage),
@@ -90,14 +90,14 @@ def take_in(state: RunState, reply: ModelReply) -> RunState:
         parallel=reply.parallel,
     )
     if any(item.kind == "tool_call" for item in items) and state.agent not in state.tool_users:
-        state = replace(state, tool_users=(*state.tool_users, state.agent))
+        state = revised(state, tool_users=(*state.tool_users, state.agent))
     if state.thread is None:
         return state
     follows = reply.response_id if state.thread.chained else None
     thread = replace(
         state.thread, previous_response_id=follows or state.thread.previous_response_id
     )
-    return replace(state, thread=thread, known=len(state.items))
+    return revised(state, thread=thread, known=len(state.items))
 
 
 def turn_start(state: RunState) -> int:
@@ -123,7 +123,7 @@ def take_over(state: RunState, calls: Sequence[Call]) -> RunState:
         raw = output_item(call.call_id, call.output, call.form)
         items.append(Item(kind, raw, state.agent, state.turns))
         context = apply(context, call.changes)
-    return replace(state, context=context, items=tuple(items))
+    return revised(state, context=context, items=tuple(items))
 
 
 def context_before(state: RunState, index: int) -> Json:
@@ -140,7 +140,7 @@ def change_view(state: RunState, edit: ViewEdit) -> RunState:
     hidden = places_in_transcript(state.view, length, edit.dropped)
     added = tuple(Item(_kind_of(raw, None), raw, state.agent, state.turns) for raw in edit.added)
     view = edited(state.view, length, edit)
-    return replace(
+    return revised(
         state,
         items=state.items + added,
         view=replace(view, rest=length + len(added)),
@@ -151,7 +151,7 @@ def change_view(state: RunState, edit: ViewEdit) -> RunState:
 def hide_turn(state: RunState) -> RunState:
     """Show the model no more of the newest turn: its answer was blocked."""
     view = without(state.view, turn_start(state), len(state.items))
-    return replace(state, view=view)
+    return revised(state, view=view)
 
 
 def note(state: RunState, length: int, withheld: str | None = None) -> RunState:
@@ -160,7 +160,7 @@ def note(state: RunState, length: int, withheld: str | None = None) -> RunState:
         return state
     dropped = tuple(at for at in state.hidden if state.noted <= at < length)
     newest = ItemsToSave(start=state.noted, stop=length, dropped=dropped, withheld=withheld)
-    return replace(state, to_save=(*state.to_save, newest), noted=length)
+    return revised(state, to_save=(*state.to_save, newest), noted=length)
 
 
 def call_of(state: RunState, effect: RunTool | RunAgent) -> int:
@@ -170,13 +170,13 @@ def call_of(state: RunState, effect: RunTool | RunAgent) -> int:
 
 def with_call(state: RunState, index: int, call: Call) -> RunState:
     """Return the state with one of its calls replaced."""
-    return replace(state, calls=(*state.calls[:index], call, *state.calls[index + 1 :]))
+    return revised(state, calls=(*state.calls[:index], call, *state.calls[index + 1 :]))
 
 
 def with_ignored(state: RunState, at_ms: int, what: str, why: str) -> RunState:
     """Return the state with a note of something that did not count."""
     ignored = (*state.ignored, Ignored(at_ms, what, why))[-KEPT_IGNORED:]
-    return replace(state, ignored=ignored)
+    return revised(state, ignored=ignored)
 
 
 def _planned(plan: PlannedCall, raw: JsonObject) -> Call:

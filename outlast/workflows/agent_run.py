@@ -284,8 +284,9 @@ class AgentRun:
     def _request(self, effect: Effect) -> JsonObject:
         """Return the request itself when it is small, or else a claim on it."""
         request = records.request_of(self._state, effect)
-        if records.is_small(request, claims.INLINE_BYTES):
-            return {"request": records.write(request)}
+        written = records.small(request, claims.INLINE_BYTES)
+        if written is not None:
+            return {"request": written}
         self._requests[effect.effect] = request
         claims.offer(self._run_id, effect.effect, request)
         return {"claim": effect.effect}

@@ -5,6 +5,7 @@ and the answers to the queries. Everything is made from the state. Must not know
 """
 
 import json
+from functools import lru_cache
 from typing import Any, cast
 
 from outlast.contract import names
@@ -27,6 +28,9 @@ from outlast.loop.values import JsonObject
 
 SUMMARY_BYTES = 200
 """The UI shows summaries up to about this length."""
+
+KEPT_LINE_LENGTH = 2_000
+"""How long a call may be whose line is kept for the next time, so that all of them stay small."""
 
 EXCERPT_ITEMS = 6
 EXCERPT_BYTES = 300
@@ -66,6 +70,12 @@ def summary(state: RunState, effect: Effect) -> str:
 
 def call_line(name: str, arguments: str) -> str:
     """Return a call as a line of code: `refund_order(order_id="A-17")`."""
+    if len(arguments) > KEPT_LINE_LENGTH:
+        return _line_of_code(name, arguments)
+    return _kept_line_of_code(name, arguments)
+
+
+def _line_of_code(name: str, arguments: str) -> str:
     try:
         fields: Any = json.loads(arguments)
     except (ValueError, RecursionError):
@@ -77,6 +87,10 @@ def call_line(name: str, arguments: str) -> str:
         for key, value in cast("dict[str, Any]", fields).items()
     )
     return f"{name}({shown})"
+
+
+_kept_line_of_code = lru_cache(maxsize=1_000)(_line_of_code)
+"""The newest calls of a run are shown again after each of its steps."""
 
 
 def state_view(state: RunState) -> JsonObject:
@@ -138,26 +152,33 @@ def details(state: RunState) -> str:
             f'`{{"request_id": "{request.id}", "type": "approve"}}` or `"reject"`, or '
             f"`outlast approve {run} {request.id}`."
         )
-    for item in state.items[-EXCERPT_ITEMS:]:
-        view = _item_view(item)
-        lines.append(f"- {view['who']}: {_shortened(view['text'], EXCERPT_BYTES)}")
+    lines.extend(
+        f"- {_who(item)}: {_shortened(_text(item), EXCERPT_BYTES)}"
+        for item in state.items[-EXCERPT_ITEMS:]
+    )
     lines.append(f"{state.usage.total_tokens} tokens in {state.usage.requests} model calls.")
     return "\n\n".join(lines)
 
 
 def _item_view(item: Item) -> JsonObject:
+    text = _shortened(_text(item), TRANSCRIPT_ITEM_BYTES)
+    return {"kind": item.kind, "who": _who(item), "turn": item.turn, "text": text}
+
+
+def _who(item: Item) -> str:
+    return item.agent or str(item.raw.get("role", "user"))
+
+
+def _text(item: Item) -> str:
     raw = item.raw
     match item.kind:
         case "tool_call" | "handoff_call":
-            text = call_line(name_of(raw), arguments_of(raw))
+            return call_line(name_of(raw), arguments_of(raw))
         case "tool_output" | "handoff_output":
             output = raw.get("output")
-            text = output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+            return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
         case _:
-            text = text_of(raw)
-    who = item.agent or str(raw.get("role", "user"))
-    text = _shortened(text, TRANSCRIPT_ITEM_BYTES)
-    return {"kind": item.kind, "who": who, "turn": item.turn, "text": text}
+            return text_of(raw)
 
 
 def _approval_view(state: RunState, request: ApprovalRequest) -> JsonObject:
@@ -179,7 +200,8 @@ def _approval_view(state: RunState, request: ApprovalRequest) -> JsonObject:
 
 
 def _shortened(text: str, limit_bytes: int) -> str:
-    data = text.encode(errors="replace")
+    # A character has a byte at least: what is beyond them all need not be looked at.
+    data = text[: limit_bytes + 1].encode(errors="replace")
     if len(data) <= limit_bytes:
         return data.decode()
     return data[: limit_bytes - 3].decode(errors="ignore") + "…"

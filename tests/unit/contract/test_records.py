@@ -469,10 +469,10 @@ def test_a_nested_runs_input_survives_the_journey() -> None:
 def test_a_request_is_small_when_it_fits(padding: int, *, small: bool) -> None:
     play = Play.ready(context="x" * padding)
     request = records.request_of(play.state, play.only(CallModel))
-    assert records.is_small(request, 2_000) is small
+    assert records.small(request, 2_000) == (write(request) if small else None)
     written = len(json.dumps(write(request), separators=(",", ":")))
-    assert records.is_small(request, written + 1)
-    assert not records.is_small(request, written - 100)
+    assert records.small(request, written + 1) is not None
+    assert records.small(request, written - 100) is None
 
 
 @pytest.mark.parametrize(("count", "small"), [(12, True), (13, False)])
@@ -482,7 +482,7 @@ def test_a_long_conversation_is_not_even_measured_however_little_a_filter_leaves
 ) -> None:
     call = dataclasses.replace(Play.ready().only(CallModel), input_length=count)
     request = ModelRequestRecord(call=call, items=(Item("input", {}),) * left)
-    assert records.is_small(request, 1_000_000) is small
+    assert (records.small(request, 1_000_000) is not None) is small
 
 
 def test_what_is_in_history_already_is_never_written_into_it_again() -> None:
@@ -491,9 +491,9 @@ def test_what_is_in_history_already_is_never_written_into_it_again() -> None:
     filters.replies(transfer("Billing", "h1", callback=True, filters=True))
     for play in (filters, play_in("concluding"), play_in("saving")):
         effect = next(one for one in play.outstanding.values() if one.kind != "call_model")
-        assert not records.is_small(records.request_of(play.state, effect), 1_000_000)
+        assert records.small(records.request_of(play.state, effect), 1_000_000) is None
     run = play_in("transferring").only(RunHandoff)
-    assert records.is_small(run, 1_000_000), "without a filter it holds no items"
+    assert records.small(run, 1_000_000) is not None, "without a filter it holds no items"
 
 
 @given(text=st.text("abé日", max_size=20), size=st.integers(1, 7))

@@ -6,7 +6,14 @@ import pytest
 
 from outlast.loop.commands import CallModel
 from outlast.loop.items import Message
-from outlast.loop.state import Answer, RunState, has_message, items_of, waits_for_people
+from outlast.loop.state import (
+    Answer,
+    RunState,
+    has_message,
+    items_of,
+    revised,
+    waits_for_people,
+)
 from tests.loop_driver import SITUATIONS, Play, gated, play_in, said
 
 STATUS_OF = dict.fromkeys(SITUATIONS, "running") | {"waiting": "waiting", "idle": "idle"}
@@ -85,3 +92,15 @@ def test_the_input_of_a_model_call_stays_the_same_when_the_transcript_grows() ->
 def test_states_compare_by_value() -> None:
     assert RunState(run_id="a") == replace(RunState(), run_id="a")
     assert RunState(run_id="a") != RunState(run_id="b")
+
+
+def test_a_revised_state_differs_in_what_was_changed_and_in_nothing_else() -> None:
+    before = RunState(run_id="r", agent="A", turn=3)
+    after = revised(before, phase="turned", turn=4)
+    assert after == RunState(run_id="r", agent="A", turn=4, phase="turned")
+    assert before == RunState(run_id="r", agent="A", turn=3)
+
+
+def test_a_state_is_not_revised_in_what_it_does_not_have() -> None:
+    with pytest.raises(TypeError, match="RunState has no phaze"):
+        revised(RunState(), phaze="turned")
