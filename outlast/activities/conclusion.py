@@ -76,6 +76,9 @@ async def conclude(worker: WorkerKnowledge, request: ConclusionRequestRecord) ->
     Raises:
         EffectError: user code failed.
     """
+    failure = request.call.candidate.failure
+    if failure is not None and failure.code == failures.CANCELLED:
+        return Conclusion(final=False, declined=True)  # only its trace has to hear of it
     scene = Scene.of(worker, request.call)
     async with telling(scene, request.call) as told:
         return await _concluded(scene, request, told)

@@ -9,8 +9,7 @@ handoff or its conclusion. So in a run that is traced every handoff and every en
 an activity, also where nobody else has anything to run then; nothing else differs. A turn's span
 begins with its first effect. No effect knows that it is a turn's last, so the first effect after it
 tells of its end, unless that is known: a handoff ends its turn, and a conclusion does, once the
-answer is ready to be checked. The spans of a run that ends between activities stay open: of one
-that is cancelled, or loses its worker for good.
+answer is ready to be checked. A question that was stopped is concluded, too, before its run closes.
 """
 
 from collections.abc import Awaitable, Callable, Generator

@@ -47,6 +47,8 @@ def conclude(state: RunState, candidate: Candidate) -> Step:
 
 def concluded(state: RunState, conclusion: Conclusion) -> Step:
     """Take over what became of an answer."""
+    if state.phase == "closing":
+        return end_told(state), ()
     candidate = state.candidate or Candidate()
     state = revised(
         state,
@@ -99,6 +101,8 @@ def next_question(state: RunState) -> Step:
 
 def cancel_now(state: RunState) -> Step:
     """Stop at once, whatever is in flight."""
+    if state.phase == "closing" and any(one.kind == "conclude" for one in state.pending):
+        return state, ()  # it has been stopped, and whoever listens is being told
     state, stops = abandon(state, phrases.CANCELLED, keep=frozenset())
     state = revised(state, candidate=None, to_save=(), noted=len(state.items))
     return close(state, "cancelled"), stops
@@ -115,9 +119,17 @@ def close(state: RunState, outcome: Outcome) -> RunState:
 
 
 def finish(state: RunState, outcome: Outcome) -> Step:
-    """Everything is done and saved."""
+    """Everything is done and saved. Where a question that is traced was stopped, tell of its end."""
+    if state.trace is not None and state.trace.question == len(state.answers):
+        stopped = Candidate(failure=Failure(code="cancelled", message=phrases.STOPPED))
+        return requests.issue(state, requests.conclusion(state, stopped))
     state = revised(state, phase="closed", outcome=outcome, closing=None)
     return state, (requests.finish(state, outcome),)
+
+
+def end_told(state: RunState) -> RunState:
+    """Nothing is left to be told of the run: the end of its last question was, or cannot be."""
+    return revised(state, trace=None)
 
 
 def save_failed(state: RunState, failure: Failure) -> Step:

@@ -79,6 +79,8 @@ def _has_its_effects(state: RunState) -> bool:
         return set(own) <= {"run_tool", "run_agent"}
     if state.phase == "concluding":
         return own == ([] if "check_input" in kinds else ["conclude"])
+    if state.phase == "closing":
+        return own in ([], ["conclude"])
     effect = _EFFECT_OF_PHASE.get(state.phase)
     return own == ([effect] if effect else [])
 

@@ -22,7 +22,8 @@ The life of a run, one phase after the other:
     concluding    --AnswerConcluded-->   idle | closing  the answer is given
     idle          --MessageReceived-->   turned          the next question
     any           --CancelRequested-->   closing         now, or when the turn is over
-    closing       --SessionSaved-->      closed          everything is saved
+    closing       --SessionSaved-->      closed          everything is saved, and the end of a
+                    AnswerConcluded                      question that was stopped is told
     any           --EffectFailed-->      see `_effect_failed`
 
 `turned`, `concluding` and `closing` go on by themselves, in `_go_on`, unless something holds
@@ -31,8 +32,9 @@ that is being written holds up the end.
 
 Three rules hold everywhere. An event that answers no pending effect, or comes too late, changes
 nothing. Outputs and context changes are taken over in the order of the calls, whenever they
-arrive; what has finished when the run begins to wait for people is taken over then. Nothing that was said to the run is lost: it is answered, or its failure is, or it can be
-read in the inbox of the closed run.
+arrive; what has finished when the run begins to wait for people is taken over then. Nothing that
+was said to the run is lost: it is answered, or its failure is, or it can be read in the inbox of
+the closed run.
 
 Here is what each event does, and how a turn begins. How it acts is in `acting.py`, how a
 question ends in `answering.py`, what effects ask for in `requests.py`.
@@ -58,6 +60,7 @@ from outlast.loop.answering import (
     conclude,
     concluded,
     end_of_reply,
+    end_told,
     fail,
     finish,
     give_up,
@@ -240,6 +243,8 @@ def _effect_failed(state: RunState, effect: Effect, failure: Failure) -> Step:
             return close(revised(state, failure=failure), "failed"), ()
         case CallModel() | RunHandoff() | CheckInput():
             return fail(state, failure)
+        case Conclude() if state.phase == "closing":
+            return end_told(state), ()
         case Conclude():
             own = effect.candidate.failure
             if own is not None and not is_handled(state, own):  # it was only to be told

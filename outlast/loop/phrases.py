@@ -9,6 +9,7 @@ from outlast.loop.values import Json
 
 CANCELLED = "This call was cancelled and did not run to its end."
 NOT_RUN = "This call was not run, because the run could not go on."
+STOPPED = "The run was cancelled."
 REJECTED = "A person decided that this call must not run."
 HANDOFF_IGNORED = "This handoff was ignored: a reply can hand over to one agent only."
 

@@ -352,6 +352,8 @@ NO_SPAN: NoSpan[Any] = NoSpan(DiscardedData())
 def error_of(error: BaseException, *, sensitive: bool) -> SpanError:
     """Describe an exception; without its words where they may hold inputs or outputs."""
     kind = type(error).__name__
+    if kind == "CancelledError":  # whoever cancels says so in words of its own, or in none
+        return SpanError(message="It was cancelled.", data={"type": kind})
     return SpanError(message=str(error) or kind if sensitive else kind, data={"type": kind})
 
 

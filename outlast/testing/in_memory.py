@@ -36,7 +36,7 @@ from outlast.loop.commands import (
     RunTool,
     TellParent,
 )
-from outlast.loop.events import DecisionReceived, Event, NestedReported
+from outlast.loop.events import CancelRequested, DecisionReceived, Event, NestedReported
 from outlast.loop.machine import advance
 from outlast.loop.state import RunState
 from outlast.loop.values import JsonObject
@@ -77,6 +77,7 @@ class MemoryRun:
     first: RunState = field(init=False)
     states: list[RunState] = field(default_factory=list[RunState])
     _running: dict[int, asyncio.Task[Event]] = field(default_factory=dict[int, asyncio.Task[Event]])
+    _ending: list[asyncio.Task[Event]] = field(default_factory=list[asyncio.Task[Event]])
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
@@ -135,18 +136,19 @@ class MemoryRun:
         raise LookupError(f"There is no run {run_id!r} in {self.run_id!r}.")
 
     async def stop(self) -> None:
-        """Stop whatever is still in flight."""
+        """Stop whatever is still in flight, and wait for nested runs that were cancelled."""
         for task in self._running.values():
             task.cancel()
-        await asyncio.gather(*self._running.values(), return_exceptions=True)
+        await asyncio.gather(*self._running.values(), *self._ending, return_exceptions=True)
         self._running.clear()
+        self._ending.clear()
 
     def _carry_out(self, command: Command) -> None:
         match command:
             case Finish():
                 pass
             case CancelEffect():
-                self._running.pop(command.effect).cancel()
+                self._cancel(command.effect)
             case TellParent():
                 if self.parent is not None:
                     told = NestedReported(
@@ -155,6 +157,16 @@ class MemoryRun:
                     self.parent.take(told)
             case _:
                 self._running[command.effect] = asyncio.create_task(self._perform(command))
+
+    def _cancel(self, effect: int) -> None:
+        """Stop an effect; a nested run comes to its own end, of which nobody here waits to hear."""
+        task = self._running.pop(effect)
+        for one in self.nested.values():
+            if history.effect_of_nested(one.run_id) == effect:
+                one.take(CancelRequested(at_ms=now_ms()))
+                self._ending.append(task)
+                return
+        task.cancel()
 
     async def take_next(self) -> None:
         """Wait for an effect to end, or for somebody to say something, and take it in."""

@@ -1,5 +1,6 @@
 """Tracing: what a run tells of its steps, whoever carries it."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Generator
 from datetime import timedelta
@@ -27,7 +28,7 @@ from outlast.agents.tool_guardrails import ToolGuardrailFunctionOutput
 from outlast.ports.model import ModelError
 from outlast.testing import ScriptedModel, SpanCollector, call
 from outlast.tracing import Span, Trace, custom_span, get_current_span, set_tracing_disabled, trace
-from tests.conformance.executors import Executor, raises_own, row
+from tests.conformance.executors import PATIENCE_SECONDS, Executor, raises_own, row, soon
 
 SECRET = "4111-1111"
 
@@ -631,6 +632,82 @@ task Agent workflow
       generation"""
     )
     told_once(collected)
+
+
+STOPPED = """\
+task Agent workflow
+  agent A (error: The run was cancelled.)
+    turn 1 A (error: The run was cancelled.)
+      generation
+      function endless"""
+
+
+@pytest.mark.parametrize("mode", ["immediate", "after_turn"])
+async def test_a_run_that_is_cancelled_tells_of_its_end(
+    executor: Executor, collected: Counting, mode: Any
+) -> None:
+    started, release = asyncio.Event(), asyncio.Event()
+
+    @function_tool
+    async def endless() -> str:
+        started.set()
+        await soon(release)
+        return "ended"
+
+    stream = await executor.stream(
+        Agent(name="A", tools=[endless]),
+        model=ScriptedModel([call("endless", "c1")], "never"),
+        run_config=RunConfig(heartbeat_timeout=timedelta(seconds=1)),
+    )
+    reading = asyncio.create_task(_read(stream))
+    await soon(started)
+    stream.cancel(mode=mode)
+    await executor.until_cancel_is_known()
+    if mode == "after_turn":
+        release.set()
+    await reading
+    await _until_all_is_told(collected)
+    is_cut_off = mode == "immediate"
+    assert collected.tree() == (STOPPED + " (error: It was cancelled.)" if is_cut_off else STOPPED)
+    told_once(collected)
+
+
+async def test_a_run_that_is_cancelled_tells_of_the_end_of_nested_runs(
+    executor: Executor, collected: Counting
+) -> None:
+    started = asyncio.Event()
+
+    @function_tool
+    async def endless() -> str:
+        started.set()
+        return await asyncio.Future[str]()
+
+    expert = Agent(name="Expert", tools=[endless])
+    ask = expert.as_tool(tool_name="ask", tool_description="Asks.")
+    stream = await executor.stream(
+        Agent(name="A", tools=[ask]),
+        model=ScriptedModel([call("ask", "c1", input="?")], [call("endless", "c2")]),
+        run_config=RunConfig(heartbeat_timeout=timedelta(seconds=1)),
+    )
+    reading = asyncio.create_task(_read(stream))
+    await soon(started)
+    stream.cancel()
+    await reading
+    await _until_all_is_told(collected)
+    errors = {span.error["message"] for span in collected.spans("agent") if span.error}
+    assert errors == {"The run was cancelled."}
+    told_once(collected)
+
+
+async def _until_all_is_told(collected: Counting) -> None:
+    """Wait for the end of the trace: whoever reads the run does not."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while collected.open_spans or not collected.ended_traces:  # noqa: ASYNC110  a worker's
+            await asyncio.sleep(0.01)
+
+
+async def _read(stream: Any) -> None:
+    _ = [event async for event in stream.stream_events()]
 
 
 async def test_nothing_of_a_trace_is_kept_where_nobody_listens(executor: Executor) -> None:

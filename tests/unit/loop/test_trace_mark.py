@@ -9,9 +9,11 @@ from outlast.loop.calls import Briefing, HandoffResult, ModelReply, PlannedCall
 from outlast.loop.checks import CheckResult, Conclusion, Duty
 from outlast.loop.commands import (
     CallModel,
+    CancelEffect,
     CheckInput,
     Command,
     Conclude,
+    Finish,
     PrepareRun,
     RunAgent,
     RunHandoff,
@@ -19,6 +21,7 @@ from outlast.loop.commands import (
 )
 from outlast.loop.events import (
     AnswerConcluded,
+    CancelRequested,
     EffectFailed,
     HandoffFinished,
     InputChecked,
@@ -235,3 +238,46 @@ def test_every_question_has_a_trace_of_its_own(says_at: str) -> None:
 
 def test_two_runs_of_one_id_have_different_keys() -> None:
     assert TraceMark(started_at_ms=1).key("r") != TraceMark(started_at_ms=2).key("r")
+
+
+def stopped(run: Run) -> Conclude:
+    """Stop a run whose model is being asked, and return what is still to do."""
+    *stops, conclude = run.take(CancelRequested(at_ms=0))
+    assert stops == [CancelEffect(effect=2)]
+    assert isinstance(conclude, Conclude)
+    assert (run.state.phase, run.state.status) == ("closing", "running")
+    return conclude
+
+
+def test_the_end_of_a_question_that_was_stopped_is_told_before_the_run_closes() -> None:
+    run = Run()
+    turn = mark_of(run.newest).turn
+    conclude = stopped(run)
+    assert conclude.candidate.failure == Failure(code="cancelled", message="The run was cancelled.")
+    assert (mark_of(conclude).begins, mark_of(conclude).turn) == (None, turn)
+    finish = run.answer(AnswerConcluded, conclusion=Conclusion(final=False, declined=True))
+    assert (finish.status, run.state.answers, run.state.failure) == ("cancelled", (), None)
+
+
+def test_a_run_that_cannot_tell_of_its_end_closes_all_the_same() -> None:
+    run = Run()
+    stopped(run)
+    assert run.answer(EffectFailed, failure=Failure(code="internal", message="No.")).status == (
+        "cancelled"
+    )
+
+
+def test_a_run_that_is_stopped_twice_tells_of_one_end() -> None:
+    run = Run()
+    conclude = stopped(run)
+    assert run.take(CancelRequested(at_ms=0)) == ()
+    assert run.state.pending == (conclude,)
+
+
+def test_a_conversation_that_is_stopped_between_questions_has_nothing_to_tell() -> None:
+    run = Run(keep_open=True)
+    run.answer(ModelReplied, reply=ModelReply(items=(SAID,)))
+    run.answer(AnswerConcluded, conclusion=Conclusion())
+    assert run.state.phase == "idle"
+    (finish,) = run.take(CancelRequested(at_ms=0))
+    assert isinstance(finish, Finish)

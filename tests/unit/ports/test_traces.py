@@ -202,7 +202,7 @@ def test_a_cancelled_span_says_so(collected: SpanCollector) -> None:
         raise asyncio.CancelledError
     error = collected.spans()[0].error
     assert error is not None
-    assert error["message"] == "CancelledError"
+    assert error["message"] == "It was cancelled."
 
 
 def test_inputs_outputs_and_words_of_errors_are_dropped_before_anybody_sees_them() -> None:
