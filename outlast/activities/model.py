@@ -196,6 +196,10 @@ async def _prompt(scene: Scene) -> JsonObject | None:
         raise of_user_code(f"The prompt of agent {scene.agent.name!r}", error) from error
 
 
+_OUTPUT_NAME = "final_output"
+"""What a request calls the schema: a type's own name, `list[int]`, is none that an API takes."""
+
+
 def _output(agent: Agent[Any]) -> OutputSpec | None:
     """Return what the provider is told of the output type."""
     try:
@@ -203,7 +207,7 @@ def _output(agent: Agent[Any]) -> OutputSpec | None:
         if schema is None:
             return None
         return OutputSpec(
-            name=schema.name(), schema=schema.json_schema(), strict=schema.is_strict_json_schema()
+            name=_OUTPUT_NAME, schema=schema.json_schema(), strict=schema.is_strict_json_schema()
         )
     except Exception as error:  # a schema may be the user's own class
         raise of_user_code(f"The output type of agent {agent.name!r}", error) from error

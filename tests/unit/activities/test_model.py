@@ -722,19 +722,19 @@ class Invoice(BaseModel):
 
 
 @pytest.mark.parametrize(
-    ("output_type", "name", "properties", "strict"),
+    ("output_type", "properties", "strict"),
     [
-        (Invoice, "Invoice", {"total"}, True),
-        (list[int], "list[int]", {"response"}, True),
-        (AgentOutputSchema(Invoice, strict_json_schema=False), "Invoice", {"total"}, False),
+        (Invoice, {"total"}, True),
+        (list[int], {"response"}, True),
+        (AgentOutputSchema(Invoice, strict_json_schema=False), {"total"}, False),
     ],
 )
-async def test_the_provider_is_told_the_output_type(
-    output_type: Any, name: str, properties: set[str], *, strict: bool
+async def test_the_provider_is_told_the_output_type_under_a_name_that_every_api_takes(
+    output_type: Any, properties: set[str], *, strict: bool
 ) -> None:
     request, _ = await asked(Agent(name="A", output_type=output_type))
     assert request.output is not None
-    assert (request.output.name, request.output.strict) == (name, strict)
+    assert (request.output.name, request.output.strict) == ("final_output", strict)
     assert set(request.output.schema["properties"]) == properties
 
 
@@ -754,7 +754,7 @@ async def test_an_answer_comes_back_as_a_value() -> None:
 
 async def test_a_schema_of_the_users_that_fails_is_named_before_anything_is_paid() -> None:
     class Broken(AgentOutputSchema):
-        def name(self) -> str:
+        def json_schema(self) -> dict[str, Any]:
             raise ConnectionError("down")
 
     model = ScriptedModel("never said")
