@@ -5,7 +5,8 @@ Owns: `ModelSettings`, and its JSON. Must not know: providers, or which of them 
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from copy import deepcopy
+from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
 from typing import Any, Protocol, TypeAlias, cast, overload
 
@@ -104,7 +105,9 @@ class ModelSettings:
         top_logprobs: how many likely tokens are reported for each place.
         prompt_cache_retention: `in_memory` or `24h`.
         prompt_cache_key: which requests are likely to share a beginning.
-        include_usage: whether a streamed answer of Chat Completions reports its tokens.
+        prompt_cache_options: how the provider finds beginnings that it knows, as in the request.
+        include_usage: False keeps a streamed call of Chat Completions from asking for its tokens,
+            where the server knows no such option; they count as none.
         preserve_raw_usage: keep the provider's own account of tokens beside ours.
         context_management: how the provider shortens a long conversation.
         timeout: how long one attempt of a model call may take; a number is seconds.
@@ -132,6 +135,7 @@ class ModelSettings:
     top_logprobs: int | None = None
     prompt_cache_retention: str | None = None
     prompt_cache_key: str | None = None
+    prompt_cache_options: dict[str, Any] | None = None
     include_usage: bool | None = None
     preserve_raw_usage: bool | None = None
     context_management: list[dict[str, Any]] | None = None
@@ -181,6 +185,17 @@ class ModelSettings:
         if self.extra_args and override.extra_args:
             changes["extra_args"] = {**self.extra_args, **override.extra_args}
         return replace(self, **changes)
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """Return every setting as JSON, those that are not set as None.
+
+        `response_include` has the value of `include`, and `timeout` is in seconds.
+        """
+        written = {field.name: getattr(self, field.name) for field in fields(self)}
+        written["response_include"] = self.include
+        written["timeout"] = None if self.timeout is None else self.timeout.total_seconds()
+        written["retry"] = None if self.retry is None else asdict(self.retry)
+        return deepcopy(written)
 
 
 def _retry(given: Mapping[str, Any]) -> ModelRetrySettings:

@@ -59,9 +59,10 @@ class ChatCompletionsModel:
             ModelError: as for `get_response`, also in the middle of the stream.
         """
         target = self._connection.target(_PATH, self.name)
-        # Without the option a stream says nothing of usage.
-        body = {"stream_options": {"include_usage": True}, **self._body(request, target)}
-        body["stream"] = True
+        # Without the option a stream says nothing of usage; not every server knows it.
+        wanted = request.settings.include_usage is not False
+        options = {"stream_options": {"include_usage": True}} if wanted else {}
+        body = {**options, **self._body(request, target), "stream": True}
         reply = ChatReply(turn=len(request.input), model=self.name)
         chunks = self._connection.stream(target, body, request.settings, is_last=_never)
         try:

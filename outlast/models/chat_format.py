@@ -22,8 +22,8 @@ class UnsupportedItemError(ValueError):
 def chat_body(request: ModelRequest, model: str, *, limit_field: str = "max_tokens") -> JsonObject:
     """Return the body of a request to `/chat/completions`.
 
-    `extra_args` and then `extra_body` are laid over it. `truncation` and `include` have no
-    counterpart and stay out; of `reasoning` only the effort goes in.
+    `extra_args` and then `extra_body` are laid over it. `truncation`, `include` and
+    `context_management` have no counterpart and stay out; of `reasoning` only the effort goes in.
 
     Args:
         request: what to ask.
@@ -50,6 +50,11 @@ def chat_body(request: ModelRequest, model: str, *, limit_field: str = "max_toke
         "verbosity": settings.verbosity,
         "metadata": settings.metadata,
         "store": settings.store,
+        "logprobs": None if settings.top_logprobs is None else True,
+        "top_logprobs": settings.top_logprobs,
+        "prompt_cache_key": settings.prompt_cache_key,
+        "prompt_cache_retention": settings.prompt_cache_retention,
+        "prompt_cache_options": settings.prompt_cache_options,
     }
     if request.tools or has_extra_tools(settings):
         # Without tools the API refuses both.

@@ -21,6 +21,8 @@ _PATH = "/responses"
 
 _KIND_NAMES = frozenset({"computer", "computer_use", "computer_use_preview"})
 
+_LOGPROBS = "message.output_text.logprobs"
+
 PROVIDER_DATA = "provider_data"
 """The key of what other servers than OpenAI's want to see again of an item of theirs."""
 
@@ -121,6 +123,11 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
         "metadata": settings.metadata,
         "store": settings.store,
         "include": _include(request),
+        "top_logprobs": settings.top_logprobs,
+        "prompt_cache_key": settings.prompt_cache_key,
+        "prompt_cache_retention": settings.prompt_cache_retention,
+        "prompt_cache_options": settings.prompt_cache_options,
+        "context_management": settings.context_management,
         "text": _text(request),
         "previous_response_id": request.previous_response_id,
         "conversation": request.conversation_id,
@@ -186,6 +193,8 @@ def _is_last(event: JsonObject) -> bool:
 def _include(request: ModelRequest) -> list[str] | None:
     """Return what to send beside the answer: what the settings and the hosted tools ask for."""
     wanted = list(request.settings.include or ())
+    if request.settings.top_logprobs is not None:
+        wanted.append(_LOGPROBS)  # the number alone brings none
     for tool in request.hosted_tools:
         wanted.extend(cast("Sequence[str]", getattr(tool, "include", ())))
     return list(dict.fromkeys(wanted)) or request.settings.include

@@ -34,6 +34,7 @@ EVERYTHING = ModelSettings(
     top_logprobs=3,
     prompt_cache_retention="24h",
     prompt_cache_key="support",
+    prompt_cache_options={"mode": "implicit"},
     include_usage=True,
     preserve_raw_usage=True,
     context_management=[{"type": "compaction"}],
@@ -157,6 +158,17 @@ def test_further_arguments_are_merged_key_by_key() -> None:
     assert own.resolve(over).extra_args == {"a": 1, "b": 2}
     assert ModelSettings().resolve(over).extra_args == {"b": 2}
     assert own.extra_args == {"a": 1, "b": 1}, "the agent's own are untouched"
+
+
+def test_settings_can_be_written_down_whole() -> None:
+    written = EVERYTHING.to_json_dict()
+    assert list(written) == [field.name for field in fields(ModelSettings)]
+    assert json.loads(json.dumps(written)) == written
+    assert written["response_include"] == written["include"] == ["reasoning.encrypted_content"]
+    assert (written["timeout"], written["retry"]) == (1.5, {"max_retries": 2})
+    written["metadata"]["team"] = "sales"
+    assert EVERYTHING.metadata == {"team": "support"}
+    assert set(ModelSettings().to_json_dict().values()) == {None}
 
 
 def test_settings_can_be_copied_and_not_changed() -> None:

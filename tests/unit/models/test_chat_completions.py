@@ -1,3 +1,4 @@
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -98,6 +99,16 @@ async def test_a_stream_comes_back_as_responses_events(
         "stream": True,
         "stream_options": {"include_usage": True},
     }
+
+
+async def test_a_server_that_knows_no_such_option_is_not_asked_for_usage(
+    chat: ChatCompletionsModel, server: ModelServer
+) -> None:
+    server.stream([chunk({"content": "hi"}, "stop")], done=True)
+    request = replace(ASK, settings=replace(ASK.settings, include_usage=False))
+    response = await response_of_stream(chat.stream_response(request))
+    assert response.usage.total_tokens == 0
+    assert server.request.body == {**SENT, "stream": True}
 
 
 async def test_usage_is_there_in_the_servers_own_words_too(

@@ -274,6 +274,27 @@ def test_every_setting_reaches_the_body_under_the_name_the_api_knows() -> None:
     declared.validate_python(body)
 
 
+def test_what_is_set_of_caches_and_logprobs_is_asked_for() -> None:
+    settings = ModelSettings(
+        top_logprobs=0,
+        prompt_cache_key="desk",
+        prompt_cache_retention="24h",
+        prompt_cache_options={"mode": "implicit"},
+    )
+    body = chat_body(ask(settings=settings), "m")
+    assert body == {
+        "model": "m",
+        "messages": [{"role": "user", "content": "hello"}],
+        "logprobs": True,
+        "top_logprobs": 0,
+        "prompt_cache_key": "desk",
+        "prompt_cache_retention": "24h",
+        "prompt_cache_options": {"mode": "implicit"},
+    }
+    declared: TypeAdapter[Any] = TypeAdapter(CompletionCreateParamsNonStreaming)
+    declared.validate_python(body)
+
+
 def test_the_bound_of_tokens_goes_by_the_name_this_server_knows() -> None:
     request = ask(settings=ModelSettings(max_tokens=5))
     body = chat_body(request, "m", limit_field="max_completion_tokens")

@@ -136,6 +136,31 @@ async def test_every_setting_reaches_the_body_under_the_name_the_api_knows(
     assert server.request.query == {"version": ["2"]}
 
 
+def test_what_is_set_of_caches_logprobs_and_long_conversations_is_asked_for() -> None:
+    settings = ModelSettings(
+        top_logprobs=3,
+        include=["reasoning.encrypted_content"],
+        prompt_cache_key="desk",
+        prompt_cache_retention="24h",
+        prompt_cache_options={"mode": "implicit"},
+        context_management=[{"type": "compaction", "compact_threshold": 1000}],
+    )
+    body = responses_body(ask(settings=settings), "m")
+    assert body == {
+        "model": "m",
+        "instructions": "Be kind.",
+        "input": HELLO,
+        "include": ["reasoning.encrypted_content", "message.output_text.logprobs"],
+        "top_logprobs": 3,
+        "prompt_cache_key": "desk",
+        "prompt_cache_retention": "24h",
+        "prompt_cache_options": {"mode": "implicit"},
+        "context_management": [{"type": "compaction", "compact_threshold": 1000}],
+    }
+    declared: TypeAdapter[Any] = TypeAdapter(ResponseCreateParams)
+    declared.validate_python(body)
+
+
 def test_the_body_fits_the_parameters_that_the_client_package_declares() -> None:
     settings = ModelSettings(tool_choice="required", reasoning={"effort": "low"}, verbosity="high")
     body = responses_body(
