@@ -15,7 +15,8 @@ from typing import Literal, TypeAlias
 ApplyDiffMode: TypeAlias = Literal["default", "create"]
 
 _END_OF_FILE = "*** End of File"
-_END_OF_PATCH = "*** End Patch"
+# What ends the changes of this text, in a patch of several files too.
+_END_OF_PATCH = ("*** End Patch", "*** Update File:", "*** Add File:", "*** Delete File:")
 
 # How lines are compared, the strictest way first: models are careless about blanks.
 _EYES: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip)
@@ -85,7 +86,7 @@ def _rows(diff: str) -> list[str]:
 
 def _created(rows: Sequence[str]) -> Iterator[str]:
     for row in rows:
-        if row == _END_OF_PATCH:
+        if row.startswith(_END_OF_PATCH):
             return
         if not row.startswith("+"):
             raise InvalidDiffError(f"Every line of a new file has to begin with '+': {row!r}")
@@ -96,7 +97,7 @@ def _changes(rows: Sequence[str]) -> Iterator[_Change]:
     """Read the changes of a diff."""
     change, begun = _Change(), False
     for row in rows:
-        if row == _END_OF_PATCH:
+        if row.startswith(_END_OF_PATCH):
             break
         if row == "@@" or row.startswith("@@ "):
             if change.rows:
@@ -150,15 +151,19 @@ def _place(lines: Sequence[str], change: _Change, done: int) -> int:
     """
     start, lost = done, None
     for anchor in change.anchors:
+        if len(change.anchors) == 1 and anchor in lines[:done]:
+            break  # the change before this one has come by there: it goes on from where that ended
         at = _find(lines, [anchor], start)
-        if at is None:
-            lost = anchor
-        else:
+        if at is not None:
             start = at + 1
+        elif _find(lines[:start], [anchor], 0) is None:
+            lost = anchor
     # A line break at the end of the text ends its last line; the split has an empty one behind it.
     end = len(lines) - 1 if lines[-1] == "" and len(lines) > start else len(lines)
     if not change.old:
-        if lost is not None:  # nothing else says where the new lines belong
+        # One line that the text lacks is often no line at all, but a heading (`@@ -1,2 +1,3 @@`);
+        # of several, the others show that a line was meant.
+        if lost is not None and len(change.anchors) > 1:
             raise InvalidDiffError(f"The text does not have this line: {lost!r}")
         return end if change.is_last else start
     if change.is_last:

@@ -23,6 +23,12 @@ CLASSES = "class A:\n  def f():\n    x\nclass B:\n  def f():\n    x\n"
         ("a\n\nb\n", "@@\n a\n\n-b\n+B\n", "a\n\nB\n"),
         ("a\nb\n", "", "a\nb\n"),
         ("a\nb\n", "@@\n-a\n+A\n*** End Patch\nwhatever", "A\nb\n"),
+        ("a\nb\n", "@@\n-a\n+A\n*** Update File: other.txt\n@@\n-q\n", "A\nb\n"),
+        ("a\nb\nc\nd\n", "@@ c\n+x\n@@ a\n+y\n", "a\nb\nc\nx\ny\nd\n"),
+        ("a\nb\na\n", "@@ a\n-b\n+B\n@@ a\n+y\n", "a\nB\ny\na\n"),
+        ("a\nb\n", "@@ -0,0 +1,2 @@\n+x\n", "x\na\nb\n"),
+        ("a\nb\n", "@@\n-a\n@@ q\n+x\n", "x\nb\n"),
+        ("a\nb\n", "@@ q\n+x\n*** End of File\n", "a\nb\nx\n"),
     ],
 )
 def test_lines_are_found_by_what_is_around_them(text: str, diff: str, changed: str) -> None:
@@ -111,6 +117,7 @@ def test_a_text_keeps_its_line_breaks(text: str, diff: str, changed: str) -> Non
         ("+a\r\n+b", "a\r\nb"),
         ("", ""),
         ("+a\n*** End Patch", "a"),
+        ("+a\n*** Add File: other.txt\n+b", "a"),
     ],
 )
 def test_a_new_file_is_made_of_added_lines(diff: str, made: str) -> None:
@@ -123,7 +130,7 @@ def test_a_new_file_is_made_of_added_lines(diff: str, made: str) -> None:
         ("@@\n q\n-b\n", "does not have these lines in this order:\nq\nb"),
         ("@@\n-c\n@@\n-a\n", "these lines in this order:\na"),
         ("@@\n q\n*** End of File", "these lines in this order:\nq"),
-        ("@@ q\n+x\n", "does not have this line: 'q'"),
+        ("@@ a\n@@ q\n+x\n", "does not have this line: 'q'"),
         ("@@\n a\nxb\n", "A line has to begin with"),
         ("@@a\n-b\n", "A line has to begin with"),
         ("*** Begin Patch\n", "A line has to begin with"),
