@@ -16,7 +16,7 @@ from outlast.agents.callables import call
 from outlast.agents.handoff import Handoff
 from outlast.agents.hosted_tools import HostedTool, function_tools, hosted_tools
 from outlast.agents.local_tool import LocalTool
-from outlast.agents.registry import handoffs_of
+from outlast.agents.registry import handoffs_of, taken_by_handoff
 from outlast.agents.tool_definition import FunctionTool
 from outlast.contract import failures
 from outlast.ports.model import ToolSpec
@@ -75,11 +75,11 @@ class Offer:
 async def offer_of(scene: Scene) -> Offer:
     """Return what is enabled now, tools of MCP servers first.
 
-    A handoff beats a tool of its name; a later one an earlier.
+    A handoff beats a function tool of its name; a later one an earlier.
 
     Raises:
         EffectError: a predicate or a server failed, or two entries have one name and the run
-            forbids that.
+            forbids that, or one of them is no function.
     """
     agent = scene.agent
     listed = await list_mcp_tools(scene)
@@ -92,6 +92,9 @@ async def offer_of(scene: Scene) -> Offer:
     if scene.server_managed:
         _check_server_managed(scene, handoffs.values())
     for name in sorted(tools.keys() & handoffs.keys()):
+        if isinstance(tools[name], LocalTool):  # the handoff was added after the worker began
+            message = taken_by_handoff(agent.name, name)
+            raise EffectError(failures.USER_ERROR, message, retryable=False)
         message = f"Agent {agent.name!r}: the handoff {name!r} hides a tool of that name"
         if scene.settings.get("tool_name_collision_policy") == "error":
             raise EffectError(

@@ -16,6 +16,7 @@ from outlast.agents.agent_tool import AgentTool
 from outlast.agents.errors import UserError
 from outlast.agents.handoff import Handoff, handoff
 from outlast.agents.hosted_tools import function_tools
+from outlast.agents.local_tool import LocalTool
 from outlast.agents.mcp_server import MCPServer
 from outlast.agents.references import ReferenceTable, is_registered, named_references, resolve
 from outlast.agents.tool_definition import FunctionTool
@@ -307,3 +308,18 @@ def _check_tool_names(agent: Agent[Any]) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
         raise UserError(f"Agent {agent.name!r} has two tools named {twice[0]!r}. Rename one.")
+    handoffs = {entry.tool_name for entry in handoffs_of(agent)}
+    for tool in agent.tools:
+        if isinstance(tool, LocalTool) and tool.called_name in handoffs:
+            raise UserError(taken_by_handoff(agent.name, tool.called_name))
+
+
+def taken_by_handoff(agent: str, name: str) -> str:
+    """Return what is wrong where a handoff has the name of a tool with a form of its own.
+
+    The handoff would hide the tool, of which the model is told in another form, not by that name.
+    """
+    return (
+        f"Agent {agent!r}: the handoff {name!r} has the name of one of its tools. Give the handoff "
+        "another: handoff(..., tool_name_override=...)."
+    )

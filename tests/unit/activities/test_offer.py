@@ -78,6 +78,15 @@ async def test_a_handoff_beats_a_tool_of_its_name(caplog: pytest.LogCaptureFixtu
     assert "hides a tool of that name" in caplog.text
 
 
+async def test_a_handoff_that_came_late_does_not_hide_a_shell() -> None:
+    agent = Agent[Any](name="A", tools=[ShellTool(lambda _request: "done")])
+    scene = scene_of(agent)
+    agent.handoffs.append(handoff(Agent(name="B"), tool_name_override="shell"))
+    with pytest.raises(EffectError, match="has the name of one of its tools") as caught:
+        await offer_of(scene)
+    assert not caught.value.retryable
+
+
 async def test_two_entries_of_one_name_are_an_error_where_the_run_says_so() -> None:
     settings = {"tool_name_collision_policy": "error"}
     with pytest.raises(EffectError, match=r"hides a tool of that name\. Rename one") as caught:

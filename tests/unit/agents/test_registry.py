@@ -19,6 +19,7 @@ from outlast.agents.registry import (
     target_of,
     type_name,
 )
+from outlast.agents.shell_tools import ShellTool
 from outlast.agents.tool import FunctionTool, function_tool
 from tests.mcp_servers import Shelf
 
@@ -105,6 +106,15 @@ def test_an_output_type_that_cannot_be_strict_is_refused() -> None:
 def test_two_tools_of_one_name_are_refused() -> None:
     with pytest.raises(UserError, match="Agent 'A' has two tools named 'look_up'"):
         Registry([Agent(name="A", tools=[tool("look_up"), tool("x"), tool("look_up")])])
+
+
+def test_a_handoff_cannot_have_the_name_of_a_tool_with_a_form_of_its_own() -> None:
+    desk = Agent[Any](name="A", tools=[ShellTool(lambda _request: "done", name="bash")])
+    desk.handoffs.append(handoff(Agent(name="B"), tool_name_override="shell"))
+    with pytest.raises(UserError, match=r"Agent 'A': the handoff 'shell' .* tool_name_override"):
+        Registry([desk])
+    desk.handoffs[:] = [handoff(Agent(name="B"), tool_name_override="bash")]
+    assert Registry([desk]).names == ["A", "B"]
 
 
 @pytest.mark.parametrize("agents", [["Triage"], [None], [Agent], [greet]])
