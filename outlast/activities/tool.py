@@ -32,7 +32,7 @@ from outlast.loop.calls import ToolResult
 from outlast.loop.changes import Change, apply
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.commands import RunTool
-from outlast.loop.values import Failure, Json
+from outlast.loop.values import Failure, Json, JsonObject
 
 logger = logging.getLogger(__name__)
 
@@ -238,7 +238,11 @@ async def _late(this: _Attempt, error: ToolTimeoutError) -> ToolResult:
     """Repeat an attempt that took too long, or tell the model, or end the run."""
     tool = this.tool
     if this.is_last and tool.timeout_behavior == "raise_exception":
-        failure = Failure(code=failures.TOOL_TIMEOUT, message=str(error))
+        details: JsonObject = {
+            "tool_name": error.tool_name,
+            "timeout_seconds": error.timeout_seconds,
+        }
+        failure = Failure(code=failures.TOOL_TIMEOUT, message=str(error), details=details)
         return ToolResult(output=str(error), failed=True, failure=failure)
     if this.is_last and tool.timeout_error_function is not None:
         what = f"timeout_error_function of {tool.name!r}"
