@@ -90,7 +90,7 @@ class OpenAIConnection:
     """One connection pool to one server. Safe for any number of calls at the same time.
 
     The client is made on the first call and belongs to the event loop of that call; a call from
-    another loop makes a new one. Nothing here retries.
+    another loop, or with another key than before, makes a new one. Nothing here retries.
     """
 
     def __init__(
@@ -105,8 +105,8 @@ class OpenAIConnection:
         """Remember where to connect to; nothing is opened or checked yet.
 
         Args:
-            api_key: None means the process's default, else OPENAI_API_KEY, looked up at the
-                first call.
+            api_key: None means the process's default, else OPENAI_API_KEY, looked up at each
+                call.
             base_url: None means OPENAI_BASE_URL, else OpenAI.
             client: a client to use as it is, for proxies, Azure or other transports. It stays
                 the caller's: `aclose` leaves it open.
@@ -117,7 +117,8 @@ class OpenAIConnection:
         self._base_url = base_url
         self._given = client
         self._counted_for = (organization, project)
-        self._opened: asyncio.Task[AsyncOpenAI] | None = None
+        # One for each key that was in force: calls may be on their way with any of them.
+        self._opened: dict[_Access, asyncio.Task[AsyncOpenAI]] = {}
 
     def target(self, path: str, model: str) -> Target:
         """Return whom a call to this path goes to, for the words of its failures."""
@@ -201,26 +202,26 @@ class OpenAIConnection:
 
     async def aclose(self) -> None:
         """Close the connections. A later call opens new ones."""
-        opened, self._opened = self._opened, None
-        if opened is None or opened.get_loop() is not asyncio.get_running_loop():
-            # Nothing to close, or closed together with the loop that it belonged to.
-            return
-        await asyncio.wait([opened])
-        if not has_failed(opened):
-            await opened.result().close()
+        opened, self._opened = self._opened, {}
+        for one in opened.values():
+            if one.get_loop() is not asyncio.get_running_loop():
+                continue  # closed together with the loop that it belonged to
+            await asyncio.wait([one])
+            if not has_failed(one):
+                await one.result().close()
 
     async def _client(self, target: Target) -> "AsyncOpenAI":
         if self._given is not None:
             return self._given
         loop = asyncio.get_running_loop()
-        opened = self._opened
+        access = self._access()
+        opened = self._opened.get(access)
         if opened is None or opened.get_loop() is not loop or has_failed(opened):
-            access = self._access()
             _check(access, target)
             # Importing the package and reading the system's certificates take half a second of
             # CPU: in a thread, so that the worker's loop stays alive; once, for all that wait.
             opened = loop.create_task(asyncio.to_thread(_open, access, target))
-            self._opened = opened
+            self._opened[access] = opened
         try:
             return await asyncio.shield(opened)
         except (OSError, ImportError) as error:

@@ -42,6 +42,16 @@ async def test_the_key_goes_before_the_environments(
     await provider.aclose()
 
 
+async def test_a_key_that_is_set_later_counts_from_then_on(server: ModelServer) -> None:
+    provider = OpenAIProvider(base_url=server.base_url)
+    for key in ("sk-first", "sk-second", "sk-first"):
+        set_default_openai_key(key)
+        server.answer({"output": []})
+        await provider.get_model("m").get_response(ASK)
+        assert server.requests[-1].headers["authorization"] == f"Bearer {key}"
+    await provider.aclose()
+
+
 async def test_the_client_is_used_by_providers_that_have_none(server: ModelServer) -> None:
     provider = OpenAIProvider()
     async with AsyncOpenAI(base_url=server.base_url, api_key="sk-own") as client:
