@@ -21,6 +21,18 @@ _PATH = "/responses"
 
 _KIND_NAMES = frozenset({"computer", "computer_use", "computer_use_preview"})
 
+_HOSTED_KINDS = frozenset(
+    {
+        "file_search",
+        "web_search_preview",
+        "computer_use_preview",
+        "image_generation",
+        "code_interpreter",
+        "mcp",
+    }
+)
+"""What the API takes as the kind of a tool to choose, whatever the tool's entry calls it."""
+
 _LOGPROBS = "message.output_text.logprobs"
 
 PROVIDER_DATA = "provider_data"
@@ -216,6 +228,8 @@ def _tool_choice(request: ModelRequest, model: str | None) -> str | JsonObject |
         if choice in _KIND_NAMES and entry.get("type") in _KIND_NAMES:
             return {"type": entry["type"]}  # one tool, whatever a model calls it
     if choice != "custom" and choice in [entry.get("type") for entry in entries]:
+        return {"type": choice}
+    if choice in _HOSTED_KINDS and choice not in [tool.name for tool in request.tools]:
         return {"type": choice}
     return {"type": "function", "name": choice}
 

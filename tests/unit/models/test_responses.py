@@ -176,6 +176,12 @@ def test_a_tool_choice_that_is_no_tool_goes_out_as_it_is(choice: str) -> None:
     assert body["tool_choice"] == choice
 
 
+def test_a_kind_of_tool_may_be_chosen_by_the_name_that_the_api_has_for_it() -> None:
+    settings = ModelSettings(tool_choice="web_search_preview")
+    searching = ask(hosted_tools=[WebSearchTool()], settings=settings)
+    assert responses_body(searching, "m")["tool_choice"] == {"type": "web_search_preview"}
+
+
 def test_a_tool_that_is_not_strict_says_so() -> None:
     tool = ToolSpec(name="t", description="", parameters={}, strict=False)
     assert responses_body(ask(tools=[tool]), "m")["tools"][0]["strict"] is False
@@ -347,6 +353,7 @@ def test_a_function_may_have_the_name_of_a_hosted_tool_that_is_not_there() -> No
     request = ModelRequest(
         instructions=None,
         input=[],
+        tools=[ToolSpec(name="file_search", description="", parameters={})],
         hosted_tools=[WebSearchTool()],
         settings=ModelSettings(tool_choice="file_search"),
     )
