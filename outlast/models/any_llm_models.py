@@ -82,7 +82,7 @@ class AnyLLMModel:
         self._opened: asyncio.Task[Any] | None = None
         connection = PackageConnection(self._call, self._target)
         self._responses = ResponsesModel(name, connection)
-        self._chat = ChatCompletionsModel(name, connection)
+        self._chat = ChatCompletionsModel(name, connection, rich_outputs=True)
 
     async def get_response(self, request: ModelRequest) -> ModelResponse:
         """Answer one request.

@@ -32,10 +32,20 @@ class ChatCompletionsModel:
         name: the model's name in the provider's words.
     """
 
-    def __init__(self, name: str, connection: ModelConnection) -> None:
-        """Bind a name to a connection, which stays the caller's."""
+    def __init__(
+        self, name: str, connection: ModelConnection, *, rich_outputs: bool = False
+    ) -> None:
+        """Bind a name to a connection.
+
+        Args:
+            name: the model's name in the provider's words.
+            connection: the way to the server; stays the caller's.
+            rich_outputs: whether the server takes pictures and files in the outputs of tools. The
+                API itself takes text only; without, the rest is left out.
+        """
         self.name = name
         self._connection = connection
+        self._rich_outputs = rich_outputs
 
     async def get_response(self, request: ModelRequest) -> ModelResponse:
         """Answer one request.
@@ -80,7 +90,9 @@ class ChatCompletionsModel:
         new = any(host == known or host.endswith(f".{known}") for known in _NEW_LIMIT_HOSTS)
         limit_field = "max_completion_tokens" if new else "max_tokens"
         try:
-            return chat_body(request, self.name, limit_field=limit_field)
+            return chat_body(
+                request, self.name, limit_field=limit_field, rich_outputs=self._rich_outputs
+            )
         except UnsupportedItemError as error:
             raise refused_request(target, str(error)) from None
 

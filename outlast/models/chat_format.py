@@ -19,7 +19,13 @@ class UnsupportedItemError(ValueError):
     """A part of a request that Chat Completions has no words for; says which, and the way out."""
 
 
-def chat_body(request: ModelRequest, model: str, *, limit_field: str = "max_tokens") -> JsonObject:
+def chat_body(
+    request: ModelRequest,
+    model: str,
+    *,
+    limit_field: str = "max_tokens",
+    rich_outputs: bool = False,
+) -> JsonObject:
     """Return the body of a request to `/chat/completions`.
 
     `extra_args` and then `extra_body` are laid over it. `truncation`, `include` and
@@ -29,6 +35,7 @@ def chat_body(request: ModelRequest, model: str, *, limit_field: str = "max_toke
         request: what to ask.
         model: the model's name.
         limit_field: what this server calls the upper bound of output tokens.
+        rich_outputs: as for `chat_messages`.
 
     Raises:
         UnsupportedItemError: the request refers to something that only the Responses API keeps.
@@ -38,7 +45,9 @@ def chat_body(request: ModelRequest, model: str, *, limit_field: str = "max_toke
     settings = request.settings
     body: dict[str, Any] = {
         "model": model,
-        "messages": chat_messages(request.instructions, request.input, model=model),
+        "messages": chat_messages(
+            request.instructions, request.input, model=model, rich_outputs=rich_outputs
+        ),
         "tools": [_tool(tool) for tool in request.tools] or None,
         "response_format": _response_format(request.output),
         "temperature": settings.temperature,
@@ -65,13 +74,24 @@ def chat_body(request: ModelRequest, model: str, *, limit_field: str = "max_toke
 
 
 def chat_messages(
-    instructions: str | None, items: Iterable[JsonObject], *, model: str = ""
+    instructions: str | None,
+    items: Iterable[JsonObject],
+    *,
+    model: str = "",
+    rich_outputs: bool = False,
 ) -> list[JsonObject]:
     """Return the messages for instructions and Responses items, oldest first.
 
     A model's text and calls up to the next other item make one assistant message, so that calls
     made at once stay together. Reasoning is left out: the API takes none. What this model's server
     has given to be sent back (see `chat_reply`) is.
+
+    Args:
+        instructions: the first message.
+        items: the rest.
+        model: whose answer is asked for.
+        rich_outputs: whether the output of a tool may hold pictures and files. The API takes text
+            only there; some that speak its language take more.
 
     Raises:
         UnsupportedItemError: an item or a part of its content has no counterpart.
@@ -88,7 +108,7 @@ def chat_messages(
                 " Use the Responses API, or an input filter that leaves it out."
             )
         try:
-            add(messages, item)
+            add(messages, item if rich_outputs else _with_text_output(item))
             _give_back(messages, item, model)
         except KeyError as error:
             raise UnsupportedItemError(f"input item {position} has no {error}.") from None
@@ -163,6 +183,18 @@ def _add_output(messages: list[JsonObject], item: JsonObject) -> None:
             "content": _content(item["output"]),
         }
     )
+
+
+_NO_TEXT = "[tool output omitted]"
+"""What stands for the output of a tool that has no text."""
+
+
+def _with_text_output(item: JsonObject) -> JsonObject:
+    parts = as_objects(item.get("output")) if item.get("type") == "function_call_output" else None
+    if not parts or all(_kind(part) in _TEXT_KINDS for part in parts):
+        return item
+    texts = [part for part in parts if _kind(part) in _TEXT_KINDS]
+    return {**item, "output": texts or _NO_TEXT}
 
 
 def _give_back(messages: list[JsonObject], item: JsonObject, model: str) -> None:

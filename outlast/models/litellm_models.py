@@ -33,7 +33,8 @@ class LitellmModel(ChatCompletionsModel):
             UserError: LiteLLM is not installed.
         """
         installed("litellm", "litellm", f"The model {model!r} of LiteLLM")
-        super().__init__(model, PackageConnection(self._call, self._target))
+        connection = PackageConnection(self._call, self._target)
+        super().__init__(model, connection, rich_outputs=True)
         self.model = model
         self.base_url = base_url
         self.api_key = api_key

@@ -163,15 +163,18 @@ def test_text_after_a_call_joins_its_message_because_nothing_may_come_before_the
     assert made[1]["role"] == "tool"
 
 
-def test_an_output_of_text_parts_is_one_string_and_one_with_an_image_stays_in_parts() -> None:
+def test_an_output_is_told_as_text_and_with_pictures_where_the_server_takes_them() -> None:
     text = {"type": "input_text", "text": "seen"}
     image = {"type": "input_image", "image_url": "https://example.com/a.png"}
-    made = chat_messages(None, [call("a"), output("a", [text, text]), output("a", [text, image])])
-    assert made[1]["content"] == "seen\nseen"
-    assert made[2]["content"] == [
-        {"type": "text", "text": "seen"},
-        {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}},
+    items = [
+        call("a"),
+        *(output("a", parts) for parts in ([text, text], [text, image], [image], [])),
     ]
+    plain = [message["content"] for message in chat_messages(None, items)[1:]]
+    assert plain == ["seen\nseen", "seen", "[tool output omitted]", ""]
+    rich = [message["content"] for message in chat_messages(None, items, rich_outputs=True)[1:]]
+    shown = {"type": "image_url", "image_url": {"url": "https://example.com/a.png"}}
+    assert rich == ["seen\nseen", [{"type": "text", "text": "seen"}, shown], [shown], ""]
 
 
 @pytest.mark.parametrize(
