@@ -63,7 +63,8 @@ class ModelRequest:
 class ModelResponse:
     """What the model answered: Responses output items, usage, and the provider's ids.
 
-    `raw_usage` is the usage in the provider's words, where it is known.
+    Items may be given as the `openai` package's records; they are kept as dicts. `raw_usage` is the
+    usage in the provider's words, where it is known.
     """
 
     output: Sequence[JsonObject]
@@ -71,6 +72,20 @@ class ModelResponse:
     response_id: str | None = None
     request_id: str | None = None
     raw_usage: JsonObject | None = None
+
+    def __post_init__(self) -> None:
+        """Bring the items into one form. What is no item is left to whoever plans the reply."""
+        given: object = self.output
+        if isinstance(given, list | tuple):
+            items = [_as_item(one) for one in cast("Sequence[object]", given)]
+            object.__setattr__(self, "output", items)
+
+
+def _as_item(given: object) -> Any:
+    if isinstance(given, dict):
+        return cast("Any", given)
+    dump = getattr(given, "model_dump", None)
+    return dump(mode="json", by_alias=True, exclude_unset=True) if callable(dump) else given
 
 
 class Model(Protocol):

@@ -2,8 +2,10 @@
 
 from collections.abc import AsyncGenerator
 from datetime import timedelta
+from typing import Any, cast
 
 import pytest
+from openai.types.responses import ResponseOutputMessage, ResponseOutputText
 
 from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject, Usage
@@ -27,6 +29,17 @@ def test_a_request_needs_instructions_and_input_only() -> None:
         None,
         None,
     )
+
+
+def test_a_model_may_answer_with_the_records_of_the_openai_package() -> None:
+    text = ResponseOutputText(type="output_text", text="hi", annotations=[])
+    message = ResponseOutputMessage(
+        id="m", type="message", role="assistant", status="completed", content=[text]
+    )
+    call = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
+    response = ModelResponse(output=cast("Any", [message, call]), usage=Usage())
+    assert response.output == [message.model_dump(mode="json", exclude_unset=True), call]
+    assert ModelResponse(output=cast("Any", [5]), usage=Usage()).output == [5]
 
 
 def test_an_error_says_what_to_do_next() -> None:
