@@ -54,9 +54,12 @@ def unknown_call(items: Sequence[JsonObject], calls: ReplyCalls, offer: Offer) -
     """Return why a run cannot go on with a call of something that was not offered.
 
     A model that calls a shell, an editor or a computer without having one is beyond help; of an
-    unknown name it is told, unless the run wants it otherwise.
+    unknown name it is told, unless the run wants it otherwise. An MCP server of the provider's that
+    waits for an approval would wait for ever, and ask again on every turn.
     """
     for raw in items:
+        if raw.get("type") == "mcp_approval_request":
+            return _wants_approval(raw)
         if not calls.has(raw) or tool_of(raw, offer) or handoff_of(raw, offer):
             continue
         if FORMS[form_of(raw)].name:
@@ -64,6 +67,16 @@ def unknown_call(items: Sequence[JsonObject], calls: ReplyCalls, offer: Offer) -
         if offer.unknown_is_fatal:
             return nonsense(f"The model called a tool that it was not offered: {name_of(raw)!r}.")
     return None
+
+
+def _wants_approval(raw: JsonObject) -> Failure:
+    message = (
+        f"The hosted MCP server {raw.get('server_label')!r} asks for an approval of its tool "
+        f"{raw.get('name')!r}, which a run cannot give. Set 'require_approval': 'never' in the "
+        "tool_config of HostedMCPTool, or connect to the server with outlast.mcp, whose "
+        "require_approval= asks people."
+    )
+    return Failure(code=failures.USER_ERROR, message=message)
 
 
 def without_repeats(

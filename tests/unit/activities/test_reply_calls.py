@@ -184,3 +184,13 @@ def test_a_call_without_an_id_is_the_models_error() -> None:
 
 def test_such_an_error_has_the_models_code() -> None:
     assert nonsense("It makes no sense.").code == failures.MODEL_BEHAVIOR
+
+
+def test_an_approval_that_a_hosted_server_waits_for_ends_the_run_with_the_way_out() -> None:
+    raw = {"type": "mcp_approval_request", "id": "r", "server_label": "crm", "name": "delete"}
+    offer = offer_of()
+    failure = unknown_call([raw], ReplyCalls([raw], offer), offer)
+    assert failure is not None
+    assert failure.code == failures.USER_ERROR
+    assert failure.message.startswith("The hosted MCP server 'crm' asks for an approval of")
+    assert "'require_approval': 'never'" in failure.message
