@@ -117,7 +117,8 @@ def function_schema(
         name: the tool's name, also for errors.
         docstring_style: how the docstring is written.
         use_docstring_info: whether to read the docstring at all.
-        strict: whether the schema is going to be made strict, which rules some parameters out.
+        strict: whether the schema is going to be made strict, which rules some parameters and any
+            further arguments out.
         frame: where the tool is defined; see `read_signature`.
 
     Raises:
@@ -131,7 +132,7 @@ def function_schema(
             _check_strict(parameter, owner)
     docs = read_docs(function, docstring_style) if use_docstring_info else FunctionDocs()
     try:
-        model = _arguments_model(name, signature, docs)
+        model = _arguments_model(name, signature, docs, strict=strict)
         schema = model.model_json_schema(schema_generator=_SchemaGenerator)
     except Exception as error:  # a type may have hooks of its own, which raise anything
         raise _type_error(owner, signature, error) from error
@@ -179,9 +180,12 @@ def _check_strict(parameter: inspect.Parameter, owner: str) -> None:
 
 
 def _arguments_model(
-    name: str, signature: FunctionSignature, docs: FunctionDocs
+    name: str, signature: FunctionSignature, docs: FunctionDocs, *, strict: bool
 ) -> type[BaseModel]:
     """Return the pydantic model of the arguments.
+
+    Without strict mode nobody has told the model that there are no other arguments, so what it
+    makes up is left out. Where there is `**kwargs`, it may have been meant for that.
 
     The fields have names of our own and the parameters' names as aliases, since pydantic keeps
     some names for itself (`schema`, `copy`, `_private`) that a parameter may well have.
@@ -190,7 +194,8 @@ def _arguments_model(
         f"arg_{index}": _field(parameter, docs.parameters.get(parameter.name))
         for index, parameter in enumerate(signature.parameters)
     }
-    config = ConfigDict(extra="forbid", allow_inf_nan=False)
+    closed = strict or any(one.kind is one.VAR_KEYWORD for one in signature.parameters)
+    config = ConfigDict(extra="forbid" if closed else "ignore", allow_inf_nan=False)
     return create_model(name, __config__=config, **fields)
 
 

@@ -332,6 +332,23 @@ def test_a_validator_that_breaks_is_logged_and_never_raises(
 def tenant_scoped(tenant: str, query: str, **filters: str) -> None: ...
 
 
+def test_without_strict_mode_arguments_that_a_model_makes_up_are_left_out() -> None:
+    def function(query: str) -> None: ...
+
+    loose, strict = schema_of(function, strict=False), schema_of(function)
+
+    assert "additionalProperties" not in loose.params_json_schema
+    assert loose.arguments(None, '{"query": "q", "page": 2}') == (("q",), {})
+    assert strict.check('{"query": "q", "page": 2}') is not None
+
+
+def test_what_may_have_been_meant_for_free_keywords_is_not_left_out() -> None:
+    schema = schema_of(tenant_scoped, strict=False)
+
+    arguments = '{"tenant": "t", "query": "q", "page": "2"}'
+    assert schema.check(arguments) == "The arguments of t do not fit its schema: page is not known."
+
+
 @pytest.mark.parametrize("taken", ["tenant", "query"])
 def test_free_keywords_cannot_take_the_place_of_a_parameter(taken: str) -> None:
     schema = schema_of(functools.partial(tenant_scoped, tenant="mine"), strict=False)
