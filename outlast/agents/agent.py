@@ -14,7 +14,7 @@ from outlast.agents.agent_tool import (
     OutputExtractor,
     make_agent_tool,
 )
-from outlast.agents.callables import call, check_callable
+from outlast.agents.callables import call, check_callable, check_model
 from outlast.agents.context import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.agents.guardrail import InputGuardrail, OutputGuardrail
@@ -230,6 +230,7 @@ def _check_model(agent: Agent[Any], owner: str) -> None:
             f"{owner}: model must be a model's name, a model (an object with get_response) or "
             f"None, not {model!r}."
         )
+    check_model(model, what=f"{owner}: model")
     settings = cast("object", agent.model_settings)
     if not isinstance(settings, ModelSettings):
         raise UserError(f"{owner}: model_settings is {settings!r}: use ModelSettings(...).")

@@ -86,6 +86,22 @@ def check_callable(function: object, parameters: Sequence[str], *, what: str) ->
         )
 
 
+def check_model(model: object, *, what: str) -> None:
+    """Refuse a model whose `get_response` does not take the one record that it is called with.
+
+    Args:
+        model: an object with `get_response`, or anything else, which is left alone.
+        what: names the place it was given, as in "Agent 'Triage': model".
+
+    Raises:
+        UserError: it takes other parameters.
+    """
+    answer = getattr(model, "get_response", None)
+    if callable(answer):
+        place = f"{what}: get_response of {type(model).__name__}"
+        check_callable(answer, ("request",), what=place)
+
+
 async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
     """Call a user's callable of any kind and return what it returns.
 

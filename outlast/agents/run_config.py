@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any, Generic, Literal, Self, TypeAlias, TypedDict, cast
 
-from outlast.agents.callables import check_callable
+from outlast.agents.callables import check_callable, check_model
 from outlast.agents.context import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.agents.guardrail import InputGuardrail, OutputGuardrail
@@ -280,6 +280,7 @@ def _check_models(config: RunConfig) -> None:
             "RunConfig(model=...) must be a model's name, or a model: an object with "
             f"get_response, not {model!r}."
         )
+    check_model(model, what="RunConfig(model=...)")
     provider = config.model_provider
     is_provider = callable(getattr(provider, "get_model", None)) and not isinstance(provider, type)
     if provider is not None and not isinstance(provider, str) and not is_provider:

@@ -41,6 +41,10 @@ def look_up(order_id: str) -> str:
     return order_id
 
 
+class InPieces:
+    async def get_response(self, instructions: object, items: object) -> None: ...
+
+
 class HouseModel:
     async def get_response(self, request: object) -> object:
         return request
@@ -155,6 +159,7 @@ def test_a_cycle_is_closed_afterwards() -> None:
         ({"model_settings": None}, "model_settings is None"),
         ({"model": 5}, "model must be a model's name, a model .* or None, not 5"),
         ({"model": HouseModel}, "model must be a model's name"),
+        ({"model": InPieces()}, r"model: get_response of InPieces is called with \(request\)"),
         ({"prompt": "pmpt_1"}, "a prompt is a dict with an id"),
         ({"prompt": no_parameters}, r"prompt is called with \(data\)"),
         ({"handoff_description": 5}, "handoff_description must be a string or None, not 5"),

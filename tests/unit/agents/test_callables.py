@@ -13,6 +13,7 @@ from outlast.agents.callables import (
     call,
     callable_name,
     check_callable,
+    check_model,
     implementation,
     is_async,
 )
@@ -194,3 +195,21 @@ def test_the_implementation_is_what_carries_the_docstring() -> None:
     assert implementation(functools.partial(plain, 1)) is plain
     assert implementation(Shop()) is Shop.__call__
     assert implementation(Shop) is Shop
+
+
+class AllApart:
+    async def get_response(self, system_instructions: object, input_: object) -> None: ...
+
+
+class Together:
+    async def get_response(self, *args: object, **kwargs: object) -> None: ...
+
+
+def test_a_model_that_takes_a_request_in_pieces_is_refused() -> None:
+    with pytest.raises(
+        UserError,
+        match=r"^Agent 'A': model: get_response of AllApart is called with \(request\), but",
+    ):
+        check_model(AllApart(), what="Agent 'A': model")
+    for fine in (Together(), "gpt-5", None):
+        check_model(fine, what="Agent 'A': model")

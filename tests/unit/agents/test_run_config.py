@@ -22,6 +22,10 @@ from outlast.agents.session_memory import SessionSettings
 from outlast.agents.tool_use import ToolExecutionConfig
 
 
+class InPieces:
+    async def get_response(self, instructions: object, items: object) -> None: ...
+
+
 class EchoModel:
     async def get_response(self, request: object) -> object:
         return request
@@ -141,6 +145,7 @@ def test_what_is_no_field_is_refused_by_name(
     [
         ("model", object(), "must be a model's name, or a model: an object with get_response"),
         ("model", EchoModel, "must be a model's name"),
+        ("model", InPieces(), r"get_response of InPieces is called with \(request\)"),
         ("model_provider", EchoModel(), "must be an object with get_model"),
         ("model_settings", {"temperature": 0}, "must be ModelSettings, not {'temperature': 0}"),
         ("session_settings", 10, "must be SessionSettings, not 10"),
