@@ -132,11 +132,15 @@ def function_schema(
             _check_strict(parameter, owner)
     docs = read_docs(function, docstring_style) if use_docstring_info else FunctionDocs()
     try:
-        model = _arguments_model(name, signature, docs, strict=strict)
+        model = _arguments_model(name, signature, strict=strict)
         schema = model.model_json_schema(schema_generator=_SchemaGenerator)
     except Exception as error:  # a type may have hooks of its own, which raise anything
         raise _type_error(owner, signature, error) from error
     schema.pop("title", None)
+    for parameter, text in docs.parameters.items():
+        if parameter in schema.get("properties", {}):
+            # The docstring is what is written of this function; a type may come from elsewhere.
+            schema["properties"][parameter]["description"] = text
     return FunctionSchema(
         name=name,
         description=docs.description,
@@ -179,9 +183,7 @@ def _check_strict(parameter: inspect.Parameter, owner: str) -> None:
         )
 
 
-def _arguments_model(
-    name: str, signature: FunctionSignature, docs: FunctionDocs, *, strict: bool
-) -> type[BaseModel]:
+def _arguments_model(name: str, signature: FunctionSignature, *, strict: bool) -> type[BaseModel]:
     """Return the pydantic model of the arguments.
 
     Without strict mode nobody has told the model that there are no other arguments, so what it
@@ -191,15 +193,14 @@ def _arguments_model(
     some names for itself (`schema`, `copy`, `_private`) that a parameter may well have.
     """
     fields: dict[str, Any] = {
-        f"arg_{index}": _field(parameter, docs.parameters.get(parameter.name))
-        for index, parameter in enumerate(signature.parameters)
+        f"arg_{index}": _field(parameter) for index, parameter in enumerate(signature.parameters)
     }
     closed = strict or any(one.kind is one.VAR_KEYWORD for one in signature.parameters)
     config = ConfigDict(extra="forbid" if closed else "ignore", allow_inf_nan=False)
     return create_model(name, __config__=config, **fields)
 
 
-def _field(parameter: inspect.Parameter, documented: str | None) -> tuple[Any, Any]:
+def _field(parameter: inspect.Parameter) -> tuple[Any, Any]:
     """Return the annotation and the default of the model's field for one parameter."""
     annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
     default = ... if parameter.default is parameter.empty else parameter.default
@@ -210,10 +211,9 @@ def _field(parameter: inspect.Parameter, documented: str | None) -> tuple[Any, A
         annotation, default = dict[str, annotation], Field(default_factory=dict)
     elif get_origin(annotation) is Annotated:
         annotation, *metadata = get_args(annotation)
-    # What stands at the parameter is nearest to it, so a text there wins over the docstring, and
-    # a Field there, which comes later, over both.
+    # A Field at the parameter, which comes later, wins over a text there.
     texts = (item for item in metadata if isinstance(item, str))
-    ours = Field(alias=parameter.name, description=next(texts, documented))
+    ours = Field(alias=parameter.name, description=next(texts, None))
     return Annotated[annotation, ours, *metadata], default
 
 

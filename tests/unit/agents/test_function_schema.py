@@ -118,31 +118,46 @@ def test_models_dataclasses_and_typed_dicts_are_objects() -> None:
     assert all(entry["additionalProperties"] is False for entry in strict["$defs"].values())
 
 
-def find(customer: str, limit: Annotated[int, "At most."] = 3, *args: str) -> None:
+def find(
+    customer: str,
+    limit: Annotated[int, "Not this one."] = 3,
+    page: Annotated[int, Field(description="Nor this.")] = 1,
+    size: int = Field(10, description="A page's."),
+    *args: str,
+) -> None:
     """Find orders.
 
     Args:
         customer: Whose orders.
-        limit: Not this one.
+        limit: At most.
+        page: Which part.
         args: The words.
     """
 
 
-def test_descriptions_come_from_the_docstring_unless_the_parameter_has_its_own() -> None:
+def test_descriptions_come_from_the_docstring_before_those_that_a_parameter_has() -> None:
     schema = schema_of(find)
 
     assert schema.description == "Find orders."
     assert {
         name: entry["description"]
         for name, entry in schema.params_json_schema["properties"].items()
-    } == {"customer": "Whose orders.", "limit": "At most.", "args": "The words."}
+    } == {
+        "customer": "Whose orders.",
+        "limit": "At most.",
+        "page": "Which part.",
+        "size": "A page's.",
+        "args": "The words.",
+    }
 
 
 def test_the_docstring_may_be_left_unread() -> None:
     schema = schema_of(find, use_docstring_info=False)
 
     assert schema.description == ""
-    assert "description" not in schema.params_json_schema["properties"]["customer"]
+    properties = schema.params_json_schema["properties"]
+    assert "description" not in properties["customer"]
+    assert properties["limit"]["description"] == "Not this one."
 
 
 def awkward(schema: str, copy: str, model_config: str, _hidden: str, arg_0: str = "x") -> str:
