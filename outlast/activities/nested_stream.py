@@ -41,6 +41,7 @@ from outlast.loop.commands import CallModel, Conclude, RunHandoff
 from outlast.loop.items import Item, ItemKind, call_id_of
 from outlast.loop.phrases import handed_over
 from outlast.loop.values import JsonObject
+from outlast.ports.model import as_json
 
 logger = logging.getLogger(__name__)
 
@@ -132,7 +133,8 @@ class NestedStream:
     async def passed(self, events: AsyncIterator[JsonObject]) -> AsyncGenerator[JsonObject]:
         """Tell the events of a model's stream, and yield them."""
         try:
-            async for event in events:
+            async for given in events:
+                event: JsonObject = as_json(given)
                 await self.raw(event)
                 yield event
         finally:

@@ -77,15 +77,8 @@ class ModelResponse:
         """Bring the items into one form. What is no item is left to whoever plans the reply."""
         given: object = self.output
         if isinstance(given, list | tuple):
-            items = [_as_item(one) for one in cast("Sequence[object]", given)]
+            items = [as_json(one) for one in cast("Sequence[object]", given)]
             object.__setattr__(self, "output", items)
-
-
-def _as_item(given: object) -> Any:
-    if isinstance(given, dict):
-        return cast("Any", given)
-    dump = getattr(given, "model_dump", None)
-    return dump(mode="json", by_alias=True, exclude_unset=True) if callable(dump) else given
 
 
 class Model(Protocol):
@@ -103,7 +96,7 @@ class Model(Protocol):
         """Answer one request as raw Responses stream events.
 
         The last event has the type `response.completed` and holds the whole response under
-        `response`.
+        `response`. Events may be the `openai` package's records, too.
 
         Raises:
             ModelError: as for `get_response`, also in the middle of the stream.
@@ -192,7 +185,8 @@ async def _last_response(
     events: AsyncIterator[JsonObject], on_event: Callable[[JsonObject], None] | None
 ) -> ModelResponse:
     response: JsonObject | None = None
-    async for event in events:
+    async for given in events:
+        event: JsonObject = as_json(given)
         if event.get("type") == "response.completed":
             response = _object(event.get("response"))
         if on_event is not None:
@@ -221,3 +215,11 @@ def _object(value: object) -> JsonObject:
 
 def _count(value: object) -> int:
     return value if type(value) is int and value > 0 else 0
+
+
+def as_json(given: object) -> Any:
+    """Return an item or event of a model as JSON; the `openai` package's records are no dicts."""
+    if isinstance(given, dict):
+        return cast("Any", given)
+    dump = getattr(given, "model_dump", None)
+    return dump(mode="json", by_alias=True, exclude_unset=True) if callable(dump) else given

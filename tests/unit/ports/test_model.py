@@ -5,7 +5,12 @@ from datetime import timedelta
 from typing import Any, cast
 
 import pytest
-from openai.types.responses import ResponseOutputMessage, ResponseOutputText
+from openai.types.responses import (
+    Response,
+    ResponseCompletedEvent,
+    ResponseOutputMessage,
+    ResponseOutputText,
+)
 
 from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject, Usage
@@ -112,6 +117,24 @@ async def test_a_stream_comes_to_the_answer_at_its_end() -> None:
         response_id="r1",
         raw_usage=USAGE,
     )
+
+
+async def test_a_stream_may_be_of_the_records_of_the_openai_package() -> None:
+    whole = Response(
+        id="r1",
+        created_at=0,
+        model="m",
+        object="response",
+        output=[],
+        parallel_tool_calls=False,
+        tool_choice="auto",
+        tools=[],
+    )
+    last = ResponseCompletedEvent(type="response.completed", sequence_number=0, response=whole)
+    seen: list[JsonObject] = []
+    response = await response_of_stream(Stream(cast("Any", last))(), seen.append)
+    assert (response.response_id, response.output) == ("r1", [])
+    assert seen == [last.model_dump(mode="json", exclude_unset=True)]
 
 
 @pytest.mark.parametrize(
