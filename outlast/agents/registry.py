@@ -6,6 +6,7 @@ defined them. Must not know: who asks.
 """
 
 import logging
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 from weakref import WeakSet
@@ -191,11 +192,15 @@ class Registry:
         raise UserError(f"Agent {agent!r} has no handoff {name!r} on this worker.")
 
     def context_type(self, name: str | None) -> Any:
-        """Return the type of a run's context: by its name, or the only one there is, or None."""
+        """Return the type of a run's context: by its name, or the only one there is, or None.
+
+        A name that nobody has registered is that of a class which this process has imported: where
+        a script is run again and no callable of its says the type, its class is still there.
+        """
         if name is not None and name in self._context_types:
             return self._context_types[name]
         distinct = list(self._context_types.values())
-        return distinct[0] if len(distinct) == 1 else None
+        return distinct[0] if len(distinct) == 1 else _imported_class(name)
 
     def add_context_type(self, context_type: type) -> None:
         """Register a type of context, so that runs can be started with it."""
@@ -290,6 +295,15 @@ def _targets_of(agent: Agent[Any]) -> list[Agent[Any]]:
 def type_name(context_type: type) -> str:
     """Return the name under which a type of context travels."""
     return f"{context_type.__module__}:{context_type.__qualname__}"
+
+
+def _imported_class(name: str | None) -> type[Any] | None:
+    """Return the class of a name, if this process has it already. Nothing is imported."""
+    module_name, _, qualname = (name or "").partition(":")
+    found: Any = sys.modules.get(module_name)
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found if isinstance(found, type) else None
 
 
 def _reachable(agent: Agent[Any]) -> list[Agent[Any]]:

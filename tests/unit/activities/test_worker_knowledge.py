@@ -37,7 +37,8 @@ def knowledge(*types: type) -> WorkerKnowledge:
         ((Customer,), None, None, Customer),
         ((Customer,), "moved.elsewhere:Customer", None, Customer),
         ((Customer, Order), None, None, dict),
-        ((), type_name(Customer), None, dict),
+        ((), type_name(Customer), None, Customer),
+        ((), "moved.elsewhere:Customer", None, dict),
     ],
 )
 def test_the_annotation_counts_then_the_runs_own_type_then_the_only_one(

@@ -207,6 +207,13 @@ def test_no_type_is_known_where_no_tool_names_one() -> None:
     assert Registry([Agent(name="A", tools=[tool("x")])]).context_type("app:Customer") is None
 
 
+def test_a_type_that_no_tool_names_is_found_where_it_is_imported() -> None:
+    registry = Registry([Agent(name="A", tools=[tool("x")])])
+    assert registry.context_type(type_name(Customer)) is Customer
+    assert registry.context_type(f"{__name__}:Nobody") is None
+    assert registry.context_type(f"{__name__}:type_name") is None, "it is no class"
+
+
 def test_an_agent_among_the_handoffs_stands_for_a_handoff_to_it() -> None:
     other = Agent[Any](name="B")
     chosen = handoff(other, tool_name_override="go")
