@@ -4,7 +4,8 @@ Owns: finding agents, their tools and guardrails by name, and what stands in for
 the worker knows. Must not know: how a run came to be.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
@@ -51,9 +52,11 @@ class KnownAgents:
         context_type: its type, where it is known otherwise.
         lent: a context that was given before, to a run that goes on.
         items_given: the program asked with a list of items, be it one text in it.
+        make_context: makes the context of its JSON, where its type is not known.
 
     Attributes:
         context_type: the type of the run's context, or None.
+        make_context: makes the context of its JSON, where its type is not known; or None.
         lent: the context that the program gave; None for none.
         items_given: the program asked with a list of items.
     """
@@ -67,11 +70,13 @@ class KnownAgents:
         context_type: Any = None,
         lent: LentContext | None = None,
         items_given: bool = False,
+        make_context: Callable[[Any], Any] | None = None,
     ) -> None:
         self._start: Agent[Any] | None = None
         if isinstance(starting_agent, Agent):
             self._start = cast("Agent[Any]", starting_agent)
         self.items_given = items_given
+        self.make_context = make_context
         self._config = as_run_config(run_config)
         self.context_type: Any = context_type if context is None else type(context)
         self.lent = lent if context is None else LentContext(context)
@@ -136,6 +141,9 @@ class KnownAgents:
 
     def context(self, value: Json) -> Any:
         """Return the context as the type it was given in; as JSON where that is not known."""
+        if self.context_type is None and self.make_context is not None:
+            with suppress(Exception):  # it may want another JSON than a run keeps
+                return self.make_context(value)
         try:
             return read_context(value, self.context_type)
         except UserError:  # a callable has put something else in its place

@@ -6,11 +6,12 @@ it always was; this is its address. Must not know: how decisions are sent.
 
 import json
 import secrets
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Final, cast
 
+from outlast.agents.context import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.agents.run_items import ToolApprovalItem
 from outlast.client.interruptions import Interruption
@@ -60,6 +61,7 @@ class RunState:
         agent: the name of the agent that waits.
         client: the client that the run was read with, if the program gave one, or `ENGINE`.
         snapshot: the run itself, where it lives in no server.
+        context_override: what `from_json` was told the run's context is; as `Runner.run(context=)`.
     """
 
     def __init__(
@@ -76,6 +78,7 @@ class RunState:
         self.agent = agent
         self.client = client
         self.snapshot = snapshot
+        self.context_override: Any = None
         self.known = known or KnownAgents()
         self._interruptions = list(interruptions)
         self._decisions: dict[tuple[str, str], StagedDecision] = {}
@@ -168,8 +171,21 @@ class RunState:
         ]
         return (*exact, *(self._decisions[key] for key in newest.values()))
 
-    def to_json(self) -> JsonObject:
-        """Return the state as JSON: the run's id, what it waits for, and what was decided."""
+    def to_json(
+        self,
+        *,
+        context_serializer: Callable[[Any], Mapping[str, Any]] | None = None,
+        strict_context: bool = False,
+        include_tracing_api_key: bool = False,
+    ) -> JsonObject:
+        """Return the state as JSON: the run's id, what it waits for, and what was decided.
+
+        Args:
+            context_serializer: not called, because the run keeps its context itself.
+            strict_context: has nothing to be strict about, for the same reason.
+            include_tracing_api_key: has no effect; a run has no such key.
+        """
+        del context_serializer, strict_context, include_tracing_api_key
         data: JsonObject = {
             "schema_version": SCHEMA_VERSION,
             "run_id": self.run_id,
@@ -185,26 +201,61 @@ class RunState:
             data["snapshot"] = records.write_state(self.snapshot)
         return data
 
-    def to_string(self) -> str:
-        """Return the JSON as text."""
+    def to_string(
+        self,
+        *,
+        context_serializer: Callable[[Any], Mapping[str, Any]] | None = None,
+        strict_context: bool = False,
+        include_tracing_api_key: bool = False,
+    ) -> str:
+        """Return the JSON as text; the arguments are those of `to_json`."""
+        del context_serializer, strict_context, include_tracing_api_key
         return json.dumps(self.to_json())
 
     @classmethod
-    async def from_json(cls, initial_agent: Any, state_json: JsonObject) -> "RunState":
+    async def from_json(
+        cls,
+        initial_agent: Any,
+        state_json: JsonObject,
+        *,
+        context_override: Any = None,
+        context_deserializer: Callable[[Mapping[str, Any]], Any] | None = None,
+        strict_context: bool = False,
+    ) -> "RunState":
         """Read a state that `to_json` wrote, perhaps in another process.
 
         Args:
             initial_agent: the agent that the run was started with.
             state_json: what `to_json` returned.
+            context_override: the run's context, as in `Runner.run(agent, state, context=...)`, or
+                a `RunContextWrapper` of it. It may only repeat the run's own.
+            context_deserializer: makes `result.context_wrapper.context` of the context's JSON,
+                where its type is not known from `context_override`.
+            strict_context: has no effect; the run keeps its context itself.
 
         Raises:
             UserError: it is no such JSON, or a newer version wrote it.
         """
-        return cls._read(initial_agent, state_json)
+        del strict_context
+        state = cls._read(initial_agent, state_json, context_deserializer)
+        if isinstance(context_override, RunContextWrapper):
+            context_override = cast("RunContextWrapper[Any]", context_override).context
+        state.context_override = context_override
+        return state
 
     @classmethod
-    async def from_string(cls, initial_agent: Any, state_string: str) -> "RunState":
+    async def from_string(
+        cls,
+        initial_agent: Any,
+        state_string: str,
+        *,
+        context_override: Any = None,
+        context_deserializer: Callable[[Mapping[str, Any]], Any] | None = None,
+        strict_context: bool = False,
+    ) -> "RunState":
         """Read a state that `to_string` wrote, perhaps in another process.
+
+        The arguments are those of `from_json`.
 
         Raises:
             UserError: it is no such text, or a newer version wrote it.
@@ -213,12 +264,20 @@ class RunState:
             data = json.loads(state_string)
         except (TypeError, ValueError) as error:
             raise _unreadable(f"it is not JSON ({error})") from None
-        return cls._read(initial_agent, data)
+        return await cls.from_json(
+            initial_agent,
+            data,
+            context_override=context_override,
+            context_deserializer=context_deserializer,
+            strict_context=strict_context,
+        )
 
     @classmethod
-    def _read(cls, initial_agent: Any, data: object) -> "RunState":
+    def _read(
+        cls, initial_agent: Any, data: object, make_context: Callable[[Any], Any] | None
+    ) -> "RunState":
         given = cast("JsonObject", data) if isinstance(data, dict) else {}
-        known = KnownAgents(initial_agent)
+        known = KnownAgents(initial_agent, make_context=make_context)
         version = given.get("schema_version")
         if isinstance(version, int) and version > SCHEMA_VERSION:
             raise _unreadable("a newer version of outlast wrote it")

@@ -223,7 +223,7 @@ async def _open(
         handle = await carrying.handle(input.run_id, known)
         if input.snapshot is None:
             await carrying.follow(handle)
-        return handle, await resume(handle, input, context=options.get("context"))
+        return handle, await resume(handle, input, context=_context(input, options))
     handle = await _begin(agent, input, options, carrying, known=known, stream=stream)
     if options.get("id") is None:
         return handle, Stretch()
@@ -260,9 +260,10 @@ def _known(agent: Any, input: object, options: RunOptions) -> KnownAgents:
     return KnownAgents(
         agent,
         run_config=options.get("run_config"),
-        context=options.get("context"),
+        context=_context(input, options),
         context_type=input.known.context_type if isinstance(input, RunState) else None,
         lent=input.known.lent if isinstance(input, RunState) else None,
+        make_context=input.known.make_context if isinstance(input, RunState) else None,
         items_given=gave_items(input),
     )
 
@@ -273,7 +274,13 @@ def _carrying(
     client = options.get("client")
     if client is None and isinstance(input, RunState) and input.client != ENGINE:
         client = input.client
-    return Carrying(agent, client, options.get("task_queue"), options.get("context"))
+    return Carrying(agent, client, options.get("task_queue"), _context(input, options))
+
+
+def _context(input: object, options: RunOptions) -> Any:
+    """Return the context that a program gave, with the call or with the state that goes on."""
+    given = options.get("context")
+    return input.context_override if given is None and isinstance(input, RunState) else given
 
 
 async def _start(client: Client, queue: str, run_id: str, record: records.RunInput) -> bool:

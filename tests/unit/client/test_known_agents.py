@@ -151,6 +151,15 @@ def test_a_context_that_was_given_is_told_of_the_run() -> None:
     assert given == {"n": 3}
 
 
+def test_a_context_of_unknown_type_is_made_by_who_knows_it() -> None:
+    def make(fields: JsonObject) -> tuple[str, int]:
+        return "made", fields["n"]
+
+    assert KnownAgents(make_context=make).context({"n": 1}) == ("made", 1)
+    assert KnownAgents(make_context=make).context({"other": 1}) == {"other": 1}
+    assert KnownAgents(context={}, make_context=make).context({"n": 1}) == {"n": 1}
+
+
 class Seen(Shelf):
     """A server that this process has asked already."""
 

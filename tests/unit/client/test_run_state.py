@@ -5,6 +5,7 @@ from typing import Any, cast
 import pytest
 
 from outlast.agents.agent import Agent
+from outlast.agents.context import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.agents.run_items import ToolApprovalItem
 from outlast.client.results import result_of
@@ -136,6 +137,28 @@ async def test_a_decision_about_a_nested_run_keeps_its_address() -> None:
     back = await RunState.from_json("Triage", state.to_json())
     (decision,) = back.staged_decisions()
     assert (decision.run_id, decision.decision.request_id) == ("support-42-e3", "e3.a1")
+
+
+async def test_a_program_may_say_how_a_context_would_be_written_and_what_it_is() -> None:
+    state = waiting()
+    text = state.to_string(
+        context_serializer=dict, strict_context=True, include_tracing_api_key=False
+    )
+    assert text == state.to_string()
+    given = {"n": 1}
+    wrapped = RunContextWrapper[Any](context=given)
+    for context in (given, wrapped):
+        back = await RunState.from_string(
+            "Triage", text, context_override=context, strict_context=True
+        )
+        assert back.context_override is given
+    back = await RunState.from_json(
+        "Triage",
+        state.to_json(context_serializer=dict),
+        context_deserializer=lambda fields: ("made", *fields),
+    )
+    assert back.context_override is None
+    assert back.known.context({"n": 1}) == ("made", "n")
 
 
 async def test_a_run_without_a_server_is_in_its_state() -> None:

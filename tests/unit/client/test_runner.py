@@ -16,6 +16,7 @@ from outlast.agents.errors import RunAlreadyStarted, RunNotFound, ServerUnavaila
 from outlast.agents.settings import ModelSettings, RunConfig
 from outlast.client import carrying, runner
 from outlast.client.handle import RunHandle
+from outlast.client.run_state import RunState
 from outlast.client.runner import Runner
 from outlast.contract import names
 from outlast.ports.tracing import trace
@@ -467,7 +468,7 @@ class Waiting(FakeClient):
 
     def __init__(self) -> None:
         self.one = Recording()
-        self.one.started({"agent": "A", "input": "Hello"})
+        self.one.started({"agent": "A", "input": "Hello", "context": {"name": "Ann"}})
         self.one.prepared()
         raw = {"type": "function_call", "call_id": "c1", "name": "refund", "arguments": "{}"}
         plan = {"item": 0, "kind": "tool", "needs_approval": True}
@@ -495,6 +496,19 @@ async def test_a_run_that_waited_goes_on_with_what_was_decided() -> None:
     again = await Runner.run(A, state)
     assert again == result
     assert len([call for call in client.calls if call[0] == "update"]) == 1
+
+
+async def test_the_context_that_a_state_was_read_with_is_that_of_the_run() -> None:
+    client = cast("Client", Waiting())
+    waits = (await RunHandle(client, "support-42").wait_for_people()).to_state()
+    other = await RunState.from_json(A, waits.to_json(), context_override={"name": "Ben"})
+    with pytest.raises(UserError, match="has its context already"):
+        await Runner.run(A, other, client=client)
+    same = await RunState.from_json(A, waits.to_json(), context_override={"name": "Ann"})
+    same.reject(same.get_interruptions()[0])
+    result = await Runner.run(A, same, client=client)
+    assert result.context_wrapper.context is not same.context_override
+    assert (result.final_output, result.context_wrapper.context) == ("Not paid.", {"name": "Ann"})
 
 
 async def test_a_run_that_goes_on_can_be_read_along() -> None:
