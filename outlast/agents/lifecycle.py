@@ -96,7 +96,7 @@ class AgentHooksBase(Generic[TContext, TAgent]):
     async def on_handoff(
         self, context: RunContextWrapper[TContext], agent: TAgent, source: TAgent
     ) -> None:
-        """Called when this agent, `source`, has handed over to `agent`; arguments by name."""
+        """Called when this agent, `source`, has handed over to `agent`; both by name."""
 
     async def on_tool_start(
         self, context: RunContextWrapper[TContext], agent: TAgent, tool: Any
@@ -185,11 +185,9 @@ class HookCall:
             Exception: whatever it raised.
         """
         method = getattr(self.hooks, self.name)
-        if self.name == "on_handoff":
-            names = _parameters(self.hooks, self.name)
-            await call(method, **dict(zip(names, self.arguments, strict=True)))
-        else:
-            await call(method, *self.arguments)
+        by_place, by_name = _parameters(self.hooks, self.name)
+        named = dict(zip(by_name, self.arguments[len(by_place) :], strict=True))
+        await call(method, *self.arguments[: len(by_place)], **named)
 
 
 async def call_hooks(*calls: HookCall) -> None:
@@ -250,9 +248,16 @@ def check_agent_hooks(hooks: object, owner: str) -> None:
     _check_methods(cast(AnyHooks, hooks), _AGENT_METHODS, f"{owner}: hooks")
 
 
-def _parameters(hooks: object, name: str) -> list[str]:
-    methods = _RUN_METHODS if isinstance(hooks, RunHooksBase) else _AGENT_METHODS
-    return list(inspect.signature(methods[name]).parameters)[1:]
+def _parameters(hooks: object, name: str) -> tuple[list[str], list[str]]:
+    """Return what a method is given by place, and what by name.
+
+    Only a handoff's agents have to be told apart by name; the run's hooks get the context so, too.
+    """
+    of_run = isinstance(hooks, RunHooksBase)
+    methods = _RUN_METHODS if of_run else _AGENT_METHODS
+    names = list(inspect.signature(methods[name]).parameters)[1:]
+    by_place = len(names) if name != "on_handoff" else 0 if of_run else 1
+    return names[:by_place], names[by_place:]
 
 
 def _check_methods(hooks: AnyHooks, methods: dict[str, Callable[..., Any]], what: str) -> None:
@@ -260,15 +265,11 @@ def _check_methods(hooks: AnyHooks, methods: dict[str, Callable[..., Any]], what
         if not overrides(hooks, name):
             continue
         method = getattr(hooks, name)
-        names = _parameters(hooks, name)
+        by_place, by_name = _parameters(hooks, name)
         try:
-            signature = inspect.signature(method)
-            if name == "on_handoff":
-                signature.bind(**dict.fromkeys(names))
-            else:
-                signature.bind(*names)
+            inspect.signature(method).bind(*by_place, **dict.fromkeys(by_name))
         except TypeError:
             raise UserError(
-                f"{what}: {name} is called with ({', '.join(names)}), but "
+                f"{what}: {name} is called with ({', '.join((*by_place, *by_name))}), but "
                 f"{callable_name(method)} does not take that."
             ) from None

@@ -46,7 +46,7 @@ class AgentDiary(AgentHooks[Any]):
     def on_end(self, context: Any, agent: Any, output: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]  # a sync one works too
         self.entries.append(("end", agent, output))
 
-    async def on_handoff(self, context: Any, agent: Any, source: Any) -> None:
+    async def on_handoff(self, ctx: Any, source: Any, agent: Any) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]  # the context has any name
         self.entries.append(("handoff", agent, source))
 
 
