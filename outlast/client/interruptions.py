@@ -11,7 +11,9 @@ from outlast.agents.run_items import ToolApprovalItem, raw_of
 from outlast.client.known_agents import KnownAgents
 from outlast.loop.approvals import ApprovalRequest, ApprovalStatus, Decision
 from outlast.loop.call_forms import FUNCTION, call_item
+from outlast.loop.commands import RunAgent
 from outlast.loop.items import Item, call_id_of
+from outlast.loop.state import RunState
 from outlast.loop.values import JsonObject
 
 
@@ -89,6 +91,20 @@ def interruption(
     at = None if request.run_id else place_of_call(request, items)
     raw = _told_call(request, known) if at is None else items[at].raw
     return Interruption(request, known.agent(request.agent), raw)
+
+
+def pending_in_order(state: RunState) -> list[ApprovalRequest]:
+    """Return what people have to decide in the order of the calls, those of nested runs included.
+
+    A nested run asks while the calls beside it wait already, so it is not the order of asking.
+    """
+    tools = {one.effect: one.nested_id for one in state.pending if isinstance(one, RunAgent)}
+    asking = {one.nested_id: [request.id for request in one.requests] for one in state.nested}
+    place: dict[str, int] = {}
+    for at, call in enumerate(state.calls):
+        nested_id = "" if call.effect is None else tools.get(call.effect, "")
+        place |= dict.fromkeys((call.approval or "", *asking.get(nested_id, ())), at)
+    return sorted(state.pending_approvals, key=lambda one: place.get(one.id, len(place)))
 
 
 def _told_call(request: ApprovalRequest, known: KnownAgents) -> JsonObject:

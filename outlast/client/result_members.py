@@ -19,7 +19,12 @@ from outlast.agents.tool_guardrails import ToolInputGuardrailResult, ToolOutputG
 from outlast.agents.usage import Usage
 from outlast.client.decisions import ResultDecisions
 from outlast.client.guardrail_results import guardrail_results
-from outlast.client.interruptions import Interruption, interruption, place_of_call
+from outlast.client.interruptions import (
+    Interruption,
+    interruption,
+    pending_in_order,
+    place_of_call,
+)
 from outlast.client.known_agents import KnownAgents
 from outlast.client.run_responses import RunResponse, last_turn, run_responses
 from outlast.client.run_state import RunState as WaitingState
@@ -215,7 +220,7 @@ class RunResultBase:
         if self._answer is not None:
             return []
         pending = {(one.run_id, one.id): one for one in self._approvals}
-        return [pending[one.run_id, one.id] for one in self.snapshot.pending_approvals]
+        return [pending[one.run_id, one.id] for one in pending_in_order(self.snapshot)]
 
     @cached_property
     def input_guardrail_results(self) -> list[InputGuardrailResult]:

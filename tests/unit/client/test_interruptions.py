@@ -6,9 +6,9 @@ from typing import Any
 from outlast.agents.agent import Agent
 from outlast.agents.run_items import ToolApprovalItem
 from outlast.agents.shell_tools import ShellTool
-from outlast.client.interruptions import interruption, place_of_call
+from outlast.client.interruptions import interruption, pending_in_order, place_of_call
 from outlast.client.known_agents import KnownAgents
-from tests.loop_driver import Play, gated, thought
+from tests.loop_driver import Play, gated, nested, thought
 
 TRIAGE = Agent[Any](name="Triage")
 
@@ -75,3 +75,14 @@ def test_a_call_that_is_elsewhere_has_the_form_of_its_tool() -> None:
         "action": {"commands": ["ls"]},
     }
     assert (item.tool_name, item.arguments) == ("shell", '{"action":{"commands":["ls"]}}')
+
+
+def test_what_waits_is_in_the_order_of_the_calls_and_not_of_the_asking() -> None:
+    play = Play.ready()
+    play.replies(gated("ban", "c1"), nested("Refunds", "c2"), gated("refund", "c3"))
+    (own, last) = play.state.approvals
+    play.reported(replace(own, id="e3.a1", run_id="nested"))
+    assert [one.id for one in play.state.pending_approvals] == ["a1", "a2", "e3.a1"]
+    assert [one.id for one in pending_in_order(play.state)] == ["a1", "e3.a1", "a2"]
+    play.decided(own.id)
+    assert [one.id for one in pending_in_order(play.state)] == ["e3.a1", last.id]
