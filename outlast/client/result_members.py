@@ -5,6 +5,7 @@ know: how the state was read, or whether it is the last one.
 """
 
 from copy import deepcopy
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal, TypeVar, overload
 
@@ -125,7 +126,7 @@ class RunResultBase:
         found: list[RunItem] = []
         for at in range(start, stop):
             if at not in hidden:
-                found.append(self._known.run_item(self.items[at]))
+                found.append(self._known.run_item(self._attributed(at)))
             found.extend(asked.get(at, ()))
         return found
 
@@ -292,6 +293,14 @@ class RunResultBase:
             interruption(one, self.items, self._known)
             for one in (*self.snapshot.approvals, *nested)
         ]
+
+    def _attributed(self, at: int) -> Item:
+        """Return an entry of the transcript; what was said to a run is the listening agent's."""
+        item = self.items[at]
+        if item.kind != "input" or item.agent:
+            return item
+        later = (one.agent for one in self.items[at:] if one.agent)
+        return replace(item, agent=next(later, self.snapshot.agent))
 
     def _forget(self) -> None:
         """Forget what was made of a state that is no longer the run's."""

@@ -189,6 +189,19 @@ def test_what_a_nested_run_asks_is_asked_of_whoever_asked_the_run() -> None:
     assert kinds(result) == ["tool_call_item"]
 
 
+def test_what_was_said_meanwhile_belongs_to_the_agent_that_heard_it() -> None:
+    play = Play.ready()
+    play.replies(gated("refund", "c1"))
+    play.hears("m2", "By card, please.")
+    play.decided("a1")
+    play.returns("c1", "refunded")
+    heard = [
+        [(one.type, one.agent.name) for one in result_of(state).new_items if one.type[:2] == "in"]
+        for state in (play.state, (play.replies(transfer("Billing", "h1")), play.state)[1])
+    ]
+    assert heard == [[("input_item", "Triage")]] * 2
+
+
 def filtered() -> Play:
     """A handoff with a filter that leaves one message of everything before."""
     play = Play.ready()
