@@ -19,6 +19,7 @@ from outlast.client.deltas import RawEvent, with_deltas
 from outlast.client.history import Progress, RunReader
 from outlast.client.known_agents import KnownAgents
 from outlast.client.messages import check_input
+from outlast.client.nested_requests import asker_of
 from outlast.client.reading import Place, Present, Request, Stretch, is_settled
 from outlast.client.results import RunResult, error_of, result_of, result_of_answer, run_details
 from outlast.client.run_state import ENGINE
@@ -363,20 +364,17 @@ class RunHandle:
         Raises:
             DecisionRefused: the request is unknown or already decided; nothing has changed.
         """
-        if nested_id is None and "." in decision.request_id:  # as the ids of nested runs have it
-            waiting = await self.approvals()
-            nested_id = next((one.run_id for one in waiting if one.id == decision.request_id), "")
+        request_id, taken = decision.request_id, None
+        if nested_id is None and "." in request_id:  # as the ids of nested runs have it
+            nested_id, taken = await asker_of(request_id, await self.state(), self.client)
         address = RunAddress(self.client, nested_id) if nested_id else self._address
-        taken = await address.update(
-            names.UPDATE_DECIDE, records.write(decision), decision.request_id
-        )
+        payload = records.write(decision)
+        taken = taken or await address.update(names.UPDATE_DECIDE, payload, request_id)
         wanted = "approved" if decision.type == "approve" else "rejected"
         if taken["status"] != wanted or taken["by"] != decision.by:
             # The same update id: Temporal answered with what somebody else had decided.
             who = f" by {taken['by']}" if taken["by"] else ""
-            raise DecisionRefused(
-                f"Approval {decision.request_id} is already {taken['status']}{who}."
-            )
+            raise DecisionRefused(f"Approval {request_id} is already {taken['status']}{who}.")
 
     async def cancel(self, mode: Literal["immediate", "after_turn"] = "immediate") -> None:
         """Stop the run: at once, or after the turn it is in. Returns when the wish has arrived.

@@ -4,12 +4,12 @@ Owns: what a `RunState` holds, sent to the run in an order in which all of it co
 once, however often it is tried. Must not know: what comes of it.
 """
 
-from contextlib import suppress
 from typing import Any
 
 from outlast.agents.context_codec import write_context
-from outlast.agents.errors import DecisionRefused, RunClosed, UserError
+from outlast.agents.errors import DecisionRefused, RunClosed, RunNotFound, UserError
 from outlast.client.handle import RunHandle
+from outlast.client.nested_requests import request_in, state_of
 from outlast.client.reading import Stretch
 from outlast.client.run_state import RunState, StagedDecision
 from outlast.loop import state as loop
@@ -46,9 +46,7 @@ async def resume(handle: RunHandle, staged: RunState, *, context: Any = None) ->
             await handle.send(one.input, message_id=one.message_id)
     decisions = staged.staged_decisions()
     for one in decisions:
-        if not _is_made(state, one):
-            with suppress(*_gone(one)):
-                await handle.decide(one.decision, nested_id=one.run_id)
+        await _send(handle, state, one)
     sent = bool(decisions or staged.staged_input())
     _, settles = await handle.present() if sent else (state, begins)
     return Stretch(
@@ -58,23 +56,34 @@ async def resume(handle: RunHandle, staged: RunState, *, context: Any = None) ->
     )
 
 
+async def _send(handle: RunHandle, state: loop.RunState, one: StagedDecision) -> None:
+    """Send a decision, unless it was sent before.
+
+    Raises:
+        DecisionRefused: the run that asks has another one.
+    """
+    if not one.run_id:
+        if not _is_made(state, one):
+            await handle.decide(one.decision, nested_id="")
+        return
+    try:
+        await handle.decide(one.decision, nested_id=one.run_id)
+    except (RunClosed, RunNotFound):  # it was decided before, by this decision or by another
+        nested = await state_of(one.run_id, handle.client)
+        if nested is not None:
+            _is_made(nested, one)
+
+
 def _is_made(state: loop.RunState, one: StagedDecision) -> bool:
-    """Whether the run has this very decision, because it was sent before.
+    """Whether a run has this very decision, because it was sent before.
 
     Raises:
         DecisionRefused: the run has another one.
     """
-    if one.run_id:
-        return state.phase == "closed"
+    request = request_in(state, one.decision.request_id)
+    if request is None or request.status == "pending":
+        return False
     wanted = "approved" if one.decision.type == "approve" else "rejected"
-    for request in state.approvals:
-        if request.id == one.decision.request_id and request.status != "pending":
-            if request.status == wanted:
-                return True
-            raise DecisionRefused(f"Approval {request.id} is already {request.status}.")
-    return False
-
-
-def _gone(one: StagedDecision) -> tuple[type[Exception], ...]:
-    """A nested run that has ended was decided about before."""
-    return (RunClosed,) if one.run_id else ()
+    if request.status != wanted:
+        raise DecisionRefused(f"Approval {request.id} is already {request.status}.")
+    return True

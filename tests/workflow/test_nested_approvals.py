@@ -204,6 +204,21 @@ def _asks_twice() -> Callable[[ModelRequest], Any]:
     return reply
 
 
+async def test_a_late_decision_is_told_what_was_decided_in_the_nested_run(desk: Desk):
+    ran: list[str] = []
+    nested = refunds(ran)
+    agent = Agent[Any](name="Desk", tools=[*nested.tools, *desk_of(nested).tools])
+    await desk.open(agent, model=_script("Refunded.", [call("refund", "o2", order="B")], "Done."))
+    handle = await desk.start(agent)
+    await desk.until_status(handle, "waiting")
+    await handle.approve("e3.a1", by="ann")
+    await desk.until(handle, lambda state: [one.id for one in state.pending_approvals] == ["a1"])
+    with pytest.raises(DecisionRefused, match="already approved by ann"):
+        await handle.reject("e3.a1", by="bob")
+    await handle.approve("a1")
+    assert ((await desk.result(handle)).final_output, ran) == ("Done.", ["A", "B"])
+
+
 async def test_two_nested_runs_that_wait_are_told_apart(desk: Desk):
     ran: list[str] = []
     agent = desk_of(refunds(ran))

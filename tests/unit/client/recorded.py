@@ -242,6 +242,7 @@ class FakeClient:
         answers: what calls that change something are answered with, or raise.
         calls: what was called.
         task_queue: where the run is.
+        nested: what has other runs, by their workflow ids.
     """
 
     namespace = "default"
@@ -262,10 +263,13 @@ class FakeClient:
         self.calls: list[tuple[Any, ...]] = []
         self.broken: list[Exception] = []
         self.task_queue = "outlast"
+        self.nested: dict[str, FakeClient] = {}
 
     def get_workflow_handle(self, workflow_id: str, *, run_id: str | None = None) -> FakeHandle:
-        assert workflow_id == "support-42"
-        return FakeHandle(self, run_id)
+        if workflow_id == "support-42":
+            return FakeHandle(self, run_id)
+        nobody = FakeClient(answer=refused(RPCStatusCode.NOT_FOUND))
+        return FakeHandle(self.nested.get(workflow_id, nobody), run_id)
 
     def note(self, *call: Any) -> None:
         self.calls.append(call)

@@ -389,9 +389,7 @@ async def nested_id_of(one: Recording) -> str:
     return cast("Any", effect).nested_id
 
 
-async def test_a_decision_finds_the_nested_run_that_it_is_about(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_a_decision_finds_the_nested_run_that_it_is_about() -> None:
     one = asks_a_nested_agent(recording())
     nested = await nested_id_of(one)
     request = {
@@ -406,22 +404,15 @@ async def test_a_decision_finds_the_nested_run_that_it_is_about(
     }
     one.signal("nested", {"nested_id": nested, "requests": [request]})
     one.task()
-    client = FakeClient(one.events, answer={"status": "approved", "by": None})
-    spoken_to: list[str] = []
-    real = FakeClient.get_workflow_handle
-
-    def get_handle(self: FakeClient, workflow_id: str, *, run_id: str | None = None) -> Any:
-        spoken_to.append(workflow_id)
-        return real(self, "support-42", run_id=run_id)
-
-    monkeypatch.setattr(FakeClient, "get_workflow_handle", get_handle)
+    taken = {"status": "approved", "by": None}
+    client, there = FakeClient(one.events, answer=taken), FakeClient(answer=taken)
+    client.nested[nested] = there
     handle = handle_on(client)
     assert [one.id for one in await handle.approvals()] == ["e3.a1"]
     await handle.approve("e3.a1", always=True)
-    assert spoken_to[-1] == nested
-    assert client.calls[-1][2]["remember"] is True
+    assert there.calls[-1][2]["remember"] is True
     await handle.approve("e9.a1")
-    assert spoken_to[-1] != nested, "what nobody waits for is refused by the run itself"
+    assert client.calls[-1][3] == "e9.a1", "what nobody asked is refused by the run itself"
 
 
 async def read(handle: RunHandle, stretch: Stretch) -> list[RunState]:

@@ -12,7 +12,7 @@ from outlast.client.results import result_of
 from outlast.client.resuming import resume
 from outlast.client.run_state import RunState
 from tests.loop_driver import Play, gated
-from tests.unit.client.recorded import FakeClient, Recording, refused
+from tests.unit.client.recorded import FakeClient, Kind, Recording, refused
 
 
 def call(name: str, call_id: str) -> dict[str, Any]:
@@ -131,17 +131,49 @@ async def test_a_run_that_is_gone_cannot_go_on() -> None:
         await resume(handle, state)
 
 
-async def test_a_nested_run_that_has_ended_was_decided_about_before() -> None:
-    one = waiting("refund")
-    client = FakeClient(
-        one.events,
-        status=WorkflowExecutionStatus.COMPLETED,
-        answer=refused(RPCStatusCode.NOT_FOUND, "completed"),
-    )
-    handle, state = await open_state(client)
-    data = state.to_json()
-    data["waiting"][0]["request"]["run_id"] = "support-42"
-    nested = await RunState.from_json("Triage", data)
-    nested.approve(nested.get_interruptions()[0])
-    stretch = await resume(handle, nested)
-    assert stretch.without == {("support-42", "a1")}
+class Nested(Deciding):
+    """A run whose nested run was decided about, and has ended, since it was looked at."""
+
+    def __init__(self, *, decided: bool = True, root_has_ended: bool = False) -> None:
+        root = waiting("refund")
+        super().__init__(root.events)
+        self.root, self.root_has_ended, self.decided = root, root_has_ended, decided
+        closed = refused(RPCStatusCode.NOT_FOUND, "completed")
+        done = WorkflowExecutionStatus.COMPLETED
+        self.nested["inner"] = FakeClient(self.inner().events, status=done, answer=closed)
+
+    def inner(self) -> Recording:
+        inner = waiting("refund")
+        if self.decided:
+            inner.update("decide", {"request_id": "a1", "type": "approve"}, before=inner.last)
+            inner.task()
+        inner.close(Kind.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED)
+        return inner
+
+    async def decide(self, kind: str) -> Any:
+        handle, state = await open_state(self)
+        data = state.to_json()
+        data["waiting"][0]["request"]["run_id"] = "inner"
+        state = await RunState.from_json("Triage", data)
+        (item,) = state.get_interruptions()
+        (state.approve if kind == "approve" else state.reject)(item)
+        if self.root_has_ended:
+            self.root.close(Kind.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED)
+        return await resume(handle, state)
+
+
+@pytest.mark.parametrize("root_has_ended", [False, True])
+async def test_a_nested_run_that_has_ended_was_decided_about_before(root_has_ended: bool) -> None:
+    stretch = await Nested(root_has_ended=root_has_ended).decide("approve")
+    assert stretch.without == {("inner", "a1")}
+    with pytest.raises(DecisionRefused, match="Approval a1 is already approved"):
+        await Nested(root_has_ended=root_has_ended).decide("reject")
+
+
+async def test_a_nested_run_that_is_gone_or_ended_undecided_is_waited_for_no_more() -> None:
+    stretch = await Nested(decided=False).decide("reject")
+    assert stretch.without == {("inner", "a1")}
+    gone = Nested(root_has_ended=True)
+    gone.nested.clear()
+    stretch = await gone.decide("reject")
+    assert stretch.without == {("inner", "a1")}
