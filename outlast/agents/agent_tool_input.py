@@ -79,14 +79,15 @@ def checked_input(built: object, what: str) -> NestedInput:
 
 
 def summary_of(schema: JsonObject) -> str | None:
-    """Return a line for each described parameter, or None where nothing is described."""
+    """Return what the parameters are together, and a line for each that is described; or None."""
     properties: dict[str, JsonObject] = schema.get("properties", {})
     lines = [
         f"- {name}: {described['description']}"
         for name, described in properties.items()
         if described.get("description")
     ]
-    return "\n".join(lines) or None
+    together: str = schema.get("description") or ""
+    return "\n".join([together, *lines] if together else lines) or None
 
 
 def problem_of(name: str, adapter: Any, arguments: str) -> str | None:

@@ -62,6 +62,9 @@ def test_a_type_without_a_schema_is_refused() -> None:
 def test_a_summary_has_what_is_described() -> None:
     properties: dict[str, Any] = {"a": {"description": "One."}, "b": {}, "c": {"description": "3"}}
     assert summary_of({"properties": properties}) == "- a: One.\n- c: 3"
+    whole = {"description": "A sum.", "properties": properties}
+    assert summary_of(whole) == "A sum.\n- a: One.\n- c: 3"
+    assert summary_of({"description": "A sum.", "properties": {"b": {}}}) == "A sum."
     assert summary_of({"properties": {"b": {}}}) is None
     assert summary_of({}) is None
 
