@@ -13,20 +13,23 @@ from typing import Any, cast
 
 from outlast.activities.errors import EffectError, failure_of, of_user_code
 from outlast.activities.inner_spans import guarded
-from outlast.activities.input_check import as_input, info_of, tripwire
+from outlast.activities.input_check import as_input, info_of
 from outlast.activities.listing import listed_tool
 from outlast.activities.nested_stream import NestedStream, telling
 from outlast.activities.outer_call import OuterCall
 from outlast.activities.scene import Scene
+from outlast.activities.tripwires import finding, tripwire
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent import Agent
 from outlast.agents.agent_output import output_schema_of, read_output, write_output
 from outlast.agents.callables import call
 from outlast.agents.errors import (
     AgentsException,
+    InputGuardrailTripwireTriggered,
     MaxTurnsExceeded,
     ModelBehaviorError,
     ModelRefusalError,
+    OutputGuardrailTripwireTriggered,
     UserError,
 )
 from outlast.agents.lifecycle import AgentHookContext, call_hooks
@@ -211,7 +214,10 @@ async def _failed_tool(scene: Scene, outer: OuterCall, failure: Failure) -> Conc
     if function is None:
         return Conclusion(final=False, declined=True, changes=scene.changes())
     what = f"failure_error_function of the tool {outer.tool.name!r}"
-    text = str(await _called(what, function, outer.context(scene.wrapper), _error_of(failure)))
+    error = _error_of(failure)
+    if isinstance(error, InputGuardrailTripwireTriggered | OutputGuardrailTripwireTriggered):
+        error.guardrail_result = finding(scene, failure)
+    text = str(await _called(what, function, outer.context(scene.wrapper), error))
     await _end_call(scene, outer, text)
     return Conclusion(output=text, replaced=True, changes=scene.changes())
 
@@ -303,7 +309,7 @@ async def _check(scene: Scene, output: _Output) -> tuple[list[GuardrailRecord], 
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-    return records, tripwire(failures.OUTPUT_GUARDRAIL, "output", records)
+    return records, tripwire(scene, failures.OUTPUT_GUARDRAIL, "output", records)
 
 
 def _withheld(scene: Scene, output: _Output) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from outlast.activities.errors import of_user_code
 from outlast.activities.inner_spans import guarded
 from outlast.activities.scene import Scene
+from outlast.activities.tripwires import tripwire
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent_output import write_output
 from outlast.agents.guardrail import InputGuardrail
@@ -19,7 +20,7 @@ from outlast.contract import failures
 from outlast.loop.checks import CheckResult, GuardrailRecord
 from outlast.loop.commands import CheckInput
 from outlast.loop.items import Item, only_text
-from outlast.loop.values import Failure, Json, JsonObject
+from outlast.loop.values import Json, JsonObject
 
 
 async def check_input(worker: WorkerKnowledge, request: CheckInput) -> CheckResult:
@@ -64,18 +65,9 @@ async def check_input(worker: WorkerKnowledge, request: CheckInput) -> CheckResu
         await asyncio.gather(*running, return_exceptions=True)
     return CheckResult(
         results=tuple(records),
-        failure=tripwire(failures.INPUT_GUARDRAIL, "input", records),
+        failure=tripwire(scene, failures.INPUT_GUARDRAIL, "input", records),
         changes=scene.changes(),
     )
-
-
-def tripwire(code: str, stage: str, records: Sequence[GuardrailRecord]) -> Failure | None:
-    """Return the failure of the tripwire among guardrails' verdicts, if there is one."""
-    tripped = next((record for record in records if record.tripped), None)
-    if tripped is None:
-        return None
-    message = f"The {stage} guardrail {tripped.name!r} of agent {tripped.agent!r} was triggered."
-    return Failure(code=code, message=message, details={"guardrail": tripped.name})
 
 
 def info_of(info: Any) -> Json:

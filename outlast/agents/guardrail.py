@@ -6,12 +6,15 @@ when guardrails run, or what a tripwire ends; those are the loop's.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, cast, overload
+from typing import Any, Final, Generic, TypeAlias, cast, overload
 
 from outlast.agents.callables import call, check_callable, unwrap_partial
 from outlast.agents.context import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
+
+TRIPPED_RECORD: Final = "record"
+"""Where the details of a nested run's failure say what its guardrail found."""
 
 
 @dataclass

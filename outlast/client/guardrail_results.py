@@ -8,6 +8,7 @@ from typing import Any, cast
 from outlast.agents.agent_output import read_output
 from outlast.agents.errors import UserError
 from outlast.agents.guardrail import (
+    TRIPPED_RECORD,
     GuardrailFunctionOutput,
     InputGuardrailResult,
     OutputGuardrailResult,
@@ -18,8 +19,10 @@ from outlast.agents.tool_guardrails import (
     ToolOutputGuardrailResult,
 )
 from outlast.client.known_agents import KnownAgents
+from outlast.contract import records
 from outlast.loop.checks import GuardrailRecord, GuardrailStage
 from outlast.loop.state import RunState
+from outlast.loop.values import Failure, JsonObject
 
 
 def guardrail_results(state: RunState, stage: GuardrailStage, known: KnownAgents) -> list[Any]:
@@ -31,6 +34,12 @@ def tripped(state: RunState, stage: GuardrailStage) -> GuardrailRecord | None:
     """Return what the guardrail said that ended the run, or None."""
     found = (one for one in reversed(state.guardrails) if one.stage == stage)
     return next((one for one in found if one.tripped or _raises(one)), None)
+
+
+def tripped_inside(failure: Failure) -> GuardrailRecord | None:
+    """Return what the guardrail said that ended a nested run, and with it the run that asked."""
+    told: JsonObject | None = (failure.details or {}).get(TRIPPED_RECORD)
+    return None if told is None else records.read(GuardrailRecord, told)
 
 
 def guardrail_result(

@@ -7,7 +7,7 @@ from typing import Any
 
 from outlast.agents.run_error import RunErrorDetails
 from outlast.agents.usage import Usage
-from outlast.client.guardrail_results import guardrail_result, tripped
+from outlast.client.guardrail_results import guardrail_result, tripped, tripped_inside
 from outlast.client.known_agents import KnownAgents
 from outlast.client.raising import Tripwire, code_of_tripwire, exception_of
 from outlast.client.result_members import NOBODY, RunResultBase, newest_answer
@@ -126,7 +126,7 @@ def error_of(
     if state is None:
         return exception_of(failure)
     stage = code_of_tripwire(failure.code)
-    record = None if stage is None else tripped(state, stage)
+    record = None if stage is None else tripped(state, stage) or tripped_inside(failure)
     return exception_of(
         failure,
         run_data=run_details(state, known),

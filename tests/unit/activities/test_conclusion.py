@@ -10,7 +10,12 @@ from pydantic import BaseModel
 from outlast.activities.conclusion import BLOCKED, conclude
 from outlast.activities.errors import EffectError
 from outlast.agents.agent import Agent
-from outlast.agents.errors import MaxTurnsExceeded, ModelBehaviorError, ModelRefusalError
+from outlast.agents.errors import (
+    MaxTurnsExceeded,
+    ModelBehaviorError,
+    ModelRefusalError,
+    OutputGuardrailTripwireTriggered,
+)
 from outlast.agents.guardrail import GuardrailFunctionOutput, OutputGuardrail
 from outlast.agents.lifecycle import AgentHooks, RunHooks
 from outlast.agents.nested_result import AgentToolResult
@@ -560,6 +565,15 @@ async def test_a_tool_is_given_the_error_that_the_nested_run_would_raise(
     candidate = Candidate(failure=Failure(code=code, message="x"))
     conclusion = await nested(expert(), candidate, failure_error_function=explain)
     assert conclusion.output == f"{kind}: x"
+
+
+async def test_a_tool_is_told_what_the_guardrail_found_that_ended_the_nested_run() -> None:
+    def explain(_ctx: Any, error: OutputGuardrailTripwireTriggered) -> str:
+        return error.guardrail_result.guardrail.get_name()
+
+    inner = expert(output_guardrails=[checking(trips=True)])
+    conclusion = await nested(inner, TEXT, failure_error_function=explain)
+    assert conclusion.output == conclusion.results[0].name
 
 
 async def test_a_nested_runs_failure_stands_where_the_outer_model_may_not_know() -> None:

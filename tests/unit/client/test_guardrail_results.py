@@ -6,12 +6,21 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.guardrail import InputGuardrailResult, OutputGuardrailResult
+from outlast.agents.errors import OutputGuardrailTripwireTriggered
+from outlast.agents.guardrail import TRIPPED_RECORD, InputGuardrailResult, OutputGuardrailResult
 from outlast.agents.tool_guardrails import ToolInputGuardrailResult, ToolOutputGuardrailResult
-from outlast.client.guardrail_results import guardrail_result, guardrail_results, tripped
+from outlast.client.guardrail_results import (
+    guardrail_result,
+    guardrail_results,
+    tripped,
+    tripped_inside,
+)
 from outlast.client.known_agents import KnownAgents, RemoteAgent
+from outlast.client.results import error_of
+from outlast.contract.records import write
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.state import RunState
+from outlast.loop.values import Failure
 from tests.loop_driver import Play
 
 NOBODY = KnownAgents()
@@ -64,6 +73,21 @@ def test_tool_guardrails_say_what_follows(behavior: Any, kind: str) -> None:
     assert isinstance(after, ToolOutputGuardrailResult)
     assert before.output == after.output
     assert before.output.behavior["type"] == kind
+
+
+def test_a_tripwire_of_a_nested_run_is_in_the_failure() -> None:
+    record = GuardrailRecord(stage="output", name="o", agent="Expert", tripped=True, output="42")
+    failure = Failure(
+        code="output_guardrail_tripwire", message="x", details={TRIPPED_RECORD: write(record)}
+    )
+    assert tripped_inside(failure) == record
+    assert tripped_inside(replace(failure, details=None)) is None
+    error = error_of(failure, state_with())
+    assert isinstance(error, OutputGuardrailTripwireTriggered)
+    assert (error.guardrail_result.agent.name, error.guardrail_result.agent_output) == (
+        "Expert",
+        "42",
+    )
 
 
 def test_the_guardrail_that_ended_the_run_is_the_last_that_tripped() -> None:
