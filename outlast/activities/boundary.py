@@ -91,7 +91,10 @@ class EffectActivities:
         """Decide what becomes of an answer."""
         with _beating(), _typed_errors():
             request = await _request(records.ConclusionRequestRecord, payload)
-            return await self._answer(request, partial(conclude, self._worker, request))
+            attempt = activity.info().attempt
+            return await self._answer(
+                request, partial(conclude, self._worker, request, attempt=attempt)
+            )
 
     @activity.defn(name=names.ACTIVITY_SAVE)
     async def save_session(self, payload: JsonObject) -> JsonObject:

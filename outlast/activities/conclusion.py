@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
-from outlast.activities.errors import EffectError, failure_of, of_user_code
+from outlast.activities.errors import EffectError, failure_of, is_retryable, of_user_code
 from outlast.activities.inner_spans import guarded
 from outlast.activities.input_check import as_input, info_of
 from outlast.activities.listing import listed_tool
@@ -40,6 +40,7 @@ from outlast.agents.settings import BLOCKED_MESSAGE_REF, ERROR_HANDLERS
 from outlast.agents.tool_output import decode_output
 from outlast.agents.tool_use import FunctionToolResult, ToolsToFinalOutputFunction, judge
 from outlast.contract import failures
+from outlast.contract.policies import policy_of
 from outlast.contract.records import ConclusionRequestRecord
 from outlast.loop.call_forms import FUNCTION, output_item
 from outlast.loop.checks import Candidate, Conclusion, GuardrailRecord, ToolOutcome
@@ -73,8 +74,15 @@ class _Output:
     message: JsonObject | None = None
 
 
-async def conclude(worker: WorkerKnowledge, request: ConclusionRequestRecord) -> Conclusion:
+async def conclude(
+    worker: WorkerKnowledge, request: ConclusionRequestRecord, *, attempt: int = 1
+) -> Conclusion:
     """Decide what becomes of an answer.
+
+    Args:
+        worker: what the worker knows.
+        request: the answer, and the transcript.
+        attempt: 1 for the first try.
 
     Raises:
         EffectError: user code failed.
@@ -83,12 +91,13 @@ async def conclude(worker: WorkerKnowledge, request: ConclusionRequestRecord) ->
     if failure is not None and failure.code == failures.CANCELLED:
         return Conclusion(final=False, declined=True)  # only its trace has to hear of it
     scene = Scene.of(worker, request.call)
+    is_last = attempt >= policy_of(request.call).attempts
     async with telling(scene, request.call) as told:
-        return await _concluded(scene, request, told)
+        return await _concluded(scene, request, told, is_last=is_last)
 
 
 async def _concluded(
-    scene: Scene, request: ConclusionRequestRecord, told: NestedStream
+    scene: Scene, request: ConclusionRequestRecord, told: NestedStream, *, is_last: bool
 ) -> Conclusion:
     asked = request.call
     if asked.candidate.failure is not None and asked.candidate.failure.code == _BEFORE_THE_MODEL:
@@ -108,8 +117,18 @@ async def _concluded(
     if failure is not None and scene.outer is not None and scene.outer.tool.failure_error_function:
         read = await _failed_tool(scene, scene.outer, failure)
         return replace(read, results=tuple(records))
-    if failure is None:
-        output = await _extracted(scene, output, request)
+    tool = scene.tool
+    if failure is None and scene.outer and tool and tool.custom_output_extractor:
+        nested = _nested_result(scene, output.value, request)
+        try:
+            text = str(await call(tool.custom_output_extractor, nested))
+        except Exception as error:
+            if tool.failure_error_function and (is_last or not is_retryable(error)):
+                read = await _told_failure(scene, scene.outer, error)
+                return replace(read, results=tuple(records))
+            what = f"custom_output_extractor of the tool {tool.name!r}"
+            raise of_user_code(what, error) from error
+        output = replace(output, json=text, replaced=True)
     if failure is None and scene.outer is not None:
         silent = output.json is None or output.json == ""
         result = last_words(request.items) if silent else output.json
@@ -210,13 +229,18 @@ async def _failed_tool(scene: Scene, outer: OuterCall, failure: Failure) -> Conc
 
     No handler is asked, and nobody has to check it: what to tell is the tool's business.
     """
-    function = outer.tool.failure_error_function
-    if function is None:
+    if outer.tool.failure_error_function is None:
         return Conclusion(final=False, declined=True, changes=scene.changes())
-    what = f"failure_error_function of the tool {outer.tool.name!r}"
     error = _error_of(failure)
     if isinstance(error, InputGuardrailTripwireTriggered | OutputGuardrailTripwireTriggered):
         error.guardrail_result = finding(scene, failure)
+    return await _told_failure(scene, outer, error)
+
+
+async def _told_failure(scene: Scene, outer: OuterCall, error: Exception) -> Conclusion:
+    """Let the outer model read of an error what the tool makes of it."""
+    function = outer.tool.failure_error_function
+    what = f"failure_error_function of the tool {outer.tool.name!r}"
     text = str(await _called(what, function, outer.context(scene.wrapper), error))
     await _end_call(scene, outer, text)
     return Conclusion(output=text, replaced=True, changes=scene.changes())
@@ -240,17 +264,6 @@ def _error_of(failure: Failure) -> AgentsException:
     for kind in kinds:  # parents come before what is derived from them
         kinds.extend(kind.__subclasses__())
     return next((one for one in kinds if one.code == failure.code), kinds[0])(failure.message)
-
-
-async def _extracted(scene: Scene, output: _Output, request: ConclusionRequestRecord) -> _Output:
-    """Take out of a nested run's answer what its tool wants to tell the outer model."""
-    tool = scene.tool
-    if tool is None or tool.custom_output_extractor is None:
-        return output
-    what = f"custom_output_extractor of the tool {tool.name!r}"
-    result = _nested_result(scene, output.value, request)
-    text = await _called(what, tool.custom_output_extractor, result)
-    return replace(output, json=str(text), replaced=True)
 
 
 async def _end(scene: Scene, output: _Output, request: ConclusionRequestRecord) -> None:

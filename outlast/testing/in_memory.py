@@ -268,7 +268,7 @@ class MemoryRun:
             case RunHandoff() | records.HandoffRequestRecord():
                 return await run_handoff(self.worker, request)
             case records.ConclusionRequestRecord():
-                return await conclude(self.worker, request)
+                return await conclude(self.worker, request, attempt=attempt)
             case records.SaveRequestRecord():
                 return await save_session(self.worker.registry, request, attempt=attempt)
             case _:

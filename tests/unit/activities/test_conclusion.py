@@ -47,9 +47,11 @@ REFUSED = Failure(code="model_refusal", message="I cannot help with that.")
 MISFIT = Failure(code="invalid_final_output", message="It does not fit.")
 
 
-async def concluded(definition: Agent[Any], candidate: Candidate, **fields: Any) -> Conclusion:
+async def concluded(
+    definition: Agent[Any], candidate: Candidate, *, attempt: int = 1, **fields: Any
+) -> Conclusion:
     request = conclusion_request(candidate, HELLO, ANSWER, **fields)
-    return await conclude(worker_of(definition), request)
+    return await conclude(worker_of(definition), request, attempt=attempt)
 
 
 def checking(
@@ -461,7 +463,7 @@ async def nested(
     inner: Agent[Any], candidate: Candidate, *, hooks: Any = None, **options: Any
 ) -> Conclusion:
     """Conclude the run of an agent that the agent A uses as a tool."""
-    fields = {name: options.pop(name) for name in ("context",) if name in options}
+    fields = {name: options.pop(name) for name in ("context", "attempt") if name in options}
     outer = Agent[Any](name="A", tools=[inner.as_tool("ask", "Ask.", **options)], hooks=hooks)
     settings = answering("ask")
     return await concluded(outer, candidate, agent="Expert", settings=settings, **fields)
@@ -519,9 +521,23 @@ async def test_a_blocked_answer_is_not_extracted_but_told_as_any_failure(*, told
     assert (conclusion.failure is None, conclusion.replaced) == (told, told)
 
 
-async def test_an_extractor_that_fails_is_named() -> None:
-    with pytest.raises(EffectError, match="custom_output_extractor of the tool 'ask' raised Key"):
-        await nested(expert(), TEXT, custom_output_extractor=raising(KeyError("k")))
+async def test_an_extractor_that_fails_is_tried_again_and_then_told_in_the_tools_words() -> None:
+    def explain(_ctx: Any, error: Exception) -> str:
+        return f"{type(error).__name__}: {error}"
+
+    extract = raising(ConnectionError("down"))
+    options: dict[str, Any] = {
+        "custom_output_extractor": extract,
+        "failure_error_function": explain,
+    }
+    with pytest.raises(EffectError, match="custom_output_extractor of the tool 'ask' raised Con"):
+        await nested(expert(), TEXT, **options)
+    last = await nested(expert(), TEXT, attempt=3, **options)
+    assert (last.output, last.replaced) == ("ConnectionError: down", True)
+    mistaken = await nested(expert(), TEXT, **options | {"custom_output_extractor": int})
+    assert str(mistaken.output).startswith("TypeError: int() argument")
+    with pytest.raises(EffectError, match="custom_output_extractor of the tool 'ask' raised Con"):
+        await nested(expert(), TEXT, attempt=3, **options | {"failure_error_function": None})
 
 
 @pytest.mark.parametrize(
