@@ -37,3 +37,16 @@ class AgentToolResult:
             else list(self.input)
         )
         return [*asked, *(item.to_input_item() for item in self.new_items)]
+
+    def final_output_as(self, cls: Any, raise_if_incorrect_type: bool = False) -> Any:  # noqa: FBT001, FBT002  the SDK's
+        """Return the answer, for a type checker as a value of a type; see `RunResult`.
+
+        Raises:
+            TypeError: it is not of that type, where that matters.
+        """
+        if raise_if_incorrect_type and not isinstance(self.final_output, cls):
+            raise TypeError(
+                f"The final output is of type {type(self.final_output).__name__}, "
+                f"not {getattr(cls, '__name__', cls)}."
+            )
+        return self.final_output

@@ -32,3 +32,17 @@ def test_a_result_is_also_a_list_of_input_items(asked: Any, items: list[Any]) ->
     )
     assert result.to_input_list() == [*items, ANSWER]
     assert result.to_input_list() is not asked
+
+
+def test_the_answer_is_had_as_the_type_that_it_is_of() -> None:
+    result = AgentToolResult(
+        input="Why?",
+        new_items=[],
+        final_output="42",
+        last_agent=EXPERT,
+        context_wrapper=RunContextWrapper(context=None),
+    )
+    assert result.final_output_as(int) == "42"
+    assert result.final_output_as(str, raise_if_incorrect_type=True) == "42"
+    with pytest.raises(TypeError, match=r"The final output is of type str, not int\."):
+        result.final_output_as(int, raise_if_incorrect_type=True)
