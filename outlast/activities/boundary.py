@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from temporalio import activity
 from temporalio.common import RawValue
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.activities.conclusion import conclude
@@ -214,6 +214,15 @@ def _typed_errors() -> Generator[None]:
     """Translate an effect's failure into what Temporal retries, or does not."""
     try:
         yield
+    except asyncio.CancelledError:
+        if not _is_given_up():
+            raise
+        # Nobody reads this. To end cancelled without having been asked to would be logged.
+        raise ApplicationError(
+            "Nobody waits for this attempt any more.",
+            type=failures.CANCELLED,
+            category=ApplicationErrorCategory.BENIGN,
+        ) from None
     except EffectError as error:
         delay = error.retry_after
         longest = policies.LONGEST_RETRY_AFTER
@@ -230,6 +239,12 @@ def _typed_errors() -> Generator[None]:
         message = f"The worker could not answer: {type(error).__name__}: {error}"
         again = is_retryable(error)
         raise ApplicationError(message, type=failures.INTERNAL, non_retryable=not again) from error
+
+
+def _is_given_up() -> bool:
+    """Tell whether the server knows this attempt no more: its run has ended, or its time is up."""
+    details = activity.cancellation_details()
+    return details is not None and (details.not_found or details.timed_out)
 
 
 def _tried_enough(error: EffectError) -> bool:

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from temporalio.activity import ActivityCancellationDetails
 from temporalio.client import Client
 from temporalio.common import RawValue
 from temporalio.converter import DataConverter
-from temporalio.exceptions import ApplicationError
+from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 from temporalio.testing import ActivityEnvironment
 
@@ -394,6 +395,21 @@ async def test_a_cancel_stops_a_running_effect() -> None:
     env.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
+
+
+@pytest.mark.parametrize("reason", ["not_found", "timed_out"])
+async def test_an_attempt_that_nobody_waits_for_ends_without_a_word(reason: str) -> None:
+    agent, _ = hanging()
+    HANGING.clear()
+    env = environment()
+    running = asyncio.create_task(
+        run_by_name(agent, "tool:hang", inline(tool_request("hang")), env)
+    )
+    await HANGING.wait()
+    env.cancel(ActivityCancellationDetails(**{reason: True}))
+    with pytest.raises(ApplicationError) as caught:
+        await running
+    assert caught.value.category is ApplicationErrorCategory.BENIGN
 
 
 # --- Errors -----------------------------------------------------------------------------------------------
