@@ -352,7 +352,7 @@ def _run_data(scene: Scene, request: ConclusionRequestRecord) -> RunErrorData:
     history, own = _parts(request)
     items = [run_item(item, _finder(scene)) for item in own]
     return RunErrorData(
-        input=as_input(history),
+        input=as_input(history, scene),
         new_items=list(items),
         history=[item.raw for item in request.items],
         output=[item.raw for item in own],
@@ -364,7 +364,7 @@ def _run_data(scene: Scene, request: ConclusionRequestRecord) -> RunErrorData:
 def _nested_result(scene: Scene, value: Any, request: ConclusionRequestRecord) -> AgentToolResult:
     history, own = _parts(request)
     return AgentToolResult(
-        input=as_input(history),
+        input=as_input(history, scene),
         new_items=[run_item(item, _finder(scene)) for item in own],
         final_output=value,
         last_agent=scene.agent,

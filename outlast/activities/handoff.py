@@ -163,4 +163,5 @@ def _view(scene: Scene, items: Sequence[Item], asked: RunHandoff) -> HandoffView
         as_items(items[asked.history : first_new]),
         as_items(items[first_new:]),
         scene.wrapper,
+        shows_items=scene.shows_items,
     )

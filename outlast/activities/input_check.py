@@ -31,7 +31,7 @@ async def check_input(worker: WorkerKnowledge, request: CheckInput) -> CheckResu
     """
     scene = Scene.of(worker, request)
     chosen = _chosen(scene.input_guardrails(), request.stage)
-    given = as_input(request.items)
+    given = as_input(request.items, scene)
     running = {
         asyncio.create_task(
             guarded(
@@ -78,10 +78,10 @@ def info_of(info: Any) -> Json:
         return repr(info)[:1_000]
 
 
-def as_input(items: Sequence[Item]) -> str | list[JsonObject]:
+def as_input(items: Sequence[Item], scene: Scene) -> str | list[JsonObject]:
     """Return what a run is asked as guardrails get it: one plain text, or items."""
     raws = [item.raw for item in items]
-    text = only_text(raws)
+    text = None if scene.shows_items else only_text(raws)
     return raws if text is None else text
 
 

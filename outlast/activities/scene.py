@@ -19,9 +19,9 @@ from outlast.agents.context_codec import BorrowedContext
 from outlast.agents.errors import UserError
 from outlast.agents.guardrail import InputGuardrail, OutputGuardrail
 from outlast.agents.lifecycle import HookCall, RunHooks, overrides
-from outlast.agents.settings import HOOKS
+from outlast.agents.settings import AS_ITEMS, HOOKS
 from outlast.agents.usage import Usage
-from outlast.contract import failures
+from outlast.contract import failures, names
 from outlast.loop import values
 from outlast.loop.changes import Change
 from outlast.loop.checks import Duty
@@ -158,6 +158,15 @@ class Scene:
     def tool(self) -> AgentTool | None:
         """The tool that this run is, for a nested run."""
         return self.outer.tool if self.outer is not None else None
+
+    @property
+    def shows_items(self) -> bool:
+        """Whether callables get the input as items also where it is one plain text.
+
+        They do where the program gave it so, and where a session comes before it.
+        """
+        given_so = self.settings.get(AS_ITEMS) is True and self.outer is None
+        return given_so or names.SETTING_SESSION in self.settings
 
     @property
     def is_streamed(self) -> bool:

@@ -61,6 +61,8 @@ def handoff_view(
     pre_items: Sequence[RunItem],
     new_items: Sequence[RunItem],
     run_context: RunContextWrapper[Any] | None = None,
+    *,
+    shows_items: bool = False,
 ) -> HandoffView:
     """Return the view before a handoff.
 
@@ -73,10 +75,11 @@ def handoff_view(
         pre_items: the run's items of earlier turns.
         new_items: the items of this turn; the last is the handoff's own output.
         run_context: the context that the filter sees.
+        shows_items: give also a history of one plain user message as items.
     """
     items = (*pre_items, *new_items)
     copies = tuple(deepcopy(raw) for raw in history)
-    text = only_text(history)
+    text = None if shows_items else only_text(history)
     return HandoffView(
         raws=(*history, *(raw_of(item) for item in items)),
         handed=(*((text,) if text is not None else copies), *items),

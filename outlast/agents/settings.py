@@ -63,6 +63,9 @@ HOOKS = "hooks"
 ERROR_HANDLERS = "error_handlers"
 """The key of the error handlers given to `Runner.run`: a name for each kind of error."""
 
+AS_ITEMS = "as_items"
+"""The key that says that one plain text was given as a list of items, and is to be shown as one."""
+
 _PLAIN: dict[str, object] = {
     "nest_handoff_history": False,
     "conversation_history_wrappers": None,

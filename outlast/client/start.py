@@ -16,10 +16,11 @@ from outlast.agents.registry import type_name
 from outlast.agents.run_config import RunConfig, as_run_config
 from outlast.agents.run_error import RunErrorHandlers, check_error_handlers
 from outlast.agents.session_memory import check_session
-from outlast.agents.settings import ERROR_HANDLERS, HOOKS, write_run_config
+from outlast.agents.settings import AS_ITEMS, ERROR_HANDLERS, HOOKS, write_run_config
 from outlast.client.messages import check_input
 from outlast.contract import failures, names, records
 from outlast.loop.events import ServerThread
+from outlast.loop.items import only_text
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.ports.session import DescribedSession, Session
 
@@ -116,6 +117,8 @@ def run_input(
         _check_thread(thread, starting_agent, config, session)
     handlers = _handler_names(error_handlers)
     settings = write_run_config(config) | _given(hooks, handlers, session, stream=stream)
+    if isinstance(input, list) and only_text(input) is not None:
+        settings[AS_ITEMS] = True
     return records.RunInput(
         agent=name,
         input=input,

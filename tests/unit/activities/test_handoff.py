@@ -16,7 +16,7 @@ from outlast.agents.handoff_data import HandoffInputData
 from outlast.agents.lifecycle import AgentHooks, RunHooks
 from outlast.agents.references import register
 from outlast.agents.run_config import RunConfig
-from outlast.agents.settings import write_run_config
+from outlast.agents.settings import AS_ITEMS, write_run_config
 from outlast.extensions.handoff_filters import remove_all_tools
 from outlast.loop.call_forms import output_item
 from outlast.loop.calls import HandoffResult, Policy
@@ -290,6 +290,21 @@ async def test_a_filter_is_given_the_conversation_in_three_parts() -> None:
         "handoff_call_item",
         "handoff_output_item",
     ]
+    assert edit == ViewEdit(segments=((0, 6),), history=1), "everything is kept"
+
+
+async def test_a_filter_gets_items_where_the_program_gave_items() -> None:
+    given: list[HandoffInputData] = []
+
+    def look(data: HandoffInputData) -> HandoffInputData:
+        given.append(data)
+        return data
+
+    worker = worker_of(Agent(name="A", handoffs=[to_b(input_filter=look)]))
+    settings = {AS_ITEMS: True}
+    request = filter_request("transfer_to_b", *TRANSCRIPT, fresh=2, settings=settings)
+    edit = (await run_handoff(worker, request)).edit
+    assert given[0].input_history == ({"role": "user", "content": "Hello"},)
     assert edit == ViewEdit(segments=((0, 6),), history=1), "everything is kept"
 
 

@@ -8,11 +8,12 @@ import pytest
 
 from outlast.activities.errors import EffectError
 from outlast.activities.input_check import as_input, check_input, info_of
+from outlast.activities.scene import Scene
 from outlast.agents.agent import Agent
 from outlast.agents.context import RunContextWrapper
 from outlast.agents.guardrail import GuardrailFunctionOutput, InputGuardrail
 from outlast.agents.run_config import RunConfig
-from outlast.agents.settings import write_run_config
+from outlast.agents.settings import AS_ITEMS, write_run_config
 from outlast.loop.changes import Change
 from outlast.loop.checks import CheckResult, GuardrailRecord
 from outlast.loop.items import Item
@@ -162,10 +163,25 @@ async def test_a_context_that_was_left_unwritable_is_an_error_in_words() -> None
 def test_one_plain_user_message_is_given_as_text_and_all_else_as_items() -> None:
     image = Item("input", {"role": "user", "content": [{"type": "input_image"}]})
     system = Item("input", {"role": "system", "content": "Hello"})
-    assert as_input([HELLO]) == "Hello"
-    assert as_input([HELLO, HELLO]) == [HELLO.raw, HELLO.raw]
-    assert as_input([image]) == [image.raw]
-    assert as_input([system]) == [system.raw]
+    scene = Scene.of(worker_of(Agent(name="A")), check_request())
+    assert as_input([HELLO], scene) == "Hello"
+    assert as_input([HELLO, HELLO], scene) == [HELLO.raw, HELLO.raw]
+    assert as_input([image], scene) == [image.raw]
+    assert as_input([system], scene) == [system.raw]
+
+
+@pytest.mark.parametrize("settings", [{AS_ITEMS: True}, {"session": {"ref": "s"}}])
+async def test_a_guardrail_gets_items_where_the_program_gave_items(
+    settings: dict[str, Any],
+) -> None:
+    seen: list[Any] = []
+
+    def check(_ctx: Any, _agent: Any, given: Any) -> GuardrailFunctionOutput:
+        seen.append(given)
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+    await checked(guardrail("g", check), settings=settings)
+    assert seen == [[HELLO.raw]]
 
 
 def test_what_a_guardrail_tells_is_json_or_else_text() -> None:

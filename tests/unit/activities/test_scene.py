@@ -17,7 +17,7 @@ from outlast.agents.guardrail import (
 from outlast.agents.lifecycle import AgentHooks, RunHooks
 from outlast.agents.references import register
 from outlast.agents.run_config import RunConfig
-from outlast.agents.settings import write_run_config
+from outlast.agents.settings import AS_ITEMS, write_run_config
 from outlast.agents.tool import function_tool
 from outlast.loop.changes import Change
 from outlast.loop.values import Usage
@@ -159,6 +159,15 @@ def test_a_step_is_hooked_where_the_run_or_the_agent_overrides_it() -> None:
 async def look_up() -> str:
     """Look up."""
     return ""
+
+
+def test_a_nested_run_is_not_asked_as_the_outer_one_was() -> None:
+    tool = Agent(name="B").as_tool(tool_name="ask_b", tool_description="Asks B.")
+    agent = Agent(name="A", tools=[tool])
+    nested = {"as_tool": {"agent": "A", "tool": "ask_b"}}
+    assert scene_of(agent, settings={AS_ITEMS: True}).shows_items
+    assert not scene_of(agent, settings={AS_ITEMS: True, **nested}).shows_items
+    assert scene_of(agent, settings={"session": {"ref": "s"}, **nested}).shows_items
 
 
 def test_a_run_that_works_for_nobody_is_no_tool() -> None:

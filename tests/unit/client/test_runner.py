@@ -118,7 +118,7 @@ async def test_everything_that_is_said_is_sent() -> None:
     started = await start(
         StartClient(),
         "Triage",
-        [{"role": "user", "content": "Hi"}],
+        [{"role": "user", "content": "Hi"}, {"role": "user", "content": "Hello?"}],
         context=Customer("Ann"),
         max_turns=None,
         keep_open=True,
@@ -127,7 +127,7 @@ async def test_everything_that_is_said_is_sent() -> None:
     )
     assert started["task_queue"] == "support"
     payload = started["payload"]
-    assert payload["input"] == [{"role": "user", "content": "Hi"}]
+    assert [one["content"] for one in payload["input"]] == ["Hi", "Hello?"]
     assert (payload["context"], payload["max_turns"], payload["keep_open"]) == (
         {"name": "Ann"},
         None,

@@ -109,6 +109,12 @@ def test_a_session_travels_as_its_description_or_by_name(tmp_path: Path) -> None
     assert named["session_id"] == "customer-7"
 
 
+def test_one_text_that_is_given_as_an_item_is_remembered_as_one() -> None:
+    text: Any = {"role": "user", "content": "Hello"}
+    assert run_input("A", [text]).settings == {"as_items": True}
+    assert run_input("A", [text, text]).settings is None, "nobody would take them for a text"
+
+
 def test_a_run_that_is_read_along_says_so() -> None:
     assert settings_of(stream=True) == {"stream": True}
 
