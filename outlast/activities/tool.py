@@ -263,7 +263,8 @@ async def _failed(this: _Attempt, error: Exception) -> ToolResult:
     if not this.is_last and (late or is_retryable(error)):
         raise EffectError(code, message, retryable=True) from error
     if tool.failure_error_function is None:
-        raise EffectError(code, message, retryable=False) from error
+        raised = failure_of(tool.name, error).details
+        raise EffectError(code, message, retryable=False, details=raised) from error
     # What is raised, the worker logs; of this, nobody else would hear.
     logger.warning(
         "attempt %d of %s failed: %s", this.number, this.context.idempotency_key, message

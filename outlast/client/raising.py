@@ -35,7 +35,8 @@ def exception_of(
     """Return the exception that stands for a failure.
 
     What users' code raised is raised again: a builtin exception, or one of a module that this
-    process has imported already. Its cause is the exception of ours, which has the run.
+    process has imported already. Its cause is the exception of ours, which has the run. What a
+    tool raised is the other way round the cause of `ToolFailed`.
 
     Args:
         failure: what went wrong.
@@ -45,6 +46,9 @@ def exception_of(
     ours = _ours(failure, run_data, tripwire)
     theirs = _raised_by_users(failure)
     if theirs is None:
+        return ours
+    if isinstance(ours, errors.ToolFailed):
+        ours.__cause__ = theirs
         return ours
     if isinstance(theirs, errors.AgentsException):
         theirs.run_data = run_data

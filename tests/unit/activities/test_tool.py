@@ -171,6 +171,7 @@ async def test_a_failure_that_the_model_may_not_know_is_raised_for_good() -> Non
     with pytest.raises(EffectError, match="fail raised ValueError: secret") as caught:
         await attempt(tool, policy=LAST)
     assert (caught.value.code, caught.value.retryable) == ("tool_failed", False)
+    assert caught.value.details == {"exception": "builtins:ValueError", "text": "secret"}
 
 
 @pytest.mark.parametrize("is_async", [True, False])

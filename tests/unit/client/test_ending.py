@@ -13,7 +13,7 @@ from outlast.agents.errors import (
     MaxTurnsExceeded,
     ModelCallFailed,
     RunCancelled,
-    ToolFailed,
+    UserError,
 )
 from outlast.client.ending import error_of_closing, verdict
 from outlast.client.known_agents import KnownAgents
@@ -63,12 +63,12 @@ def test_a_run_that_was_cancelled_has_no_result() -> None:
 def test_what_the_run_itself_says_of_its_failure_counts_more() -> None:
     """The details of a failure are in the history and not in the failure of the workflow."""
     details = {"exception": "builtins:ValueError", "text": "no money"}
-    failure = Failure(code=failures.TOOL_FAILED, message="pay failed", details=details)
+    failure = Failure(code=failures.USER_ERROR, message="pay failed", details=details)
     state = replace(Play.ready().state, failure=failure)
-    closing = WorkflowFailureError(cause=ApplicationError("pay failed", type="tool_failed"))
+    closing = WorkflowFailureError(cause=ApplicationError("pay failed", type="user_error"))
     error = error_of_closing(closing, state, KNOWN)
     assert type(error) is ValueError
-    assert isinstance(error.__cause__, ToolFailed)
+    assert isinstance(error.__cause__, UserError)
     assert error.__cause__.__cause__ is closing
 
 

@@ -5,7 +5,13 @@ from typing import Any
 
 import pytest
 
-from outlast.agents.errors import AgentsException, ModelBehaviorError, ToolFailed, ToolTimeoutError
+from outlast.agents.errors import (
+    AgentsException,
+    ModelBehaviorError,
+    ToolFailed,
+    ToolTimeoutError,
+    UserError,
+)
 from outlast.client.raising import code_of_tripwire, exception_of
 from outlast.contract import failures
 from outlast.loop.values import Failure, JsonObject
@@ -35,12 +41,19 @@ def raised(name: str) -> JsonObject:
     [("builtins:ValueError", ValueError), (f"{__name__}:TillError", TillError)],
 )
 def test_what_users_code_raised_is_raised_again(name: str, kind: type[Exception]) -> None:
-    error = exception_of(failure(raised(name)), run_data="the run")
+    error = exception_of(failure(raised(name), failures.USER_ERROR), run_data="the run")
     assert type(error) is kind
     assert str(error) == "no money"
     cause: Any = error.__cause__
-    assert isinstance(cause, ToolFailed)
+    assert isinstance(cause, UserError)
     assert (cause.run_data, cause.message) == ("the run", "The tool pay failed: no money")
+
+
+def test_what_a_tool_raised_is_the_cause_of_its_failure() -> None:
+    error: Any = exception_of(failure(raised(f"{__name__}:TillError")), run_data="the run")
+    assert (type(error), error.run_data) == (ToolFailed, "the run")
+    assert isinstance(error.__cause__, TillError)
+    assert str(error.__cause__) == "no money"
 
 
 @pytest.mark.parametrize(
@@ -60,7 +73,7 @@ def test_what_users_code_raised_is_raised_again(name: str, kind: type[Exception]
 )
 def test_what_cannot_be_made_again_is_an_error_of_ours(name: Any) -> None:
     error = exception_of(failure(raised(name)))
-    assert type(error) is ToolFailed
+    assert (type(error), error.__cause__) == (ToolFailed, None)
     assert str(error) == "The tool pay failed: no money"
 
 
