@@ -6,6 +6,7 @@ not know: where states come from; a `RunSource` has them, on a server or in memo
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import replace
 from typing import Any, Literal, Protocol
 
 from outlast.agents.errors import RunCancelled
@@ -24,7 +25,8 @@ from outlast.client.run_responses import last_turn
 from outlast.client.stream import changes
 from outlast.contract import records
 from outlast.loop.events import CancelMode
-from outlast.loop.state import RunState
+from outlast.loop.items import call_id_of
+from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, RunState
 from outlast.loop.values import JsonObject
 
 
@@ -135,6 +137,27 @@ class RunResultStreaming(RunResultBase):
         """Why the run has no answer, once that is known."""
         return self._error
 
+    def to_input_list(
+        self, mode: Literal["preserve_all", "normalized"] = "preserve_all"
+    ) -> list[JsonObject]:
+        """Return the conversation as input items, to start another run from.
+
+        While the calls of a turn are at work, and also where a cancel has just stopped them, it
+        is the conversation before that turn: no model takes a call without its output.
+
+        Args:
+            mode: see `RunResult.to_input_list`.
+
+        Raises:
+            UserError: there is no such mode.
+        """
+        state = self.snapshot
+        end = _end_of_whole_turns(state)
+        if state.status != "running" or end == len(state.items):
+            return super().to_input_list(mode)
+        whole = replace(state, items=state.items[:end])
+        return RunResultBase(whole, self._known).to_input_list(mode)
+
     def cancel(self, mode: Literal["immediate", "after_turn"] = "immediate") -> None:
         """Stop the run.
 
@@ -217,3 +240,16 @@ class RunResultStreaming(RunResultBase):
         if self.snapshot.phase == "new":
             return list(records.messages_of(self._given))
         return super()._asked()
+
+
+def _end_of_whole_turns(state: RunState) -> int:
+    """Return where the first turn begins that has calls without their outputs; else the end."""
+    answered = {call_id_of(item.raw) for item in state.items if item.kind in OUTPUT_KINDS}
+    open_turns = {
+        item.turn
+        for item in state.items
+        if item.kind in CALL_KINDS and call_id_of(item.raw) not in answered
+    }
+    return next(
+        (at for at, item in enumerate(state.items) if item.turn in open_turns), len(state.items)
+    )

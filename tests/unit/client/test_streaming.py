@@ -196,6 +196,33 @@ async def test_a_cancel_at_once_ends_the_events_without_an_error() -> None:
     await stream.run_loop_task
 
 
+@pytest.mark.parametrize("mode", ["preserve_all", "normalized"])
+async def test_a_cancel_among_tools_leaves_no_call_without_its_output(mode: Any) -> None:
+    play = Play.ready()
+    play.replies(tool("look_up", "c1"))
+    play.returns("c1")
+    play.replies(said("Let me see."), tool("look_up", "c2"), tool("look_up", "c3"))
+    play.returns("c3")
+    source = of(play)
+    source.gate.clear()
+    stream = streaming(source)
+    events = stream.stream_events()
+    while stream.current_turn < 2:
+        await anext(events)
+    stream.cancel()
+    assert [event async for event in events] == []
+    kinds = [item.get("type", item.get("role")) for item in stream.to_input_list(mode)]
+    assert kinds == ["user", "function_call", "function_call_output"]
+    assert len(stream.new_items) > 2, "what has happened can be looked at all the same"
+    play.cancelled()
+    source.gate.set()
+    await stream.run_loop_task
+    ended = streaming(of(play))
+    await ended.run_loop_task
+    outputs = [item for item in ended.to_input_list(mode) if item.get("output")]
+    assert len(outputs) == 3, "the end of the run has an output for every call"
+
+
 async def test_a_cancel_after_the_turn_lets_it_be_told() -> None:
     play = Play.ready()
     play.replies(tool("look_up", "c1"))
