@@ -65,7 +65,8 @@ async def save_items(
     saved twice. Any other cannot know; it is asked for its newest items before every attempt but
     the first. Where they are those to be saved, an earlier attempt has saved them, and nothing is
     done. So such a session may hold items twice when it changes what it stores, or when somebody
-    else wrote to it between the attempts.
+    else wrote to it between the attempts. A class that overrides `add_items` of one with
+    `add_items_once`, and not that, is such a session: its own method is called.
 
     Args:
         session: the session.
@@ -84,7 +85,7 @@ async def save_items(
     rows = [to_session_item(item) for item in items]
     if not rows:
         return False
-    if isinstance(session, IdempotentSession):
+    if isinstance(session, IdempotentSession) and _saves_once(session):
         return bool(await _awaited(session, "add_items_once", session.add_items_once(key, rows)))
     if attempt > 1 and _same(await _read(session, len(rows)), rows):
         return False
@@ -105,6 +106,16 @@ def to_session_item(
     """
     item = plain_item(raw, what="what is saved to the session")
     return without_reasoning_ids([item], reasoning_item_id_policy)[0]
+
+
+def _saves_once(session: IdempotentSession) -> bool:
+    """Whether `add_items_once` says how this session stores: no subclass has changed how it adds."""
+    for kind in type(session).__mro__:
+        if "add_items_once" in vars(kind):
+            return True
+        if "add_items" in vars(kind):
+            return False
+    return True
 
 
 def _settings_of(session: Session) -> SessionSettings:

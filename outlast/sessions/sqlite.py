@@ -160,9 +160,10 @@ class SQLiteSession(SessionABC):
     def describe(self) -> JsonObject | None:
         """Return what another process on this machine makes the same session from.
 
-        None for a session in memory: that is nowhere else.
+        None for a session in memory, which is nowhere else, and for one of a class of its own,
+        which does something else with the items than this one.
         """
-        if self.db_path == MEMORY:
+        if self.db_path == MEMORY or type(self) is not SQLiteSession:
             return None
         return {
             "kind": KIND,

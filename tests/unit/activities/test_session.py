@@ -250,6 +250,23 @@ class TestSaving:
         assert not await save_items(session, "run-1:0", [HELLO, ORDER], attempt=2)
         assert session.items == [HELLO, ORDER]
 
+    async def test_a_session_that_changes_how_another_adds_is_asked_to_add(
+        self, tmp_path: Path
+    ) -> None:
+        class Shouting(SQLiteSession):
+            async def add_items(self, items: list[Any]) -> None:
+                await super().add_items([{**item, "content": "HELLO"} for item in items])
+
+        class Counting(Shouting):
+            async def add_items_once(self, key: str, items: list[Any]) -> bool:
+                return await super().add_items_once(key, [*items, BYE])
+
+        for kind, stored in ((Shouting, [said("HELLO")]), (Counting, [HELLO, BYE])):
+            session = kind(kind.__name__, tmp_path / "sessions.db")
+            assert await save_items(session, "run-1:0", [HELLO])
+            assert await session.get_items() == stored
+            session.close()
+
     async def test_what_is_no_item_is_refused_and_nothing_saved(self) -> None:
         session = Notebook()
         with pytest.raises(UserError, match="what is saved to the session"):

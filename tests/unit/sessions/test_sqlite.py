@@ -232,6 +232,14 @@ def test_memory_does_not_travel() -> None:
     assert SQLiteSession("a").describe() is None
 
 
+def test_a_class_of_its_own_does_not_travel_as_the_one_it_is_made_of(tmp_path: Path) -> None:
+    class WithoutSecrets(SQLiteSession):
+        async def get_items(self, limit: int | None = None) -> list[Any]:
+            return [item for item in await super().get_items(limit) if item != HELLO]
+
+    assert WithoutSecrets("a", tmp_path / "sessions.db").describe() is None
+
+
 @pytest.mark.parametrize(
     "data",
     [
