@@ -287,7 +287,7 @@ class RunHandle:
         Raises:
             RunClosed: the run has ended; nothing was said.
             RunNotFound: there is no such run.
-            UserError: the input is neither.
+            UserError: the input is neither, or too large.
         """
         check_input(input)
         message_id = message_id or f"m-{secrets.token_hex(8)}"

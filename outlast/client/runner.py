@@ -34,6 +34,7 @@ from outlast.client.reading import RunReading, Stretch
 from outlast.client.results import RunResult
 from outlast.client.resuming import resume
 from outlast.client.run_state import ENGINE, RunState, gave_items
+from outlast.client.sending import check_size
 from outlast.client.start import OF_THE_CLIENT, RunOptions, agent_name, run_input
 from outlast.client.streaming import RunResultStreaming
 from outlast.contract import names, records
@@ -286,6 +287,7 @@ def _context(input: object, options: RunOptions) -> Any:
 async def _start(client: Client, queue: str, run_id: str, record: records.RunInput) -> bool:
     """Start a run, or find it: return whether it is new."""
     digest = _digest(record)
+    check_size(client, records.write(record))
     try:
         await _start_workflow(
             client, queue, run_id, record, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY

@@ -1,11 +1,12 @@
 """Sending something to a run, and what the refusals of a server mean.
 
 Owns: updates that meet a moment in which the run takes none, and the translation of the engine's
-errors into ours. Must not know: what is sent.
+errors into ours, and how much may be sent. Must not know: what is sent.
 """
 
 import asyncio
-from typing import Any
+import json
+from typing import Any, Final
 
 from temporalio.client import (
     Client,
@@ -17,12 +18,41 @@ from temporalio.client import (
 from temporalio.exceptions import ApplicationError
 from temporalio.service import RPCError, RPCStatusCode
 
-from outlast.agents.errors import AgentsException, RunClosed, RunNotFound, ServerUnavailable
+from outlast.agents.errors import (
+    AgentsException,
+    RunClosed,
+    RunNotFound,
+    ServerUnavailable,
+    UserError,
+)
 from outlast.client.raising import exception_of
 from outlast.loop.values import Failure, JsonObject
 
 UPDATE_WAITS_SECONDS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 2.0, 2.0, 2.0)
 """Between the attempts of an update that meets a workflow task that is being repeated."""
+
+LARGEST_BYTES: Final = 1_900_000
+"""A server takes 2 MB at a time. It lets a larger update through to the run, whose worker can
+then never answer it: the run would stand still."""
+
+
+def check_size(client: Client, payload: JsonObject) -> None:
+    """Refuse what no server takes, before it is sent.
+
+    Where the program has a codec or a store for large payloads, only that knows what is too large.
+
+    Raises:
+        UserError: it is too large.
+    """
+    converter = client.data_converter
+    if converter.payload_codec is not None or converter.external_storage is not None:
+        return
+    size = len(json.dumps(payload, separators=(",", ":")))
+    if size > LARGEST_BYTES:
+        raise UserError(
+            f"What is sent to the run has {size:,} bytes of JSON, of at most {LARGEST_BYTES:,}. "
+            "Say it in several messages, or keep large data elsewhere and say where it is."
+        )
 
 
 class RunAddress:
@@ -35,8 +65,8 @@ class RunAddress:
 
     def __init__(self, client: Client, run_id: str) -> None:
         self.run_id = run_id
+        self._client = client
         self.workflow: WorkflowHandle[Any, Any] = client.get_workflow_handle(run_id)
-        self._namespace = client.namespace
 
     async def update(self, name: str, payload: JsonObject, update_id: str) -> JsonObject:
         """Send an update, once, however often it has to be tried.
@@ -45,8 +75,10 @@ class RunAddress:
             RunClosed: the run has ended.
             RunNotFound: there is no such run.
             ServerUnavailable: the run did not take it in time.
+            UserError: it is too large.
             AgentsException: the run refused it; the subclass says why.
         """
+        check_size(self._client, payload)
         for wait_seconds in UPDATE_WAITS_SECONDS:
             try:
                 return await self._update_once(name, payload, update_id)
@@ -66,7 +98,7 @@ class RunAddress:
                 description = await self.workflow.describe()
             except RPCError:
                 return RunNotFound(
-                    f"There is no run {self.run_id!r} in the namespace {self._namespace!r}. Is "
+                    f"There is no run {self.run_id!r} in the namespace {self._client.namespace!r}. Is "
                     "the id right, and its history still retained?"
                 )
             return self.closed(description)
