@@ -1,14 +1,18 @@
 """A worker on a task queue, in this process, and the runs that it is needed for.
 
-Owns: its life, and who needs it. Must not know: which queue that is, and why.
+Owns: its life, also a second one, and who needs it. Must not know: which queue that is, and why.
 """
 
 import asyncio
+import logging
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import timedelta
 from typing import Any
 
+from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from outlast.agents.agent import Agent
 from outlast.agents.registry import Registry
@@ -18,6 +22,11 @@ from outlast.local.run_definitions import RunDefinitions
 from outlast.worker.agent_worker import AgentWorker
 
 GRACE = timedelta(seconds=1)
+
+LOOK_AGAIN_SECONDS = 2.0
+"""How often a server that has turned a worker away is asked whether it would have one again."""
+
+logger = logging.getLogger(__name__)
 
 
 class Carrier:
@@ -40,10 +49,12 @@ class Carrier:
     ) -> None:
         self.is_own = is_own
         self.users = 0
+        self._client = client
         self._claim = claim
-        self._worker = AgentWorker(
-            client, agents=[agent], task_queue=claim.queue, graceful_shutdown_timeout=GRACE
-        )
+        self._agent = agent
+        self._worker = self._make_worker()
+        self._stopped = asyncio.Event()
+        self._beginning_again: asyncio.Task[None] | None = None
         self.definitions = RunDefinitions(self._worker.registry)
 
     @property
@@ -56,13 +67,47 @@ class Carrier:
         # In a context of its own: what it carries is not in its first caller's trace.
         await asyncio.create_task(self._worker.__aenter__(), context=kept_out())
 
+    def _make_worker(self) -> AgentWorker:
+        return AgentWorker(
+            self._client,
+            agents=[self._agent],
+            task_queue=self.queue,
+            graceful_shutdown_timeout=GRACE,
+            on_fatal_error=self._broke,
+        )
+
+    async def _broke(self, error: BaseException) -> None:
+        """Have another worker take the place of one that ends: the server has turned it away."""
+        logger.error("the worker of %r has ended, and begins again: %s", self.queue, error)
+        self._beginning_again = asyncio.create_task(self._begin_again(), context=kept_out())
+
+    async def _begin_again(self) -> None:
+        await self._worker.__aexit__(None, None, None)
+        request = DescribeNamespaceRequest(namespace=self._client.namespace)
+        while not self._stopped.is_set():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopped.wait(), LOOK_AGAIN_SECONDS)
+                return
+            try:
+                await self._client.workflow_service.describe_namespace(request)
+            except RPCError as error:
+                logger.debug("%r cannot be carried yet: %s", self.queue, error)
+                continue
+            self._worker = self._make_worker()
+            self.definitions.move_to(self._worker.registry)
+            await self.start()
+            return
+
     async def stop(self, *, for_good: bool = False) -> None:
         """Stop in order.
 
         Args:
             for_good: nobody else will ever carry this queue.
         """
+        self._stopped.set()
         try:
+            if self._beginning_again is not None:
+                await asyncio.wait([self._beginning_again])
             await self._worker.__aexit__(None, None, None)
         finally:
             self._claim.release(for_good=for_good)

@@ -27,6 +27,8 @@ class RunDefinitions:
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
         self._made: WeakValueDictionary[int, Registry] = WeakValueDictionary()
+        self._newest: dict[str, Agent[Any]] = {}
+        self._context_types: dict[type[Any], None] = {}
         self._attended: Counter[str] = Counter()
         self._unattended: dict[str, None] = {}
 
@@ -39,12 +41,28 @@ class RunDefinitions:
         own = self._registry_of(agent)
         if not self._registry.holds(agent):
             self._registry.replace(agent)
+        self._newest.pop(agent.name, None)
+        self._newest[agent.name] = agent
         if context_type is not None:
+            self._context_types[context_type] = None
             own.add_context_type(context_type)
             self._registry.add_context_type(context_type)
         self._registry.keep_for_run(run_id, own)
         self._attended[run_id] += 1
         self._unattended.pop(run_id, None)
+
+    def move_to(self, registry: Registry) -> None:
+        """Go on with the registry of a worker that takes the place of the first."""
+        for agent in self._newest.values():
+            if not registry.holds(agent):
+                registry.replace(agent)
+        for context_type in self._context_types:
+            registry.add_context_type(context_type)
+        for run_id in (*self._attended, *self._unattended):
+            own = self.of_run(run_id)
+            if own is not None:
+                registry.keep_for_run(run_id, own)
+        self._registry = registry
 
     def of_run(self, run_id: str) -> Registry | None:
         """Return what a run has of its own, or None."""

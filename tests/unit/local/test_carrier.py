@@ -1,10 +1,13 @@
 """A worker on a queue, and the runs that need it."""
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
+from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.agent import Agent
 from outlast.agents.registry import Registry
@@ -113,3 +116,90 @@ def test_what_is_taken_back_leaves_a_run_the_agent_it_had(made: tuple[Carrier, F
     working.let_go(ended=True)
     assert carrier.definitions.of_run("run") is None
     assert carrier.users == 0
+
+
+class EndingWorker(FakeWorker):
+    """A worker that the server may turn away."""
+
+    def __init__(self, client: Any, **options: Any) -> None:
+        super().__init__(client, **options)
+        self.turned_away = options["on_fatal_error"]
+        self.has_started, self.has_stopped = asyncio.Event(), False
+
+    async def __aenter__(self) -> Self:
+        self.has_started.set()
+        return self
+
+    async def __aexit__(self, *_error: object) -> None:
+        self.has_stopped = True
+
+
+class Namespaces:
+    """A server that has a namespace again when it is asked for the second time."""
+
+    def __init__(self, *answers: Exception | None) -> None:
+        self.answers = list(answers)
+
+    async def describe_namespace(self, _request: Any) -> None:
+        answer = self.answers.pop(0)
+        if answer is not None:
+            raise answer
+
+
+@pytest.fixture
+def ending(monkeypatch: pytest.MonkeyPatch) -> list[EndingWorker]:
+    workers: list[EndingWorker] = []
+
+    def make(client: Any, **options: Any) -> EndingWorker:
+        workers.append(EndingWorker(client, **options))
+        return workers[-1]
+
+    monkeypatch.setattr(carrier, "AgentWorker", make)
+    return workers
+
+
+async def test_a_worker_that_the_server_turns_away_is_replaced(
+    ending: list[EndingWorker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(carrier, "LOOK_AGAIN_SECONDS", 0.01)
+    claim = QueueClaim.take(QUEUE, tmp_path)
+    assert claim is not None
+    gone = RPCError("not now", RPCStatusCode.PERMISSION_DENIED, b"")
+    service = Namespaces(gone, None)
+    client: Any = SimpleNamespace(namespace="default", workflow_service=service)
+    one = Carrier(client, claim, A, is_own=True)
+    await one.start()
+    newer = Agent[Any](name="A", instructions="newer")
+    one.definitions.attend("r1", A, SimpleNamespace)
+    one.definitions.attend("r2", newer)
+    await ending[0].turned_away(gone)
+    async with asyncio.timeout(10):
+        while len(ending) < 2:  # noqa: ASYNC110  it tells nobody
+            await asyncio.sleep(0.01)
+        await ending[1].has_started.wait()
+    again = ending[1].registry
+    assert (ending[0].has_stopped, service.answers) == (True, [])
+    assert again.of_run("r1").agent("A") is A
+    assert again.of_run("left over").agent("A") is newer
+    assert again.context_type("types:SimpleNamespace") is SimpleNamespace
+    one.definitions.leave("r1", ended=True)
+    assert again.of_run("r1") is again, "the new one is told what the runs need"
+    await one.stop()
+    assert ending[1].has_stopped
+
+
+async def test_a_worker_that_nobody_needs_any_more_is_not_replaced(
+    ending: list[EndingWorker], tmp_path: Path
+) -> None:
+    claim = QueueClaim.take(QUEUE, tmp_path)
+    assert claim is not None
+    client: Any = SimpleNamespace(namespace="default")
+    one = Carrier(client, claim, A, is_own=True)
+    await one.start()
+    await ending[0].turned_away(RuntimeError("no"))
+    async with asyncio.timeout(carrier.LOOK_AGAIN_SECONDS / 2):
+        await one.stop()
+    assert len(ending) == 1
+    again = QueueClaim.take(QUEUE, tmp_path)
+    assert again is not None, "the queue is free"
+    again.release(for_good=True)
