@@ -107,6 +107,16 @@ class EmbeddedServer:
         """Whether the server ran already, started by somebody else."""
         return self._info is not None and self._process is None
 
+    @property
+    def alive(self) -> bool:
+        """Whether it is started and its process has not ended meanwhile, whoever started that."""
+        if self._info is None or (self._process is not None and not self._process.alive):
+            return False
+        if self._data_dir is None:
+            return True
+        found = DataDir(self._data_dir).running()
+        return found is not None and found.pid == self._info.pid
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self

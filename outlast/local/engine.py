@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
-from outlast.agents.errors import UserError
+from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.client.connection import connect, is_configured
 from outlast.contract import names
 from outlast.dev import EmbeddedServer, default_data_dir
@@ -59,10 +59,33 @@ class LocalEngine:
         loop = asyncio.get_running_loop()
         async with _starting.setdefault(loop, asyncio.Lock()):
             engine = _engines.get(loop)
+            if engine is not None and not await engine.has_server():
+                await cls.close_shared()
+                engine = None
             if engine is None:
                 engine = _engines[loop] = await cls._open()
         assert isinstance(engine, cls)  # noqa: S101  only this class puts engines there
         return engine
+
+    async def has_server(self) -> bool:
+        """Whether there is a server: one that died is started again where the client looks for it.
+
+        So what this process carries goes on by itself as soon as the server is back.
+        """
+        if self._server is None or self._server.alive:
+            return True
+        logger.error("the server at %s has died, and is started again", self._server.address)
+        port = int(self._server.address.rpartition(":")[2])
+        await self._server.stop()
+        self._server = None
+        server = _embedded(port)
+        try:
+            await server.start()
+        except ServerUnavailable as error:  # somebody has the port, or another server the data
+            logger.error("the server cannot be started where it was: %s", error)  # noqa: TRY400  its words say it
+            return False
+        self._server = server
+        return True
 
     @classmethod
     async def close_shared(cls) -> None:
@@ -86,9 +109,7 @@ class LocalEngine:
         speak_in_lines()
         if is_configured():
             return cls(await connect(), None)
-        server = EmbeddedServer(
-            data_dir=default_data_dir(), search_attributes=names.SEARCH_ATTRIBUTES
-        )
+        server = _embedded()
         await server.start()
         try:
             return cls(await connect(server.address, server.info.namespace), server)
@@ -228,6 +249,12 @@ class LocalEngine:
                 self._server.keep()
             elif self._server is not None:
                 await self._server.stop()
+
+
+def _embedded(port: int = 0) -> EmbeddedServer:
+    return EmbeddedServer(
+        data_dir=default_data_dir(), port=port, search_attributes=names.SEARCH_ATTRIBUTES
+    )
 
 
 def _keep(task: asyncio.Task[None], among: set[asyncio.Task[None]]) -> None:

@@ -82,6 +82,22 @@ async def main():
 asyncio.run(main())
 """
 
+LOSE_THE_SERVER = """
+import os, signal
+from outlast.dev import running_server
+
+async def main():
+    home = Path("data/outlast")
+    for question in ("server-42", "server-43"):
+        result = await Runner.run(helper(), "Where is A-17?", id=question)
+        print(result.final_output)
+        os.kill(running_server(home).pid, signal.SIGKILL)
+        while running_server(home) is not None:
+            await asyncio.sleep(0.01)
+
+asyncio.run(main())
+"""
+
 
 @contextlib.asynccontextmanager
 async def script(text: str, home: Path, *, address: str | None = None) -> AsyncGenerator[Process]:
@@ -150,6 +166,11 @@ async def test_a_script_killed_in_a_tool_call_goes_on_when_it_is_run_again(tmp_p
     assert (tmp_path / "asked").read_text().split() == ["1", "3"], "no model call was repeated"
     assert await output_of(REFUND, tmp_path) == ["refunded A-17"]
     assert len((tmp_path / "ledger").read_text().splitlines()) == 2
+
+
+async def test_a_program_whose_server_was_killed_starts_it_again(tmp_path: Path):
+    assert await output_of(LOSE_THE_SERVER, tmp_path) == ["It is on its way."] * 2
+    assert await output_of(LOSE_THE_SERVER, tmp_path) == ["It is on its way."] * 2
 
 
 async def test_a_program_without_an_event_loop_asks_twice(tmp_path: Path, server: EmbeddedServer):

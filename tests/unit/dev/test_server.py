@@ -78,20 +78,22 @@ async def test_a_started_server_serves_clients_and_its_ui(server: EmbeddedServer
     page = await asyncio.to_thread(urllib.request.urlopen, server.ui_url, timeout=10)
     with page:
         assert page.status == 200
-    assert not server.joined
+    assert (server.joined, server.alive) == (False, True)
     address = server.address
     await server.start()
     assert server.address == address
 
 
 async def test_a_killed_server_comes_back_with_its_runs(tmp_path: Path):
-    server = EmbeddedServer(data_dir=tmp_path, ui_port=None)
-    async with server:
+    server, joiner = (EmbeddedServer(data_dir=tmp_path, ui_port=None) for _ in range(2))
+    async with server, joiner:
         assert server.ui_url is None
+        assert (server.alive, joiner.alive) == (True, True)
         client = await Client.connect(server.address)
         await client.start_workflow("Nobody", id="kept", task_queue="nobody")
         os.kill(server.info.pid, signal.SIGKILL)
         await until(lambda: running_server(tmp_path) is None)
+        assert (server.alive, joiner.alive) == (False, False)
     again = EmbeddedServer(
         data_dir=tmp_path,
         ui_port=None,

@@ -27,6 +27,7 @@ class Surroundings:
     def __init__(self) -> None:
         self.configured = False
         self.refusal: Exception | None = None
+        self.port_taken: Exception | None = None
         self.connected: list[tuple[Any, ...]] = []
         self.servers: list[Any] = []
         self.workers: list[Any] = []
@@ -44,6 +45,8 @@ class Surroundings:
 
     def make_server(self, **options: Any) -> Any:
         server = FakeServer(options)
+        if options["port"]:
+            server.refusal = self.port_taken
         self.servers.append(server)
         return server
 
@@ -60,6 +63,8 @@ class FakeServer:
     def __init__(self, options: Any) -> None:
         self.options = options
         self.joined = False
+        self.alive = True
+        self.refusal: Exception | None = None
         self.calls: list[str] = []
 
     def keep(self) -> None:
@@ -67,6 +72,8 @@ class FakeServer:
 
     async def start(self) -> None:
         self.calls.append("start")
+        if self.refusal is not None:
+            raise self.refusal
 
     async def stop(self) -> None:
         self.calls.append("stop")
@@ -152,6 +159,26 @@ async def test_a_server_that_cannot_be_used_is_not_left_running(around: Surround
     assert around.servers[0].calls == ["start", "stop"]
     around.refusal = None
     assert await LocalEngine.shared(), "the next one who asks tries again"
+
+
+async def test_a_server_that_died_is_started_again_where_it_was(around: Surroundings) -> None:
+    one = await LocalEngine.shared()
+    await one.serve(Agent(name="A"), "r1")
+    around.servers[0].alive = False
+    assert await LocalEngine.shared() is one
+    assert [server.options["port"] for server in around.servers] == [0, 7777]
+    assert [server.calls for server in around.servers] == [["start", "stop"], ["start"]]
+    assert [worker.calls for worker in around.workers] == [["enter"]], "its client finds it again"
+
+
+async def test_where_it_was_may_be_taken_when_a_server_has_died(around: Surroundings) -> None:
+    one = await LocalEngine.shared()
+    await one.serve(Agent(name="A"), "r1")
+    around.servers[0].alive = False
+    around.port_taken = ServerUnavailable("Port 7777 cannot be used.")
+    assert await LocalEngine.shared() is not one
+    assert [server.options["port"] for server in around.servers] == [0, 7777, 0]
+    assert [worker.calls for worker in around.workers] == [["enter", "exit"]]
 
 
 async def test_a_run_is_carried_on_a_queue_of_its_program_and_agent(around: Surroundings) -> None:
