@@ -10,6 +10,7 @@ from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 from temporalio.client import Client
+from temporalio.service import RPCError
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import ServerUnavailable, UserError
@@ -28,6 +29,10 @@ LOOK_AGAIN_SECONDS = 0.25
 LOOK_AGAIN_AFTER_ERROR_SECONDS = 5.0
 """The same, when it could not be carried although nobody else does: each time is logged."""
 
+KEPT_IDLE = 20
+"""How many of the program's own queues are carried while no run is waited for in them: a program
+may make a name for each of its users, and every worker asks the server for work all the time."""
+
 logger = logging.getLogger(__name__)
 
 _engines: WeakKeyDictionary[asyncio.AbstractEventLoop, "LocalEngine"] = WeakKeyDictionary()
@@ -44,6 +49,7 @@ class LocalEngine:
         self._claims = default_data_dir() / "queues"
         self._carriers: dict[str, Carrier] = {}
         self._own: dict[str, Carrier] = {}
+        self._idle: dict[Carrier, None] = {}
         self._serving = asyncio.Lock()
         self._taking_over: set[asyncio.Task[None]] = set()
         self._stopping: set[asyncio.Task[None]] = set()
@@ -215,20 +221,46 @@ class LocalEngine:
             await asyncio.sleep(pause)
 
     def _dropped(self, carrier: Carrier) -> None:
-        """Stop carrying another program's queue when nobody here needs it."""
-        if not carrier.is_own and not carrier.users:
-            _keep(asyncio.create_task(self._stop(carrier), context=kept_out()), self._stopping)
+        """Stop carrying what nobody here needs: another program's queue, or the longest unused."""
+        if carrier.users:
+            return
+        if carrier.is_own:
+            self._idle.pop(carrier, None)
+            self._idle[carrier] = None
+            if len(self._idle) <= KEPT_IDLE:
+                return
+            carrier = next(iter(self._idle))
+            del self._idle[carrier]
+        _keep(asyncio.create_task(self._stop(carrier), context=kept_out()), self._stopping)
 
     async def _stop(self, carrier: Carrier) -> None:
+        was_own = carrier.is_own
+        if was_own and await self._has_runs(carrier):
+            return
         async with self._serving:
             known = self._carriers.get(carrier.queue) is carrier  # or it is stopped already
-            if not known or carrier.is_own or carrier.users:
+            used = carrier.users or carrier in self._idle or carrier.is_own is not was_own
+            if used or not known:
                 return
             del self._carriers[carrier.queue]
+            for name in [name for name, one in self._own.items() if one is carrier]:
+                del self._own[name]
             try:
-                await carrier.stop()
+                await carrier.stop(for_good=carrier.is_own and not self._program.is_script)
             except Exception:
                 logger.exception("the worker of %r could not be stopped", carrier.queue)
+
+    async def _has_runs(self, carrier: Carrier) -> bool:
+        """Whether a run is open in a queue, such as one that people have to decide in."""
+        if any(sign in carrier.queue for sign in '\\"'):  # such names no filter of a server finds
+            return True
+        queue = carrier.queue.replace("'", "''")
+        query = f"TaskQueue = '{queue}' AND ExecutionStatus = 'Running'"
+        try:
+            return (await self.client.count_workflows(query)).count > 0
+        except RPCError as error:
+            logger.debug("nobody knows whether %r is in use: %s", carrier.queue, error)
+            return True
 
     async def close(self, *, keep_server: bool = False) -> None:
         """Stop the workers, and the server if this process started it.

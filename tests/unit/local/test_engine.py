@@ -7,6 +7,7 @@ from types import SimpleNamespace
 from typing import Any, Self
 
 import pytest
+from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import ServerUnavailable, UserError
@@ -27,6 +28,7 @@ class Surroundings:
     def __init__(self) -> None:
         self.configured = False
         self.refusal: Exception | None = None
+        self.waiting: list[str] = []
         self.port_taken: Exception | None = None
         self.connected: list[tuple[Any, ...]] = []
         self.servers: list[Any] = []
@@ -41,7 +43,15 @@ class Surroundings:
         self.connected.append(where)
         if self.refusal is not None:
             raise self.refusal
-        return SimpleNamespace(where=where)
+        return SimpleNamespace(where=where, count_workflows=self.count)
+
+    async def count(self, query: str) -> Any:
+        """Answer what the engine asks: how many runs are open in a queue."""
+        await asyncio.sleep(0)
+        if self.refusal is not None:
+            raise self.refusal
+        found = [queue for queue in self.waiting if f"TaskQueue = '{queue}' AND" in query]
+        return SimpleNamespace(count=len(found))
 
     def make_server(self, **options: Any) -> Any:
         server = FakeServer(options)
@@ -273,6 +283,52 @@ async def test_the_programs_own_queue_is_carried_to_the_end(around: Surroundings
     attached.let_go(ended=True)
     await asyncio.sleep(0)
     assert [worker.calls for worker in around.workers] == [["enter"]]
+
+
+async def _ask(one: LocalEngine, name: str) -> str:
+    served = await one.serve(Agent(name=name), f"run of {name}")
+    served.let_go(ended=True)
+    return served.queue
+
+
+async def test_queues_of_names_that_are_not_used_any_more_are_carried_no_longer(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engine, "KEPT_IDLE", 2)
+    one = await LocalEngine.shared()
+    around.waiting = [await _ask(one, "waits for people")]
+    busy = await one.serve(Agent(name="busy"), "r1")
+    for name in ("a", "b", "a", "c's"):
+        await _ask(one, name)
+    await _ask(one, "d")
+    await until(lambda: around.workers[3].calls == ["enter", "exit"])
+    assert [worker.registry.names[0] for worker in around.workers] == [
+        "waits for people", "busy", "a", "b", "c's", "d",
+    ]  # fmt: skip
+    await _ask(one, "e")
+    await until(lambda: around.workers[2].calls == ["enter", "exit"])
+    carried = [worker for worker in around.workers if worker.calls == ["enter"]]
+    assert [worker.registry.names[0] for worker in carried] == [
+        "waits for people", "busy", "c's", "d", "e",
+    ]  # fmt: skip
+    assert await _ask(one, "b") == around.workers[3].options["task_queue"], "it can be had again"
+    assert around.workers[-1].calls == ["enter"]
+    busy.let_go(ended=True)
+
+
+@pytest.mark.parametrize("name", ["a", 'the "best" one', "back\\slash"])
+async def test_a_queue_of_which_nobody_knows_whether_it_is_used_is_kept(
+    around: Surroundings, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(engine, "KEPT_IDLE", 0)
+    one = await LocalEngine.shared()
+    if name == "a":
+        around.refusal = RPCError("no visibility", RPCStatusCode.UNAVAILABLE, b"")
+    await _ask(one, name)
+    await asyncio.sleep(0.01)
+    assert around.workers[0].calls == ["enter"]
+    await LocalEngine.close_shared()
+    assert around.workers[0].calls == ["enter", "exit"]
 
 
 async def test_a_run_whose_program_lives_is_carried_here_once_that_has_ended(
