@@ -6,6 +6,7 @@ core writes to standard output that it answered a run that had ended.
 Owns: the words, and where they take the place of the engine's. Must not know: runs, workers.
 """
 
+import asyncio
 import logging
 import sysconfig
 import traceback
@@ -48,29 +49,50 @@ class FailureLines(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Make a line of the record, and leave every other record as it is."""
         error = record.exc_info[1] if record.exc_info else None
-        if not isinstance(error, ApplicationError) or not activity.in_activity():
+        if not activity.in_activity():
             return True
-        record.msg, record.args = _line(error), None
+        if isinstance(error, ApplicationError):
+            record.msg = _line(error)
+        elif isinstance(error, asyncio.CancelledError):
+            record.msg = _line_of_silence()
+        else:
+            return True
+        record.args = None
         if not logging.getLogger("outlast").isEnabledFor(logging.DEBUG):
             record.exc_info = None
         return True
 
 
 def _line(error: ApplicationError) -> str:
-    info = activity.info()
     most = _most_attempts(error)
+    message = error.message.rstrip(".") + _place(error)
+    last = error.non_retryable or activity.info().attempt == most
+    return _told("failed", message, most=most, last=last)
+
+
+def _line_of_silence() -> str:
+    """Tell of an attempt that the engine stopped, although nobody cancelled the run."""
+    most = _attempts_of_policy()
+    message = "nothing was heard of it for too long: this process or the server stood still"
+    return _told("was stopped", message, most=most, last=activity.info().attempt == most)
+
+
+def _told(what_happened: str, message: str, *, most: int, last: bool) -> str:
+    info = activity.info()
     tries = f"attempt {info.attempt} of {most}" if most else f"attempt {info.attempt}"
     what = info.activity_type.removeprefix(names.TOOL_PREFIX)
-    message = error.message.rstrip(".") + _place(error)
-    last = error.non_retryable or info.attempt == most
     ending = "" if last else "; it is tried again"
-    return f"outlast: {what} failed in {info.workflow_id} ({tries}): {message}{ending}"
+    return f"outlast: {what} {what_happened} in {info.workflow_id} ({tries}): {message}{ending}"
+
+
+def _attempts_of_policy() -> int:
+    policy = activity.info().retry_policy
+    return policy.maximum_attempts if policy is not None else 0
 
 
 def _most_attempts(error: ApplicationError) -> int:
     """Return how often this may be tried, or 0 where nothing says so."""
-    policy = activity.info().retry_policy
-    most = policy.maximum_attempts if policy is not None else 0
+    most = _attempts_of_policy()
     fewer = error.__cause__.attempts if isinstance(error.__cause__, EffectError) else None
     return most if fewer is None else min(most or fewer, fewer)
 

@@ -1,5 +1,6 @@
 """Failed attempts on a script's terminal."""
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from dataclasses import replace
@@ -43,7 +44,7 @@ def failure(*, retryable: bool = True, attempts: int | None = None) -> Applicati
 
 
 def told(
-    error: Exception, caplog: pytest.LogCaptureFixture, *, attempt: int = 1, most: int = 3
+    error: BaseException, caplog: pytest.LogCaptureFixture, *, attempt: int = 1, most: int = 3
 ) -> str:
     """Return what is printed of an attempt that failed."""
     environment = ActivityEnvironment()
@@ -111,3 +112,13 @@ def test_a_second_call_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(LOGGER.filters) == len(before) + 1
     finally:
         LOGGER.filters[:] = before
+
+
+@pytest.mark.parametrize(("attempt", "ending"), [(1, "; it is tried again"), (3, "stood still")])
+def test_an_attempt_that_was_silent_for_too_long_is_a_line_too(
+    caplog: pytest.LogCaptureFixture, attempt: int, ending: str
+) -> None:
+    line = told(asyncio.CancelledError("Activity cancelled"), caplog, attempt=attempt)
+    assert line.count("\n") == 0
+    assert f"look_up was stopped in support-42 (attempt {attempt} of 3): nothing was heard" in line
+    assert line.endswith(ending)
