@@ -73,6 +73,9 @@ class Carrier:
             agents=[self._agent],
             task_queue=self.queue,
             graceful_shutdown_timeout=GRACE,
+            # While this process stands still (Ctrl-Z, a frozen machine), each poll that it has open
+            # takes one more attempt of what it works at, which then times out as well.
+            max_concurrent_activity_task_polls=1,
             on_fatal_error=self._broke,
         )
 

@@ -5,9 +5,12 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator
 from pathlib import Path
+
+from temporalio.client import Client, WorkflowExecutionDescription
 
 from outlast.dev import EmbeddedServer
 
@@ -166,6 +169,30 @@ async def test_a_script_killed_in_a_tool_call_goes_on_when_it_is_run_again(tmp_p
     assert (tmp_path / "asked").read_text().split() == ["1", "3"], "no model call was repeated"
     assert await output_of(REFUND, tmp_path) == ["refunded A-17"]
     assert len((tmp_path / "ledger").read_text().splitlines()) == 2
+
+
+async def test_a_script_that_stood_still_in_a_tool_call_makes_it_all_the_same(
+    tmp_path: Path, server: EmbeddedServer, client: Client
+):
+    async with script(REFUND, tmp_path, address=server.address) as process:
+        await exists(tmp_path / "ledger", process)
+        process.send_signal(signal.SIGSTOP)
+        workflow = client.get_workflow_handle("support-42")
+        async with asyncio.timeout(SECONDS_PER_SCRIPT):
+            while not _waits_for_its_last_attempt(await workflow.describe()):  # noqa: ASYNC110  a server calls nobody
+                await asyncio.sleep(0.1)
+        (tmp_path / "door").touch()
+        process.send_signal(signal.SIGCONT)
+        async with asyncio.timeout(SECONDS_PER_SCRIPT):
+            out, _ = await process.communicate()
+    assert out.decode() == "refunded A-17\n"
+
+
+def _waits_for_its_last_attempt(run: WorkflowExecutionDescription) -> bool:
+    """Whether an attempt could have begun two seconds ago at least, and timed out in one."""
+    pending = run.raw_description.pending_activities
+    assert pending, "its attempts have been used up"
+    return pending[0].attempt == 3 and time.time() > pending[0].scheduled_time.ToSeconds() + 3
 
 
 async def test_a_program_whose_server_was_killed_starts_it_again(tmp_path: Path):
