@@ -8,6 +8,7 @@ import asyncio
 import json
 import logging
 from dataclasses import dataclass, replace
+from datetime import timedelta
 from typing import Any
 
 from outlast.activities.conclusion import final_of_tool
@@ -38,6 +39,12 @@ logger = logging.getLogger(__name__)
 
 LARGEST_OUTPUT_BYTES = 500_000
 """More than any model reads, and well below what history can hold."""
+
+LARGEST_FAST_OUTPUT_BYTES = 100_000
+"""The outputs of fast tools travel together, in one message of at most 4 MB."""
+
+LAST_WHEN_LACKED_AFTER = timedelta(seconds=60)
+"""When the last attempt of a call comes that workers had no tool for: a deploy takes its time."""
 
 
 @dataclass(kw_only=True)
@@ -71,7 +78,9 @@ async def run_tool(worker: WorkerKnowledge, request: RunTool, *, attempt: int) -
     """
     try:
         tool = worker.registry.tool(request.agent, request.name)
-    except UserError:
+    except UserError as error:
+        if not _lists_tools(worker, request.agent):
+            raise _lacking(request, str(error), attempt) from error
         tool = await listed_tool(Scene.of(worker, request), request.name)
     if tool is None or tool.form != request.form:
         return _gone(request, attempt)
@@ -90,6 +99,24 @@ async def run_tool(worker: WorkerKnowledge, request: RunTool, *, attempt: int) -
     except Exception as error:  # noqa: BLE001  a guardrail or hook that raises ends the run
         return _broken(this, f"A guardrail or hook of the tool {tool.name!r}", error)
     return await _finished(this, await _invoked(this))
+
+
+def _lists_tools(worker: WorkerKnowledge, agent: str) -> bool:
+    """Whether an agent is known here and has tools that only its servers know."""
+    try:
+        return bool(worker.registry.agent(agent).mcp_servers)
+    except UserError:
+        return False
+
+
+def _lacking(request: RunTool, message: str, attempt: int) -> EffectError:
+    """Return the failure of a call whose tool or agent this worker does not have.
+
+    During a deploy, old and new ones share a queue: it may be another one's turn next. The last
+    attempt comes when the deploy is over.
+    """
+    later = LAST_WHEN_LACKED_AFTER if attempt == request.policy.attempts - 1 else None
+    return EffectError(failures.USER_ERROR, message, retryable=True, retry_after=later)
 
 
 def _gone(request: RunTool, attempt: int) -> ToolResult:
@@ -203,8 +230,8 @@ def _tool_context(scene: Scene, request: RunTool, attempt: int) -> ToolContext[A
 
 def _result(this: _Attempt, value: Any) -> ToolResult:
     if isinstance(this.tool, LocalTool):  # it has written its output itself
-        return ToolResult(output=_bounded(this.tool.name, value))
-    output = _bounded(this.tool.name, encode_output(value, tool_name=this.tool.name))
+        return ToolResult(output=_bounded(this.tool, value))
+    output = _bounded(this.tool, encode_output(value, tool_name=this.tool.name))
     return ToolResult(output=output, value=_value(this, value, output))
 
 
@@ -306,11 +333,12 @@ def _shortened(text: str) -> str:
     return data[:LARGEST_OUTPUT_BYTES].decode(errors="ignore")
 
 
-def _bounded(name: str, output: Json) -> Json:
+def _bounded(tool: FunctionTool, output: Json) -> Json:
     size = len(json.dumps(output))  # as it is written into history
-    if size <= LARGEST_OUTPUT_BYTES:
+    limit = LARGEST_FAST_OUTPUT_BYTES if tool.fast else LARGEST_OUTPUT_BYTES
+    if size <= limit:
         return output
     return (
-        f"The tool {name} worked, but its output of {size:,} bytes is too long to read: at most "
-        f"{LARGEST_OUTPUT_BYTES:,} bytes. Ask for less, such as a smaller range or a summary."
+        f"The tool {tool.name} worked, but its output of {size:,} bytes is too long to read: at "
+        f"most {limit:,} bytes. Ask for less, such as a smaller range or a summary."
     )

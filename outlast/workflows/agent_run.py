@@ -32,6 +32,7 @@ from outlast.workflows.translation import (
     attribute_update,
     engine_failure,
     first_attributes,
+    readable_update,
     retry_policy,
     typed_error,
 )
@@ -97,6 +98,7 @@ class AgentRun:
         while True:
             await self._until_there_is_news()
             if self._defect is not None:
+                await self._leave_everything()
                 raise self._defect
             if self._cancel_asked:
                 self._cancel_asked = False
@@ -111,6 +113,12 @@ class AgentRun:
                     return self._finish(command)
                 self._carry_out(command)
             self._show()
+
+    async def _leave_everything(self) -> None:
+        """Cancel what is in flight: a fast tool's end may not come after that of its workflow."""
+        for task in self._running.values():
+            task.cancel()
+        await asyncio.gather(*self._running.values(), return_exceptions=True)
 
     async def _until_there_is_news(self) -> None:
         while not (self._news or self._cancel_asked):
@@ -178,7 +186,7 @@ class AgentRun:
     @update_decide.validator
     def validate_decide(self, payload: Any = None, *_more: Any) -> None:
         """Refuse a decision that does not count, before it gets into history."""
-        event = _readable(names.UPDATE_DECIDE, payload)
+        event = readable_update(names.UPDATE_DECIDE, payload)
         assert isinstance(event, DecisionReceived)  # noqa: S101  the table says so
         problem = refusal(self._state.approvals, event.decision)
         if problem is not None:
@@ -196,7 +204,7 @@ class AgentRun:
     @update_send.validator
     def validate_send(self, payload: Any = None, *_more: Any) -> None:
         """Refuse a message that cannot be read or would never be answered."""
-        _readable(names.UPDATE_SEND, payload)
+        readable_update(names.UPDATE_SEND, payload)
         if self._state.phase in {"closing", "closed"}:
             raise typed_error(
                 failures.RUN_CLOSED, f"The run {self._id} has ended. Start a new one."
@@ -390,10 +398,3 @@ class AgentRun:
 
     def _now_ms(self) -> int:
         return workflow.time_ns() // 1_000_000
-
-
-def _readable(name: str, payload: Any) -> Event:
-    try:
-        return history.updated(name, [payload], 0)
-    except records.UnreadableRecordError as error:
-        raise typed_error(failures.USER_ERROR, str(error)) from None

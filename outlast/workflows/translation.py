@@ -1,7 +1,7 @@
 """Between Temporal's own types and ours, for the workflow.
 
-Owns: what Temporal's exceptions mean, the typed failure of a run, retries, search attributes. Must not
-know: when they are needed.
+Owns: what Temporal's exceptions mean, the typed failures of runs and updates, retries, search
+attributes. Must not know: when they are needed.
 """
 
 from datetime import timedelta
@@ -26,10 +26,12 @@ from temporalio.exceptions import (
     TimeoutError as EngineTimeoutError,
 )
 
-from outlast.contract import names
-from outlast.contract.failures import EngineFailure
+from outlast.contract import history, names
+from outlast.contract.failures import USER_ERROR, EngineFailure
+from outlast.contract.records import UnreadableRecordError
 from outlast.loop.calls import Policy
-from outlast.loop.values import JsonObject
+from outlast.loop.events import Event
+from outlast.loop.values import Json, JsonObject
 
 
 def typed_error(
@@ -43,6 +45,18 @@ def typed_error(
     if spent is not None:
         said = [details, spent]
     return ApplicationError(message, *said, type=code, non_retryable=True)
+
+
+def readable_update(name: str, payload: Json) -> Event:
+    """Return the event of an update, which is refused where it cannot be read.
+
+    Raises:
+        ApplicationError: it cannot.
+    """
+    try:
+        return history.updated(name, [payload], 0)
+    except UnreadableRecordError as error:
+        raise typed_error(USER_ERROR, str(error)) from None
 
 
 def engine_failure(error: FailureError) -> EngineFailure:

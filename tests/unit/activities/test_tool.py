@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from outlast.activities.errors import EffectError
-from outlast.activities.tool import LARGEST_OUTPUT_BYTES, run_tool
+from outlast.activities.tool import LARGEST_FAST_OUTPUT_BYTES, LARGEST_OUTPUT_BYTES, run_tool
 from outlast.agents.agent import Agent
 from outlast.agents.context import RunContextWrapper, ToolContext
 from outlast.agents.custom_tool import CustomTool
@@ -285,6 +285,22 @@ async def test_a_cancelled_attempt_is_cancelled_and_not_failed() -> None:
         await running
 
 
+# --- A deploy -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("missing", [{}, {"agent": "New"}])
+@pytest.mark.parametrize(("number", "seconds"), [(1, None), (2, 60), (3, None)])
+async def test_a_call_that_a_worker_has_no_tool_for_is_tried_last_when_a_deploy_is_over(
+    missing: dict[str, str], number: int, seconds: float | None
+) -> None:
+    request = tool_request("new", **missing, policy=Policy(attempts=3))
+    with pytest.raises(EffectError, match=r"on this worker|'New'") as refused:
+        await run_tool(worker_with(failing(ValueError("x"))), request, attempt=number)
+    assert refused.value.retryable
+    after = refused.value.retry_after
+    assert (after.total_seconds() if after else None) == seconds
+
+
 # --- Bad output and bad requests ----------------------------------------------------------------------
 
 
@@ -301,6 +317,16 @@ async def test_an_output_that_is_too_long_asks_for_less(value: Any) -> None:
     assert not result.failed
     assert "too long to read: at most 500,000 bytes. Ask for less" in result.output
     assert len(result.output) < 300
+
+
+async def test_an_output_of_a_fast_tool_is_too_long_sooner() -> None:
+    @function_tool(fast=True)
+    async def dump() -> str:
+        """Return a lot."""
+        return "x" * LARGEST_FAST_OUTPUT_BYTES
+
+    result = await attempt(dump)
+    assert "of 100,002 bytes is too long to read: at most 100,000 bytes" in result.output
 
 
 async def test_an_output_just_within_the_bound_is_kept() -> None:
