@@ -28,18 +28,25 @@ class Gate:
         is_shut: a person decides.
         reason: why, or why the call was refused.
         is_refused: it was decided that the call does not run.
+        is_decided: the person has decided already, for every call of the tool.
     """
 
     is_shut: bool = False
     reason: str | None = None
     is_refused: bool = False
+    is_decided: bool = False
 
 
 OPEN = Gate()
 
 
 async def gate_of(tool: FunctionTool, raw: JsonObject, scene: Scene) -> Gate:
-    """Ask whether a person decides about a call; where the tool can decide itself, ask that."""
+    """Ask whether a person decides about a call; where the tool can decide itself, ask that.
+
+    Nobody is asked about a tool for which a person has decided once and for all.
+    """
+    if tool.name in scene.decided:
+        return Gate(is_shut=True, is_decided=True)
     gate = await _ruled(tool, raw, scene)
     if not gate.is_shut or not isinstance(tool, LocalTool) or tool.on_approval is None:
         return gate

@@ -120,6 +120,7 @@ def _scene(worker: WorkerKnowledge, asked: CallModel) -> Scene:
         raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
     scene = Scene.of(worker, asked, annotated_type(agent))
     scene.server_managed = asked.conversation_id is not None or asked.chained
+    scene.decided = asked.decided
     return scene
 
 

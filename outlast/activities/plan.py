@@ -156,7 +156,7 @@ async def _plan_call(
     needs_approval = gate.is_shut
     if needs_approval:
         rejection = await rejection_text(scene, raw)
-        checked = await checked_before_asking(scene, tool, raw)
+        checked = ToolCheck() if gate.is_decided else await checked_before_asking(scene, tool, raw)
         problem = checked.message
         needs_approval = problem is None
     plan = PlannedCall(

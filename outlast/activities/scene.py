@@ -78,6 +78,7 @@ class Scene:
         borrowed: the run's context, lent out.
         wrapper: the context as callables get it.
         server_managed: the provider's server keeps the conversation.
+        decided: the agent's tools about which people have decided for all calls.
         traced: somebody is told of the run's steps.
     """
 
@@ -91,6 +92,7 @@ class Scene:
     run_id: str
     traced: bool = False
     server_managed: bool = False
+    decided: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         """Make the wrapper."""

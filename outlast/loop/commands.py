@@ -51,6 +51,7 @@ class CallModel:
         tools_used: the agent has called tools for the current question.
         starts: the agent begins to work, or works again after people decided.
         history: where it starts with more than the question began with: how much that was.
+        decided: the agent's tools about which people have decided for all calls.
     """
 
     effect: int
@@ -69,6 +70,7 @@ class CallModel:
     tools_used: bool = False
     starts: bool = False
     history: int | None = None
+    decided: tuple[str, ...] = ()
     trace: TraceMark | None = None
     kind: Literal["call_model"] = "call_model"
 

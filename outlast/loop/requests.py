@@ -122,6 +122,7 @@ def model_call(state: RunState) -> CallModel:
         tools_used=state.agent in state.tool_users,
         starts=state.starts,
         history=state.view.history if has_more else None,
+        decided=tuple(one.name for one in state.remembered if one.agent == state.agent),
     )
 
 

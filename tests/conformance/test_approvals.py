@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import outlast
-from outlast import Agent, MaxTurnsExceeded, RunConfig, function_tool
+from outlast import Agent, MaxTurnsExceeded, RunConfig, ToolContext, function_tool
 from outlast.testing import ScriptedModel, call
 from tests.conformance.executors import Executor, row
 from tests.conformance.views import outputs, saved, shapes
@@ -149,6 +149,36 @@ async def test_a_sticky_decision_goes_for_later_calls_of_the_tool(
     assert (result.final_output, result.interruptions) == ("done", [])
     assert till.paid == ([1, 2] if approved else [])
     assert list(outputs(model.requests[2])) == ["c1", "c2"]
+
+
+@row(38)
+@pytest.mark.parametrize("approved", [True, False])
+async def test_no_rule_is_asked_about_a_tool_that_is_decided(
+    executor: Executor, approved: bool
+) -> None:
+    asked: list[str] = []
+
+    def rule(_context: Any, _arguments: Any, call_id: str) -> bool:
+        asked.append(call_id)
+        return True
+
+    @function_tool(needs_approval=rule)
+    def pay(ctx: ToolContext[Any], amount: int) -> str:
+        assert ctx.approved
+        return f"paid {amount}"
+
+    model = ScriptedModel([_pay("c1", 1)], [_pay("c2", 2)], "done")
+    agent = Agent(name="A", tools=[pay])
+    result = await executor.execute(agent, model=model)
+    state = result.to_state()
+    if approved:
+        state.approve(result.interruptions[0], always_approve=True)
+    else:
+        state.reject(result.interruptions[0], always_reject=True, rejection_message="Never.")
+    result = await executor.resume(agent, state)
+    assert (result.final_output, result.interruptions, asked) == ("done", [], ["c1"])
+    said = "paid 2" if approved else "Never."
+    assert outputs(model.requests[2])["c2"] == said
 
 
 @row(38)

@@ -27,6 +27,7 @@ async def test_a_defect_fails_the_run_also_while_tools_run(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, *, fast: bool
 ):
     monkeypatch.setattr(agent_run, "advance", broken)
+
     @function_tool(fast=fast)
     def quick(number: int) -> str:
         return "done" * number

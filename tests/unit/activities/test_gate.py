@@ -120,3 +120,25 @@ async def test_one_that_fails_leaves_it_to_a_person() -> None:
 
     gate = await gate_of(shell(on_approval=decide), shell_call("c1", "ls"), scene_of())
     assert gate == Gate(is_shut=True, reason="on_approval failed (KeyError), so a person decides.")
+
+
+@pytest.mark.parametrize("name", ["bash", "other"])
+async def test_nobody_is_asked_about_a_tool_for_which_a_person_has_decided(name: str) -> None:
+    asked: list[str] = []
+
+    def rule(*_asked: Any) -> bool:
+        asked.append("rule")
+        return True
+
+    def decide(*_asked: Any) -> dict[str, bool]:
+        asked.append("on_approval")
+        return {"approve": True}
+
+    scene = scene_of()
+    scene.decided = (name,)
+    gate = await gate_of(
+        shell(rule, on_approval=decide, name="bash"), shell_call("c1", "ls"), scene
+    )
+    is_decided = name == "bash"
+    assert gate == (Gate(is_shut=True, is_decided=True) if is_decided else OPEN)
+    assert asked == ([] if is_decided else ["rule", "on_approval"])

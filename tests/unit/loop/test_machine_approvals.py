@@ -6,7 +6,7 @@ import pytest
 
 from outlast.loop import phrases
 from outlast.loop.commands import CallModel
-from tests.loop_driver import SITUATIONS, Play, gated, play_in, said, tool
+from tests.loop_driver import SITUATIONS, Play, gated, play_in, said, tool, transfer
 
 
 def test_a_gated_call_waits_and_starts_nothing() -> None:
@@ -211,3 +211,13 @@ def test_what_a_person_always_rejects_does_not_run_whatever_the_tools_rule_says(
     assert play.running_ids == ["c3"]
     play.returns("c3")
     assert play.outputs == {"c1": "Never.", "c2": "Never.", "c3": "ok"}
+
+
+def test_a_model_call_knows_what_people_have_decided_for_all_calls_of_its_agent() -> None:
+    play = Play.ready()
+    play.replies(gated("refund", "c1"), gated("look_up", "c2"))
+    play.decided("a1", "reject", remember=True)
+    play.decided("a2", "reject")
+    assert play.only(CallModel).decided == ("refund",)
+    play.replies(transfer("Billing", "h1"))
+    assert play.only(CallModel).decided == ()
