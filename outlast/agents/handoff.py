@@ -8,6 +8,7 @@ when the active agent changes; that is the loop's.
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
+from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 
 from outlast.agents.callables import call, check_callable
@@ -79,6 +80,9 @@ class Handoff(Generic[TContext, TAgent]):
         is_enabled: whether the agent offers it at the moment: yes, no, or a predicate that is
             called with (context, the agent that would hand over).
     """
+
+    if not TYPE_CHECKING:  # `Handoff[Context]` in an annotation that is evaluated
+        __class_getitem__ = classmethod(GenericAlias)
 
     tool_name: str
     tool_description: str

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
 from outlast.agents.callables import call, check_callable
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.context import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.agents.run_items import RunItem
 from outlast.agents.tool_definition import FunctionTool
@@ -54,13 +54,13 @@ class FunctionToolResult:
 
 
 ToolsToFinalOutputFunction: TypeAlias = Callable[
-    [RunContextWrapper[Any], list[FunctionToolResult]],
+    [RunContextWrapper[TContext], list[FunctionToolResult]],
     ToolsToFinalOutputResult | Awaitable[ToolsToFinalOutputResult],
 ]
 """Called with (context, results in the order of the calls), in an activity; sync or async."""
 
 ToolUseBehavior: TypeAlias = (
-    Literal["run_llm_again", "stop_on_first_tool"] | StopAtTools | ToolsToFinalOutputFunction
+    Literal["run_llm_again", "stop_on_first_tool"] | StopAtTools | ToolsToFinalOutputFunction[Any]
 )
 """What follows when the tools of a turn have answered.
 
@@ -160,7 +160,7 @@ def final_call(behavior: ToolUseBehavior, called: Sequence[str]) -> int | Litera
 
 
 async def judge(
-    behavior: ToolsToFinalOutputFunction,
+    behavior: ToolsToFinalOutputFunction[Any],
     context: RunContextWrapper[Any],
     results: list[FunctionToolResult],
     *,

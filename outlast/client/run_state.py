@@ -9,9 +9,10 @@ import secrets
 from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, replace
-from typing import Any, Final, cast
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.context import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.agents.run_items import ToolApprovalItem
 from outlast.client.interruptions import Interruption
@@ -21,6 +22,17 @@ from outlast.contract import records
 from outlast.loop import state as loop
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.values import JsonObject
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    from outlast.agents.agent import Agent
+
+    TAgent = TypeVar("TAgent", bound=Agent[Any], default=Agent[Any])
+else:  # the default is for type checkers only, see `outlast.agents.context`
+    from typing import TypeVar
+
+    TAgent = TypeVar("TAgent")
 
 SCHEMA_VERSION = 1
 
@@ -49,7 +61,7 @@ class StagedDecision:
     decision: Decision
 
 
-class RunState:
+class RunState(Generic[TContext, TAgent]):
     """A run that waits for people: `result.to_state()`.
 
     Decide with `approve` and `reject`, and go on with `Runner.run(agent, state)`. Nothing is lost
@@ -63,6 +75,9 @@ class RunState:
         snapshot: the run itself, where it lives in no server.
         context_override: what `from_json` was told the run's context is; as `Runner.run(context=)`.
     """
+
+    if not TYPE_CHECKING:  # `RunState[Context]` in an annotation that is evaluated
+        __class_getitem__ = classmethod(GenericAlias)
 
     def __init__(
         self,
@@ -275,7 +290,7 @@ class RunState:
     @classmethod
     def _read(
         cls, initial_agent: Any, data: object, make_context: Callable[[Any], Any] | None
-    ) -> "RunState":
+    ) -> "RunState[Any, Any]":
         given = cast("JsonObject", data) if isinstance(data, dict) else {}
         known = KnownAgents(initial_agent, make_context=make_context)
         version = given.get("schema_version")

@@ -256,7 +256,9 @@ def _of_the_run(options: RunOptions) -> dict[str, Any]:
     return {name: value for name, value in options.items() if name not in OF_THE_CLIENT}
 
 
-def _known(agent: Any, input: object, options: RunOptions) -> KnownAgents:
+def _known(
+    agent: Any, input: str | list[JsonObject] | RunState, options: RunOptions
+) -> KnownAgents:
     agent_name(agent)
     return KnownAgents(
         agent,

@@ -2,7 +2,7 @@
 
 import json
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from pydantic import BaseModel, ConfigDict
@@ -307,3 +307,11 @@ async def test_a_handoff_can_be_changed_and_copied() -> None:
 def test_the_transfer_message_names_the_agent_that_takes_over() -> None:
     message = handoff(BILLING).get_transfer_message(Agent[Any](name="Löschen"))
     assert json.loads(message) == {"assistant": "Löschen"}
+
+
+def test_an_annotation_that_is_evaluated_may_leave_out_the_kind_of_agent() -> None:
+    def take(way: Handoff[int], other: Handoff[int, Agent[int]]) -> None: ...
+
+    way, other = (take.__annotations__[name] for name in ("way", "other"))
+    assert get_args(way) == (int,)
+    assert get_args(other) == (int, Agent[int])

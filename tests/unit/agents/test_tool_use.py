@@ -1,7 +1,7 @@
 """What follows when the tools of a turn have answered."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -13,6 +13,7 @@ from outlast.agents.tool_use import (
     FunctionToolResult,
     StopAtTools,
     ToolExecutionConfig,
+    ToolsToFinalOutputFunction,
     ToolsToFinalOutputResult,
     ToolUseBehavior,
     check_tool_use_behavior,
@@ -129,3 +130,10 @@ def test_tools_run_all_at_once_unless_told_otherwise() -> None:
 def test_an_execution_that_makes_no_sense_is_refused_by_name(fields: dict[str, Any]) -> None:
     with pytest.raises(UserError, match=next(iter(fields))):
         ToolExecutionConfig(**fields)
+
+
+def test_the_type_of_a_behaviour_says_of_which_context_it_is() -> None:
+    def take(behavior: ToolsToFinalOutputFunction[int]) -> None: ...
+
+    parameters, _ = get_args(take.__annotations__["behavior"])
+    assert parameters[0] == RunContextWrapper[int]

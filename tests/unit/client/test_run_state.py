@@ -1,6 +1,6 @@
 """A run where it waits: what is decided about it, and its JSON."""
 
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 import pytest
 
@@ -185,3 +185,11 @@ async def test_a_run_without_a_server_is_in_its_state() -> None:
 async def test_what_is_no_state_is_refused(text: str, problem: str) -> None:
     with pytest.raises(UserError, match=f"not the JSON of a RunState.*{problem}"):
         await RunState.from_string("A", text)
+
+
+def test_an_annotation_that_is_evaluated_may_say_of_which_context_a_state_is() -> None:
+    def keep(one: RunState[int], both: RunState[int, Agent[int]] | None = None) -> None: ...
+
+    one, both = (keep.__annotations__[name] for name in ("one", "both"))
+    assert get_args(one) == (int,)
+    assert get_args(get_args(both)[0]) == (int, Agent[int])
