@@ -202,13 +202,13 @@ class AnyLLMProvider:
         self.api: Api | None = api
         self._models: dict[str, AnyLLMModel] = {}
 
-    def get_model(self, name: str | None) -> AnyLLMModel:
+    def get_model(self, model_name: str | None) -> AnyLLMModel:
         """Return the model of this name; None means OUTLAST_MODEL, or else our own choice.
 
         Raises:
             UserError: it is no name of any-llm's, or any-llm is not installed.
         """
-        chosen = (name or default_model()).removeprefix(_PREFIX)
+        chosen = (model_name or default_model()).removeprefix(_PREFIX)
         if chosen not in self._models:
             self._models[chosen] = AnyLLMModel(chosen, self.base_url, self.api_key, self.api)
         return self._models[chosen]

@@ -65,13 +65,13 @@ class LitellmModel(ChatCompletionsModel):
 class LitellmProvider:
     """Finds models by LiteLLM's names, with the keys that LiteLLM reads from the environment."""
 
-    def get_model(self, name: str | None) -> LitellmModel:
+    def get_model(self, model_name: str | None) -> LitellmModel:
         """Return the model of this name; None means OUTLAST_MODEL, or else our own choice.
 
         Raises:
             UserError: LiteLLM is not installed.
         """
-        return LitellmModel((name or default_model()).removeprefix(_PREFIX))
+        return LitellmModel((model_name or default_model()).removeprefix(_PREFIX))
 
     async def aclose(self) -> None:
         """Do nothing: the connections are LiteLLM's, which it shares and closes by itself."""

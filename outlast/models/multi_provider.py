@@ -122,7 +122,7 @@ class MultiProvider:
         self._unknown_prefix_mode = unknown_prefix_mode
         self._made: dict[str, ModelProvider] = {}
 
-    def get_model(self, name: str | None) -> Model:
+    def get_model(self, model_name: str | None) -> Model:
         """Return the model of this name, or the default for None.
 
         The default is named by OUTLAST_MODEL, which may have a prefix that is known here.
@@ -130,27 +130,27 @@ class MultiProvider:
         Raises:
             UserError: nobody knows the prefix, or the package that it needs is not installed.
         """
-        if not name:
+        if not model_name:
             default = default_model()
             provider = self._provider_of(default.partition("/")[0]) if "/" in default else None
             if provider is None:
                 return self.openai_provider.get_model(None)
             return provider.get_model(default.partition("/")[2])
-        prefix, slash, rest = name.partition("/")
+        prefix, slash, rest = model_name.partition("/")
         if not slash:
-            return self.openai_provider.get_model(name)
+            return self.openai_provider.get_model(model_name)
         provider = self._provider_of(prefix)
         if provider is not None:
             return provider.get_model(rest)
         if prefix == _OPENAI:
             alias = self._openai_prefix_mode == "alias"
-            return self.openai_provider.model_of_id(rest if alias else name)
+            return self.openai_provider.model_of_id(rest if alias else model_name)
         if self._unknown_prefix_mode == "model_id":
-            return self.openai_provider.model_of_id(name)
+            return self.openai_provider.model_of_id(model_name)
         raise UserError(
-            f"The model {name!r} begins with {prefix + '/'!r}, which names no known provider. Known"
-            f" are {self._known()}. If it belongs to the model's name, write"
-            f" {PREFIX + name!r} or give the worker"
+            f"The model {model_name!r} begins with {prefix + '/'!r}, which names no known provider."
+            f" Known are {self._known()}. If it belongs to the model's name, write"
+            f" {PREFIX + model_name!r} or give the worker"
             " model_provider=MultiProvider(unknown_prefix_mode='model_id'); a provider of your own"
             " belongs into MultiProvider(provider_map=...)."
         )

@@ -81,13 +81,13 @@ class OpenAIProvider:
         )
         self._is_plain = api_key is None and base_url is None and openai_client is None
 
-    def get_model(self, name: str | None) -> ResponsesModel | ChatCompletionsModel:
+    def get_model(self, model_name: str | None) -> ResponsesModel | ChatCompletionsModel:
         """Return the model of this name, or the default for None.
 
         A prefix `openai/` is taken off: it names the provider, not the model.
         """
-        chosen = name or self._default_model or default_model()
-        return self._model(chosen.removeprefix(PREFIX), is_default=not name)
+        chosen = model_name or self._default_model or default_model()
+        return self._model(chosen.removeprefix(PREFIX), is_default=not model_name)
 
     def model_of_id(self, model_id: str) -> ResponsesModel | ChatCompletionsModel:
         """Return the model that the server calls exactly this, whatever prefix it has."""

@@ -108,13 +108,13 @@ class Model(Protocol):
 class ModelProvider(Protocol):
     """Finds models by name. One lives as long as its worker."""
 
-    def get_model(self, name: str | None) -> Model:
+    def get_model(self, model_name: str | None, /) -> Model:
         """Return the model of this name, or the provider's default for None."""
         ...
 
     async def aclose(self) -> None:
-        """Close connections. Called once, when the worker stops."""
-        ...
+        """Close connections. Called once, when the worker stops. Does nothing if inherited."""
+        return  # not dots: to type checkers, they would make it abstract
 
 
 class ModelError(Exception):

@@ -12,6 +12,7 @@ from outlast.models import (
     OpenAIProvider,
     ResponsesModel,
 )
+from outlast.models.multi_provider import MultiProvider
 from outlast.ports.model import ModelError, ModelProvider, ModelRequest
 from tests.unit.models.model_server import ModelServer
 
@@ -113,3 +114,8 @@ def test_a_connection_does_not_show_its_key() -> None:
     connection = OpenAIConnection(api_key="sk-test-4711")
     assert "4711" not in repr(connection)
     assert "4711" not in repr(connection._access())
+
+
+def test_the_name_of_a_model_may_be_said_by_keyword() -> None:
+    assert OpenAIProvider().get_model(model_name="openai/m").name == "m"
+    assert isinstance(MultiProvider().get_model(model_name="m"), ResponsesModel)

@@ -16,6 +16,7 @@ from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject, Usage
 from outlast.models.provider import OpenAIProvider
 from outlast.ports.model import (
+    Model,
     ModelError,
     ModelProvider,
     ModelRequest,
@@ -200,3 +201,13 @@ async def test_a_stream_may_be_any_iterator() -> None:
 )
 def test_what_is_not_counted_is_nothing(value: object, usage: Usage) -> None:
     assert usage_of(value) == usage
+
+
+async def test_a_provider_that_inherits_the_port_need_not_close_anything() -> None:
+    class House(ModelProvider):
+        def get_model(self, model_name: str | None) -> Model:
+            return ScriptedModel([])
+
+    house = House()
+    assert isinstance(house, ModelProvider)
+    await house.aclose()
