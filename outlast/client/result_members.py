@@ -27,12 +27,13 @@ from outlast.client.interruptions import (
     place_of_call,
 )
 from outlast.client.known_agents import KnownAgents
-from outlast.client.run_responses import RunResponse, last_turn, run_responses
+from outlast.client.run_responses import last_turn, run_responses
 from outlast.client.run_state import RunState as WaitingState
 from outlast.loop.items import Item, only_text, text_of
 from outlast.loop.state import OUTPUT_KINDS, Answer, RunState, Status
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import shown
+from outlast.ports.model import ModelResponse
 
 T = TypeVar("T")
 
@@ -131,7 +132,7 @@ class RunResultBase:
         return found
 
     @cached_property
-    def raw_responses(self) -> list[RunResponse]:
+    def raw_responses(self) -> list[ModelResponse]:
         """What the models answered, one response for each model call."""
         start, stop = self._span()
         until = None if self._answer is None else last_turn(self.items[:stop])

@@ -7,13 +7,15 @@ any provider's package.
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import aclosing
+from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from outlast.agents.hosted_tools import HostedTool
 from outlast.agents.settings import ModelSettings
 from outlast.agents.usage import AnyUsage
+from outlast.agents.usage import Usage as ReadUsage
 from outlast.loop.values import JsonObject, Usage
 
 
@@ -63,15 +65,28 @@ class ModelRequest:
 class ModelResponse:
     """What the model answered: Responses output items, usage, and the provider's ids.
 
-    Items may be given as the `openai` package's records; they are kept as dicts. `raw_usage` is the
-    usage in the provider's words, where it is known.
+    Items may be given as the `openai` package's records; they are kept as dicts. Results and hooks
+    show them as records (`RunResponse`), so they have no type here. `raw_usage` is the usage in the provider's
+    words, where it is known.
     """
 
-    output: Sequence[JsonObject]
-    usage: AnyUsage
+    output: Sequence[Any]
+    usage: ReadUsage
     response_id: str | None = None
     request_id: str | None = None
     raw_usage: JsonObject | None = None
+
+    if TYPE_CHECKING:  # any usage may be given; programs read theirs, see `RunResponse`
+
+        def __init__(
+            self,
+            *,
+            output: Sequence[Any],
+            usage: AnyUsage,
+            response_id: str | None = None,
+            request_id: str | None = None,
+            raw_usage: JsonObject | None = None,
+        ) -> None: ...
 
     def __post_init__(self) -> None:
         """Bring the items into one form. What is no item is left to whoever plans the reply."""
@@ -79,6 +94,10 @@ class ModelResponse:
         if isinstance(given, list | tuple):
             items = [as_json(one) for one in cast("Sequence[object]", given)]
             object.__setattr__(self, "output", items)
+
+    def to_input_items(self) -> list[JsonObject]:
+        """Return the items as input for a model: dicts of their own."""
+        return deepcopy(list(self.output))
 
 
 class Model(Protocol):

@@ -25,7 +25,6 @@ class RunResponse(ModelResponse):
 
     __slots__ = ("_held",)
     _held: list[HeldRaw]
-    usage: Usage
 
     def __init__(
         self,

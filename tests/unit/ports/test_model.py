@@ -211,3 +211,10 @@ async def test_a_provider_that_inherits_the_port_need_not_close_anything() -> No
     house = House()
     assert isinstance(house, ModelProvider)
     await house.aclose()
+
+
+def test_the_items_of_a_response_become_input_without_being_shared() -> None:
+    response = ModelResponse(output=[{"type": "message", "content": []}], usage=Usage())
+    (item,) = response.to_input_items()
+    item["content"].append("more")
+    assert response.to_input_items() == [{"type": "message", "content": []}]
