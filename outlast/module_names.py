@@ -1,8 +1,8 @@
 """The names of the SDK's modules, so that programs keep all their import lines but for one word.
 
 `from agents.tool_context import ToolContext` becomes `from outlast.tool_context import ToolContext`.
-Every public name can be imported from every such module: they are one and the same set. New
-programs, and type checkers, take names from `outlast` itself.
+Every public name can be imported from every such module: they are one and the same set. Type
+checkers read of them in `outlast-stubs`. New programs take names from `outlast` itself.
 
 Owns: which names there are, and finding them when nothing else has. Must not know: what the
 public names are.

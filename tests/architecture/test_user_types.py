@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from outlast.module_names import MODULES
+
 pytest.importorskip("pyright", reason="it comes with the dependency group lint")
 
 PROGRAM = Path(__file__).with_name("typed_program.py")
@@ -25,23 +27,31 @@ async def main(state: RunState[int]) -> int:
     state.aprove("it")
     return await Runner.run(Agent(name="A"), state)
 """
-LINES = {6, 8, 9, 12, 13}
+WRONG_LINES = {6, 8, 9, 12, 13}
+
+LINES_OF_THE_FIELD = "\n".join(
+    f"from {name} import ToolContext as C{at}\ndef f{at}(c: C{at}[int]) -> int: return c.context"
+    for at, name in enumerate(sorted(MODULES))
+)
+"""One import line for each module that the SDK has."""
 
 
 def test_a_program_with_types_passes_strictly_and_its_mistakes_do_not(tmp_path: Path) -> None:
-    right, wrong = tmp_path / "right.py", tmp_path / "wrong.py"
-    right.write_text(PROGRAM.read_text())
-    wrong.write_text(WRONG)
+    (tmp_path / "right.py").write_text(PROGRAM.read_text())
+    (tmp_path / "wrong.py").write_text(WRONG)
+    (tmp_path / "lines.py").write_text(LINES_OF_THE_FIELD)
     root = str(PROGRAM.parents[2])
     settings = {"typeCheckingMode": "strict", "pythonVersion": "3.11", "extraPaths": [root]}
+    settings["reportMissingModuleSource"] = "none"  # the modules are made when they are imported
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
     done = subprocess.run(
         [*command, "--project", str(tmp_path)], capture_output=True, text=True, check=False
     )
-    found: dict[str, dict[int, str]] = {"right.py": {}, "wrong.py": {}}
+    found: dict[str, dict[int, str]] = {"right.py": {}, "wrong.py": {}, "lines.py": {}}
     for one in json.loads(done.stdout)["generalDiagnostics"]:
         place = found[Path(one["file"]).name]
         place[one["range"]["start"]["line"] + 1] = one["message"]
     assert found["right.py"] == {}
-    assert set(found["wrong.py"]) == LINES
+    assert found["lines.py"] == {}
+    assert set(found["wrong.py"]) == WRONG_LINES
