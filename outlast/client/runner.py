@@ -115,11 +115,12 @@ class Runner:
             RuntimeError: an event loop is running in this thread: await `run` there.
             AgentsException: as for `run`.
         """
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
-            return asyncio.run(cls.run(starting_agent, input, **options))
-        raise RuntimeError("Runner.run_sync cannot be used in async code: await Runner.run(...).")
+        # Not in an `except`: what the run raises would then have "no running event loop" before it.
+        if _is_in_loop():
+            raise RuntimeError(
+                "Runner.run_sync cannot be used in async code: await Runner.run(...)."
+            )
+        return asyncio.run(cls.run(starting_agent, input, **options))
 
     @classmethod
     def run_streamed(
@@ -140,12 +141,10 @@ class Runner:
         known = _known(starting_agent, input, options)
         if not isinstance(input, RunState):
             run_input(starting_agent, input, **_of_the_run(options))  # mistakes are found here
-        try:
-            asyncio.get_running_loop()
-        except RuntimeError:
+        if not _is_in_loop():
             raise RuntimeError(
                 "Runner.run_streamed needs a running event loop: call it in async code."
-            ) from None
+            )
         named = RemoteAgent(starting_agent) if isinstance(starting_agent, str) else starting_agent
         carrying = _carrying(starting_agent, input, options)
         return RunResultStreaming(
@@ -207,6 +206,14 @@ class Runner:
             await handle.check()
             await carrying.follow(handle)
             return handle
+
+
+def _is_in_loop() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def _open(

@@ -405,6 +405,15 @@ async def test_the_sync_way_raises_what_the_other_does(engine: LocalStub) -> Non
     assert engine.served == [A]
 
 
+async def test_what_the_sync_way_raises_has_nothing_to_do_with_event_loops(
+    engine: LocalStub,
+) -> None:
+    del engine
+    with pytest.raises(UserError) as raised:
+        await asyncio.to_thread(Runner.run_sync, A, "Hello", max_turns=cast("int", "many"))
+    assert raised.value.__context__ is None
+
+
 # --- Reading along, and going on -------------------------------------------------------------------------------
 
 
