@@ -5,6 +5,7 @@ not know: how a server is started.
 """
 
 import logging
+import re
 from typing import Any
 
 from temporalio.client import Client
@@ -13,6 +14,7 @@ from temporalio.service import RPCError
 
 from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.contract import names
+from outlast.ports.interpreter_end import wait_for_native_threads
 from outlast.visibility.search_attributes import ensure_search_attributes
 
 logger = logging.getLogger(__name__)
@@ -47,13 +49,14 @@ async def connect(address: str | None = None, namespace: str | None = None) -> C
     options.setdefault("target_host", DEFAULT_ADDRESS)
     if namespace is not None:
         options["namespace"] = namespace
+    wait_for_native_threads()
     try:
         return await Client.connect(**options)
     except (RuntimeError, RPCError, ValueError) as error:
         raise ServerUnavailable(
-            f"No Temporal server answers at {options['target_host']}: {error}. Start one with "
-            "`outlast dev`, or say where yours is with TEMPORAL_ADDRESS."
-        ) from error
+            f"No Temporal server answers at {options['target_host']}: {_reason(error)}. Start one "
+            "with `outlast dev`, or say where yours is with TEMPORAL_ADDRESS."
+        ) from None
 
 
 async def add_search_attributes(client: Client) -> bool:
@@ -77,8 +80,18 @@ async def add_search_attributes(client: Client) -> bool:
     return True
 
 
+def _reason(error: Exception) -> str:
+    """Return what the engine's core says of a failed connection, without its own type names."""
+    said = str(error)
+    found: list[str] = re.findall(r'(?:message|error): "([^"]+)"', said)
+    return found[-1] if found else said.rstrip(".")
+
+
 def _configuration() -> dict[str, Any]:
     try:
         return dict(ClientConfig.load_client_connect_config())
-    except Exception as error:
-        raise UserError(f"Temporal's client configuration cannot be read: {error}") from error
+    except Exception as error:  # noqa: BLE001  the core has its own kinds, for each one way to be wrong
+        raise UserError(
+            f"Temporal's client configuration cannot be read: {error}. It is what the environment "
+            "(TEMPORAL_...) and the profile file say."
+        ) from None

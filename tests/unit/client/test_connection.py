@@ -89,6 +89,13 @@ async def test_where_nobody_answers_the_error_says_how_to_start_a_server(address
     assert "TEMPORAL_ADDRESS" in one.value.message
 
 
+async def test_why_nobody_answers_is_told_without_the_engines_own_words() -> None:
+    with pytest.raises(ServerUnavailable, match="1:1: Connection refused") as one:
+        await connect("127.0.0.1:1")
+    assert one.value.__cause__ is None
+    assert one.value.__suppress_context__
+
+
 class OperatorService:
     """A server's register of search attributes."""
 
