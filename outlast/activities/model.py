@@ -7,8 +7,9 @@ input filter, the model hooks around the call, the plan. Knows no Temporal and n
 import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
+from outlast.activities.asking import OnEvent, ask
 from outlast.activities.errors import EffectError, failure_of, of_model, of_user_code
 from outlast.activities.inner_spans import asking
 from outlast.activities.nested_stream import NestedStream, telling
@@ -44,12 +45,8 @@ from outlast.ports.model import (
     ModelRequest,
     ModelResponse,
     OutputSpec,
-    response_of_stream,
 )
 from outlast.ports.run_response import RunResponse
-
-OnEvent = Callable[[JsonObject], None]
-"""Called with every raw event of a stream."""
 
 
 async def call_model(
@@ -103,7 +100,7 @@ async def _answered(
     await _hooks("on_llm_start", scene, calls)
     streams = on_event if scene.settings.get(SETTING_STREAM) is True else None
     with asking(label, model_request) as answered:
-        response = await _ask(model, model_request, streams, told)
+        response = await ask(model, model_request, streams, told, of=scene.agent.name)
         answered(response)
     reply = await _reply(scene, request, offer, response, label)
     keeps_usage = model_request.settings.preserve_raw_usage is True
@@ -242,7 +239,25 @@ async def _filtered(scene: Scene, data: ModelInputData) -> ModelInputData:
     if not isinstance(changed, ModelInputData):
         message = f"{what} returned {type(changed).__name__}: return ModelInputData(...)."
         raise EffectError(failures.USER_ERROR, message, retryable=False)
+    _check_filtered(changed.input, changed.instructions, what)
     return changed
+
+
+def _check_filtered(items: object, instructions: object, what: str) -> None:
+    """Refuse what no request can be made of.
+
+    Raises:
+        EffectError: the items or the instructions are none.
+    """
+    is_list = isinstance(items, list | tuple)
+    if not is_list or not all(isinstance(one, dict) for one in cast("list[object]", items)):
+        wrong, fits = cast("object", items), "input= is a list of input items (dicts)"
+    elif instructions is not None and not isinstance(instructions, str):
+        wrong, fits = instructions, "instructions= is a string or None"
+    else:
+        return
+    message = f"{what} returned ModelInputData with {wrong!r:.80}: {fits}."
+    raise EffectError(failures.USER_ERROR, message, retryable=False)
 
 
 def _model_of(scene: Scene) -> tuple[Model, str]:
@@ -252,27 +267,19 @@ def _model_of(scene: Scene) -> tuple[Model, str]:
         return model, model_label(model)
     provider: ModelProvider = scene.reference("model_provider") or scene.worker.models
     try:
-        return provider.get_model(model), model_label(model)
+        found = cast("object", provider.get_model(model))
     except ModelError as error:
         raise of_model(error) from error
     except Exception as error:
         raise of_user_code(f"The model provider, asked for {model!r},", error) from error
-
-
-async def _ask(
-    model: Model, request: ModelRequest, on_event: OnEvent | None, told: NestedStream
-) -> ModelResponse:
-    try:
-        if told.is_heard:
-            events = told.passed(model.stream_response(request))
-            return await response_of_stream(events, on_event)
-        if on_event is not None:
-            return await response_of_stream(model.stream_response(request), on_event)
-        return await model.get_response(request)
-    except ModelError as error:
-        raise of_model(error) from error
-    except Exception as error:
-        raise of_user_code(f"The model {type(model).__name__}", error) from error
+    if not callable(getattr(found, "get_response", None)):
+        message = (
+            f"The model provider {type(provider).__name__}, asked for {model!r} of agent "
+            f"{scene.agent.name!r}, returned {type(found).__name__}: get_model has to return a "
+            "model, which is an object with get_response."
+        )
+        raise EffectError(failures.USER_ERROR, message, retryable=False)
+    return cast("Model", found), model_label(model)
 
 
 async def _reply(

@@ -325,7 +325,9 @@ async def test_a_providers_failure_is_the_calls() -> None:
 @pytest.mark.parametrize(("raised", "again"), [(OSError("x"), True), (TypeError("x"), False)])
 async def test_a_model_that_breaks_its_contract_is_named(raised: Exception, *, again: bool) -> None:
     error = await failure_of(Agent(name="A"), ScriptedModel(raised))
-    assert error.message == f"The model ScriptedModel raised {type(raised).__name__}: x"
+    assert (
+        error.message == f"The model ScriptedModel of agent 'A' raised {type(raised).__name__}: x"
+    )
     assert (error.code, error.retryable) == ("user_error", again)
 
 
@@ -364,6 +366,41 @@ async def test_a_provider_that_has_no_such_model_is_an_error_in_words(
     with pytest.raises(EffectError) as caught:
         await call_model(worker, model_request())
     assert (caught.value.code, caught.value.message) == (code, message)
+    assert not caught.value.retryable
+
+
+async def test_a_provider_that_returns_no_model_is_told_what_to_return() -> None:
+    class Lost(Choosy):
+        def get_model(self, name: str | None) -> Model:
+            return cast("Model", name)
+
+    registry = Registry([Agent[Any](name="A", model="gpt-5")])
+    worker = WorkerKnowledge(registry=registry, models=Lost(OSError()))
+    with pytest.raises(EffectError) as caught:
+        await call_model(worker, model_request())
+    assert "provider Lost, asked for 'gpt-5' of agent 'A', returned str" in caught.value.message
+    assert (caught.value.code, caught.value.retryable) == ("user_error", False)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (ModelInputData(input=cast("Any", "Hello"), instructions=None), "'Hello': input= is a"),
+        (ModelInputData(input=cast("Any", ["Hello"]), instructions=None), "['Hello']: input= is"),
+        (ModelInputData(input=[], instructions=cast("Any", 3)), "3: instructions= is a string"),
+    ],
+)
+async def test_an_input_filter_that_returns_no_input_is_told_what_to_return(
+    data: ModelInputData, message: str
+) -> None:
+    def forgetful(given: CallModelData[Any]) -> ModelInputData:
+        del given
+        return data
+
+    settings = write_run_config(RunConfig(call_model_input_filter=forgetful))
+    with pytest.raises(EffectError, match="call_model_input_filter returned") as caught:
+        await asked(Agent(name="A"), settings=settings)
+    assert message in caught.value.message
     assert not caught.value.retryable
 
 

@@ -1,0 +1,82 @@
+"""Asking a model, which may be one of the user's own, and whatever it does instead of answering.
+
+Owns: the two ways to ask, and what a model's mistakes are called. Must not know: what is asked, or
+what becomes of the answer.
+"""
+
+from collections.abc import AsyncIterable, AsyncIterator, Callable
+from typing import TypeAlias, cast
+
+from outlast.activities.errors import EffectError, of_model, of_user_code
+from outlast.activities.nested_stream import NestedStream
+from outlast.agents.callables import call
+from outlast.agents.usage import AnyUsage
+from outlast.contract import failures
+from outlast.loop.values import JsonObject
+from outlast.ports.model import Model, ModelError, ModelRequest, ModelResponse, response_of_stream
+
+OnEvent: TypeAlias = Callable[[JsonObject], None]
+"""Called with every raw event of a stream."""
+
+
+async def ask(
+    model: Model, request: ModelRequest, on_event: OnEvent | None, told: NestedStream, *, of: str
+) -> ModelResponse:
+    """Return a model's answer.
+
+    Args:
+        model: the model.
+        request: what it is asked.
+        on_event: gets the raw events, where the run streams.
+        told: gets them, too, where an outer run listens.
+        of: the name of the agent whose model it is.
+
+    Raises:
+        EffectError: the model failed, or gave something else than an answer.
+    """
+    what = f"The model {type(model).__name__} of agent {of!r}"
+    try:
+        if told.is_heard:
+            events = told.passed(_stream(model, request, what))
+            return await response_of_stream(events, on_event)
+        if on_event is not None:
+            return await response_of_stream(_stream(model, request, what), on_event)
+        answer = cast("object", await call(model.get_response, request))
+    except ModelError as error:
+        raise of_model(error) from error
+    except EffectError:
+        raise
+    except SystemExit as error:  # it would end the worker's task, and be tried again for ever
+        message = f"{what} raised SystemExit: {error}"
+        raise EffectError(failures.USER_ERROR, message, retryable=False) from error
+    except Exception as error:
+        raise of_user_code(what, error) from error
+    if isinstance(answer, ModelResponse) and isinstance(cast("object", answer.usage), AnyUsage):
+        return answer
+    given = type(answer if not isinstance(answer, ModelResponse) else answer.usage).__name__
+    part = " with usage=" if isinstance(answer, ModelResponse) else " "
+    message = (
+        f"{what}: get_response returned{part}{given}: "
+        "return ModelResponse(output=[...], usage=Usage(...))."
+    )
+    raise EffectError(failures.USER_ERROR, message, retryable=False)
+
+
+def _stream(model: Model, request: ModelRequest, what: str) -> AsyncIterator[JsonObject]:
+    """Return the events of an answer.
+
+    Raises:
+        EffectError: the model has none.
+    """
+    make = cast("Callable[[ModelRequest], object] | None", getattr(model, "stream_response", None))
+    events = make(request) if callable(make) else None
+    if isinstance(events, AsyncIterable):
+        return aiter(cast("AsyncIterable[JsonObject]", events))
+    close = getattr(events, "close", None)
+    if callable(close):  # a coroutine: nobody will await it
+        close()
+    message = (
+        f"{what} cannot be read along: its stream_response has to be an async generator of raw "
+        "events (`async def` with `yield`), or the run not streamed (Runner.run)."
+    )
+    raise EffectError(failures.USER_ERROR, message, retryable=False)

@@ -1,0 +1,100 @@
+"""Models of users that do something else than answer."""
+
+from collections.abc import AsyncIterator
+from typing import Any, cast
+
+import pytest
+
+from outlast.activities.asking import ask
+from outlast.activities.errors import EffectError
+from outlast.activities.nested_stream import NestedStream
+from outlast.loop.values import JsonObject
+from outlast.ports.model import Model, ModelRequest, ModelResponse
+from outlast.testing import ScriptedModel
+from tests.unit.activities.desk import scene_of
+
+REQUEST = ModelRequest(instructions=None, input=[])
+
+
+class Sync:
+    """Has everything, and nothing of it async."""
+
+    def __init__(self, answer: object) -> None:
+        self.answer = answer
+
+    def get_response(self, request: ModelRequest) -> object:
+        del request
+        return self.answer
+
+
+class Leaving(Model):
+    """Ends the program."""
+
+    async def get_response(self, request: ModelRequest) -> ModelResponse:
+        raise SystemExit(3)
+
+    async def stream_response(self, request: ModelRequest) -> AsyncIterator[JsonObject]:
+        yield {"type": "response.created"}
+        raise SystemExit(3)
+
+
+class Unstreamed:
+    """Forgot the second method, but has its place."""
+
+    async def get_response(self, request: ModelRequest) -> ModelResponse:
+        raise NotImplementedError
+
+    def stream_response(self, request: ModelRequest) -> Any: ...
+
+
+class Mistaken(Unstreamed):
+    """Forgot to yield."""
+
+    async def stream_response(self, request: ModelRequest) -> Any:
+        return [request]
+
+
+async def answer_of(model: object, *, streams: bool = False) -> ModelResponse:
+    scene = scene_of()
+    seen: list[JsonObject] = []
+    return await ask(
+        cast("Model", model),
+        REQUEST,
+        seen.append if streams else None,
+        NestedStream(scene, bound_seconds=1),
+        of="Desk",
+    )
+
+
+async def test_a_model_that_is_not_async_may_answer() -> None:
+    expected = await ScriptedModel("Hi").get_response(REQUEST)
+    assert await answer_of(Sync(expected)) == expected
+
+
+@pytest.mark.parametrize(
+    ("answer", "given"),
+    [
+        ("Hi", "returned str: "),
+        (None, "returned NoneType: "),
+        (ModelResponse(output=[], usage=cast("Any", None)), "returned with usage=NoneType: "),
+    ],
+)
+async def test_what_is_no_answer_is_told_with_the_agent(answer: object, given: str) -> None:
+    with pytest.raises(EffectError, match="model Sync of agent 'Desk': get_response") as caught:
+        await answer_of(Sync(answer))
+    assert given + "return ModelResponse(" in caught.value.message
+    assert (caught.value.code, caught.value.retryable) == ("user_error", False)
+
+
+@pytest.mark.parametrize("streams", [False, True])
+async def test_a_model_that_ends_the_program_only_fails(*, streams: bool) -> None:
+    with pytest.raises(EffectError, match="model Leaving of agent 'Desk' raised") as caught:
+        await answer_of(Leaving(), streams=streams)
+    assert "SystemExit" in caught.value.message
+
+
+@pytest.mark.parametrize("model", [Unstreamed(), Mistaken(), Sync("Hi")])
+async def test_a_model_that_cannot_be_read_along_says_what_it_lacks(model: object) -> None:
+    with pytest.raises(EffectError, match="'Desk' cannot be read along: its stream_resp") as caught:
+        await answer_of(model, streams=True)
+    assert (caught.value.code, caught.value.retryable) == ("user_error", False)
