@@ -35,7 +35,7 @@ from outlast.client.results import RunResult
 from outlast.client.resuming import resume
 from outlast.client.run_state import ENGINE, RunState, gave_items
 from outlast.client.sending import check_size
-from outlast.client.start import OF_THE_CLIENT, RunOptions, agent_name, run_input
+from outlast.client.start import OF_THE_CLIENT, RunOptions, agent_name, check_place, run_input
 from outlast.client.streaming import RunResultStreaming
 from outlast.contract import names, records
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
@@ -200,7 +200,9 @@ class Runner:
 
         Raises:
             RunNotFound: there is no such run.
+            UserError: an argument does not fit.
         """
+        check_place(id or "", client)
         with Carrying(agent, client, None) as carrying:
             handle = await carrying.handle(id, KnownAgents(agent))
             await handle.check()
@@ -282,6 +284,7 @@ def _carrying(
     agent: Any, input: str | list[JsonObject] | RunState, options: RunOptions
 ) -> Carrying:
     client = options.get("client")
+    check_place(options.get("id"), client, options.get("task_queue"))
     if client is None and isinstance(input, RunState) and input.client != ENGINE:
         client = input.client
     return Carrying(agent, client, options.get("task_queue"), _context(input, options))

@@ -22,6 +22,7 @@ from outlast.contract import failures, names, records
 from outlast.loop.events import ServerThread
 from outlast.loop.items import only_text
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
+from outlast.ports.engine import check_client
 from outlast.ports.session import DescribedSession, Session
 
 if TYPE_CHECKING:
@@ -131,6 +132,25 @@ def run_input(
         thread=thread,
         handled=tuple(CODES[kind] for kind in handlers),
     )
+
+
+def check_place(id: object = None, client: object = None, task_queue: object = None) -> None:
+    """Refuse options that cannot say where a run is.
+
+    Raises:
+        UserError: one of them does not fit. The message names it.
+    """
+    for name, given in (("id", id), ("task_queue", task_queue)):
+        if given is None:
+            continue
+        if not isinstance(given, str) or not given.strip():
+            raise UserError(f"{name}= must be a non-empty string or None, not {given!r}.")
+        try:
+            given.encode()
+        except UnicodeEncodeError:
+            raise UserError(f"{name}={given!r} holds half a character, which no id can.") from None
+    if client is not None:
+        check_client(client, what="client=")
 
 
 def agent_name(given: object) -> str:

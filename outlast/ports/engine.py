@@ -4,8 +4,11 @@ Owns: what a client needs of it. The implementation is found by name, because it
 client: it starts a worker, and a client must not know one.
 """
 
+import inspect
 import pkgutil
 from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from outlast.agents.errors import UserError
 
 if TYPE_CHECKING:
     from outlast.agents.agent import Agent
@@ -85,3 +88,23 @@ class Engine(Protocol):
 def local_engine() -> type[Engine]:
     """Return the implementation."""
     return cast("type[Engine]", pkgutil.resolve_name(IMPLEMENTATION))
+
+
+def check_client(given: object, *, what: str) -> None:
+    """Refuse what is no connected Temporal client, such as an address or a missing `await`.
+
+    Args:
+        given: what a program gave.
+        what: names the place, as in "Runner: client=".
+
+    Raises:
+        UserError: it is none.
+    """
+    if inspect.iscoroutine(given):
+        given.close()  # or else it is warned of, as one that nobody awaited
+    if given is None or isinstance(given, str | type) or inspect.isawaitable(given):
+        shown = repr(given) if isinstance(given, str) or given is None else type(given).__name__
+        raise UserError(
+            f"{what} must be a connected Temporal client, not {shown}: "
+            "await Client.connect('localhost:7233')."
+        )

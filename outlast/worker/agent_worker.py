@@ -7,14 +7,16 @@ import importlib.metadata
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from temporalio.client import Client
 from temporalio.worker import Worker
 
 from outlast.agents.agent import Agent
+from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
 from outlast.contract import names
+from outlast.ports.engine import check_client
 from outlast.ports.model import ModelProvider
 from outlast.worker.plugin import OutlastPlugin
 
@@ -56,8 +58,12 @@ class AgentWorker:
             worker_options: further options of `temporalio.worker.Worker`.
 
         Raises:
-            UserError: no agents, or two with one name.
+            UserError: no agents, or two with one name, or another argument does not fit.
         """
+        check_client(client, what="AgentWorker(client)")
+        queue = cast("object", task_queue)
+        if not isinstance(queue, str) or not queue.strip():
+            raise UserError(f"task_queue= must be a non-empty string, not {queue!r}.")
         self.task_queue = task_queue
         plugin = OutlastPlugin(agents, model_provider=model_provider, context_types=context_types)
         plugin.registry.add_references(references)

@@ -53,17 +53,18 @@ class OutlastPlugin(SimplePlugin):
             context_types: types of run contexts that no callable is annotated with.
 
         Raises:
-            UserError: no agents, or two with one name.
+            UserError: no agents, or two with one name, or another argument does not fit.
         """
         wait_for_native_threads()
         given = cast("object", agents)
         if isinstance(given, Agent | str) or not isinstance(given, Iterable):
-            raise UserError(f"agents= is a list of agents, not {given!r}: agents=[my_agent].")
+            shown = repr(given) if isinstance(given, str) else type(cast("object", given)).__name__
+            raise UserError(f"agents= is a list of agents, not {shown}: agents=[my_agent].")
         self.registry = Registry(agents)
         if not self.registry.names:
             raise UserError("A worker needs at least one agent: agents=[my_agent].")
-        for context_type in context_types:
-            self.registry.add_context_type(context_type)
+        _add_context_types(self.registry, context_types)
+        _check_provider(model_provider)
         provider = model_provider or MultiProvider()
         knowledge = WorkerKnowledge(registry=self.registry, models=provider)
 
@@ -88,6 +89,25 @@ class OutlastPlugin(SimplePlugin):
             workflows=[AgentRun],
             activities=EffectActivities(knowledge).all,
             run_context=run_context,
+        )
+
+
+def _add_context_types(registry: Registry, given: object) -> None:
+    if isinstance(given, type) or not isinstance(given, Iterable):
+        raise UserError(f"context_types= is a list of classes, not {given!r}.")
+    for one in cast("Iterable[object]", given):
+        if not isinstance(one, type):
+            raise UserError(f"context_types= holds {one!r}: give the class itself.")
+        registry.add_context_type(one)
+
+
+def _check_provider(given: object) -> None:
+    if given is not None and (
+        isinstance(given, type) or not callable(getattr(given, "get_model", None))
+    ):
+        raise UserError(
+            "model_provider= must be an object with get_model, such as OpenAIProvider(), "
+            f"not {given!r}."
         )
 
 

@@ -557,3 +557,39 @@ async def test_a_run_of_the_engine_goes_on_with_the_engine_of_the_time(engine: L
     assert result.final_output == "Not paid."
     assert [call[0] for call in later.calls if call[0] == "update"] == ["update"]
     assert engine.served == [A, A], "whoever attaches carries it, and whoever goes on"
+
+
+async def nobody() -> Client:
+    raise AssertionError
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "problem"),
+    [
+        ("id", 3, "id= must be a non-empty string or None, not 3"),
+        ("id", "", "id= must be a non-empty string or None, not ''"),
+        ("id", "a\ud800", "half a character"),
+        ("task_queue", "", "task_queue= must be a non-empty string or None"),
+        ("task_queue", 3, "task_queue= must be a non-empty string or None"),
+        ("client", "localhost:7233", r"not 'localhost:7233': await Client\.connect"),
+    ],
+)
+async def test_options_that_cannot_say_where_a_run_is_are_refused_before_anything_is_done(
+    engine: LocalStub, option: str, given: Any, problem: str
+) -> None:
+    options: Any = {option: given}
+    with pytest.raises(UserError, match=problem):
+        await Runner.run(A, "Hello", **options)
+    with pytest.raises(UserError, match=problem):
+        await Runner.start(A, "Hello", **options)
+    with pytest.raises(UserError, match=problem):
+        Runner.run_streamed(A, "Hello", **options)
+    if option != "task_queue":
+        with pytest.raises(UserError, match=problem):
+            await Runner.attach(**({"id": "support-42"} | options))
+    assert engine.calls == []
+
+
+async def test_a_client_that_was_not_awaited_is_told_so() -> None:
+    with pytest.raises(UserError, match=r"not coroutine: await Client\.connect"):
+        await Runner.run(A, "Hello", client=cast("Client", nobody()))

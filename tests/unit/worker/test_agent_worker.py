@@ -141,3 +141,17 @@ async def test_a_block_that_fails_stops_the_worker_and_keeps_its_error(
     with pytest.raises(ConnectionError):
         await fail()
     assert made[0].calls == ["enter", ConnectionError]
+
+
+@pytest.mark.parametrize("client", [None, "localhost:7233", SimpleNamespace])
+def test_what_is_no_client_is_refused_with_how_to_make_one(client: Any) -> None:
+    with pytest.raises(
+        UserError, match=r"AgentWorker\(client\) must be a connected.* await Client"
+    ):
+        AgentWorker(client, agents=[A])
+
+
+@pytest.mark.parametrize("queue", [None, "", 3])
+def test_a_worker_without_a_queue_is_refused(queue: Any) -> None:
+    with pytest.raises(UserError, match="task_queue= must be a non-empty string"):
+        AgentWorker(CLIENT, agents=[A], task_queue=queue)

@@ -68,6 +68,21 @@ def test_agents_that_make_no_sense_are_refused(agents: Any, problem: str) -> Non
         OutlastPlugin(agents)
 
 
+@pytest.mark.parametrize(
+    ("option", "given", "problem"),
+    [
+        ("model_provider", "gpt-5", "model_provider= must be an object with get_model"),
+        ("model_provider", ScriptedModel, "model_provider= must be an object with get_model"),
+        ("context_types", Customer, "context_types= is a list of classes"),
+        ("context_types", [3], "context_types= holds 3: give the class itself"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(option: str, given: Any, problem: str) -> None:
+    options: Any = {option: given}
+    with pytest.raises(UserError, match=problem):
+        OutlastPlugin([A], **options)
+
+
 async def test_a_provider_that_was_given_is_left_open() -> None:
     """It may serve other workers."""
     model = ScriptedModel()
