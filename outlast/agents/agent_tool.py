@@ -29,6 +29,7 @@ from outlast.agents.context import NamedAgent, ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.lifecycle import RunHooks, check_run_hooks
 from outlast.agents.run_config import RunConfig, as_run_config
+from outlast.agents.session_memory import check_session
 from outlast.agents.stream_events import OnStream
 from outlast.agents.tool_definition import (
     ApprovalPredicate,
@@ -116,6 +117,7 @@ class AgentTool(FunctionTool):
                 f"{owner}: session and conversation_id exclude each other, because both keep the "
                 "conversation. Leave one of them out."
             )
+        _check_session(self.session, owner)
 
 
 def tool_name_of(agent_name: str) -> str:
@@ -232,6 +234,14 @@ def _check_stream(on_stream: object, backlog: object, owner: str) -> None:
             f"{owner}: on_stream_max_pending_events must be a whole number from 1, or None, "
             f"not {backlog!r}."
         )
+
+
+def _check_session(session: object, owner: str) -> None:
+    try:
+        if session is not None:
+            check_session(session)
+    except UserError as error:
+        raise UserError(f"{owner}: {error.message}") from None
 
 
 def check_arguments(tool: AgentTool, arguments: str) -> str | None:

@@ -267,8 +267,9 @@ def _schema(input_type: Any, name: str) -> JsonObject:
         return TypeAdapter(input_type).json_schema()
     except PydanticUserError as error:
         shown = getattr(input_type, "__name__", str(input_type))
+        reason = error.message.partition("\n")[0].partition(". ")[0].rstrip(".")
         raise UserError(
-            f"Handoff {name!r}: a model cannot give the input_type {shown}: {error.message} Use a "
+            f"Handoff {name!r}: a model cannot give the input_type {shown}: {reason}. Use a "
             "pydantic model, a dataclass or a TypedDict."
         ) from None
 

@@ -4,6 +4,7 @@ Owns: which types can be an agent's output, the JSON Schema of what the model wr
 the wrapping of what is no object. Must not know: agents; the form in which an output travels.
 """
 
+import inspect
 import re
 import typing
 from collections.abc import Callable
@@ -46,6 +47,8 @@ def adapter_of(output_type: Any) -> "TypeAdapter[Any]":
             f"output_type={output_type!r} is a value of type {shown}: give the type itself."
         )
     name = type_name(output_type)
+    if inspect.isroutine(output_type):  # pydantic takes it for the type of its arguments
+        raise UserError(f"output_type={name} is a function: give the type itself.")
     adapter: TypeAdapter[Any] = _asked(lambda: TypeAdapter(output_type), name)
     if _asked(lambda: adapter.core_schema["type"], name) == "generator":
         raise UserError(f"Output type {name} can be read only once: use a list, which can be kept.")

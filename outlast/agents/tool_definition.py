@@ -4,6 +4,7 @@ Owns: `FunctionTool` and what its fields are made of. Must not know: where a too
 one is made of a function (`tool`).
 """
 
+import json
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, InitVar, dataclass, field
@@ -207,11 +208,24 @@ class FunctionTool:
                 f"{owner}: fast=True does not go with needs_approval. A fast tool runs inside the "
                 "workflow's own step, which cannot wait for a person. Leave one of them out."
             )
+        _check_schema(self.params_json_schema, owner)
         _check_callables(self, owner)
         _check_guardrails(owner, "tool_input_guardrails", ToolInputGuardrail, self)
         _check_guardrails(owner, "tool_output_guardrails", ToolOutputGuardrail, self)
         if self.strict_json_schema:
             self.params_json_schema = strict_schema(self.params_json_schema, owner=owner)
+
+
+def _check_schema(schema: object, owner: str) -> None:
+    problem = None if isinstance(schema, dict) else f"it is {type(schema).__name__}"
+    try:
+        json.dumps(schema)
+    except (TypeError, ValueError, RecursionError) as error:
+        problem = str(error)
+    if problem is not None:
+        raise UserError(
+            f"{owner}: params_json_schema must be a JSON Schema, a dict of plain data: {problem}."
+        )
 
 
 def _check_callables(tool: FunctionTool, owner: str) -> None:

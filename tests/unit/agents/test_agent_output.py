@@ -295,6 +295,7 @@ class Unfinished(BaseModel):
         (Unfinished, r"Output type Unfinished cannot be an agent's output: .*Unfinished"),
         ("Weather", r"^Agent 'A': output_type='Weather' is a value of type str: give the type"),
         ({"city": str}, r"is a value of type dict"),
+        (getattr, r"^Agent 'A': output_type=getattr is a function: give the type itself"),
         (AgentOutputSchema, r"AgentOutputSchema is the class of a schema: give an instance"),
     ],
 )

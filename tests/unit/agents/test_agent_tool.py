@@ -258,6 +258,7 @@ class AgentWatch(AgentHooks[Any]):
         ({"parameters": {"text": "string"}}, "parameters must be a type with named fields"),
         ({"parameters": int}, "parameters must be a type with named fields: a py"),
         ({"parameters": Numbers}, "parameters must be a type with named fields: a py"),
+        ({"session": "customer-7"}, r"The session of type str has no method get_items\(\)"),
         ({"session": object(), "conversation_id": "c"}, "session and conversation_id exclude each"),
     ],
 )

@@ -111,6 +111,15 @@ def test_a_field_that_does_not_fit_is_refused_with_the_tool(
         by_hand(**options)
 
 
+@pytest.mark.parametrize(
+    ("schema", "problem"),
+    [(None, "it is NoneType"), ("{}", "it is str"), ({"default": late}, "not JSON serializable")],
+)
+def test_a_schema_that_is_no_json_is_refused_with_the_tool(schema: Any, problem: str) -> None:
+    with pytest.raises(UserError, match=f"Tool 'echo': params_json_schema must be .*{problem}"):
+        FunctionTool("echo", "d", schema, echo)
+
+
 def test_a_name_is_what_providers_take() -> None:
     check_tool_name("refund_order-2")
     with pytest.raises(UserError, match="must be 1 to 64 letters"):
