@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
-from typing import Any, Protocol, TypeAlias, cast, overload
+from typing import Any, Final, Protocol, TypeAlias, cast, overload
 
 from outlast.agents.durations import DurationField, duration_field, is_positive
 from outlast.agents.errors import UserError
@@ -41,6 +41,43 @@ class ModelRetrySettings:
             raise UserError(
                 f"ModelRetrySettings(max_retries=...) must be a whole number from 0, not {tries!r}."
             )
+
+
+_NUMBER: Final = (int, float)
+_KINDS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
+    "temperature": (_NUMBER, "a number"),
+    "top_p": (_NUMBER, "a number"),
+    "frequency_penalty": (_NUMBER, "a number"),
+    "presence_penalty": (_NUMBER, "a number"),
+    "tool_choice": ((str,), "'auto', 'required', 'none' or a tool's name"),
+    "parallel_tool_calls": ((bool,), "True or False"),
+    "truncation": ((str,), "'auto' or 'disabled'"),
+    "max_tokens": ((int,), "a whole number"),
+    "verbosity": ((str,), "'low', 'medium' or 'high'"),
+    "metadata": ((Mapping,), "a dict of strings"),
+    "store": ((bool,), "True or False"),
+    "include": ((list, tuple), "a list of strings"),
+    "response_include": ((list, tuple), "a list of strings"),
+    "top_logprobs": ((int,), "a whole number"),
+    "prompt_cache_retention": ((str,), "'in_memory' or '24h'"),
+    "prompt_cache_key": ((str,), "a string"),
+    "prompt_cache_options": ((Mapping,), "a dict"),
+    "include_usage": ((bool,), "True or False"),
+    "preserve_raw_usage": ((bool,), "True or False"),
+    "context_management": ((list, tuple), "a list of dicts"),
+    "extra_headers": ((Mapping,), "a dict"),
+    "extra_query": ((Mapping,), "a dict"),
+    "extra_args": ((Mapping,), "a dict"),
+}
+"""By field, the types that it takes, and how to say so. Which values are known is the provider's."""
+
+
+def _fits(name: str, value: object) -> bool:
+    """Say whether a value is one for a field; None is one for each."""
+    if value is None or name not in _KINDS:
+        return True
+    kinds, _ = _KINDS[name]
+    return isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds)
 
 
 class _Reasoning(Protocol):
@@ -152,6 +189,9 @@ class ModelSettings:
         Raises:
             UserError: a field does not fit.
         """
+        for name, (_, wanted) in _KINDS.items():
+            if not _fits(name, given := getattr(self, name)):
+                raise UserError(f"ModelSettings({name}=...) must be {wanted}, not {given!r}.")
         if self.timeout is not None and not is_positive(self.timeout):
             raise UserError(
                 "ModelSettings(timeout=...) must be a positive timedelta or seconds, "
@@ -257,7 +297,7 @@ def read_model_settings(written: JsonSettings | None) -> ModelSettings | None:
         "retry",
         "response_include",
     }
-    values = {name: value for name, value in found.items() if name in known}
+    values = {name: value for name, value in found.items() if name in known and _fits(name, value)}
     seconds = found.get("timeout_seconds")
     if isinstance(seconds, int | float) and 0 < seconds < 10**6:
         values["timeout"] = timedelta(seconds=seconds)

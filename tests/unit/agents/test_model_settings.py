@@ -111,6 +111,27 @@ def test_retries_that_make_no_sense_are_refused(retry: Any, problem: str) -> Non
         ModelSettings(retry=retry)
 
 
+@pytest.mark.parametrize(
+    ("field", "value", "wanted"),
+    [
+        ("temperature", "hot", "a number, not 'hot'"),
+        ("top_p", True, "a number, not True"),
+        ("max_tokens", 1.5, r"a whole number, not 1\.5"),
+        ("tool_choice", len, "'auto', 'required', 'none' or a tool's name, not <built-in"),
+        ("parallel_tool_calls", "no", "True or False, not 'no'"),
+        ("metadata", [("team", "support")], "a dict of strings"),
+        ("include", "reasoning.encrypted_content", "a list of strings"),
+        ("extra_headers", "X: y", "a dict, not"),
+    ],
+)
+def test_a_setting_of_the_wrong_type_is_refused_where_it_is_made(
+    field: str, value: Any, wanted: str
+) -> None:
+    settings: Any = {field: value}
+    with pytest.raises(UserError, match=rf"^ModelSettings\({field}=\.\.\.\) must be {wanted}"):
+        ModelSettings(**settings)
+
+
 @pytest.mark.parametrize("written", [None, {}, [], "hot", 5])
 def test_what_is_no_settings_is_none(written: Any) -> None:
     assert read_model_settings(written) is None
@@ -126,6 +147,8 @@ def test_what_was_typed_by_hand_counts_where_it_makes_sense(seconds: Any, retry:
         "colour": "red",
         "timeout": "x",
         "response_include": 5,
+        "max_tokens": "many",
+        "store": 1,
     }
     assert read_model_settings(written) == ModelSettings(temperature=1)
 
