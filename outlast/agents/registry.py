@@ -195,12 +195,15 @@ class Registry:
         """Return the type of a run's context: by its name, or the only one there is, or None.
 
         A name that nobody has registered is that of a class which this process has imported: where
-        a script is run again and no callable of its says the type, its class is still there.
+        a script is run again and no callable of its says the type, its class is still there. The
+        only one there is may be the same under another name, as that of a script's own class is.
         """
         if name is not None and name in self._context_types:
             return self._context_types[name]
+        if (imported := _imported_class(name)) is not None:
+            return imported
         distinct = list(self._context_types.values())
-        return distinct[0] if len(distinct) == 1 else _imported_class(name)
+        return distinct[0] if len(distinct) == 1 else None
 
     def add_context_type(self, context_type: type) -> None:
         """Register a type of context, so that runs can be started with it."""

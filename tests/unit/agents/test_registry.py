@@ -212,6 +212,8 @@ def test_a_type_that_no_tool_names_is_found_where_it_is_imported() -> None:
     assert registry.context_type(type_name(Customer)) is Customer
     assert registry.context_type(f"{__name__}:Nobody") is None
     assert registry.context_type(f"{__name__}:type_name") is None, "it is no class"
+    registry.add_context_type(Order)
+    assert registry.context_type(type_name(Customer)) is Customer, "and not the only one that is"
 
 
 def test_an_agent_among_the_handoffs_stands_for_a_handoff_to_it() -> None:
