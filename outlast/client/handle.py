@@ -18,7 +18,7 @@ from outlast.client import ending
 from outlast.client.deltas import RawEvent, with_deltas
 from outlast.client.history import Progress, RunReader
 from outlast.client.known_agents import KnownAgents
-from outlast.client.messages import check_input
+from outlast.client.messages import check_cancel_mode, check_input
 from outlast.client.nested_requests import asker_of
 from outlast.client.reading import Place, Present, Request, Stretch, is_settled
 from outlast.client.results import RunResult, error_of, result_of, result_of_answer, run_details
@@ -87,10 +87,10 @@ class RunHandle:
         """Make sure that there is such a run, and return what the server says of it.
 
         Raises:
-            RunNotFound: there is none.
+            RunNotFound: there is none, or it is another workflow.
         """
         try:
-            return await self._workflow.describe()
+            return self._address.checked(await self._workflow.describe())
         except RPCError as error:
             raise await self._address.translated(error) from error
 
@@ -385,6 +385,7 @@ class RunHandle:
             RunClosed: the run has ended already.
             RunNotFound: there is no such run.
         """
+        check_cancel_mode(mode)
         try:
             if mode == "immediate":
                 # The server takes a cancel of an ended workflow without a word.

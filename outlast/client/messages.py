@@ -1,6 +1,6 @@
 """What can be said to a run, checked where it is said.
 
-Owns: the check that `Runner` and `RunHandle` share. Must not know: how it is sent.
+Owns: the checks that `Runner`, `RunHandle` and streamed results share. Must not know: how it is sent.
 """
 
 import json
@@ -26,3 +26,13 @@ def check_input(given: object) -> None:
         json.dumps(given)
     except (TypeError, ValueError, RecursionError) as error:
         raise UserError(f"The input of a run must be plain data, to travel: {error}") from None
+
+
+def check_cancel_mode(mode: object) -> None:
+    """Refuse a way to cancel that no run knows: it would go on without a word.
+
+    Raises:
+        UserError: it is none of the two.
+    """
+    if mode not in ("immediate", "after_turn"):
+        raise UserError(f"cancel(mode=...) must be 'immediate' or 'after_turn', not {mode!r}.")

@@ -26,6 +26,7 @@ from outlast.agents.errors import (
     UserError,
 )
 from outlast.client.raising import exception_of
+from outlast.contract import names
 from outlast.loop.values import Failure, JsonObject
 
 UPDATE_WAITS_SECONDS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 2.0, 2.0, 2.0)
@@ -105,6 +106,19 @@ class RunAddress:
         if error.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED}:
             return ServerUnavailable(f"The Temporal server does not answer: {error.message}")
         return AgentsException(f"The Temporal server refused: {error.message}")
+
+    def checked(self, description: WorkflowExecutionDescription) -> WorkflowExecutionDescription:
+        """Return what the server says of the run, if it is one.
+
+        Raises:
+            RunNotFound: it is another workflow, of which nothing here can be read.
+        """
+        if description.workflow_type != names.WORKFLOW:
+            raise RunNotFound(
+                f"{self.run_id!r} is no run of an agent: it is a workflow of the type "
+                f"{description.workflow_type!r}. Is the id right?"
+            )
+        return description
 
     def closed(self, description: WorkflowExecutionDescription) -> RunClosed:
         """Say that the run has ended."""

@@ -19,6 +19,7 @@ from outlast.agents.stream_events import (
 )
 from outlast.client.deltas import RawEvent
 from outlast.client.known_agents import KnownAgents
+from outlast.client.messages import check_cancel_mode
 from outlast.client.result_members import RunResultBase
 from outlast.client.results import error_of, run_details
 from outlast.client.run_responses import last_turn
@@ -165,6 +166,7 @@ class RunResultStreaming(RunResultBase):
             mode: `immediate` stops what is running and ends the events here and now, without an
                 error; `after_turn` lets the turn end, with its tools and what is saved of it.
         """
+        check_cancel_mode(mode)
         self._cancelled = mode
         self._cancelling.append(asyncio.create_task(self._source.cancel(mode)))
         if mode == "immediate":

@@ -17,7 +17,7 @@ from temporalio.client import WorkflowExecutionStatus
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
-from outlast.contract import records
+from outlast.contract import names, records
 from outlast.contract.records import RunInput
 
 START_MS = 1_000_000
@@ -209,6 +209,7 @@ class FakeHandle:
             status=self._client.status,
             close_time=None if self._client.status is None else "then",
             task_queue=self._client.task_queue,
+            workflow_type=self._client.workflow_type,
         )
 
     async def fetch_history(self) -> Any:
@@ -242,6 +243,7 @@ class FakeClient:
         answers: what calls that change something are answered with, or raise.
         calls: what was called.
         task_queue: where the run is.
+        workflow_type: what kind of workflow it is.
         nested: what has other runs, by their workflow ids.
     """
 
@@ -263,6 +265,7 @@ class FakeClient:
         self.calls: list[tuple[Any, ...]] = []
         self.broken: list[Exception] = []
         self.task_queue = "outlast"
+        self.workflow_type = names.WORKFLOW
         self.nested: dict[str, FakeClient] = {}
 
     def get_workflow_handle(self, workflow_id: str, *, run_id: str | None = None) -> FakeHandle:

@@ -358,6 +358,20 @@ async def test_a_run_is_stopped_at_once_by_the_engines_own_means() -> None:
     assert client.calls[-1] == ("cancel",)
 
 
+async def test_a_way_to_stop_that_no_run_knows_is_refused() -> None:
+    client = FakeClient(recording().events)
+    with pytest.raises(UserError, match="must be 'immediate' or 'after_turn', not 'soon'"):
+        await handle_on(client).cancel(cast("Any", "soon"))
+    assert client.calls == []
+
+
+async def test_a_workflow_of_another_kind_is_no_run() -> None:
+    client = FakeClient(recording().events)
+    client.workflow_type = "Invoicing"
+    with pytest.raises(RunNotFound, match=r"is no run of an agent: .* type 'Invoicing'"):
+        await handle_on(client).check()
+
+
 async def test_a_run_is_stopped_after_its_turn_by_a_signal() -> None:
     client = FakeClient(recording().events)
     await handle_on(client).cancel("after_turn")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from outlast.agents.errors import UserError
-from outlast.client.messages import check_input
+from outlast.client.messages import check_cancel_mode, check_input
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,11 @@ def test_what_is_neither_is_refused_in_few_words(given: Any) -> None:
 def test_what_cannot_travel_is_refused(given: Any) -> None:
     with pytest.raises(UserError, match="must be plain data, to travel"):
         check_input(given)
+
+
+@pytest.mark.parametrize("mode", [None, "soon", True, ["immediate"]])
+def test_a_way_to_cancel_is_one_of_two(mode: object) -> None:
+    check_cancel_mode("immediate")
+    check_cancel_mode("after_turn")
+    with pytest.raises(UserError, match=r"^cancel\(mode=\.\.\.\) must be"):
+        check_cancel_mode(mode)

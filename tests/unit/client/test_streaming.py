@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.errors import MaxTurnsExceeded, RunCancelled, ServerUnavailable
+from outlast.agents.errors import MaxTurnsExceeded, RunCancelled, ServerUnavailable, UserError
 from outlast.client.known_agents import KnownAgents
 from outlast.client.streaming import RunResultStreaming
 from outlast.loop.machine import advance
@@ -187,6 +187,9 @@ async def test_a_cancel_at_once_ends_the_events_without_an_error() -> None:
     events = stream.stream_events()
     first = await anext(events)
     assert first.type == "agent_updated_stream_event"
+    with pytest.raises(UserError, match="not 'soon'"):
+        stream.cancel(cast("Any", "soon"))
+    assert not stream.is_complete
     stream.cancel()
     assert stream.is_complete
     assert [event async for event in events] == []
