@@ -1,6 +1,6 @@
 """Whether a worker waits on a task queue.
 
-Owns: asking the server, and the hint for people who wait for a worker that nobody has started.
+Owns: the hint for people who wait for a worker that nobody has started.
 Must not know: what is waited for.
 """
 
@@ -8,7 +8,6 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
-from time import time
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -21,8 +20,6 @@ if TYPE_CHECKING:
 HINT_AFTER = timedelta(seconds=2)
 """A worker that runs has taken up a run well before this."""
 
-_LONGEST_POLL = timedelta(seconds=70)
-
 
 async def pollers(client: "Client", task_queue: str) -> list[str]:
     """Return the identities of the workers that wait for runs on a task queue.
@@ -32,19 +29,9 @@ async def pollers(client: "Client", task_queue: str) -> list[str]:
     Raises:
         RPCError: the server does not tell.
     """
-    from temporalio.api.enums.v1 import TaskQueueType
-    from temporalio.api.taskqueue.v1 import TaskQueue
-    from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
+    from outlast.client import unattended
 
-    answer = await client.workflow_service.describe_task_queue(
-        DescribeTaskQueueRequest(
-            namespace=client.namespace,
-            task_queue=TaskQueue(name=task_queue),
-            task_queue_type=TaskQueueType.TASK_QUEUE_TYPE_WORKFLOW,
-        )
-    )
-    oldest = time() - _LONGEST_POLL.total_seconds()
-    return [one.identity for one in answer.pollers if one.last_access_time.seconds >= oldest]
+    return await unattended.pollers(client, task_queue)
 
 
 @asynccontextmanager

@@ -37,6 +37,7 @@ from outlast.client.run_state import ENGINE, RunState, gave_items
 from outlast.client.sending import check_size
 from outlast.client.start import OF_THE_CLIENT, RunOptions, agent_name, check_place, run_input
 from outlast.client.streaming import RunResultStreaming
+from outlast.client.unattended import warned_without_worker
 from outlast.contract import names, records
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.ports.session import Session
@@ -98,7 +99,8 @@ class Runner:
         )
         with _carrying(starting_agent, input, options) as carrying:
             handle, stretch = await _open(starting_agent, input, options, carrying)
-            result = await handle.wait_until_settled(stretch.settles, without=stretch.without)
+            async with warned_without_worker(handle.client, handle.id):
+                result = await handle.wait_until_settled(stretch.settles, without=stretch.without)
             carrying.settled(ended=result.snapshot.phase == "closed")
             return result
 
