@@ -4,7 +4,8 @@ Owns: the defaults of the process. Must not know: what runs do.
 """
 
 import importlib.metadata
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import contextmanager
 from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, cast
@@ -81,11 +82,18 @@ class AgentWorker:
             "max_heartbeat_throttle_interval": timedelta(milliseconds=20),
             **worker_options,
         }
-        self._worker = Worker(client, task_queue=task_queue, plugins=plugins, **options)
+        self._namespace = getattr(client, "namespace", "default")
+        with _in_words(task_queue, self._namespace):
+            self._worker = Worker(client, task_queue=task_queue, plugins=plugins, **options)
 
     async def run(self) -> None:
-        """Carry runs until cancelled or `shutdown` is called."""
-        await self._worker.run()
+        """Carry runs until cancelled or `shutdown` is called.
+
+        Raises:
+            UserError: the server has no such namespace.
+        """
+        with _in_words(self.task_queue, self._namespace):
+            await self._worker.run()
 
     async def shutdown(self) -> None:
         """Stop taking work, let running effects finish for a while, and stop."""
@@ -102,5 +110,28 @@ class AgentWorker:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop, as `shutdown` does."""
-        await self._worker.__aexit__(kind, error, trace)
+        """Stop, as `shutdown` does.
+
+        Raises:
+            UserError: the server has no such namespace, which ended the block.
+        """
+        with _in_words(self.task_queue, self._namespace):
+            await self._worker.__aexit__(kind, error, trace)
+
+
+@contextmanager
+def _in_words(task_queue: str, namespace: str) -> Generator[None]:
+    """Say in words what the engine's core refuses a worker for; it shows its own call stack."""
+    try:
+        yield
+    except RuntimeError as error:
+        said = str(error)
+        if "overlapping worker task types" in said:
+            raise UserError(
+                f"This process has a worker on the task queue {task_queue!r} already. Give all "
+                "its agents to one AgentWorker, or each worker a task queue or a process of its "
+                "own."
+            ) from None
+        if "Worker validation failed" in said and "not found" in said:
+            raise UserError(f"The namespace {namespace!r} does not exist on this server.") from None
+        raise

@@ -155,3 +155,44 @@ def test_what_is_no_client_is_refused_with_how_to_make_one(client: Any) -> None:
 def test_a_worker_without_a_queue_is_refused(queue: Any) -> None:
     with pytest.raises(UserError, match="task_queue= must be a non-empty string"):
         AgentWorker(CLIENT, agents=[A], task_queue=queue)
+
+
+OVERLAP = (
+    "Failed creating worker\n\nCaused by:\n  multiple workers with overlapping worker task types"
+)
+NO_NAMESPACE = "Worker validation failed: Namespace nope was not found or otherwise could not be"
+
+
+def test_a_second_worker_of_a_process_on_a_queue_is_refused_in_words(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def refused(client: object, **options: Any) -> None:
+        raise RuntimeError(OVERLAP)
+
+    monkeypatch.setattr(agent_worker, "Worker", refused)
+    with pytest.raises(UserError, match="has a worker on the task queue 'support' already") as one:
+        AgentWorker(CLIENT, agents=[A], task_queue="support")
+    assert one.value.__suppress_context__
+
+
+@pytest.mark.parametrize(
+    ("said", "kind", "message"),
+    [
+        (NO_NAMESPACE, UserError, "The namespace '.*' does not exist on this server"),
+        ("out of memory", RuntimeError, "out of memory"),
+    ],
+)
+async def test_why_a_worker_cannot_start_is_told_in_words(
+    said: str, kind: type[Exception], message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def refused(worker: RecordedWorker, *_error: object) -> None:
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(RecordedWorker, "run", refused)
+    monkeypatch.setattr(RecordedWorker, "__aexit__", refused)
+    worker = AgentWorker(CLIENT, agents=[A])
+    with pytest.raises(kind, match=message):
+        await worker.run()
+    with pytest.raises(kind, match=message):
+        async with worker:
+            pass
