@@ -14,7 +14,7 @@ from outlast.agents.agent_tool import (
     OutputExtractor,
     make_agent_tool,
 )
-from outlast.agents.callables import call, check_callable, check_model
+from outlast.agents.callables import call, check_callable, check_model, shown
 from outlast.agents.context import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.agents.guardrail import InputGuardrail, OutputGuardrail
@@ -254,6 +254,5 @@ def _check_entries(
         raise UserError(f"{owner}: {name}= must be a list, not {type(given).__name__}.")
     for entry in entries:
         if not isinstance(entry, kinds):
-            shown = getattr(entry, "__name__", repr(entry))
             advice = fix if isinstance(fix, str) else fix(entry)
-            raise UserError(f"{owner}: {shown} in {name}= does not fit: {advice}.")
+            raise UserError(f"{owner}: {shown(entry)} in {name}= does not fit: {advice}.")

@@ -38,6 +38,18 @@ def callable_name(function: Callable[..., Any]) -> str:
     return name if isinstance(name, str) else type(inner).__qualname__
 
 
+def shown(given: object) -> str:
+    """Return how to show in a message what a user gave: in few words, however large it is."""
+    name = getattr(given, "__name__", None)
+    if isinstance(name, str):
+        return name
+    kind, name = type(given).__name__, getattr(given, "name", None)
+    if isinstance(name, str):
+        return f"{kind} {name!r}"
+    inner = getattr(given, "guardrail_function", None)
+    return f"{kind} {callable_name(inner)!r}" if callable(inner) else f"{given!r:.100}"
+
+
 def is_async(function: Callable[..., Any]) -> bool:
     """Say whether calling it makes a coroutine, as far as can be seen without calling it.
 

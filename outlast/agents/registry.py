@@ -14,6 +14,7 @@ from weakref import WeakSet
 from outlast.agents.agent import Agent
 from outlast.agents.agent_output import check_output_schema
 from outlast.agents.agent_tool import AgentTool
+from outlast.agents.callables import shown
 from outlast.agents.errors import UserError
 from outlast.agents.handoff import Handoff, handoff
 from outlast.agents.hosted_tools import function_tools
@@ -52,7 +53,7 @@ class Registry:
         """
         given = cast("object", agent)
         if not isinstance(given, Agent):
-            raise UserError(f"{given!r} is not an Agent. Register agents: agents=[my_agent].")
+            raise UserError(f"{shown(given)} is not an Agent. Register agents: agents=[my_agent].")
         waiting = [agent]
         while waiting:
             one = waiting.pop()

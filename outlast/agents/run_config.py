@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any, Generic, Literal, Self, TypeAlias, TypedDict, cast
 
-from outlast.agents.callables import check_callable, check_model
+from outlast.agents.callables import check_callable, check_model, shown
 from outlast.agents.context import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.agents.guardrail import InputGuardrail, OutputGuardrail
@@ -298,9 +298,8 @@ def _check_guardrails(config: RunConfig, name: str, kind: type) -> None:
         raise UserError(f"RunConfig({name}=...) must be a list, not {type(given).__name__}.")
     for entry in cast("list[object]", given):
         if not isinstance(entry, (kind, str)):
-            shown = getattr(entry, "__name__", repr(entry))
             raise UserError(
-                f"RunConfig({name}=...) holds {shown}: decorate it with @{name.removesuffix('s')}."
+                f"RunConfig({name}=...) holds {shown(entry)}: decorate it with @{name.removesuffix('s')}."
             )
 
 

@@ -11,7 +11,7 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any, TypedDict, Unpack, get_args, overload
 
-from outlast.agents.callables import call, callable_name, implementation, unwrap_partial
+from outlast.agents.callables import call, callable_name, implementation, shown, unwrap_partial
 from outlast.agents.context import ToolContext
 from outlast.agents.docstrings import DocstringStyle
 from outlast.agents.errors import UserError
@@ -191,7 +191,8 @@ def _make_tool(
 
 def _tool_name(function: object, override: str | None) -> str:
     if not callable(function) or inspect.isclass(function):
-        raise UserError(f"function_tool makes tools of functions, not of {function!r}.")
+        what = repr(function) if inspect.isclass(function) else shown(function)
+        raise UserError(f"function_tool makes tools of functions, not of {what}.")
     target = implementation(function)
     if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
         raise UserError(

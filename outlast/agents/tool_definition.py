@@ -11,7 +11,7 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from datetime import timedelta
 from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
 
-from outlast.agents.callables import check_callable
+from outlast.agents.callables import check_callable, shown
 from outlast.agents.context import RunContextWrapper, ToolContext
 from outlast.agents.durations import DurationField, duration_field, is_positive
 from outlast.agents.errors import ToolTimeoutError, UserError
@@ -250,8 +250,7 @@ def _check_guardrails(owner: str, name: str, kind: type, tool: FunctionTool) -> 
         raise UserError(f"{owner}: {name}= must be a list, not {type(given).__name__}.")
     for entry in cast("list[object]", given):
         if not isinstance(entry, kind):
-            shown = getattr(entry, "__name__", repr(entry))
             decorator = "tool_input_guardrail" if "input" in name else "tool_output_guardrail"
             raise UserError(
-                f"{owner}: {shown} in {name}= does not fit: decorate it with @{decorator}."
+                f"{owner}: {shown(entry)} in {name}= does not fit: decorate it with @{decorator}."
             )

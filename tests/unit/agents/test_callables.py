@@ -4,10 +4,12 @@ import asyncio
 import functools
 import threading
 from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from outlast.agents.agent import Agent
 from outlast.agents.callables import (
     arity_fits,
     call,
@@ -16,8 +18,10 @@ from outlast.agents.callables import (
     check_model,
     implementation,
     is_async,
+    shown,
 )
 from outlast.agents.errors import UserError
+from outlast.agents.guardrail import InputGuardrail
 
 
 def plain(a: int, b: int = 2) -> int:
@@ -213,3 +217,16 @@ def test_a_model_that_takes_a_request_in_pieces_is_refused() -> None:
         check_model(AllApart(), what="Agent 'A': model")
     for fine in (Together(), "gpt-5", None):
         check_model(fine, what="Agent 'A': model")
+
+
+def test_what_was_given_is_shown_in_few_words() -> None:
+    def polite(context: object, agent: object, text: object) -> Any:
+        return context, agent, text
+
+    assert shown(polite) == "polite"
+    assert shown(SimpleNamespace) == "SimpleNamespace"
+    assert shown(Agent(name="Desk", instructions="x" * 1000)) == "Agent 'Desk'"
+    assert "polite'" in shown(InputGuardrail(guardrail_function=polite))
+    assert "polite" not in shown(InputGuardrail(guardrail_function=polite, name="Manners"))
+    assert shown({"type": "function"}) == "{'type': 'function'}"
+    assert len(shown(["x"] * 1000)) == 100
