@@ -80,6 +80,16 @@ def _fits(name: str, value: object) -> bool:
     return isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds)
 
 
+def _number(given: object, kinds: tuple[type, ...]) -> float | int | None:
+    """Return the number that a text is, as a setting from the environment may be; else None."""
+    if not isinstance(given, str) or int not in kinds:
+        return None
+    try:
+        return float(given) if float in kinds else int(given)
+    except ValueError:
+        return None
+
+
 class _Reasoning(Protocol):
     """The `openai` package's record, a pydantic model."""
 
@@ -189,9 +199,12 @@ class ModelSettings:
         Raises:
             UserError: a field does not fit.
         """
-        for name, (_, wanted) in _KINDS.items():
+        for name, (kinds, wanted) in _KINDS.items():
             if not _fits(name, given := getattr(self, name)):
-                raise UserError(f"ModelSettings({name}=...) must be {wanted}, not {given!r}.")
+                number = _number(given, kinds)
+                if number is None:
+                    raise UserError(f"ModelSettings({name}=...) must be {wanted}, not {given!r}.")
+                object.__setattr__(self, name, number)
         if self.timeout is not None and not is_positive(self.timeout):
             raise UserError(
                 "ModelSettings(timeout=...) must be a positive timedelta or seconds, "

@@ -198,3 +198,9 @@ def test_settings_can_be_copied_and_not_changed() -> None:
     assert copy.deepcopy(EVERYTHING) == EVERYTHING
     with pytest.raises(AttributeError):
         EVERYTHING.temperature = 1  # type: ignore[misc]  # what a program without types may try
+
+
+def test_numbers_may_come_as_text_from_the_environment() -> None:
+    texts: Any = {"temperature": "0.2", "max_tokens": "500"}
+    settings = ModelSettings(**texts)
+    assert (settings.temperature, settings.max_tokens) == (0.2, 500)
