@@ -16,7 +16,7 @@ from temporalio.service import RPCError
 
 from outlast.agents.agent import Agent
 from outlast.agents.registry import Registry
-from outlast.local.loop_end import kept_out
+from outlast.local.loop_end import kept_out, kept_tasks
 from outlast.local.queues import QueueClaim
 from outlast.local.run_definitions import RunDefinitions
 from outlast.worker.agent_worker import AgentWorker
@@ -25,6 +25,9 @@ GRACE = timedelta(seconds=1)
 
 LOOK_AGAIN_SECONDS = 2.0
 """How often a server that has turned a worker away is asked whether it would have one again."""
+
+_MARK_OF_ANSWERS = "__temporal_task_tag"
+"""What the engine's workers mark the tasks with that answer the server about a run."""
 
 logger = logging.getLogger(__name__)
 
@@ -112,8 +115,20 @@ class Carrier:
             if self._beginning_again is not None:
                 await asyncio.wait([self._beginning_again])
             await self._worker.__aexit__(None, None, None)
+            await _last_answers()
         finally:
             self._claim.release(for_good=for_good)
+
+
+async def _last_answers() -> None:
+    """Wait until the engine's core has taken the last answers of a worker that has stopped.
+
+    The worker looks for them among all the tasks of the loop, which these are kept out of. If the
+    loop ended before, the core would report to a closed one.
+    """
+    answers = [task for task in kept_tasks() if hasattr(task, _MARK_OF_ANSWERS)]
+    if answers:
+        await asyncio.wait(answers, timeout=GRACE.total_seconds())
 
 
 class CarriedRun:

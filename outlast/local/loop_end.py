@@ -2,7 +2,8 @@
 
 A worker whose tasks are cancelled in the middle leaves the engine's core waiting for what they had
 begun, and the process then hangs where it should end. So a worker's tasks are kept out of it: one
-task is cancelled in their place, and stops the worker.
+task is cancelled in their place, and stops the worker. What users' code leaves behind, such as a task
+that a tool began, is cancelled after that.
 
 Owns: telling the tasks apart, and noticing the end. Must not know: workers.
 """
@@ -13,6 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
 from typing import Any
+from weakref import WeakSet
 
 _kept_out = contextvars.ContextVar("outlast_kept_out", default=False)
 
@@ -32,11 +34,20 @@ def kept_out() -> contextvars.Context:
     return context
 
 
+def kept_tasks() -> "set[asyncio.Task[Any]]":
+    """Return the tasks of the running loop that are kept out and have not ended."""
+    factory = asyncio.get_running_loop().get_task_factory()
+    if not isinstance(factory, _Factory):
+        return set()
+    return {task for task in factory.kept if not task.done()}
+
+
 def at_loop_end(close: Callable[[], Awaitable[None]]) -> Callable[[], None]:
     """Call something when the running loop ends, or is closed.
 
     Args:
-        close: what is called, while the loop still works.
+        close: what is called, while the loop still works. The tasks that it leaves kept out are
+            cancelled then, as others are at the end of a loop.
 
     Returns:
         Call it to forget about it.
@@ -48,7 +59,10 @@ def at_loop_end(close: Callable[[], Awaitable[None]]) -> Callable[[], None]:
         try:
             await forgotten
         except asyncio.CancelledError:  # it is the end, and waits for this task
-            await close()
+            try:
+                await close()
+            finally:
+                await _cancel(kept_tasks())
 
     task = asyncio.create_task(wait(), context=contextvars.Context())
     _before_closing(loop, task, forgotten)
@@ -61,6 +75,13 @@ def at_loop_end(close: Callable[[], Awaitable[None]]) -> Callable[[], None]:
             forgotten.set_result(None)
 
     return forget
+
+
+async def _cancel(tasks: "set[asyncio.Task[Any]]") -> None:
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)
 
 
 def _before_closing(
@@ -88,6 +109,7 @@ class _Factory:
 
     def __init__(self, before: Any) -> None:
         self._make = before or _make_task
+        self.kept: WeakSet[asyncio.Task[Any]] = WeakSet()
 
     def __call__(self, loop: asyncio.AbstractEventLoop, coro: Any, /, **options: Any) -> Any:
         task = self._make(loop, coro, **options)
@@ -95,6 +117,7 @@ class _Factory:
         if _kept_out.get() if context is None else context.get(_kept_out, False):
             # Meant for those who make tasks: see "Extending" in the manual of asyncio.
             asyncio._unregister_task(task)  # noqa: SLF001
+            self.kept.add(task)
         return task
 
 

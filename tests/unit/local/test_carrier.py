@@ -13,6 +13,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.registry import Registry
 from outlast.local import carrier
 from outlast.local.carrier import CarriedRun, Carrier
+from outlast.local.loop_end import kept_out
 from outlast.local.queues import QueueClaim
 from outlast.ports.tracing import get_current_trace, trace
 
@@ -69,6 +70,25 @@ async def test_a_worker_that_breaks_does_not_keep_its_queue(
     claim = QueueClaim.take(QUEUE, tmp_path)
     assert claim is not None
     claim.release(for_good=True)
+
+
+async def test_a_worker_has_stopped_when_its_last_answers_are_taken(
+    made: tuple[Carrier, FakeWorker], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, _ = made
+    taken: list[str] = []
+
+    async def answer() -> None:
+        await asyncio.sleep(0.01)
+        taken.append("the last answer")
+
+    async def stop(*_error: object) -> None:
+        task = asyncio.create_task(answer())
+        setattr(task, "__temporal_task_tag", object())
+
+    monkeypatch.setattr(FakeWorker, "__aexit__", stop)
+    await asyncio.create_task(one.stop(), context=kept_out())
+    assert taken == ["the last answer"]
 
 
 def test_a_run_needs_its_worker_until_it_is_let_go(made: tuple[Carrier, FakeWorker]) -> None:

@@ -4,7 +4,7 @@ import asyncio
 import gc
 from typing import Any
 
-from outlast.local.loop_end import at_loop_end, kept_out
+from outlast.local.loop_end import at_loop_end, kept_out, kept_tasks
 
 
 def test_what_is_kept_out_lives_until_it_is_closed_at_the_end() -> None:
@@ -37,6 +37,35 @@ def test_what_is_kept_out_lives_until_it_is_closed_at_the_end() -> None:
 
     asyncio.run(main())
     assert sorted(log) == ["cancelled", "stopped in order"]
+
+
+def test_what_users_code_left_behind_is_cancelled_after_the_end_in_order() -> None:
+    log: list[str] = []
+
+    async def left_behind() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            log.append("cancelled")
+            raise
+
+    async def tool() -> "asyncio.Task[None]":
+        return asyncio.create_task(left_behind())
+
+    async def main() -> None:
+        assert kept_tasks() == set()
+        task = await asyncio.create_task(tool(), context=kept_out())
+        assert kept_tasks() == {task}
+
+        async def close() -> None:
+            await asyncio.sleep(0)
+            log.append("closed")
+
+        at_loop_end(close)
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert log == ["closed", "cancelled"]
 
 
 def test_what_is_kept_out_can_be_cancelled_as_any_other() -> None:
