@@ -5,6 +5,7 @@ Owns: `run_in_thread` and the threads behind it. Must not know: what the callabl
 
 import contextlib
 import contextvars
+import os
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -45,6 +46,16 @@ class DaemonThreads:
 
 
 _threads = DaemonThreads("outlast-call")
+
+
+def _begin_anew() -> None:
+    """Forget the threads of the process that this one was forked from: they are not here."""
+    global _threads  # noqa: PLW0603  threads are the process's, too
+    _threads = DaemonThreads("outlast-call")
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no forks
+    os.register_at_fork(after_in_child=_begin_anew)
 
 
 async def run_in_thread(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:

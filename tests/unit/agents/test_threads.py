@@ -157,3 +157,28 @@ def test_a_call_that_hangs_does_not_keep_the_process_alive() -> None:
     )
 
     assert (done.stdout, done.stderr, done.returncode) == ("leaving\n", "", 0)
+
+
+def test_a_forked_process_has_threads_of_its_own() -> None:
+    program = textwrap.dedent(
+        """
+        import asyncio, os
+        from outlast.agents.threads import run_in_thread
+
+        async def call(text):
+            async with asyncio.timeout(20):
+                await run_in_thread(print, text, flush=True)
+
+        asyncio.run(call("parent"))
+        if child := os.fork():
+            print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+        else:
+            asyncio.run(call("child"))
+        """
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=False
+    )
+
+    assert (done.stdout, done.stderr) == ("parent\nchild\n0\n", "")
