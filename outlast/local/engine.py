@@ -18,6 +18,7 @@ from outlast.client.connection import connect, is_configured
 from outlast.contract import names
 from outlast.dev import EmbeddedServer, default_data_dir
 from outlast.local.carrier import CarriedRun, Carrier
+from outlast.local.core_runtime import have_runtime
 from outlast.local.failure_lines import speak_in_lines
 from outlast.local.loop_end import at_loop_end, kept_out
 from outlast.local.program import this_program
@@ -113,6 +114,7 @@ class LocalEngine:
     @classmethod
     async def _open(cls) -> Self:
         speak_in_lines()
+        have_runtime()
         if is_configured():
             return cls(await connect(), None)
         server = _embedded()

@@ -1,7 +1,6 @@
 """What a script's terminal shows of attempts that failed: a line each, in words.
 
-By itself the engine logs three stack traces for each of them, most of it our own files, and its
-core writes to standard output that it answered a run that had ended.
+By itself the engine logs three stack traces for each of them, most of it our own files.
 
 Owns: the words, and where they take the place of the engine's. Must not know: runs, workers.
 """
@@ -11,7 +10,7 @@ import logging
 import sysconfig
 import traceback
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
@@ -24,7 +23,6 @@ _NOT_THE_USERS: Final = (
     *(Path(sysconfig.get_path(which)) for which in ("stdlib", "purelib", "platlib")),
 )
 _LOGGERS: Final = ("temporalio.activity",)
-_ALWAYS_TOLD: Final = "temporalio_sdk_core::worker::activities"
 
 _installed = False
 
@@ -40,7 +38,6 @@ def speak_in_lines() -> None:
     _installed = True
     for name in _LOGGERS:
         logging.getLogger(name).addFilter(FailureLines())
-    _quiet_the_core()
 
 
 class FailureLines(logging.Filter):
@@ -108,16 +105,3 @@ def _place(error: BaseException) -> str:
         if not any(path.is_relative_to(place) for place in _NOT_THE_USERS):
             return f" [{path.name}:{frame.lineno}]"
     return ""
-
-
-def _quiet_the_core() -> None:
-    """Leave out that the core answered a run which had ended; a cancel makes that happen."""
-    from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig
-
-    usual: Any = LoggingConfig.default.filter
-    words = usual if isinstance(usual, str) else usual.formatted()
-    logs = LoggingConfig(filter=f"{words},{_ALWAYS_TOLD}=ERROR")
-    try:
-        Runtime.set_default(Runtime(telemetry=TelemetryConfig(logging=logs)))
-    except RuntimeError:
-        return  # the program has chosen its own

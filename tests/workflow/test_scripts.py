@@ -85,6 +85,20 @@ async def main():
 asyncio.run(main())
 """
 
+ASK_FORKED = """
+import os
+
+def ask(question):
+    return Runner.run_sync(helper(), "Where is A-17?", id=question).final_output
+
+print(ask("parent-42"), flush=True)
+child = os.fork()
+if child == 0:
+    print(ask("child-42"), flush=True)
+    raise SystemExit(7)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
 LOSE_THE_SERVER = """
 import os, signal
 from outlast.dev import running_server
@@ -205,6 +219,13 @@ async def test_a_program_without_an_event_loop_asks_twice(tmp_path: Path, server
     assert answers == ["It is on its way."] * 2
     database = tmp_path / "data" / "outlast" / "temporal.db"
     assert not database.exists(), "the environment names a server, so none is started"
+
+
+async def test_a_process_that_was_forked_from_a_program_asks_as_well(
+    tmp_path: Path, server: EmbeddedServer
+):
+    lines = await output_of(ASK_FORKED, tmp_path, address=server.address)
+    assert lines == ["It is on its way."] * 2 + ["7"]
 
 
 async def test_a_run_of_an_agent_elsewhere_is_started_and_not_waited_for(

@@ -1,0 +1,45 @@
+"""The runtime of the engine's core: one for each process."""
+
+import os
+
+import pytest
+from temporalio.runtime import Runtime, TelemetryConfig
+
+from outlast.local import core_runtime
+from outlast.local.core_runtime import have_runtime
+
+
+@pytest.fixture
+def first(monkeypatch: pytest.MonkeyPatch) -> Runtime:
+    """The runtime of this process, once it has one; what a test makes the default is forgotten."""
+    have_runtime()
+    monkeypatch.setattr("temporalio.runtime._runtime_ref._default_runtime", Runtime.default())
+    monkeypatch.setattr(core_runtime, "_known", getattr(core_runtime, "_known"))  # noqa: B009  private
+    return Runtime.default()
+
+
+def test_a_process_keeps_the_runtime_it_has(first: Runtime) -> None:
+    have_runtime()
+    assert Runtime.default() is first
+
+
+def test_a_forked_process_gets_one_of_its_own(
+    first: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    have_runtime()
+    second = Runtime.default()
+    assert second is not first
+    have_runtime()
+    assert Runtime.default() is second
+
+
+def test_a_runtime_that_a_forked_process_has_chosen_is_kept(
+    first: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    chosen = Runtime(telemetry=TelemetryConfig())
+    Runtime.set_default(chosen, error_if_already_set=False)
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    have_runtime()
+    assert Runtime.default() is chosen
+    assert chosen is not first
