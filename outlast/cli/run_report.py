@@ -18,6 +18,9 @@ from outlast.loop.state import RunState
 from outlast.loop.values import JsonObject
 from outlast.workflows import presentation
 
+_PAST_THE_LOOP = {WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT}
+"""How the engine ends a run without the loop."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
@@ -63,9 +66,8 @@ async def read_report(connection: Connection, run_id: str) -> Report:
     await handle.check()
     state = await handle.state()
     description = await connection.client.get_workflow_handle(run_id).describe()
-    ended = description.status not in {None, WorkflowExecutionStatus.RUNNING}
     status: str = state.status
-    if ended and state.outcome is None and description.status is not None:
+    if description.status is not None and description.status in _PAST_THE_LOOP:
         status = description.status.name.lower().replace("_", " ")
     return Report(
         run_id=run_id,

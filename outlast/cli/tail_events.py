@@ -73,8 +73,8 @@ async def tail_events(
         RunNotFound: there is no such run.
     """
     before, number = RunState(), 0
-    follow = RunHandle(client, run_id).follow()
-    async for one in with_deltas(follow, client, run_id):
+    handle = RunHandle(client, run_id)
+    async for one in with_deltas(handle.follow(), client, run_id):
         if not isinstance(one, Progress):
             if number >= from_event:
                 yield Said(before.agent, one)
@@ -84,6 +84,16 @@ async def tail_events(
                 yield happened
             number = number if happened.number is None else max(number, happened.number + 1)
         before = one.state
+    if before.outcome is None:
+        for event in await _end_past_the_loop(handle, before):
+            yield Happened(None, event)
+
+
+async def _end_past_the_loop(handle: RunHandle, last: RunState) -> list[RunEvent]:
+    """Return how the engine ended a run, such as when somebody terminated it."""
+    closed = (await handle.check()).close_time
+    at_ms = int(closed.timestamp() * 1000) if closed is not None else 0
+    return list(run_events(at_ms, last, await handle.state()))
 
 
 def _entries(step: Progress, before: RunState, number: int) -> Iterator[Happened]:

@@ -4,8 +4,11 @@ Owns: the verdict on a state of the loop, and on what the engine says of a workf
 Must not know: how either was read.
 """
 
+from dataclasses import replace
 from typing import Any
 
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError
 
@@ -15,6 +18,39 @@ from outlast.client.results import RunResult, error_of, result_of, run_details
 from outlast.contract import failures
 from outlast.loop.state import RunState
 from outlast.loop.values import Failure
+
+_TIMED_OUT = "The engine ended the run: it took longer than it may."
+
+
+def as_left(state: RunState, closed_by: HistoryEvent | None) -> RunState:
+    """Return a run as the engine left it; one that it ended past the loop waits for nobody.
+
+    Args:
+        state: the last state of the loop.
+        closed_by: the record that ended the run, if one has.
+    """
+    if closed_by is None or state.outcome is not None:
+        return state
+    approvals = tuple(
+        replace(request, status="cancelled") if request.status == "pending" else request
+        for request in state.approvals
+    )
+    left = replace(state, phase="closed", pending=(), nested=(), approvals=approvals)
+    match closed_by.event_type:
+        case (
+            EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED
+            | EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED
+        ):
+            return replace(left, outcome="cancelled")
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
+            failure = Failure(code=failures.INTERNAL, message=_TIMED_OUT)
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
+            lost = closed_by.workflow_execution_failed_event_attributes.failure
+            code = lost.application_failure_info.type or failures.INTERNAL
+            failure = state.failure or Failure(code=code, message=lost.message)
+        case _:  # it continues in another history
+            return state
+    return replace(left, outcome="failed", failure=failure)
 
 
 def verdict(state: RunState, known: KnownAgents, client: Any) -> RunResult:

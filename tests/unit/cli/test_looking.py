@@ -87,3 +87,20 @@ async def test_showing_needs_no_worker(cli: Invoke, client: Client, run_id: str)
     await client.get_workflow_handle(run_id).terminate()
     assert "status     terminated" in (await cli("show", run_id)).stdout
     assert RunHandle(client, run_id).id == run_id
+
+
+async def test_a_run_that_was_terminated_asks_nobody(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    queue = await open_desk(ScriptedModel([call("refund", "c1", order_id="A-42")]))
+    handle = await Runner.start("Helper", "Refund", id=run_id, client=client, task_queue=queue)
+    await handle.wait(lambda state: state.status == "waiting")
+    assert f"outlast approve {run_id}" in (await cli("show", run_id)).stdout
+    await client.get_workflow_handle(run_id).terminate()
+
+    shown = (await cli("show", run_id)).stdout
+    told = (await cli("tail", run_id)).stdout
+
+    assert "status     terminated" in shown
+    assert "approve" not in shown
+    assert told.splitlines()[-1].split() == ["outlast", "cancelled"]

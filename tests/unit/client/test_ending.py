@@ -4,6 +4,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError, TerminatedError
 
@@ -15,7 +17,7 @@ from outlast.agents.errors import (
     RunCancelled,
     UserError,
 )
-from outlast.client.ending import error_of_closing, verdict
+from outlast.client.ending import as_left, error_of_closing, verdict
 from outlast.client.known_agents import KnownAgents
 from outlast.contract import failures
 from outlast.loop.commands import CallModel
@@ -81,3 +83,26 @@ def test_a_run_that_the_engine_ended_says_how() -> None:
     assert error.__cause__ is stopped
     odd = error_of_closing(WorkflowFailureError(cause=ApplicationError("Odd.")), state, KNOWN)
     assert type(odd) is AgentsException
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        ("TERMINATED", "cancelled"),
+        ("CANCELED", "cancelled"),
+        ("TIMED_OUT", "failed"),
+        ("FAILED", "failed"),
+        ("CONTINUED_AS_NEW", "waiting"),
+    ],
+)
+def test_a_run_that_the_engine_ended_waits_for_nobody(kind: str, status: str) -> None:
+    play = Play.ready()
+    play.replies(gated("refund", "c1"))
+    waiting = play.state
+    assert (waiting.status, len(waiting.pending_approvals)) == ("waiting", 1)
+    end = HistoryEvent(event_type=EventType.Value(f"EVENT_TYPE_WORKFLOW_EXECUTION_{kind}"))
+    left = as_left(waiting, end)
+    assert left.status == status
+    assert bool(left.pending_approvals) == (status == "waiting")
+    assert (left.failure is not None) == (status == "failed")
+    assert as_left(waiting, None) is waiting

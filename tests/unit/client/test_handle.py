@@ -478,3 +478,13 @@ async def test_a_run_that_was_terminated_while_it_was_read_along_is_an_error() -
     handle = handle_on(FakeClient(recording().events, answer=error))
     with pytest.raises(RunCancelled, match="terminated: by ann"):
         await read(handle, Stretch())
+
+
+async def test_nobody_is_asked_for_a_run_that_was_terminated() -> None:
+    one = recording()
+    asks_a_person(one)
+    handle = handle_on(FakeClient(one.events))
+    assert [request.id for request in await handle.approvals()] == ["a1"]
+    one.close(Kind.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED)
+    assert await handle.approvals() == ()
+    assert (await handle.state()).status == "cancelled"
