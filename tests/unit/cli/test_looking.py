@@ -1,8 +1,12 @@
 import asyncio
 import json
+from datetime import UTC, datetime
+from typing import Any
 
+import pytest
 from temporalio.client import Client
 
+from outlast.cli.run_list import Row
 from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner
 from outlast.testing import ScriptedModel, call
@@ -104,3 +108,34 @@ async def test_a_run_that_was_terminated_asks_nobody(
     assert "status     terminated" in shown
     assert "approve" not in shown
     assert told.splitlines()[-1].split() == ["outlast", "cancelled"]
+
+
+async def test_a_narrow_terminal_has_fewer_columns_and_whole_ids(
+    cli: Invoke, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = Row(
+        run_id="support-42/ask_billing-3",
+        status="waiting",
+        agent="Billing",
+        approvals=1,
+        started=datetime(2026, 1, 1, tzinfo=UTC),
+        closed=datetime(2026, 1, 1, tzinfo=UTC),
+    )
+
+    async def find_runs(*_: Any, **_options: Any) -> list[Row]:
+        return [one]
+
+    async def listed(width: int) -> tuple[str, list[str]]:
+        monkeypatch.setenv("COLUMNS", str(width))
+        header, *lines = (await cli("list")).stdout.splitlines()
+        return header, lines
+
+    monkeypatch.setattr("outlast.cli.run_list.find_runs", find_runs)
+    header, (row,) = await listed(66)
+    assert header.split() == ["ID", "STATUS", "AGENT", "APPROVALS", "TOOK"]
+    assert row.split() == [one.run_id, "waiting", "Billing", "1", "0", "s"]
+    header, (row,) = await listed(40)
+    assert (header.split(), row.split()) == (["ID", "STATUS"], [one.run_id, "waiting"])
+    _, lines = await listed(20)
+    assert "".join(line[:11].strip() for line in lines) == one.run_id
+    assert lines[0].split()[-1] == "waiting"
