@@ -187,8 +187,9 @@ class EmbeddedServer:
             self._users = open_lock(home.users_lock)
             info = await self._join_or_own(home, self._users, life)
             if info is None:
-                info = await self._launch(home, life)
-            client = await self._ready_client(home, info)
+                info, client = await self._launch_ready(home, life)
+            else:
+                client = await self._ready_client(home, info)
             await ensure_search_attributes(client, self._search_attributes)
             if self._process is not None:
                 await _keep_closed_runs(client)
@@ -230,6 +231,21 @@ class EmbeddedServer:
                 f"{info.address} instead of port {self._port}. Use it there, end it, or use "
                 "another data directory."
             )
+
+    async def _launch_ready(self, home: DataDir, life: int) -> "tuple[ServerInfo, Client]":
+        """Run the server until it serves; its UI may find its free port taken after a while."""
+        while True:
+            info = await self._launch(home, life)
+            try:
+                return info, await self._ready_client(home, info)
+            except ServerUnavailable:
+                process = self._process
+                ended = process is not None and not process.alive
+                if process is None or not ended or _PORT_TAKEN not in process.last_words():
+                    raise
+                if 0 not in (self._port, self._ui_port) or monotonic() > self._deadline:
+                    raise
+                await process.end(now=True)
 
     async def _launch(self, home: DataDir, life: int) -> ServerInfo:
         """Run the server and await that it listens; again where a free port was snatched away."""

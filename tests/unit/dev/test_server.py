@@ -16,7 +16,9 @@ from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client, WorkflowExecutionStatus
 
 from outlast.agents.errors import ServerUnavailable, UserError
+from outlast.dev import server as module
 from outlast.dev.server import EmbeddedServer, running_server
+from outlast.dev.server_process import ServerProcess
 
 OWNER = """
 import asyncio, sys
@@ -204,6 +206,35 @@ async def test_a_port_in_use_is_named(tmp_path: Path, which: str):
         with pytest.raises(ServerUnavailable, match=f"Port {port} .*in use.* 0 takes a free one"):
             await EmbeddedServer(data_dir=tmp_path, **ports).start()
     assert running_server(tmp_path) is None
+
+
+async def test_a_free_port_that_is_snatched_away_from_its_ui_is_no_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """The server takes ports for itself, and may answer before its UI finds its own taken."""
+    find, found = module._free_port, list[int]()
+    accepts_connections = ServerProcess.accepts_connections
+
+    def first_of_the_ui_is_taken() -> int:
+        found.append(port if len(found) == 1 else find())
+        return found[-1]
+
+    def require_nothing(_port: int | None) -> None: ...
+
+    async def answers_for_a_moment(process: ServerProcess, deadline: float) -> bool:
+        await accepts_connections(process, deadline)
+        return True
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        monkeypatch.setattr(module, "_free_port", first_of_the_ui_is_taken)
+        monkeypatch.setattr(module, "_require_free", require_nothing)
+        monkeypatch.setattr(ServerProcess, "accepts_connections", answers_for_a_moment)
+        async with EmbeddedServer(data_dir=tmp_path) as server:
+            assert server.ui_url == f"http://127.0.0.1:{found[-1]}"
+    assert len(found) == 4
 
 
 async def test_a_missing_tool_is_named(monkeypatch: pytest.MonkeyPatch):
