@@ -26,7 +26,7 @@ class Server:
         self.workflow_service = self
         self.asked = asyncio.Event()
         self.lost = False
-        self._polled = [time.time() - ago for ago in seconds_ago]
+        self._seconds_ago = seconds_ago
         self._closed = closed
 
     def get_workflow_handle(self, run_id: str) -> "Server":
@@ -41,7 +41,7 @@ class Server:
 
     async def describe_task_queue(self, request: Any) -> Any:
         assert (request.task_queue.name, request.namespace) == ("suport", "default")
-        seen = [SimpleNamespace(seconds=when) for when in self._polled]
+        seen = [SimpleNamespace(seconds=time.time() - ago) for ago in self._seconds_ago]
         return SimpleNamespace(
             pollers=[SimpleNamespace(identity="w", last_access_time=one) for one in seen]
         )
