@@ -384,14 +384,20 @@ async def test_a_local_effect_does_not_beat() -> None:
     assert beats == []
 
 
-async def test_a_cancel_stops_a_running_effect() -> None:
+async def hang_in(env: ActivityEnvironment) -> asyncio.Task[Any]:
+    """Begin a tool call that does not end, and wait until it has begun."""
     agent, _ = hanging()
     HANGING.clear()
-    env = environment()
     running = asyncio.create_task(
         run_by_name(agent, "tool:hang", inline(tool_request("hang")), env)
     )
     await HANGING.wait()
+    return running
+
+
+async def test_a_cancel_stops_a_running_effect() -> None:
+    env = environment()
+    running = await hang_in(env)
     env.cancel()
     with pytest.raises(asyncio.CancelledError):
         await running
@@ -399,13 +405,8 @@ async def test_a_cancel_stops_a_running_effect() -> None:
 
 @pytest.mark.parametrize("reason", ["not_found", "timed_out"])
 async def test_an_attempt_that_nobody_waits_for_ends_without_a_word(reason: str) -> None:
-    agent, _ = hanging()
-    HANGING.clear()
     env = environment()
-    running = asyncio.create_task(
-        run_by_name(agent, "tool:hang", inline(tool_request("hang")), env)
-    )
-    await HANGING.wait()
+    running = await hang_in(env)
     env.cancel(ActivityCancellationDetails(**{reason: True}))
     with pytest.raises(ApplicationError) as caught:
         await running
