@@ -156,9 +156,9 @@ async def _enabled(scene: Scene, *groups: dict[str, Any]) -> list[dict[str, Any]
         for name, one in entries.items()
         if not isinstance(one.is_enabled, bool)
     ]
-    if not asked:
-        return [{name: one for name, one in each.items() if one.is_enabled} for each in groups]
-    answers = await asyncio.gather(*(is_enabled(scene, name, one) for name, one in asked))
+    # Nothing to ask is the usual case, and even an empty gather takes a turn of the event loop.
+    asking = (is_enabled(scene, name, one) for name, one in asked)
+    answers = await asyncio.gather(*asking) if asked else []
     yes = {id(one): answer for (_, one), answer in zip(asked, answers, strict=True)}
     return [
         {name: one for name, one in entries.items() if yes.get(id(one), one.is_enabled)}

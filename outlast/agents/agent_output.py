@@ -304,6 +304,20 @@ def read_output(schema: AgentOutputSchemaBase | None, value: Json) -> Any:
     return value if schema is None else schema.read_value(value)
 
 
+def output_as(output: Any, cls: Any, *, must_fit: bool) -> Any:
+    """Return an answer, for a type checker as a value of a type.
+
+    Raises:
+        TypeError: it has to be of that type, and is not.
+    """
+    if must_fit and not isinstance(output, cls):
+        raise TypeError(
+            f"The final output is of type {type(output).__name__}, "
+            f"not {getattr(cls, '__name__', cls)}."
+        )
+    return output
+
+
 @lru_cache(maxsize=_KEPT_SCHEMAS)
 def _schema_of(output_type: Any) -> AgentOutputSchema:
     return AgentOutputSchema(output_type)

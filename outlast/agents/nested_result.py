@@ -6,6 +6,7 @@ Owns: `AgentToolResult`. Must not know: how the nested run was carried.
 from dataclasses import dataclass
 from typing import Any
 
+from outlast.agents.agent_output import output_as
 from outlast.agents.context import RunContextWrapper
 from outlast.agents.run_items import RunItem
 from outlast.loop.values import JsonObject
@@ -44,9 +45,4 @@ class AgentToolResult:
         Raises:
             TypeError: it is not of that type, where that matters.
         """
-        if raise_if_incorrect_type and not isinstance(self.final_output, cls):
-            raise TypeError(
-                f"The final output is of type {type(self.final_output).__name__}, "
-                f"not {getattr(cls, '__name__', cls)}."
-            )
-        return self.final_output
+        return output_as(self.final_output, cls, must_fit=raise_if_incorrect_type)

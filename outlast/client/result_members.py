@@ -9,7 +9,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal, TypeVar, overload
 
-from outlast.agents.agent_output import read_output
+from outlast.agents.agent_output import output_as, read_output
 from outlast.agents.context import RunContextWrapper
 from outlast.agents.context_codec import read_context
 from outlast.agents.errors import UserError
@@ -190,13 +190,7 @@ class RunResultBase:
         Raises:
             TypeError: it is not of that type, where that matters.
         """
-        output = self.final_output
-        if raise_if_incorrect_type and not isinstance(output, cls):
-            raise TypeError(
-                f"The final output is of type {type(output).__name__}, "
-                f"not {getattr(cls, '__name__', cls)}."
-            )
-        return output
+        return output_as(self.final_output, cls, must_fit=raise_if_incorrect_type)
 
     @property
     def last_agent(self) -> Any:

@@ -300,23 +300,21 @@ def _context(input: object, options: RunOptions) -> Any:
 
 async def _start(client: Client, queue: str, run_id: str, record: records.RunInput) -> bool:
     """Start a run, or find it: return whether it is new."""
-    digest = _digest(record)
-    check_size(client, records.write(record))
     try:
         await _start_workflow(
             client, queue, run_id, record, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
         )
     except WorkflowAlreadyStartedError:
-        return await _join_or_replace(client, queue, run_id, record, digest)
+        return await _join_or_replace(client, queue, run_id, record)
     return True
 
 
 async def _join_or_replace(
-    client: Client, queue: str, run_id: str, record: records.RunInput, digest: str
+    client: Client, queue: str, run_id: str, record: records.RunInput
 ) -> bool:
     """The id is known: the same question is the same run; another one needs the first to end."""
     description = await client.get_workflow_handle(run_id).describe()
-    if await description.memo_value(names.MEMO_INPUT_DIGEST, "") == digest:
+    if await description.memo_value(names.MEMO_INPUT_DIGEST, "") == _digest(record):
         return False
     if description.close_time is None:
         raise RunAlreadyStarted(
@@ -335,14 +333,13 @@ async def _start_workflow(
     reuse: WorkflowIDReusePolicy,
 ) -> WorkflowHandle[Any, Any]:
     """Start the workflow with its search attributes, or without where there are none."""
+    payload = records.write(record)
+    check_size(client, payload)
 
     async def start(*, visibility: bool) -> WorkflowHandle[Any, Any]:
-        payload = records.write(record)
-        if visibility:
-            payload["visibility"] = True
         return await client.start_workflow(
             names.WORKFLOW,
-            payload,
+            payload | {"visibility": True} if visibility else payload,
             id=run_id,
             task_queue=queue,
             id_reuse_policy=reuse,
