@@ -15,8 +15,9 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
+from outlast.activities.attempt_error import AttemptError
 from outlast.activities.conclusion import conclude
-from outlast.activities.errors import EffectError, is_retryable
+from outlast.activities.errors import EffectError, cut, is_retryable
 from outlast.activities.handoff import run_handoff
 from outlast.activities.input_check import check_input
 from outlast.activities.memory import save_session
@@ -226,19 +227,24 @@ def _typed_errors() -> Generator[None]:
     except EffectError as error:
         delay = error.retry_after
         longest = policies.LONGEST_RETRY_AFTER
-        raise ApplicationError(
+        raise AttemptError(
             error.message,
             *([error.details] if error.details else []),
+            of=error.__cause__ or error,
             type=error.code,
             non_retryable=not error.retryable or _tried_enough(error),
             next_retry_delay=min(delay, longest) if delay is not None else None,
         ) from error
     except records.UnreadableRecordError as error:
-        raise ApplicationError(str(error), type=failures.INTERNAL, non_retryable=True) from error
+        raise AttemptError(
+            str(error), of=error, type=failures.INTERNAL, non_retryable=True
+        ) from error
     except Exception as error:
-        message = f"The worker could not answer: {type(error).__name__}: {error}"
+        message = cut(f"The worker could not answer: {type(error).__name__}: {error}")
         again = is_retryable(error)
-        raise ApplicationError(message, type=failures.INTERNAL, non_retryable=not again) from error
+        raise AttemptError(
+            message, of=error, type=failures.INTERNAL, non_retryable=not again
+        ) from error
 
 
 def _is_given_up() -> bool:

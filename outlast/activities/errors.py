@@ -53,7 +53,7 @@ class EffectError(Exception):
         attempts: int | None = None,
     ) -> None:
         # Whatever an exception says: half a character cannot travel, and ten megabytes should not.
-        message = _cut(message)
+        message = cut(message)
         super().__init__(message)
         self.code = code
         self.message = message
@@ -96,16 +96,17 @@ def failure_of(what: str, error: Exception) -> Failure:
     so that the program that waits for the run can raise the same.
     """
     if isinstance(error, AgentsException):
-        return Failure(code=error.code, message=_cut(str(error)))
+        return Failure(code=error.code, message=cut(str(error)))
     kind = type(error)
     # What it was made of, so that the one made of it says the same: a KeyError quotes its key.
     text = error.args[0] if len(error.args) == 1 and isinstance(error.args[0], str) else str(error)
-    details = {"exception": f"{kind.__module__}:{kind.__qualname__}", "text": _cut(text)}
-    message = _cut(f"{what} raised {kind.__name__}: {error}")
+    details = {"exception": f"{kind.__module__}:{kind.__qualname__}", "text": cut(text)}
+    message = cut(f"{what} raised {kind.__name__}: {error}")
     return Failure(code=failures.USER_ERROR, message=message, details=details)
 
 
-def _cut(text: str) -> str:
+def cut(text: str) -> str:
+    """Return a message short enough to travel, without half characters."""
     return text[:LONGEST_MESSAGE].encode(errors="replace").decode()
 
 

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from temporalio.api.failure.v1 import Failure
     from temporalio.client import Client
 
 LOOK_EVERY = timedelta(seconds=2)
@@ -67,9 +68,16 @@ async def _retries(client: "Client", run_id: str) -> list[tuple[str, Retry]]:
             Retry(
                 activity=info.activity_type.name,
                 attempt=info.attempt - 1,
-                reason=info.last_failure.message,
+                reason=_reason(info.last_failure),
             ),
         )
         for info in description.raw_description.pending_activities
         if info.attempt > 1 and info.HasField("last_failure")
     ]
+
+
+def _reason(failure: "Failure") -> str:
+    """Return what an attempt failed with; the server puts what it had to cut inside of its own."""
+    if failure.HasField("server_failure_info") and failure.HasField("cause"):
+        failure = failure.cause
+    return failure.message

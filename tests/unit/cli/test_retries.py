@@ -33,6 +33,21 @@ async def test_each_failed_attempt_is_told_once_with_its_reason(
     assert str(told[0]).startswith("call_model, attempt 1: ")
 
 
+async def test_the_reason_is_told_also_where_it_was_too_long_for_the_server(
+    client: Client, open_desk: Open, run_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "LOOK_EVERY", timedelta(milliseconds=20))
+    told: list[Retry] = []
+    endless = ModelError("Überlastet. " * 1_000, code="model_call_failed", retryable=True)
+    queue = await open_desk(ScriptedModel(endless, "Here I am."))
+    handle = await Runner.start("Helper", "Hi", id=run_id, client=client, task_queue=queue)
+
+    async with tell_retries(client, run_id, told.append):
+        await handle.result()
+
+    assert [retry.reason[:12] for retry in told] == ["Überlastet. "]
+
+
 async def test_what_cannot_be_asked_is_no_error(
     client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
