@@ -127,6 +127,7 @@ if TYPE_CHECKING:
     from outlast.models.openai_models import OpenAIChatCompletionsModel, OpenAIResponsesModel
     from outlast.models.provider import OpenAIProvider
     from outlast.ports.model import Model, ModelProvider, ModelResponse
+    from outlast.ports.model_arguments import ModelTracing
     from outlast.ports.session import Session, SessionABC
     from outlast.ports.spans import (
         AgentSpanData, CustomSpanData, FunctionSpanData, GenerationSpanData, GuardrailSpanData,
@@ -254,6 +255,7 @@ _NAMES = {
     "models.openai_models": "OpenAIChatCompletionsModel OpenAIResponsesModel",
     "models.provider": "OpenAIProvider",
     "ports.model": "Model ModelProvider ModelResponse",
+    "ports.model_arguments": "ModelTracing",
     "ports.session": "Session SessionABC",
     "ports.spans": (
         "AgentSpanData CustomSpanData FunctionSpanData GenerationSpanData "
@@ -296,7 +298,7 @@ __all__ = [
     "MCPListToolsSpanData", "MaxTurnsExceeded", "MessageOutputItem", "Model",
     "ModelBehaviorError", "ModelCallFailed", "ModelInputData", "ModelProvider",
     "ModelRefusalError", "ModelResponse", "ModelRetrySettings", "ModelSettings",
-    "ModelTimeoutError", "MultiProvider", "OpenAIChatCompletionsModel", "OpenAIProvider",
+    "ModelTimeoutError", "ModelTracing", "MultiProvider", "OpenAIChatCompletionsModel", "OpenAIProvider",
     "OpenAIResponsesModel", "OutputGuardrail", "OutputGuardrailResult",
     "OutputGuardrailTripwireTriggered", "Prompt", "ProviderItem", "RawResponsesStreamEvent",
     "ReasoningItem", "ReasoningItemIdPolicy", "RemoteAgent", "RequestUsage", "ResponseSpanData",

@@ -14,13 +14,20 @@ from outlast.agents.usage import AnyUsage
 from outlast.contract import failures
 from outlast.loop.values import JsonObject
 from outlast.ports.model import Model, ModelError, ModelRequest, ModelResponse, response_of_stream
+from outlast.ports.model_arguments import CallObjects, by_record
 
 OnEvent: TypeAlias = Callable[[JsonObject], None]
 """Called with every raw event of a stream."""
 
 
 async def ask(
-    model: Model, request: ModelRequest, on_event: OnEvent | None, told: NestedStream, *, of: str
+    model: Model,
+    request: ModelRequest,
+    on_event: OnEvent | None,
+    told: NestedStream,
+    *,
+    of: str,
+    objects: CallObjects,
 ) -> ModelResponse:
     """Return a model's answer.
 
@@ -30,11 +37,13 @@ async def ask(
         on_event: gets the raw events, where the run streams.
         told: gets them, too, where an outer run listens.
         of: the name of the agent whose model it is.
+        objects: what a model wants that takes arguments.
 
     Raises:
         EffectError: the model failed, or gave something else than an answer.
     """
     what = f"The model {type(model).__name__} of agent {of!r}"
+    model = by_record(model, objects)
     try:
         if told.is_heard:
             events = told.passed(_stream(model, request, what))

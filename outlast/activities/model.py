@@ -46,6 +46,7 @@ from outlast.ports.model import (
     ModelResponse,
     OutputSpec,
 )
+from outlast.ports.model_arguments import CallObjects, ModelTracing, output_spec
 from outlast.ports.run_response import RunResponse
 
 
@@ -100,7 +101,9 @@ async def _answered(
     await _hooks("on_llm_start", scene, calls)
     streams = on_event if scene.settings.get(SETTING_STREAM) is True else None
     with asking(label, model_request) as answered:
-        response = await ask(model, model_request, streams, told, of=scene.agent.name)
+        response = await ask(
+            model, model_request, streams, told, of=scene.agent.name, objects=_objects(scene, offer)
+        )
         answered(response)
     reply = await _reply(scene, request, offer, response, label)
     keeps_usage = model_request.settings.preserve_raw_usage is True
@@ -194,19 +197,10 @@ async def _prompt(scene: Scene) -> JsonObject | None:
         raise of_user_code(f"The prompt of agent {scene.agent.name!r}", error) from error
 
 
-_OUTPUT_NAME = "final_output"
-"""What a request calls the schema: a type's own name, `list[int]`, is none that an API takes."""
-
-
 def _output(agent: Agent[Any]) -> OutputSpec | None:
     """Return what the provider is told of the output type."""
     try:
-        schema = output_schema_of(agent.output_type)
-        if schema is None:
-            return None
-        return OutputSpec(
-            name=_OUTPUT_NAME, schema=schema.json_schema(), strict=schema.is_strict_json_schema()
-        )
+        return output_spec(output_schema_of(agent.output_type))
     except Exception as error:  # a schema may be the user's own class
         raise of_user_code(f"The output type of agent {agent.name!r}", error) from error
 
@@ -280,6 +274,22 @@ def _model_of(scene: Scene) -> tuple[Model, str]:
         )
         raise EffectError(failures.USER_ERROR, message, retryable=False)
     return cast("Model", found), model_label(model)
+
+
+def _objects(scene: Scene, offer: Offer) -> CallObjects:
+    """Return what a model is given as objects that takes arguments."""
+    if not scene.traced:
+        tracing = ModelTracing.DISABLED
+    elif scene.settings.get("trace_include_sensitive_data") is False:
+        tracing = ModelTracing.ENABLED_WITHOUT_DATA
+    else:
+        tracing = ModelTracing.ENABLED
+    return CallObjects(
+        tools=[*offer.tools.values(), *offer.hosted],
+        handoffs=[*offer.handoffs.values()],
+        output_schema=output_schema_of(scene.agent.output_type),
+        tracing=tracing,
+    )
 
 
 async def _reply(

@@ -20,6 +20,7 @@ from outlast.agents.registry import handoffs_of, taken_by_handoff
 from outlast.agents.tool_definition import FunctionTool
 from outlast.contract import failures
 from outlast.ports.model import ToolSpec
+from outlast.ports.model_arguments import function_specs
 
 logger = logging.getLogger(__name__)
 
@@ -39,26 +40,7 @@ class Offer:
 
     def specs(self) -> list[ToolSpec]:
         """Return what the provider is told of those that are functions to it."""
-        tools = [
-            ToolSpec(
-                name=tool.name,
-                description=tool.description,
-                parameters=tool.params_json_schema,
-                strict=tool.strict_json_schema,
-            )
-            for tool in self.tools.values()
-            if not isinstance(tool, LocalTool)
-        ]
-        handoffs = [
-            ToolSpec(
-                name=entry.tool_name,
-                description=entry.tool_description,
-                parameters=entry.input_json_schema,
-                strict=entry.strict_json_schema,
-            )
-            for entry in self.handoffs.values()
-        ]
-        return [*tools, *handoffs]
+        return function_specs(self.tools.values(), self.handoffs.values())
 
     def entries(self) -> list[HostedTool]:
         """Return those that have an entry of their own in a request: no functions."""

@@ -68,11 +68,7 @@ def arity_fits(function: Callable[..., Any], count: int) -> bool:
         signature = inspect.signature(function)
     except (ValueError, TypeError):
         return True
-    try:
-        signature.bind(*range(count))
-    except TypeError:
-        return False
-    return True
+    return _binds(signature, *range(count))
 
 
 def check_callable(function: object, parameters: Sequence[str], *, what: str) -> None:
@@ -98,8 +94,35 @@ def check_callable(function: object, parameters: Sequence[str], *, what: str) ->
         )
 
 
+_MODEL_ARGUMENTS = (
+    "system_instructions",
+    "input",
+    "model_settings",
+    "tools",
+    "output_schema",
+    "handoffs",
+    "tracing",
+    "previous_response_id",
+    "conversation_id",
+    "prompt",
+)
+"""What a model is called with that does not take one record, in the SDK's order."""
+
+
+def takes_model_arguments(model: object) -> bool:
+    """Tell whether a model's `get_response` takes a call as arguments, and not as one record."""
+    answer = getattr(model, "get_response", None)
+    try:
+        signature = inspect.signature(answer) if callable(answer) else None
+    except (ValueError, TypeError):
+        return False
+    if signature is None or _MODEL_ARGUMENTS[0] in signature.parameters:
+        return signature is not None
+    return not _binds(signature, "request") and _binds(signature, **dict.fromkeys(_MODEL_ARGUMENTS))
+
+
 def check_model(model: object, *, what: str) -> None:
-    """Refuse a model whose `get_response` does not take the one record that it is called with.
+    """Refuse a model whose `get_response` takes neither one record nor the SDK's arguments.
 
     Args:
         model: an object with `get_response`, or anything else, which is left alone.
@@ -109,9 +132,24 @@ def check_model(model: object, *, what: str) -> None:
         UserError: it takes other parameters.
     """
     answer = getattr(model, "get_response", None)
-    if callable(answer):
-        place = f"{what}: get_response of {type(model).__name__}"
+    if not callable(answer):
+        return
+    place = f"{what}: get_response of {type(model).__name__}"
+    if not takes_model_arguments(model):
         check_callable(answer, ("request",), what=place)
+    elif not _binds(inspect.signature(answer), **dict.fromkeys(_MODEL_ARGUMENTS)):
+        raise UserError(
+            f"{place} is called with ({', '.join(_MODEL_ARGUMENTS)}), by name, or with one "
+            f"ModelRequest, but takes {inspect.signature(answer)}."
+        )
+
+
+def _binds(signature: inspect.Signature, *args: object, **kwargs: object) -> bool:
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError:
+        return False
+    return True
 
 
 async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

@@ -27,6 +27,7 @@ from outlast.models.package_failures import package_failure
 from outlast.models.provider import default_model
 from outlast.models.responses import ResponsesModel
 from outlast.ports.model import ModelRequest, ModelResponse
+from outlast.ports.model_arguments import answers_both_forms, streams_both_forms
 
 Api: TypeAlias = Literal["responses", "chat_completions"]
 
@@ -84,6 +85,7 @@ class AnyLLMModel:
         self._responses = ResponsesModel(name, connection)
         self._chat = ChatCompletionsModel(name, connection, rich_outputs=True)
 
+    @answers_both_forms
     async def get_response(self, request: ModelRequest) -> ModelResponse:
         """Answer one request.
 
@@ -92,6 +94,7 @@ class AnyLLMModel:
         """
         return await (await self._adapter(request)).get_response(request)
 
+    @streams_both_forms
     async def stream_response(self, request: ModelRequest) -> AsyncGenerator[JsonObject]:
         """Answer one request as the events of a Responses stream.
 

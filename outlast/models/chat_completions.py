@@ -15,6 +15,7 @@ from outlast.models.connection import ModelConnection
 from outlast.models.failures import Target, bad_response, refused_request
 from outlast.models.responses import read_response
 from outlast.ports.model import ModelRequest, ModelResponse
+from outlast.ports.model_arguments import answers_both_forms, streams_both_forms
 
 _PATH = "/chat/completions"
 
@@ -47,6 +48,7 @@ class ChatCompletionsModel:
         self._connection = connection
         self._rich_outputs = rich_outputs
 
+    @answers_both_forms
     async def get_response(self, request: ModelRequest) -> ModelResponse:
         """Answer one request.
 
@@ -62,6 +64,7 @@ class ChatCompletionsModel:
             raise bad_response(target, str(error)) from None
         return read_response(response, target, request_id=reply.request_id)
 
+    @streams_both_forms
     async def stream_response(self, request: ModelRequest) -> AsyncGenerator[JsonObject]:
         """Answer one request as the events of a Responses stream.
 

@@ -16,6 +16,7 @@ from outlast.models.connection import ModelConnection
 from outlast.models.failures import Target, bad_response, refused_request, reported_failure
 from outlast.models.json_values import as_object, as_objects, as_text
 from outlast.ports.model import ModelRequest, ModelResponse, usage_of
+from outlast.ports.model_arguments import answers_both_forms, streams_both_forms
 
 _PATH = "/responses"
 
@@ -60,6 +61,7 @@ class ResponsesModel:
         self._connection = connection
         self._is_default = is_default
 
+    @answers_both_forms
     async def get_response(self, request: ModelRequest) -> ModelResponse:
         """Answer one request.
 
@@ -70,6 +72,7 @@ class ResponsesModel:
         reply = await self._connection.post(target, self._body(request), request.settings)
         return read_response(reply.body, target, request_id=reply.request_id)
 
+    @streams_both_forms
     async def stream_response(self, request: ModelRequest) -> AsyncGenerator[JsonObject]:
         """Answer one request as the provider's own events.
 

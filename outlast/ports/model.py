@@ -5,7 +5,7 @@ format of OpenAI's Responses API, whatever the provider speaks. Must not know: T
 any provider's package.
 """
 
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from copy import deepcopy
 from dataclasses import dataclass, field
@@ -61,7 +61,7 @@ class ModelRequest:
     prompt: JsonObject | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class ModelResponse:
     """What the model answered: Responses output items, usage, and the provider's ids.
 
@@ -80,7 +80,6 @@ class ModelResponse:
 
         def __init__(
             self,
-            *,
             output: Sequence[Any],
             usage: AnyUsage,
             response_id: str | None = None,
@@ -100,10 +99,16 @@ class ModelResponse:
         return deepcopy(list(self.output))
 
 
+@runtime_checkable
 class Model(Protocol):
-    """A language model. Implementations never retry: retries are Temporal's."""
+    """A language model. Implementations never retry: retries are Temporal's.
 
-    async def get_response(self, request: ModelRequest) -> ModelResponse:
+    It is called with one `ModelRequest`. One whose `get_response` takes the SDK's arguments
+    (`system_instructions`, `input`, `model_settings`, `tools`, `output_schema`, `handoffs`,
+    `tracing`, `previous_response_id`, `conversation_id`, `prompt`) is called with those.
+    """
+
+    def get_response(self, *args: Any, **kwargs: Any) -> Coroutine[Any, Any, ModelResponse]:
         """Answer one request.
 
         Raises:
@@ -111,7 +116,7 @@ class Model(Protocol):
         """
         ...
 
-    def stream_response(self, request: ModelRequest) -> AsyncIterator[JsonObject]:
+    def stream_response(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         """Answer one request as raw Responses stream events.
 
         The last event has the type `response.completed` and holds the whole response under

@@ -16,6 +16,7 @@ from outlast.agents.usage import AnyUsage, plain_usage
 from outlast.contract.reply_events import reply_events, response_object
 from outlast.loop.values import JsonObject, Usage
 from outlast.ports.model import Model, ModelError, ModelRequest, ModelResponse
+from outlast.ports.model_arguments import answers_both_forms, streams_both_forms
 
 Reply: TypeAlias = Sequence[JsonObject]
 """The output items of one reply."""
@@ -179,6 +180,7 @@ class ScriptedModel:
         """Note that somebody closed it."""
         self.closed += 1
 
+    @answers_both_forms
     async def get_response(self, request: ModelRequest) -> ModelResponse:
         """Take the next step.
 
@@ -191,6 +193,7 @@ class ScriptedModel:
             raise step.failure
         return ModelResponse(output=reply, usage=step.usage, response_id=f"resp_{self.calls}")
 
+    @streams_both_forms
     async def stream_response(self, request: ModelRequest) -> AsyncGenerator[JsonObject]:
         """Take the next step, and tell it as a provider does, a word or so at a time.
 

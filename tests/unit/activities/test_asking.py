@@ -10,6 +10,7 @@ from outlast.activities.errors import EffectError
 from outlast.activities.nested_stream import NestedStream
 from outlast.loop.values import JsonObject
 from outlast.ports.model import Model, ModelRequest, ModelResponse
+from outlast.ports.model_arguments import CallObjects
 from outlast.testing import ScriptedModel
 from tests.unit.activities.desk import scene_of
 
@@ -63,6 +64,7 @@ async def answer_of(model: object, *, streams: bool = False) -> ModelResponse:
         seen.append if streams else None,
         NestedStream(scene, bound_seconds=1),
         of="Desk",
+        objects=CallObjects(),
     )
 
 

@@ -19,6 +19,7 @@ from outlast.agents.callables import (
     implementation,
     is_async,
     shown,
+    takes_model_arguments,
 )
 from outlast.agents.errors import UserError
 from outlast.agents.guardrail import InputGuardrail
@@ -201,22 +202,54 @@ def test_the_implementation_is_what_carries_the_docstring() -> None:
     assert implementation(Shop) is Shop
 
 
-class AllApart:
-    async def get_response(self, system_instructions: object, input_: object) -> None: ...
+class Pieces:
+    async def get_response(self, instructions: object, items: object) -> None: ...
 
 
-class Together:
+class Few:
+    async def get_response(self, system_instructions: object, items: object) -> None: ...
+
+
+class OneRecord:
+    async def get_response(self, request: object) -> None: ...
+
+
+class Anything:
     async def get_response(self, *args: object, **kwargs: object) -> None: ...
 
 
-def test_a_model_that_takes_a_request_in_pieces_is_refused() -> None:
-    with pytest.raises(
-        UserError,
-        match=r"^Agent 'A': model: get_response of AllApart is called with \(request\), but",
+class Named:
+    async def get_response(self, *, prompt: object, **kwargs: object) -> None: ...
+
+
+class Arguments:
+    async def get_response(
+        self,
+        system_instructions: object,
+        input: object,  # noqa: A002  its name in the SDK
+        model_settings: object,
+        *args: object,
+        **kwargs: object,
+    ) -> None: ...
+
+
+def test_a_model_takes_one_record_or_the_arguments_of_the_sdk() -> None:
+    for model in (OneRecord(), Anything(), "gpt-5", None):
+        check_model(model, what="Agent 'A': model")
+        assert not takes_model_arguments(model)
+    for model in (Named(), Arguments()):
+        check_model(model, what="Agent 'A': model")
+        assert takes_model_arguments(model)
+
+
+def test_a_model_that_takes_neither_is_refused() -> None:
+    for model, wanted in (
+        (Pieces(), r"is called with \(request\), but"),
+        (Few(), r"is called with \(system_instructions, input, .*, prompt\), by name"),
     ):
-        check_model(AllApart(), what="Agent 'A': model")
-    for fine in (Together(), "gpt-5", None):
-        check_model(fine, what="Agent 'A': model")
+        name = f"^Agent 'A': model: get_response of {type(model).__name__} "
+        with pytest.raises(UserError, match=name + wanted):
+            check_model(model, what="Agent 'A': model")
 
 
 def test_what_was_given_is_shown_in_few_words() -> None:

@@ -1,0 +1,237 @@
+"""The other form of a model call: arguments, as the SDK's models take them, and not one record.
+
+Programs bring models of that form, and call ours in it. Owns: telling the forms apart, and the way
+from each into the other. Must not know: runs, providers.
+"""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from enum import Enum
+from functools import wraps
+from inspect import signature
+from typing import Any, TypeAlias, TypeGuard, cast
+
+from outlast.agents.agent_output import AgentOutputSchemaBase
+from outlast.agents.callables import call, takes_model_arguments
+from outlast.agents.handoff import Handoff
+from outlast.agents.hosted_tools import HostedTool
+from outlast.agents.local_tool import LocalTool
+from outlast.agents.model_settings import ModelSettings
+from outlast.agents.tool_definition import FunctionTool
+from outlast.agents.typed_events import typed_event
+from outlast.loop.values import JsonObject
+from outlast.ports.model import (
+    Model,
+    ModelRequest,
+    ModelResponse,
+    OutputSpec,
+    ToolSpec,
+    as_json,
+)
+from outlast.ports.run_response import RunResponse
+
+OUTPUT_NAME = "final_output"
+"""What a request calls the schema: a type's own name, `list[int]`, is none that an API takes."""
+
+
+class ModelTracing(Enum):
+    """What a model that tells of its calls by itself may tell."""
+
+    DISABLED = 0
+    ENABLED = 1
+    ENABLED_WITHOUT_DATA = 2
+
+    def is_disabled(self) -> bool:
+        """Tell whether nothing may be told."""
+        return self is ModelTracing.DISABLED
+
+    def include_data(self) -> bool:
+        """Tell whether inputs and outputs may be told, too."""
+        return self is ModelTracing.ENABLED
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallObjects:
+    """What arguments hold as objects, where the record holds what the provider is told of them."""
+
+    tools: Sequence[FunctionTool | HostedTool] = ()
+    handoffs: Sequence[Handoff] = ()
+    output_schema: AgentOutputSchemaBase | None = None
+    tracing: ModelTracing = ModelTracing.DISABLED
+
+
+def by_record(model: Model, objects: CallObjects) -> Model:
+    """Return a model to be called with a record: itself, or one that makes arguments of it."""
+    return _SpreadModel(model, objects) if takes_model_arguments(model) else model
+
+
+class _SpreadModel:
+    """Asks a model that takes arguments."""
+
+    def __init__(self, model: Any, objects: CallObjects) -> None:
+        self._model = model
+        self._objects = objects
+
+    async def get_response(self, request: ModelRequest) -> ModelResponse:
+        answer = await call(self._model.get_response, **self._leading(request), **_others(request))
+        if not isinstance(answer, RunResponse):
+            return answer
+        return ModelResponse(  # one of our models has answered it
+            answer.to_input_items(),
+            answer.usage,
+            answer.response_id,
+            answer.request_id,
+            answer.raw_usage,
+        )
+
+    def stream_response(self, request: ModelRequest) -> AsyncIterator[JsonObject]:
+        # Models often rename what they do not look at, so the first ones come by place.
+        return self._model.stream_response(*self._leading(request).values(), **_others(request))
+
+    def _leading(self, request: ModelRequest) -> dict[str, Any]:
+        return {
+            "system_instructions": request.instructions,
+            "input": deepcopy(list(request.input)),
+            "model_settings": request.settings,
+            "tools": list(self._objects.tools),
+            "output_schema": self._objects.output_schema,
+            "handoffs": list(self._objects.handoffs),
+            "tracing": self._objects.tracing,
+        }
+
+
+def _others(request: ModelRequest) -> dict[str, Any]:
+    return {
+        "previous_response_id": request.previous_response_id,
+        "conversation_id": request.conversation_id,
+        "prompt": request.prompt,
+    }
+
+
+# --- Being called with arguments ----------------------------------------------------------------
+
+Answering: TypeAlias = Callable[[Any, ModelRequest], Coroutine[Any, Any, ModelResponse]]
+Streaming: TypeAlias = Callable[[Any, ModelRequest], AsyncGenerator[JsonObject]]
+
+
+def answers_both_forms(answer: Answering) -> Callable[..., Coroutine[Any, Any, ModelResponse]]:
+    """Let `get_response(request)` also take arguments; what it returns then has typed items."""
+
+    @wraps(answer)
+    async def get_response(self: Any, *args: Any, **kwargs: Any) -> ModelResponse:
+        request = _only_record(args, kwargs)
+        if request is not None:
+            return await answer(self, request)
+        return RunResponse.of(await answer(self, _request(args, kwargs)))
+
+    return get_response
+
+
+def streams_both_forms(stream: Streaming) -> Callable[..., AsyncGenerator[Any]]:
+    """Let `stream_response(request)` also take arguments; its events are typed then."""
+
+    @wraps(stream)
+    def stream_response(self: Any, *args: Any, **kwargs: Any) -> AsyncGenerator[Any]:
+        request = _only_record(args, kwargs)
+        if request is not None:
+            return stream(self, request)
+        return _typed(stream(self, _request(args, kwargs)))
+
+    return stream_response
+
+
+async def _typed(events: AsyncGenerator[JsonObject]) -> AsyncGenerator[Any]:
+    try:
+        async for event in events:
+            yield typed_event(event)
+    finally:
+        await events.aclose()
+
+
+def _only_record(args: Sequence[Any], kwargs: dict[str, Any]) -> ModelRequest | None:
+    given = [*args, *kwargs.values()]
+    return given[0] if len(given) == 1 and isinstance(given[0], ModelRequest) else None
+
+
+def _request(args: Sequence[Any], kwargs: dict[str, Any]) -> ModelRequest:
+    """Return the record of a call in arguments.
+
+    Raises:
+        TypeError: they are none that a model is called with.
+    """
+    try:
+        given = signature(_from_arguments).bind(*args, **kwargs)
+    except TypeError as error:
+        message = f"A model is called with one ModelRequest, or as the SDK's models are: {error}."
+        raise TypeError(message) from None
+    return _from_arguments(*given.args, **given.kwargs)
+
+
+def _from_arguments(  # noqa: PLR0913  as many as there are
+    system_instructions: str | None,
+    input: str | Sequence[Any],  # noqa: A002  its name in the SDK
+    model_settings: ModelSettings,
+    tools: Sequence[FunctionTool | HostedTool],
+    output_schema: AgentOutputSchemaBase | None,
+    handoffs: Sequence[Handoff],
+    tracing: ModelTracing,
+    *,
+    previous_response_id: str | None = None,
+    conversation_id: str | None = None,
+    prompt: Any = None,
+) -> ModelRequest:
+    del tracing  # a call is told of by whoever makes it
+    items = [{"role": "user", "content": input}] if isinstance(input, str) else list(input)
+    hosted = [tool for tool in tools if not _is_function(tool)]
+    return ModelRequest(
+        instructions=system_instructions,
+        input=[as_json(item) for item in items],
+        tools=function_specs(tools, handoffs),
+        hosted_tools=cast("list[HostedTool]", hosted),
+        output=output_spec(output_schema),
+        settings=model_settings,
+        previous_response_id=previous_response_id,
+        conversation_id=conversation_id,
+        prompt=prompt,
+    )
+
+
+# --- What the provider is told of objects -------------------------------------------------------
+
+
+def function_specs(tools: Iterable[object], handoffs: Iterable[Handoff]) -> list[ToolSpec]:
+    """Return what the provider is told of tools that are functions to it, and of handoffs."""
+    functions = [
+        ToolSpec(
+            name=tool.name,
+            description=tool.description,
+            parameters=tool.params_json_schema,
+            strict=tool.strict_json_schema,
+        )
+        for tool in tools
+        if _is_function(tool)
+    ]
+    return functions + [
+        ToolSpec(
+            name=entry.tool_name,
+            description=entry.tool_description,
+            parameters=entry.input_json_schema,
+            strict=entry.strict_json_schema,
+        )
+        for entry in handoffs
+    ]
+
+
+def output_spec(schema: AgentOutputSchemaBase | None) -> OutputSpec | None:
+    """Return what the provider is told of an output type; None for plain text."""
+    if schema is None or schema.is_plain_text():
+        return None
+    return OutputSpec(
+        name=OUTPUT_NAME, schema=schema.json_schema(), strict=schema.is_strict_json_schema()
+    )
+
+
+def _is_function(tool: object) -> TypeGuard[FunctionTool]:
+    """Tell whether a tool is a function to the provider; local ones have entries of their own."""
+    return isinstance(tool, FunctionTool) and not isinstance(tool, LocalTool)
