@@ -21,7 +21,7 @@ from outlast.activities.scene import Scene
 from outlast.activities.tripwires import finding, tripwire
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent import Agent
-from outlast.agents.agent_output import output_schema_of, read_output, write_output
+from outlast.agents.agent_output import output_schema_of, read_output, said_output, write_output
 from outlast.agents.callables import call
 from outlast.agents.errors import (
     AgentsException,
@@ -220,7 +220,7 @@ async def _handled(
         raise EffectError(
             failures.USER_ERROR, f"{what} gave no valid answer: {error}", retryable=False
         ) from error
-    said = _said(as_text(written)) if result.include_in_history else None
+    said = _said(said_output(schema, written)) if result.include_in_history else None
     return _Output(json=written, value=value, replaced=True, message=said)
 
 

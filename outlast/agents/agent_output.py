@@ -7,6 +7,7 @@ an output type is first given.
 
 from abc import ABC, abstractmethod
 from functools import lru_cache
+from json import dumps
 from typing import Any
 
 from outlast.agents.errors import ModelBehaviorError, UserError
@@ -19,6 +20,7 @@ from outlast.agents.output_type import (
     type_name,
     wrapper_of,
 )
+from outlast.loop.phrases import as_text
 from outlast.loop.values import Json, JsonObject
 
 _KEPT_SCHEMAS = 256
@@ -79,6 +81,10 @@ class AgentOutputSchemaBase(ABC):
             return rebuilt if self.write_value(rebuilt) == value else value
         except Exception:  # noqa: BLE001  (a method of the user's may raise anything)
             return value
+
+    def said(self, written: Json) -> str:
+        """Return what `write_value` returned as a model would have said it: JSON, as a text."""
+        return dumps(written, ensure_ascii=False)
 
 
 class AgentOutputSchema(AgentOutputSchemaBase):
@@ -204,6 +210,12 @@ class AgentOutputSchema(AgentOutputSchemaBase):
                 "write what its validators do not read."
             ) from None
 
+    def said(self, written: Json) -> str:
+        """Return what `write_value` returned as a model would have said it: JSON, as a text."""
+        from pydantic_core import to_json
+
+        return to_json({WRAPPER_KEY: written} if self._wrapped else written).decode()
+
     def _typed(self, value: Any) -> Any:
         """Return a value of the type; as it is if it is one, else read from its JSON."""
         from pydantic import ValidationError
@@ -302,6 +314,16 @@ def read_output(schema: AgentOutputSchemaBase | None, value: Json) -> Any:
         UserError: the JSON does not fit the schema.
     """
     return value if schema is None else schema.read_value(value)
+
+
+def said_output(schema: AgentOutputSchemaBase | None, written: Json) -> str:
+    """Return a final output as a model would have said it.
+
+    Args:
+        schema: the schema of the agent's output type; None for plain text.
+        written: what `write_output` returned.
+    """
+    return as_text(written) if schema is None else schema.said(written)
 
 
 def output_as(output: Any, cls: Any, *, must_fit: bool) -> Any:

@@ -386,7 +386,17 @@ async def test_an_answer_of_a_handler_is_of_the_agents_type(returned: Any, outpu
         settings=handled_by("max_turns", returning(returned)),
     )
     assert conclusion.output == output
+    assert conclusion.message == say('{"total":5}')[0]
     assert heard[0][1] == Invoice(total=5)
+
+
+async def test_an_answer_of_a_handler_reads_as_if_the_model_had_given_it() -> None:
+    conclusion = await concluded(
+        Agent(name="A", output_type=list[str]),
+        Candidate(failure=TURNS),
+        settings=handled_by("max_turns", returning(["ä", "b"])),
+    )
+    assert (conclusion.output, conclusion.message) == (["ä", "b"], say('{"response":["ä","b"]}')[0])
 
 
 @pytest.mark.parametrize("returned", ["no invoice", {"total": "x"}, {"final_output": 1, "x": 2}])
