@@ -24,11 +24,23 @@ FRAMES = 4
 
 
 class AttemptError(ApplicationError):
-    """Fails an attempt, as `ApplicationError` does, with a stack trace of bounded size."""
+    """Fails an attempt, as `ApplicationError` does, with a stack trace of bounded size.
 
-    def __init__(self, message: str, *details: Any, of: BaseException, **options: Any) -> None:
+    Attributes:
+        attempts: there are no more attempts than this, whatever the effect's policy allows.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *details: Any,
+        of: BaseException,
+        attempts: int | None = None,
+        **options: Any,
+    ) -> None:
         """Tell of `of`, the exception that was raised. Needs to be made within an activity."""
         super().__init__(message, *details, **options)
+        self.attempts = attempts
         self._told: Failure | None = None
         told = Failure()
         DefaultFailureConverter().to_failure(self, activity.payload_converter(), told)

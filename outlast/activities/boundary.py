@@ -227,14 +227,16 @@ def _typed_errors() -> Generator[None]:
     except EffectError as error:
         delay = error.retry_after
         longest = policies.LONGEST_RETRY_AFTER
+        raised = error.__cause__ or error
         raise AttemptError(
             error.message,
             *([error.details] if error.details else []),
-            of=error.__cause__ or error,
+            of=raised,
+            attempts=error.attempts,
             type=error.code,
             non_retryable=not error.retryable or _tried_enough(error),
             next_retry_delay=min(delay, longest) if delay is not None else None,
-        ) from error
+        ) from raised
     except records.UnreadableRecordError as error:
         raise AttemptError(
             str(error), of=error, type=failures.INTERNAL, non_retryable=True

@@ -15,7 +15,7 @@ from typing import Final
 from temporalio import activity
 from temporalio.exceptions import ApplicationError
 
-from outlast.activities.errors import EffectError
+from outlast.activities.attempt_error import AttemptError
 from outlast.contract import names
 
 _NOT_THE_USERS: Final = (
@@ -90,7 +90,7 @@ def _attempts_of_policy() -> int:
 def _most_attempts(error: ApplicationError) -> int:
     """Return how often this may be tried, or 0 where nothing says so."""
     most = _attempts_of_policy()
-    fewer = error.__cause__.attempts if isinstance(error.__cause__, EffectError) else None
+    fewer = error.attempts if isinstance(error, AttemptError) else None
     return most if fewer is None else min(most or fewer, fewer)
 
 

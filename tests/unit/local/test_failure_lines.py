@@ -13,6 +13,7 @@ from temporalio.common import RetryPolicy
 from temporalio.exceptions import ApplicationError
 from temporalio.testing import ActivityEnvironment
 
+from outlast.activities.attempt_error import AttemptError
 from outlast.activities.errors import of_user_code
 from outlast.local.failure_lines import FailureLines, speak_in_lines
 
@@ -35,11 +36,17 @@ def failure(*, retryable: bool = True, attempts: int | None = None) -> Applicati
     """Return what the engine gets of a tool that raised."""
     with pytest.raises(ValueError, match="No such order") as raised:
         users_code()
-    effect = of_user_code("look_up", raised.value)
-    effect.attempts = attempts
-    effect.__cause__ = raised.value
-    error = ApplicationError(effect.message, type=effect.code, non_retryable=not retryable)
-    error.__cause__ = effect
+    told = of_user_code("look_up", raised.value)
+    error: ApplicationError = ActivityEnvironment().run(
+        lambda: AttemptError(
+            told.message,
+            of=raised.value,
+            attempts=attempts,
+            type=told.code,
+            non_retryable=not retryable,
+        )
+    )
+    error.__cause__ = raised.value
     return error
 
 
