@@ -1,0 +1,19 @@
+"""The decorators that make tools and guardrails of functions, gathered under the name users know.
+
+Owns: the name `tool`, which is `function_tool`. Everything else is `outlast.agents`'s.
+"""
+
+from outlast.agents.guardrail import input_guardrail, output_guardrail
+from outlast.agents.tool import function_tool
+from outlast.agents.tool_guardrails import tool_input_guardrail, tool_output_guardrail
+
+__all__ = [
+    "function_tool",
+    "input_guardrail",
+    "output_guardrail",
+    "tool",
+    "tool_input_guardrail",
+    "tool_output_guardrail",
+]
+
+tool = function_tool
