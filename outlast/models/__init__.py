@@ -8,6 +8,12 @@ packages, which take seconds; the first call does.
 from outlast.models.any_llm_models import AnyLLMModel, AnyLLMProvider
 from outlast.models.chat_completions import ChatCompletionsModel
 from outlast.models.connection import OpenAIConnection
+from outlast.models.default_models import (
+    DEFAULT_MODEL,
+    get_default_model,
+    gpt_5_reasoning_settings_required,
+    is_gpt_5_default,
+)
 from outlast.models.defaults import (
     set_default_openai_api,
     set_default_openai_client,
@@ -16,7 +22,7 @@ from outlast.models.defaults import (
 from outlast.models.litellm_models import LitellmModel, LitellmProvider
 from outlast.models.multi_provider import MultiProvider, MultiProviderMap
 from outlast.models.openai_models import OpenAIChatCompletionsModel, OpenAIResponsesModel
-from outlast.models.provider import DEFAULT_MODEL, OpenAIProvider
+from outlast.models.provider import OpenAIProvider
 from outlast.models.responses import ResponsesModel
 
 __all__ = [
@@ -33,6 +39,9 @@ __all__ = [
     "OpenAIProvider",
     "OpenAIResponsesModel",
     "ResponsesModel",
+    "get_default_model",
+    "gpt_5_reasoning_settings_required",
+    "is_gpt_5_default",
     "set_default_openai_api",
     "set_default_openai_client",
     "set_default_openai_key",

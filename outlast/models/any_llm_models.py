@@ -15,6 +15,7 @@ from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models.chat_completions import ChatCompletionsModel
 from outlast.models.connection import has_failed
+from outlast.models.default_models import get_default_model
 from outlast.models.failures import Target, refused_request
 from outlast.models.package_connection import (
     PackageConnection,
@@ -24,7 +25,6 @@ from outlast.models.package_connection import (
     load,
 )
 from outlast.models.package_failures import package_failure
-from outlast.models.provider import default_model
 from outlast.models.responses import ResponsesModel
 from outlast.ports.model import ModelRequest, ModelResponse
 from outlast.ports.model_arguments import answers_both_forms, streams_both_forms
@@ -206,12 +206,12 @@ class AnyLLMProvider:
         self._models: dict[str, AnyLLMModel] = {}
 
     def get_model(self, model_name: str | None) -> AnyLLMModel:
-        """Return the model of this name; None means OUTLAST_MODEL, or else our own choice.
+        """Return the model of this name; None means what the environment says, or our own.
 
         Raises:
             UserError: it is no name of any-llm's, or any-llm is not installed.
         """
-        chosen = (model_name or default_model()).removeprefix(_PREFIX)
+        chosen = (model_name or get_default_model()).removeprefix(_PREFIX)
         if chosen not in self._models:
             self._models[chosen] = AnyLLMModel(chosen, self.base_url, self.api_key, self.api)
         return self._models[chosen]

@@ -10,9 +10,9 @@ from typing import Any
 from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models.chat_completions import ChatCompletionsModel
+from outlast.models.default_models import get_default_model
 from outlast.models.failures import Target
 from outlast.models.package_connection import PackageConnection, call_arguments, installed, load
-from outlast.models.provider import default_model
 
 _PREFIX = "litellm/"
 
@@ -66,12 +66,12 @@ class LitellmProvider:
     """Finds models by LiteLLM's names, with the keys that LiteLLM reads from the environment."""
 
     def get_model(self, model_name: str | None) -> LitellmModel:
-        """Return the model of this name; None means OUTLAST_MODEL, or else our own choice.
+        """Return the model of this name; None means what the environment says, or our own.
 
         Raises:
             UserError: LiteLLM is not installed.
         """
-        return LitellmModel((model_name or default_model()).removeprefix(_PREFIX))
+        return LitellmModel((model_name or get_default_model()).removeprefix(_PREFIX))
 
     async def aclose(self) -> None:
         """Do nothing: the connections are LiteLLM's, which it shares and closes by itself."""

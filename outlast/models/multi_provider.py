@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from outlast.agents.errors import UserError
 from outlast.models.any_llm_models import AnyLLMProvider
+from outlast.models.default_models import get_default_model
 from outlast.models.litellm_models import LitellmProvider
-from outlast.models.provider import PREFIX, OpenAIProvider, default_model
+from outlast.models.provider import PREFIX, OpenAIProvider
 from outlast.ports.model import Model, ModelProvider
 
 if TYPE_CHECKING:
@@ -125,13 +126,13 @@ class MultiProvider:
     def get_model(self, model_name: str | None) -> Model:
         """Return the model of this name, or the default for None.
 
-        The default is named by OUTLAST_MODEL, which may have a prefix that is known here.
+        The default of the environment may have a prefix that is known here.
 
         Raises:
             UserError: nobody knows the prefix, or the package that it needs is not installed.
         """
         if not model_name:
-            default = default_model()
+            default = get_default_model()
             provider = self._provider_of(default.partition("/")[0]) if "/" in default else None
             if provider is None:
                 return self.openai_provider.get_model(None)

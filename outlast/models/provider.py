@@ -3,27 +3,19 @@
 Owns: which API and which default model a worker uses. Must not know: the APIs themselves.
 """
 
-import os
 from typing import TYPE_CHECKING, Literal
 
 from outlast.models.chat_completions import ChatCompletionsModel
 from outlast.models.connection import OpenAIConnection
+from outlast.models.default_models import get_default_model
 from outlast.models.defaults import defaults
 from outlast.models.responses import ResponsesModel
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-DEFAULT_MODEL = "gpt-5.4-mini"
-"""The model of a worker that names none: quick and cheap, and good at calling tools."""
-
 PREFIX = "openai/"
 """What may stand before the name of a model of this provider."""
-
-
-def default_model() -> str:
-    """Return the name of the model for agents that name none: OUTLAST_MODEL, or our own choice."""
-    return os.environ.get("OUTLAST_MODEL") or DEFAULT_MODEL
 
 
 class OpenAIProvider:
@@ -52,8 +44,8 @@ class OpenAIProvider:
             base_url: None means OPENAI_BASE_URL, else OpenAI's own.
             api: `responses`, or `chat` for servers that only have Chat Completions; None means
                 what `set_default_openai_api` said, else `responses`.
-            default_model: the model of agents that name none; None means OUTLAST_MODEL, else
-                `DEFAULT_MODEL`.
+            default_model: the model of agents that name none; None means what the environment
+                says (OUTLAST_MODEL, OPENAI_DEFAULT_MODEL), else our own choice.
             openai_client: a client to use as it is, instead of a key and an address: for Azure,
                 proxies, other transports. Its retries are switched off per call, and closing it
                 stays the caller's.
@@ -86,7 +78,7 @@ class OpenAIProvider:
 
         A prefix `openai/` is taken off: it names the provider, not the model.
         """
-        chosen = model_name or self._default_model or default_model()
+        chosen = model_name or self._default_model or get_default_model()
         return self._model(chosen.removeprefix(PREFIX), is_default=not model_name)
 
     def model_of_id(self, model_id: str) -> ResponsesModel | ChatCompletionsModel:

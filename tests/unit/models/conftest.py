@@ -50,7 +50,8 @@ def chat(connection: OpenAIConnection) -> ChatCompletionsModel:
 
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OUTLAST_MODEL", "OPENAI_ADMIN_KEY"):
+    models = ("OUTLAST_MODEL", "OPENAI_DEFAULT_MODEL")
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_ADMIN_KEY", *models):
         monkeypatch.delenv(name, raising=False)
 
 
