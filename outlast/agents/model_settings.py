@@ -43,13 +43,35 @@ class ModelRetrySettings:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class MCPToolChoice:
+    """Which tool of an MCP server that the provider calls itself has to be called.
+
+    Attributes:
+        server_label: the label of the server's `HostedMCPTool`.
+        name: the tool's name on that server.
+    """
+
+    server_label: str
+    name: str
+
+    def __post_init__(self) -> None:
+        """Check the two names.
+
+        Raises:
+            UserError: one is no text.
+        """
+        if not all(isinstance(cast("object", one), str) for one in (self.server_label, self.name)):
+            raise UserError(f"MCPToolChoice(server_label=..., name=...) are texts, not {self!r}.")
+
+
 _NUMBER: Final = (int, float)
 _KINDS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
     "temperature": (_NUMBER, "a number"),
     "top_p": (_NUMBER, "a number"),
     "frequency_penalty": (_NUMBER, "a number"),
     "presence_penalty": (_NUMBER, "a number"),
-    "tool_choice": ((str,), "'auto', 'required', 'none' or a tool's name"),
+    "tool_choice": ((str, MCPToolChoice), "'auto', 'required', 'none' or a tool's name"),
     "parallel_tool_calls": ((bool,), "True or False"),
     "truncation": ((str,), "'auto' or 'disabled'"),
     "max_tokens": ((int,), "a whole number"),
@@ -138,7 +160,7 @@ class ModelSettings:
         top_p: from how much of the likely words it chooses.
         frequency_penalty: of Chat Completions only.
         presence_penalty: of Chat Completions only.
-        tool_choice: `auto`, `required`, `none`, or the name of a tool.
+        tool_choice: `auto`, `required`, `none`, the name of a tool, or `MCPToolChoice`.
         parallel_tool_calls: whether one reply may hold several calls.
         truncation: `auto` lets the provider drop the oldest items, `disabled` makes it refuse.
         max_tokens: upper bound of output tokens.
@@ -169,7 +191,7 @@ class ModelSettings:
     top_p: float | None = None
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
-    tool_choice: str | None = None
+    tool_choice: str | MCPToolChoice | None = None
     parallel_tool_calls: bool | None = None
     truncation: str | None = None
     max_tokens: int | None = None
@@ -248,6 +270,8 @@ class ModelSettings:
         written["response_include"] = self.include
         written["timeout"] = None if self.timeout is None else self.timeout.total_seconds()
         written["retry"] = None if self.retry is None else asdict(self.retry)
+        if isinstance(self.tool_choice, MCPToolChoice):
+            written["tool_choice"] = asdict(self.tool_choice)
         return deepcopy(written)
 
 
@@ -284,6 +308,8 @@ def write_model_settings(settings: ModelSettings) -> JsonSettings:
         written["timeout_seconds"] = settings.timeout.total_seconds()
     if settings.retry is not None:
         written["retry"] = {"max_retries": settings.retry.max_retries}
+    if isinstance(settings.tool_choice, MCPToolChoice):
+        written["tool_choice"] = asdict(settings.tool_choice)
     for name, value in written.items():
         try:
             json.dumps(value)
@@ -316,6 +342,8 @@ def read_model_settings(written: JsonSettings | None) -> ModelSettings | None:
         values["timeout"] = timedelta(seconds=seconds)
     if (retry := _read_retry(found.get("retry"))) is not None:
         values["retry"] = retry
+    if (choice := _read_tool_of_server(found.get("tool_choice"))) is not None:
+        values["tool_choice"] = choice
     return ModelSettings(**values)
 
 
@@ -325,4 +353,13 @@ def _read_retry(written: object) -> ModelRetrySettings | None:
     try:
         return ModelRetrySettings(max_retries=cast(JsonObject, written).get("max_retries"))
     except UserError:
+        return None
+
+
+def _read_tool_of_server(written: object) -> MCPToolChoice | None:
+    if not isinstance(written, dict):
+        return None
+    try:
+        return MCPToolChoice(**cast(JsonObject, written))
+    except (TypeError, UserError):
         return None

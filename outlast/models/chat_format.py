@@ -8,6 +8,7 @@ what comes back.
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from outlast.agents.model_settings import MCPToolChoice
 from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models.json_values import as_object, as_objects, as_text
@@ -302,6 +303,11 @@ def _tool(tool: ToolSpec) -> JsonObject:
 
 def _tool_choice(settings: ModelSettings) -> str | JsonObject | None:
     choice = settings.tool_choice
+    if isinstance(choice, MCPToolChoice):
+        raise UnsupportedItemError(
+            "tool_choice names a tool of an MCP server, and Chat Completions knows functions only."
+            " Use the Responses API, or leave it unset."
+        )
     if choice is None or choice in {"auto", "required", "none"}:
         return choice
     return {"type": "function", "function": {"name": choice}}

@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from outlast.agents.computer_tool import ComputerTool
 from outlast.agents.hosted_tools import HostedTool
+from outlast.agents.model_settings import MCPToolChoice
 from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models.connection import ModelConnection
@@ -222,6 +223,8 @@ def _entry(tool: HostedTool, model: str | None) -> JsonObject:
 
 def _tool_choice(request: ModelRequest, model: str | None) -> str | JsonObject | None:
     choice = request.settings.tool_choice
+    if isinstance(choice, MCPToolChoice):
+        return {"type": "mcp", "server_label": choice.server_label, "name": choice.name}
     if choice is None or choice in {"auto", "required", "none"}:
         return choice
     entries = [_entry(tool, model) for tool in request.hosted_tools]

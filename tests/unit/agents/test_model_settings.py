@@ -11,6 +11,7 @@ from openai.types.shared import Reasoning
 
 from outlast.agents.errors import UserError
 from outlast.agents.model_settings import (
+    MCPToolChoice,
     ModelRetrySettings,
     ModelSettings,
     read_model_settings,
@@ -204,3 +205,21 @@ def test_numbers_may_come_as_text_from_the_environment() -> None:
     texts: Any = {"temperature": "0.2", "max_tokens": "500"}
     settings = ModelSettings(**texts)
     assert (settings.temperature, settings.max_tokens) == (0.2, 500)
+
+
+def test_a_tool_of_an_mcp_server_survives_the_journey() -> None:
+    settings = ModelSettings(tool_choice=MCPToolChoice(server_label="wiki", name="search"))
+    travelled = json.loads(json.dumps(write_model_settings(settings)))
+    assert read_model_settings(travelled) == settings
+    assert settings.to_json_dict()["tool_choice"] == {"server_label": "wiki", "name": "search"}
+
+
+@pytest.mark.parametrize("choice", [{}, {"name": "x"}, {"server_label": 1, "name": "x"}, ["x"]])
+def test_a_choice_that_names_no_tool_of_a_server_counts_as_not_given(choice: Any) -> None:
+    assert read_model_settings({"tool_choice": choice, "store": True}) == ModelSettings(store=True)
+
+
+def test_the_two_names_of_a_tool_of_an_mcp_server_are_texts() -> None:
+    name: Any = None
+    with pytest.raises(UserError, match="are texts, not MCPToolChoice"):
+        MCPToolChoice(server_label="wiki", name=name)

@@ -7,6 +7,7 @@ from openai.types.chat.completion_create_params import CompletionCreateParamsNon
 from pydantic import TypeAdapter
 
 from outlast.agents.hosted_tools import WebSearchTool
+from outlast.agents.model_settings import MCPToolChoice
 from outlast.agents.settings import ModelSettings
 from outlast.agents.shell_tools import ShellTool
 from outlast.loop.values import JsonObject
@@ -344,3 +345,15 @@ def test_what_a_server_wants_back_comes_only_with_words_of_the_model() -> None:
     assert chat_messages(None, [answer], model="m") == [
         {"role": "assistant", "content": "hi", "thinking_blocks": []}
     ]
+
+
+def test_a_chosen_tool_of_an_mcp_server_is_refused() -> None:
+    settings = ModelSettings(tool_choice=MCPToolChoice("wiki", "search"))
+    request = ModelRequest(
+        instructions=None,
+        input=[],
+        tools=[ToolSpec(name="look", description="", parameters={})],
+        settings=settings,
+    )
+    with pytest.raises(UnsupportedItemError, match=r"a tool of an MCP server.*Responses API"):
+        chat_body(request, "m")

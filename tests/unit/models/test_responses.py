@@ -8,7 +8,8 @@ from pydantic import TypeAdapter
 
 from outlast.agents.computer_tool import ComputerTool
 from outlast.agents.custom_tool import CustomTool
-from outlast.agents.hosted_tools import FileSearchTool, HostedTool, WebSearchTool
+from outlast.agents.hosted_tools import FileSearchTool, HostedMCPTool, HostedTool, WebSearchTool
+from outlast.agents.model_settings import MCPToolChoice
 from outlast.agents.settings import ModelSettings
 from outlast.agents.shell_tools import ShellTool
 from outlast.loop.values import JsonObject, Usage
@@ -408,3 +409,15 @@ def test_a_tool_that_is_no_function_is_chosen_by_its_kind_or_name(
 ) -> None:
     tools = (ShellTool(str), CustomTool("sql", "", cast("Any", str)))
     assert responses_body(request_of(choice, *tools), "gpt-5.4")["tool_choice"] == sent
+
+
+def test_a_tool_of_an_mcp_server_is_chosen_by_both_names() -> None:
+    server = HostedMCPTool({"type": "mcp", "server_label": "wiki", "server_url": "https://w"})
+    request = ask(
+        hosted_tools=(server,), settings=ModelSettings(tool_choice=MCPToolChoice("wiki", "search"))
+    )
+    assert responses_body(request, "m")["tool_choice"] == {
+        "type": "mcp",
+        "server_label": "wiki",
+        "name": "search",
+    }
