@@ -59,8 +59,9 @@ if TYPE_CHECKING:
     )
     from outlast.agents.prompt import DynamicPromptFunction, GenerateDynamicPromptData, Prompt
     from outlast.agents.run_config import (
-        CallModelData, CallModelInputFilter, ModelInputData, RunConfig, ToolErrorFormatter,
-        ToolErrorFormatterArgs, TracingConfig,
+        CallModelData, CallModelInputFilter, ModelInputData, OutputGuardrailBlockedMessageArgs,
+        OutputGuardrailBlockedMessageFormatter, RunConfig, ToolErrorFormatter,
+        ToolErrorFormatterArgs, ToolNameCollisionPolicy, ToolNotFoundBehavior, TracingConfig,
     )
     from outlast.agents.run_error import (
         RunErrorData, RunErrorDetails, RunErrorHandler, RunErrorHandlerInput,
@@ -204,8 +205,9 @@ _NAMES = {
     "agents.model_settings": "ModelRetrySettings ModelSettings",
     "agents.prompt": "DynamicPromptFunction GenerateDynamicPromptData Prompt",
     "agents.run_config": (
-        "CallModelData CallModelInputFilter ModelInputData RunConfig "
-        "ToolErrorFormatter ToolErrorFormatterArgs TracingConfig"
+        "CallModelData CallModelInputFilter ModelInputData OutputGuardrailBlockedMessageArgs "
+        "OutputGuardrailBlockedMessageFormatter RunConfig ToolErrorFormatter "
+        "ToolErrorFormatterArgs ToolNameCollisionPolicy ToolNotFoundBehavior TracingConfig"
     ),
     "agents.run_error": (
         "RunErrorData RunErrorDetails RunErrorHandler RunErrorHandlerInput "
@@ -298,31 +300,34 @@ __all__ = [
     "MCPListToolsSpanData", "MaxTurnsExceeded", "MessageOutputItem", "Model",
     "ModelBehaviorError", "ModelCallFailed", "ModelInputData", "ModelProvider",
     "ModelRefusalError", "ModelResponse", "ModelRetrySettings", "ModelSettings",
-    "ModelTimeoutError", "ModelTracing", "MultiProvider", "OpenAIChatCompletionsModel", "OpenAIProvider",
-    "OpenAIResponsesModel", "OutputGuardrail", "OutputGuardrailResult",
-    "OutputGuardrailTripwireTriggered", "Prompt", "ProviderItem", "RawResponsesStreamEvent",
-    "ReasoningItem", "ReasoningItemIdPolicy", "RemoteAgent", "RequestUsage", "ResponseSpanData",
-    "RunAlreadyStarted", "RunCancelled", "RunClosed", "RunConfig", "RunContextWrapper",
-    "RunErrorData", "RunErrorDetails", "RunErrorHandler", "RunErrorHandlerInput",
-    "RunErrorHandlerResult", "RunErrorHandlers", "RunHandle", "RunHooks", "RunItem",
-    "RunItemStreamEvent", "RunNotFound", "RunOptions", "RunResult", "RunResultStreaming",
-    "RunState", "Runner", "SQLiteSession", "ServerUnavailable", "Session", "SessionABC",
-    "SessionFailed", "SessionInputCallback", "SessionSettings", "ShellActionRequest",
-    "ShellCallData", "ShellCallOutcome", "ShellCommandOutput", "ShellCommandRequest",
-    "ShellExecutor", "ShellResult", "ShellTool", "ShellToolContainerAutoEnvironment",
-    "ShellToolContainerNetworkPolicy", "ShellToolContainerNetworkPolicyAllowlist",
-    "ShellToolContainerNetworkPolicyDisabled", "ShellToolContainerNetworkPolicyDomainSecret",
-    "ShellToolContainerReferenceEnvironment", "ShellToolContainerSkill", "ShellToolEnvironment",
-    "ShellToolHostedEnvironment", "ShellToolInlineSkill", "ShellToolInlineSkillSource",
-    "ShellToolLocalEnvironment", "ShellToolLocalSkill", "ShellToolSkillReference", "Span",
-    "SpanData", "SpanError", "StatusStreamEvent", "StopAtTools", "StreamEvent",
-    "StructuredToolInputBuilder", "StructuredToolInputBuilderOptions", "TContext",
-    "TResponseInputItem", "TaskSpanData", "Tool", "ToolApprovalItem", "ToolCallItem",
-    "ToolCallOutputItem", "ToolContext", "ToolErrorFormatter", "ToolErrorFormatterArgs",
-    "ToolExecutionConfig", "ToolFailed", "ToolGuardrailFunctionOutput", "ToolInputGuardrail",
-    "ToolInputGuardrailData", "ToolInputGuardrailResult", "ToolInputGuardrailTripwireTriggered",
-    "ToolOrigin", "ToolOriginType", "ToolOutputFileContent", "ToolOutputFileContentDict",
-    "ToolOutputGuardrail", "ToolOutputGuardrailData", "ToolOutputGuardrailResult",
+    "ModelTimeoutError", "ModelTracing", "MultiProvider", "OpenAIChatCompletionsModel",
+    "OpenAIProvider", "OpenAIResponsesModel", "OutputGuardrail",
+    "OutputGuardrailBlockedMessageArgs", "OutputGuardrailBlockedMessageFormatter",
+    "OutputGuardrailResult", "OutputGuardrailTripwireTriggered", "Prompt", "ProviderItem",
+    "RawResponsesStreamEvent", "ReasoningItem", "ReasoningItemIdPolicy", "RemoteAgent",
+    "RequestUsage", "ResponseSpanData", "RunAlreadyStarted", "RunCancelled", "RunClosed",
+    "RunConfig", "RunContextWrapper", "RunErrorData", "RunErrorDetails", "RunErrorHandler",
+    "RunErrorHandlerInput", "RunErrorHandlerResult", "RunErrorHandlers", "RunHandle",
+    "RunHooks", "RunItem", "RunItemStreamEvent", "RunNotFound", "RunOptions", "RunResult",
+    "RunResultStreaming", "RunState", "Runner", "SQLiteSession", "ServerUnavailable", "Session",
+    "SessionABC", "SessionFailed", "SessionInputCallback", "SessionSettings",
+    "ShellActionRequest", "ShellCallData", "ShellCallOutcome", "ShellCommandOutput",
+    "ShellCommandRequest", "ShellExecutor", "ShellResult", "ShellTool",
+    "ShellToolContainerAutoEnvironment", "ShellToolContainerNetworkPolicy",
+    "ShellToolContainerNetworkPolicyAllowlist", "ShellToolContainerNetworkPolicyDisabled",
+    "ShellToolContainerNetworkPolicyDomainSecret", "ShellToolContainerReferenceEnvironment",
+    "ShellToolContainerSkill", "ShellToolEnvironment", "ShellToolHostedEnvironment",
+    "ShellToolInlineSkill", "ShellToolInlineSkillSource", "ShellToolLocalEnvironment",
+    "ShellToolLocalSkill", "ShellToolSkillReference", "Span", "SpanData", "SpanError",
+    "StatusStreamEvent", "StopAtTools", "StreamEvent", "StructuredToolInputBuilder",
+    "StructuredToolInputBuilderOptions", "TContext", "TResponseInputItem", "TaskSpanData",
+    "Tool", "ToolApprovalItem", "ToolCallItem", "ToolCallOutputItem", "ToolContext",
+    "ToolErrorFormatter", "ToolErrorFormatterArgs", "ToolExecutionConfig", "ToolFailed",
+    "ToolGuardrailFunctionOutput", "ToolInputGuardrail", "ToolInputGuardrailData",
+    "ToolInputGuardrailResult", "ToolInputGuardrailTripwireTriggered",
+    "ToolNameCollisionPolicy", "ToolNotFoundBehavior", "ToolOrigin", "ToolOriginType",
+    "ToolOutputFileContent", "ToolOutputFileContentDict", "ToolOutputGuardrail",
+    "ToolOutputGuardrailData", "ToolOutputGuardrailResult",
     "ToolOutputGuardrailTripwireTriggered", "ToolOutputImage", "ToolOutputImageDict",
     "ToolOutputText", "ToolOutputTextDict", "ToolRetry", "ToolSearchCallItem",
     "ToolSearchOutputItem", "ToolTimeoutError", "ToolsToFinalOutputFunction",

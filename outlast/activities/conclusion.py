@@ -18,7 +18,7 @@ from outlast.activities.listing import listed_tool
 from outlast.activities.nested_stream import NestedStream, telling
 from outlast.activities.outer_call import OuterCall
 from outlast.activities.scene import Scene
-from outlast.activities.tripwires import finding, tripwire
+from outlast.activities.tripwires import finding, tripwire, withheld
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent import Agent
 from outlast.agents.agent_output import output_schema_of, read_output, said_output, write_output
@@ -36,7 +36,7 @@ from outlast.agents.lifecycle import AgentHookContext, call_hooks
 from outlast.agents.nested_result import AgentToolResult
 from outlast.agents.run_error import RunErrorData, RunErrorHandlerInput, handler_result
 from outlast.agents.run_item_forms import run_item
-from outlast.agents.settings import BLOCKED_MESSAGE_REF, ERROR_HANDLERS
+from outlast.agents.settings import ERROR_HANDLERS
 from outlast.agents.tool_output import decode_output
 from outlast.agents.tool_use import FunctionToolResult, ToolsToFinalOutputFunction, judge
 from outlast.contract import failures
@@ -48,9 +48,6 @@ from outlast.loop.items import Item, last_words
 from outlast.loop.phrases import as_text
 from outlast.loop.values import Failure, Json, JsonObject
 from outlast.ports.effect_spans import leave_turn
-
-BLOCKED = "[This output was withheld by a guardrail.]"
-"""What stands in a session instead of a tool's output that a guardrail has blocked."""
 
 _HANDLED: dict[str, tuple[str, type[AgentsException]]] = {
     failures.MAX_TURNS_EXCEEDED: ("max_turns", MaxTurnsExceeded),
@@ -113,7 +110,7 @@ async def _concluded(
     await _end(scene, output, request)
     leave_turn()
     records, failure = await _check(scene, output)
-    blocked = any(record.tripped for record in records)
+    blocked = next((record.name for record in records if record.tripped), None)
     if failure is not None and scene.outer is not None and scene.outer.tool.failure_error_function:
         read = await _failed_tool(scene, scene.outer, failure)
         return replace(read, results=tuple(records))
@@ -136,10 +133,10 @@ async def _concluded(
     return Conclusion(
         output=output.json if output.replaced else None,
         replaced=output.replaced,
-        message=output.message if not blocked else None,
+        message=output.message if blocked is None else None,
         results=tuple(records),
         failure=failure,
-        withheld=_withheld(scene, output) if blocked else None,
+        withheld=None if blocked is None else withheld(scene, blocked),
         changes=scene.changes(),
     )
 
@@ -323,18 +320,6 @@ async def _check(scene: Scene, output: _Output) -> tuple[list[GuardrailRecord], 
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
     return records, tripwire(scene, failures.OUTPUT_GUARDRAIL, "output", records)
-
-
-def _withheld(scene: Scene, output: _Output) -> str:
-    """Return what stands in place of a blocked output."""
-    message = scene.settings.get("output_guardrail_blocked_message")
-    if isinstance(message, str):
-        return message
-    formatter = scene.reference(BLOCKED_MESSAGE_REF)
-    try:
-        return str(formatter(output.value)) if formatter is not None else BLOCKED
-    except Exception:  # noqa: BLE001  what is blocked stays blocked, whatever the formatter does
-        return BLOCKED
 
 
 def _value(scene: Scene, candidate: Candidate) -> Any:

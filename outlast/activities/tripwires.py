@@ -1,4 +1,4 @@
-"""Tripwires: the failure that one is, and what a guardrail found, told from that failure.
+"""Tripwires: what one is, what a guardrail found, and what stands in place of what one blocked.
 
 Owns: what a nested run's failure says of the guardrail, because the run that asked has no record
 of it. Must not know: when guardrails are asked. Knows no Temporal.
@@ -14,9 +14,14 @@ from outlast.agents.guardrail import (
     InputGuardrailResult,
     OutputGuardrailResult,
 )
+from outlast.agents.run_config import OutputGuardrailBlockedMessageArgs
+from outlast.agents.settings import BLOCKED_MESSAGE_REF
 from outlast.contract import records
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.values import Failure, JsonObject
+
+BLOCKED = "[This output was withheld by a guardrail.]"
+"""What stands in a session instead of a tool's output that a guardrail has blocked."""
 
 
 def tripwire(
@@ -53,3 +58,20 @@ def finding(scene: Scene, failure: Failure) -> InputGuardrailResult | OutputGuar
                 guardrail=judge, agent_output=record.output, agent=agent, output=output
             )
     return None
+
+
+def withheld(scene: Scene, guardrail: str) -> str:
+    """Return what stands in place of an output that this guardrail has blocked."""
+    message = scene.settings.get("output_guardrail_blocked_message")
+    if message is None and (formatter := scene.reference(BLOCKED_MESSAGE_REF)) is not None:
+        given = OutputGuardrailBlockedMessageArgs(
+            default_message=BLOCKED,
+            guardrail_name=guardrail,
+            agent=scene.agent,
+            run_context=scene.wrapper,
+        )
+        try:
+            message = formatter(given)
+        except Exception:  # noqa: BLE001  what is blocked stays blocked, whatever the formatter does
+            message = None
+    return message if isinstance(message, str) and message else BLOCKED

@@ -4,6 +4,7 @@ Owns: `RunConfig`, and the records that its callables are given. Must not know: 
 travel (`settings`), or what each of them does.
 """
 
+import inspect
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -97,8 +98,34 @@ ToolErrorFormatter: TypeAlias = Callable[
 ]
 """Called with (args); returns what the model reads, or None for the default; sync or async."""
 
-OutputBlockedFormatter: TypeAlias = Callable[[Any], str]
-"""Called with what is withheld; returns what stands in its place; sync."""
+
+@dataclass(frozen=True, kw_only=True)
+class OutputGuardrailBlockedMessageArgs(Generic[TContext]):
+    """What a callable `output_guardrail_blocked_message` is given: never the output itself.
+
+    Attributes:
+        default_message: what would stand in place of the output.
+        guardrail_name: the guardrail that was triggered.
+        agent: whose output it is.
+        run_context: the run's context.
+    """
+
+    default_message: str
+    guardrail_name: str
+    agent: Any
+    run_context: RunContextWrapper[TContext]
+
+
+OutputGuardrailBlockedMessageFormatter: TypeAlias = Callable[
+    [OutputGuardrailBlockedMessageArgs[Any]], str | None
+]
+"""Called with (args); returns what stands in place of the output, or None for the default; sync."""
+
+ToolNotFoundBehavior: TypeAlias = Literal["return_error_to_model", "raise_error", "raise"]
+"""What a call of an unknown tool does: the model is told, or the run fails."""
+
+ToolNameCollisionPolicy: TypeAlias = Literal["warn", "error"]
+"""What a tool and a handoff of one name do."""
 
 
 class TracingConfig(TypedDict, total=False):
@@ -179,12 +206,10 @@ class RunConfig:
     group_id: str | None = None
     trace_metadata: dict[str, Any] | None = None
     tool_error_formatter: ToolErrorFormatter | str | None = None
-    tool_not_found_behavior: Literal["return_error_to_model", "raise_error", "raise"] = (
-        "return_error_to_model"
-    )
-    tool_name_collision_policy: Literal["warn", "error"] = "warn"
+    tool_not_found_behavior: ToolNotFoundBehavior = "return_error_to_model"
+    tool_name_collision_policy: ToolNameCollisionPolicy = "warn"
     tool_execution: ToolExecutionConfig | None = None
-    output_guardrail_blocked_message: str | OutputBlockedFormatter | None = None
+    output_guardrail_blocked_message: str | OutputGuardrailBlockedMessageFormatter | None = None
     heartbeat_timeout: timedelta | None = None
 
     def __new__(cls, **given: Any) -> Self:
@@ -317,7 +342,9 @@ def _check_texts(config: RunConfig) -> None:
     message = config.output_guardrail_blocked_message
     if message is not None and not isinstance(message, str):
         what = "RunConfig(output_guardrail_blocked_message=...)"
-        check_callable(message, ("withheld",), what=what)
+        check_callable(message, ("args",), what=what)
+        if inspect.iscoroutinefunction(message):
+            raise UserError(f"{what} must be a text or a sync callable, not an async one.")
 
 
 def as_run_config(given: RunConfig | Mapping[str, Any] | None) -> RunConfig:

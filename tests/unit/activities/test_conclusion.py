@@ -2,13 +2,14 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 from pydantic import BaseModel
 
-from outlast.activities.conclusion import BLOCKED, conclude
+from outlast.activities.conclusion import conclude
 from outlast.activities.errors import EffectError
+from outlast.activities.tripwires import BLOCKED
 from outlast.agents.agent import Agent
 from outlast.agents.errors import (
     MaxTurnsExceeded,
@@ -20,7 +21,7 @@ from outlast.agents.guardrail import GuardrailFunctionOutput, OutputGuardrail
 from outlast.agents.lifecycle import AgentHooks, RunHooks
 from outlast.agents.nested_result import AgentToolResult
 from outlast.agents.references import register
-from outlast.agents.run_config import RunConfig
+from outlast.agents.run_config import OutputGuardrailBlockedMessageArgs, RunConfig
 from outlast.agents.run_error import RunErrorHandlerInput, RunErrorHandlerResult
 from outlast.agents.settings import write_run_config
 from outlast.agents.tool import function_tool
@@ -193,12 +194,31 @@ async def test_an_answer_of_another_version_of_the_type_is_tried_elsewhere() -> 
     assert caught.value.retryable
 
 
+Blocked: TypeAlias = OutputGuardrailBlockedMessageArgs[Any]
+
+
+def named(args: Blocked) -> str:
+    return f"{args.agent.name}: {args.guardrail_name}"
+
+
+def padded(args: Blocked) -> str:
+    return f"{args.run_context.context}, {args.default_message}"
+
+
+def silent(args: Blocked) -> None:
+    del args
+
+
 @pytest.mark.parametrize(
     ("message", "stands_there"),
     [
         (None, BLOCKED),
         ("[gone]", "[gone]"),
-        ("[{}]".format, "[Hi]"),
+        ("", BLOCKED),
+        (named, "A: g"),
+        (padded, f"None, {BLOCKED}"),
+        (silent, BLOCKED),
+        (id, BLOCKED),
         (raising(KeyError("k")), BLOCKED),
     ],
 )

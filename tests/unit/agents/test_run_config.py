@@ -54,6 +54,10 @@ def takes_two(a: Any, b: Any) -> Any:
     return [*a, *b]
 
 
+async def never(args: Any) -> str:
+    return str(args)
+
+
 def takes_three(a: Any, b: Any, c: Any) -> Any:
     return a, b, c
 
@@ -170,7 +174,8 @@ def test_what_is_no_field_is_refused_by_name(
         ("workflow_name", None, "must be a string, not None"),
         ("trace_id", 5, "must be a string, not 5"),
         ("trace_metadata", ["a"], "must be a dict"),
-        ("output_guardrail_blocked_message", takes_two, r"is called with \(withheld\)"),
+        ("output_guardrail_blocked_message", takes_two, r"is called with \(args\)"),
+        ("output_guardrail_blocked_message", never, "a text or a sync callable, not an async one"),
         ("heartbeat_timeout", 5, "must be a timedelta, not 5"),
     ],
 )
