@@ -47,8 +47,8 @@ if TYPE_CHECKING:
         reset_conversation_history_wrappers, set_conversation_history_wrappers,
     )
     from outlast.agents.hosted_tools import (
-        CodeInterpreterTool, FileSearchTool, HostedMCPTool, HostedTool, ImageGenerationTool, Tool,
-        WebSearchTool,
+        CodeInterpreterTool, FileSearchTool, HostedMCPTool, HostedTool, ImageGenerationTool,
+        ImageGenerationToolConfig, Tool, WebSearchTool, WebSearchToolImageSettings,
     )
     from outlast.agents.item_helpers import ItemHelpers, TResponseInputItem
     from outlast.agents.lifecycle import AgentHookContext, AgentHooks, RunHooks
@@ -196,8 +196,8 @@ _NAMES = {
         "ShellResult ShellTool"
     ),
     "agents.hosted_tools": (
-        "CodeInterpreterTool FileSearchTool HostedMCPTool HostedTool ImageGenerationTool Tool "
-        "WebSearchTool"
+        "CodeInterpreterTool FileSearchTool HostedMCPTool HostedTool ImageGenerationTool "
+        "ImageGenerationToolConfig Tool WebSearchTool WebSearchToolImageSettings"
     ),
     "agents.item_helpers": "ItemHelpers TResponseInputItem",
     "agents.lifecycle": "AgentHookContext AgentHooks RunHooks",
@@ -293,7 +293,8 @@ __all__ = [
     "FunctionTool", "FunctionToolResult", "GenerateDynamicPromptData", "GenerationSpanData",
     "GuardrailFunctionOutput", "GuardrailSpanData", "Handoff", "HandoffCallItem",
     "HandoffHistoryMapper", "HandoffInputData", "HandoffInputFilter", "HandoffOutputItem",
-    "HandoffSpanData", "HostedMCPTool", "HostedTool", "ImageGenerationTool", "InputGuardrail",
+    "HandoffSpanData", "HostedMCPTool", "HostedTool", "ImageGenerationTool",
+    "ImageGenerationToolConfig", "InputGuardrail",
     "InputGuardrailResult", "InputGuardrailTripwireTriggered", "InputItem", "Instructions",
     "ItemHelpers", "LocalShellCommandRequest", "LocalShellExecutor", "LocalShellTool",
     "MCPApprovalRequestItem", "MCPApprovalResponseItem", "MCPListToolsItem",
@@ -332,7 +333,8 @@ __all__ = [
     "ToolOutputText", "ToolOutputTextDict", "ToolRetry", "ToolSearchCallItem",
     "ToolSearchOutputItem", "ToolTimeoutError", "ToolsToFinalOutputFunction",
     "ToolsToFinalOutputResult", "Trace", "TracingConfig", "TracingProcessor", "TurnSpanData",
-    "Usage", "UserError", "WebSearchTool", "add_trace_processor", "agent_span", "apply_diff",
+    "Usage", "UserError", "WebSearchTool",
+    "WebSearchToolImageSettings", "add_trace_processor", "agent_span", "apply_diff",
     "custom_span", "default_handoff_history_mapper", "default_tool_error",
     "default_tool_error_function", "dispose_resolved_computers",
     "enable_verbose_stdout_logging", "flush_traces", "function_span", "function_tool",

@@ -8,7 +8,7 @@ over. Must not know: how requests travel.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, Literal, Protocol, Required, TypeAlias, TypedDict, cast, runtime_checkable
 
 from outlast.agents.errors import UserError
 from outlast.agents.tool_definition import FunctionTool
@@ -33,6 +33,18 @@ Tool: TypeAlias = FunctionTool | HostedTool
 """Whatever an agent's `tools=` may hold."""
 
 
+class WebSearchToolImageSettings(TypedDict, total=False):
+    """How pictures are searched for.
+
+    Attributes:
+        max_results: how many.
+        caption: whether each comes with a few words on what it shows, where there are any.
+    """
+
+    max_results: int
+    caption: bool
+
+
 @dataclass
 class WebSearchTool:
     """Lets the model search the web.
@@ -42,12 +54,17 @@ class WebSearchTool:
         filters: which sites count, such as `{"allowed_domains": [...]}`.
         search_context_size: how much the search may bring: `low`, `medium` or `high`.
         external_web_access: whether pages are fetched live; None leaves it to the provider.
+        search_content_types: what is searched for, such as `["text", "image"]`. What was found
+            comes back beside the answer where it may be pictures.
+        image_settings: how pictures are searched for.
     """
 
     user_location: Any = None
     filters: Any = None
     search_context_size: str = "medium"
     external_web_access: bool | None = None
+    search_content_types: list[Literal["text", "image"]] | None = None
+    image_settings: WebSearchToolImageSettings | None = None
 
     def __post_init__(self) -> None:
         """Check that the options can be sent.
@@ -62,6 +79,11 @@ class WebSearchTool:
         """The name of every web search."""
         return "web_search"
 
+    @property
+    def include(self) -> list[str]:
+        """What is to come back beside the answer."""
+        return ["web_search_call.results"] if "image" in (self.search_content_types or ()) else []
+
     def to_tool_param(self) -> JsonObject:
         """Return the tool's entry in a request."""
         return tool_entry(
@@ -70,6 +92,8 @@ class WebSearchTool:
             user_location=self.user_location,
             search_context_size=self.search_context_size,
             external_web_access=self.external_web_access,
+            search_content_types=self.search_content_types,
+            image_settings=self.image_settings,
         )
 
 
@@ -165,6 +189,23 @@ class CodeInterpreterTool(_Configured):
     def name(self) -> str:
         """The name of every code interpreter."""
         return self._type
+
+
+class ImageGenerationToolConfig(TypedDict, total=False):
+    """The entry of `ImageGenerationTool`; every field but `type` is up to the provider."""
+
+    type: Required[Literal["image_generation"]]
+    action: Literal["generate", "edit", "auto"]
+    background: Literal["transparent", "opaque", "auto"]
+    input_fidelity: Literal["high", "low"] | None
+    input_image_mask: dict[str, str]
+    model: str
+    moderation: Literal["auto", "low"]
+    output_compression: int
+    output_format: Literal["png", "webp", "jpeg"]
+    partial_images: int
+    quality: Literal["low", "medium", "high", "xhigh", "max", "auto"]
+    size: str
 
 
 @dataclass

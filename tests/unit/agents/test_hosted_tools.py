@@ -57,6 +57,15 @@ def test_options_that_are_not_set_are_not_sent() -> None:
     }
 
 
+def test_a_web_search_for_pictures_says_so_and_wants_to_see_what_it_found() -> None:
+    tool = WebSearchTool(search_content_types=["text", "image"], image_settings={"max_results": 3})
+    entry = tool.to_tool_param()
+    assert entry["search_content_types"] == ["text", "image"]
+    assert entry["image_settings"] == {"max_results": 3}
+    assert tool.include == ["web_search_call.results"]
+    assert WebSearchTool(search_content_types=["text"]).include == []
+
+
 def test_the_packages_own_records_will_do_as_options() -> None:
     tool = WebSearchTool(filters=Filters(allowed_domains=["a.example"]))
     assert tool.to_tool_param()["filters"] == {"allowed_domains": ["a.example"]}
