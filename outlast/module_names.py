@@ -1,8 +1,9 @@
 """The names of the SDK's modules, so that programs keep all their import lines but for one word.
 
 `from agents.tool_context import ToolContext` becomes `from outlast.tool_context import ToolContext`.
-Every public name can be imported from every such module: they are one and the same set. Type
-checkers read of them in `outlast-stubs`. New programs take names from `outlast` itself.
+Every public name can be imported from every such module, and so can those that only modules of
+the SDK have. Type checkers read of them in `outlast-stubs`. New programs take names from `outlast`
+itself.
 
 Owns: which names there are, and finding them when nothing else has. Must not know: what the
 public names are.
@@ -10,11 +11,15 @@ public names are.
 
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.machinery import ModuleSpec
 from types import ModuleType
 from typing import Any, cast
 
 PACKAGE = "outlast"
+
+FURTHER = f"{PACKAGE}.further_names"
+"""Where the names are that the SDK has in its modules only."""
 
 MODULES = frozenset(
     f"{PACKAGE}.{name}"
@@ -28,12 +33,17 @@ MODULES = frozenset(
         "function_schema",
         "guardrail",
         "handoffs",
+        "handoffs.history",
         "items",
         "lifecycle",
+        "mcp.manager",
+        "mcp.server",
+        "mcp.util",
         "memory",
         "memory.session",
         "memory.session_settings",
         "memory.sqlite_session",
+        "memory.util",
         "model_settings",
         "models.interface",
         "models.openai_chatcompletions",
@@ -52,6 +62,13 @@ MODULES = frozenset(
         "tool",
         "tool_context",
         "tool_guardrails",
+        "tracing.config",
+        "tracing.create",
+        "tracing.processor_interface",
+        "tracing.span_data",
+        "tracing.spans",
+        "tracing.traces",
+        "tracing.util",
         "usage",
     ]
 )
@@ -77,13 +94,19 @@ class ModuleNames:
         """Leave it to the import system to make the module."""
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give the module the public names, each when it is first used."""
+        """Give the module the public names, each when it is first used.
+
+        After them come those of the package that it is in, and then those of the SDK's modules.
+        """
         package = sys.modules[PACKAGE]
 
         def find(name: str) -> Any:
-            if name not in package.__all__:
-                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-            return getattr(package, name)
+            if name in package.__all__:
+                return getattr(package, name)
+            for place in (module.__name__.rpartition(".")[0], FURTHER):
+                if name in import_module(place).__all__:
+                    return getattr(import_module(place), name)
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
 
         module.__doc__ = f"The public names of {PACKAGE}, where the SDK has some of them."
         module.__dict__.update(__all__=list(package.__all__), __getattr__=find)

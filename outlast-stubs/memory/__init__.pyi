@@ -1,1 +1,2 @@
 from outlast import *
+from outlast.further_names import *

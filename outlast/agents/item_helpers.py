@@ -17,6 +17,15 @@ from outlast.loop.values import JsonObject
 TResponseInputItem: TypeAlias = JsonObject
 """An item of a model's input, in the format of the Responses API."""
 
+TResponse: TypeAlias = Any
+"""A response of the Responses API: the `openai` package's record, or a dict."""
+
+TResponseOutputItem: TypeAlias = Any
+"""An item that a model wrote: the `openai` package's record, or a dict."""
+
+TResponseStreamEvent: TypeAlias = Any
+"""An event of a model's stream: the `openai` package's record, or a dict."""
+
 _TEXTS = frozenset({"output_text", "input_text", "text"})
 
 

@@ -7,7 +7,7 @@ know: how the state was read, or whether it is the last one.
 from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeAlias, TypeVar, overload
 
 from outlast.agents.agent_output import output_as, read_output
 from outlast.agents.context import RunContextWrapper
@@ -36,6 +36,9 @@ from outlast.loop.view import shown
 from outlast.ports.model import ModelResponse
 
 T = TypeVar("T")
+
+ToInputListMode: TypeAlias = Literal["preserve_all", "normalized"]
+"""Which conversation a result gives: with every item, or as the model would be shown it next."""
 
 NOBODY = KnownAgents()
 """A process that knows all agents by name only."""
@@ -238,9 +241,7 @@ class RunResultBase:
         """What tool output guardrails found."""
         return guardrail_results(self.snapshot, "tool_output", self._known)
 
-    def to_input_list(
-        self, mode: Literal["preserve_all", "normalized"] = "preserve_all"
-    ) -> list[JsonObject]:
+    def to_input_list(self, mode: ToInputListMode = "preserve_all") -> list[JsonObject]:
         """Return the conversation as input items, to start another run from.
 
         Args:

@@ -29,11 +29,24 @@ async def main(state: RunState[int]) -> int:
 """
 WRONG_LINES = {6, 8, 9, 12, 13}
 
-LINES_OF_THE_FIELD = "\n".join(
+FURTHER_LINES = """
+from outlast.items import TResponseStreamEvent
+from outlast.lifecycle import RunHooksBase
+from outlast.mcp.util import create_static_tool_filter
+from outlast.model_settings import MCPToolChoice
+from outlast.tracing.span_data import MCPListToolsSpanData
+def settings() -> MCPToolChoice: return MCPToolChoice(server_label="a", name="b")
+class Hooks(RunHooksBase[None]): ...
+def event(data: MCPListToolsSpanData) -> TResponseStreamEvent: return data
+allowed = create_static_tool_filter(["a"])
+"""
+"""Names that only modules of the SDK have."""
+
+LINES_OF_THE_FIELD = FURTHER_LINES + "\n".join(
     f"from {name} import ToolContext as C{at}\ndef f{at}(c: C{at}[int]) -> int: return c.context"
     for at, name in enumerate(sorted(MODULES))
 )
-"""One import line for each module that the SDK has."""
+"""One import line for each module that the SDK has, too."""
 
 
 def test_a_program_with_types_passes_strictly_and_its_mistakes_do_not(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Programs keep their import lines but for the package's name."""
 
 import importlib
+import pkgutil
 import subprocess
 import sys
 from importlib.machinery import PathFinder
@@ -39,6 +40,22 @@ def test_no_name_hides_a_real_module(name: str) -> None:
     assert PathFinder.find_spec(name, path) is None
 
 
+@pytest.mark.parametrize(
+    ("name", "real"),
+    [
+        ("mcp.util:create_static_tool_filter", "mcp"),
+        ("mcp.server:MCPServer", "mcp"),
+        ("tracing.config:TracingConfig", "tracing"),
+        ("tracing.span_data:MCPListToolsSpanData", "tracing"),
+    ],
+)
+def test_a_module_of_a_package_that_is_real_has_the_names_of_that_package(
+    name: str, real: str
+) -> None:
+    package = importlib.import_module(f"outlast.{real}")
+    assert pkgutil.resolve_name(f"outlast.{name}") is getattr(package, name.partition(":")[2])
+
+
 def test_it_is_installed_once() -> None:
     before = list(sys.meta_path)
     install()
@@ -52,13 +69,17 @@ from outlast import Agent, Runner
 from outlast.exceptions import MaxTurnsExceeded
 from outlast.items import ItemHelpers, TResponseInputItem
 from outlast.memory import Session, SQLiteSession
+from outlast.handoffs.history import nest_handoff_history
 from outlast.memory.session import SessionABC
+from outlast.memory.util import SessionInputCallback
 from outlast.models.interface import Model, ModelProvider
 from outlast.models.openai_provider import OpenAIProvider
 from outlast.run import CallModelData, ModelInputData, RunConfig
 from outlast.stream_events import RunItemStreamEvent
 from outlast.tool import FunctionTool, function_tool
 from outlast.tool_context import ToolContext
+from outlast.tracing.processor_interface import TracingProcessor
+from outlast.tracing.spans import Span
 import outlast.lifecycle as lifecycle
 
 print(ToolContext.__name__, lifecycle.RunHooks.__name__)

@@ -3,6 +3,7 @@
 Owns: nothing; the names are those of `outlast.ports`, gathered under the name users know.
 """
 
+from outlast.agents.run_config import TracingConfig
 from outlast.ports.spans import (
     AgentSpanData,
     CustomSpanData,
@@ -10,6 +11,7 @@ from outlast.ports.spans import (
     GenerationSpanData,
     GuardrailSpanData,
     HandoffSpanData,
+    MCPListToolsSpanData,
     ResponseSpanData,
     SpanData,
     SpanError,
@@ -34,6 +36,7 @@ from outlast.ports.user_spans import (
     generation_span,
     guardrail_span,
     handoff_span,
+    mcp_tools_span,
     response_span,
     task_span,
     turn_span,
@@ -46,12 +49,14 @@ __all__ = [
     "GenerationSpanData",
     "GuardrailSpanData",
     "HandoffSpanData",
+    "MCPListToolsSpanData",
     "ResponseSpanData",
     "Span",
     "SpanData",
     "SpanError",
     "TaskSpanData",
     "Trace",
+    "TracingConfig",
     "TracingProcessor",
     "TurnSpanData",
     "add_trace_processor",
@@ -67,6 +72,7 @@ __all__ = [
     "get_current_trace",
     "guardrail_span",
     "handoff_span",
+    "mcp_tools_span",
     "response_span",
     "set_trace_processors",
     "set_tracing_disabled",

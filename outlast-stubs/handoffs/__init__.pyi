@@ -1,0 +1,2 @@
+from outlast import *
+from outlast.further_names import *

@@ -1,0 +1,3 @@
+from outlast import *
+from outlast.further_names import *
+from outlast.tracing import *
