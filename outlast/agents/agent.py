@@ -25,6 +25,7 @@ from outlast.agents.mcp_server import MCPConfig, MCPServer
 from outlast.agents.mcp_tools import check_mcp_config, mcp_tools_of
 from outlast.agents.model_settings import ModelSettings
 from outlast.agents.prompt import DynamicPromptFunction, Prompt, check_prompt, prompt_of
+from outlast.agents.settings_field import SettingsField, settings_field
 from outlast.agents.tool_definition import EnabledPredicate, FunctionTool
 from outlast.agents.tool_use import ToolUseBehavior, check_tool_use_behavior
 from outlast.loop.values import JsonObject
@@ -53,7 +54,7 @@ class Agent(Generic[TContext]):
             may be closed after construction: `triage.handoffs.append(orders)`.
         model: a model's name, or a model: an object with `get_response`; None for the
             provider's default.
-        model_settings: how to call the model; a run's settings are laid over them.
+        model_settings: how to call the model, also as a dict; a run's settings are laid over them.
         input_guardrails: asked about the input of a run that starts with this agent.
         output_guardrails: asked about this agent's answer.
         output_type: the type of the answer, or its schema; None is text.
@@ -73,7 +74,9 @@ class Agent(Generic[TContext]):
     mcp_config: MCPConfig = field(default_factory=MCPConfig)
     handoffs: "list[Agent[Any] | Handoff]" = field(default_factory=list["Agent[Any] | Handoff"])
     model: Any = None
-    model_settings: ModelSettings = field(default_factory=ModelSettings)
+    model_settings: SettingsField[ModelSettings, ModelSettings] = settings_field(  # noqa: RUF009  a descriptor
+        ModelSettings, ModelSettings()
+    )
     input_guardrails: list[InputGuardrail[TContext]] = field(
         default_factory=list[InputGuardrail[TContext]]
     )

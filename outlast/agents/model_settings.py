@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol, TypeAlias, cast, overload
 
 from outlast.agents.durations import DurationField, duration_field, is_positive
 from outlast.agents.errors import UserError
+from outlast.agents.settings_field import as_settings
 from outlast.loop.values import JsonObject
 
 
@@ -245,13 +246,20 @@ class ModelSettings:
                 f"not {retry!r}."
             )
 
-    def resolve(self, override: "ModelSettings | None") -> "ModelSettings":
+    def resolve(self, override: "ModelSettings | Mapping[str, Any] | None") -> "ModelSettings":
         """Return these settings with every field that `override` sets laid over them.
 
         `extra_args` merge key by key; every other field is replaced.
+
+        Args:
+            override: also as a dict of the fields.
+
+        Raises:
+            UserError: a key is no field, or a field does not fit.
         """
         if override is None:
             return self
+        override = as_settings(ModelSettings, override)
         changes = {
             field.name: value
             for field in fields(override)

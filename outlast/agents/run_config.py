@@ -22,6 +22,7 @@ from outlast.agents.session_memory import (
     SessionInputCallback,
     SessionSettings,
 )
+from outlast.agents.settings_field import SettingsField, settings_field
 from outlast.agents.tool_use import ToolExecutionConfig
 from outlast.loop.values import JsonObject
 
@@ -157,7 +158,7 @@ class RunConfig:
     Attributes:
         model: for every agent of the run, whatever theirs is: a model's name or a model.
         model_provider: finds models by name, in place of the worker's.
-        model_settings: laid over every agent's own.
+        model_settings: laid over every agent's own. Settings may also be dicts of their fields.
         session_settings: laid over the session's own.
         session_input_callback: merges the session's history and the new input; called with
             (history, new items).
@@ -187,8 +188,12 @@ class RunConfig:
 
     model: Any = None
     model_provider: Any = None
-    model_settings: ModelSettings | None = None
-    session_settings: SessionSettings | None = None
+    model_settings: SettingsField[ModelSettings, None] = settings_field(  # noqa: RUF009  a descriptor
+        ModelSettings, None
+    )
+    session_settings: SettingsField[SessionSettings, None] = settings_field(  # noqa: RUF009  likewise
+        SessionSettings, None
+    )
     session_input_callback: SessionInputCallback | str | None = None
     input_guardrails: list[InputGuardrail[Any]] | None = None
     output_guardrails: list[OutputGuardrail[Any]] | None = None
@@ -208,7 +213,9 @@ class RunConfig:
     tool_error_formatter: ToolErrorFormatter | str | None = None
     tool_not_found_behavior: ToolNotFoundBehavior = "return_error_to_model"
     tool_name_collision_policy: ToolNameCollisionPolicy = "warn"
-    tool_execution: ToolExecutionConfig | None = None
+    tool_execution: SettingsField[ToolExecutionConfig, None] = settings_field(  # noqa: RUF009  likewise
+        ToolExecutionConfig, None
+    )
     output_guardrail_blocked_message: str | OutputGuardrailBlockedMessageFormatter | None = None
     heartbeat_timeout: timedelta | None = None
 

@@ -7,13 +7,14 @@ items; nothing here reads or writes one.
 
 import json
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias, cast
 
 from outlast.agents.callables import call, callable_name
 from outlast.agents.errors import UserError
+from outlast.agents.settings_field import as_settings
 from outlast.loop.values import JsonObject
 
 ReasoningItemIdPolicy: TypeAlias = Literal["preserve", "omit"]
@@ -61,9 +62,10 @@ class SessionSettings:
                 "nothing, None reads everything."
             )
 
-    def resolve(self, override: "SessionSettings | None") -> "SessionSettings":
+    def resolve(self, override: "SessionSettings | Mapping[str, Any] | None") -> "SessionSettings":
         """Return these settings with those of `override` that are set in their place."""
-        if override is None or override.limit is None:
+        override = as_settings(SessionSettings, override or self)
+        if override.limit is None:
             return self
         return replace(self, limit=override.limit)
 

@@ -6,7 +6,7 @@ a session is never described as data: a worker gets its own.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
@@ -41,6 +41,7 @@ except ModuleNotFoundError as error:
 
 from outlast.agents.errors import UserError
 from outlast.agents.session_memory import SessionSettings
+from outlast.agents.settings_field import as_settings
 from outlast.ports.session import SessionABC, item_limit
 from outlast.sessions.rows import read_rows, write_row
 
@@ -76,7 +77,7 @@ class SQLAlchemySession(SessionABC):
         create_tables: bool = False,
         sessions_table: str = "agent_sessions",
         messages_table: str = "agent_messages",
-        session_settings: SessionSettings | None = None,
+        session_settings: SessionSettings | Mapping[str, Any] | None = None,
     ) -> None:
         if not isinstance(cast("object", session_id), str) or not session_id or "\0" in session_id:
             raise UserError("SQLAlchemySession: session_id must be a string that is not empty.")
@@ -86,7 +87,7 @@ class SQLAlchemySession(SessionABC):
                 f"create_async_engine, and is a {type(engine).__name__}."
             )
         self.session_id = session_id
-        self.session_settings = session_settings or SessionSettings()
+        self.session_settings = as_settings(SessionSettings, session_settings or {})
         self._engine = engine
         self._tables = _Tables(sessions_table, messages_table)
         self._to_create = create_tables
@@ -99,7 +100,7 @@ class SQLAlchemySession(SessionABC):
         *,
         url: str,
         engine_kwargs: dict[str, Any] | None = None,
-        session_settings: SessionSettings | None = None,
+        session_settings: SessionSettings | Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> "SQLAlchemySession":
         """Return a session with an engine of its own, found as `engine`.

@@ -8,13 +8,14 @@ import sqlite3
 import threading
 import time
 import weakref
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from outlast.agents.errors import UserError
 from outlast.agents.session_memory import SessionSettings
+from outlast.agents.settings_field import as_settings
 from outlast.agents.threads import run_in_thread
 from outlast.loop.values import JsonObject
 from outlast.ports.session import SessionABC, item_limit
@@ -56,7 +57,7 @@ class SQLiteSession(SessionABC):
         db_path: str | Path = MEMORY,
         sessions_table: str = "agent_sessions",
         messages_table: str = "agent_messages",
-        session_settings: SessionSettings | None = None,
+        session_settings: SessionSettings | Mapping[str, Any] | None = None,
     ) -> None:
         for name, value in (
             ("session_id", session_id),
@@ -67,7 +68,7 @@ class SQLiteSession(SessionABC):
             if not isinstance(cast("object", value), str) or not value or "\0" in value:
                 raise UserError(f"SQLiteSession: {name} must be a string that is not empty.")
         self.session_id = session_id
-        self.session_settings = session_settings or SessionSettings()
+        self.session_settings = as_settings(SessionSettings, session_settings or {})
         self.sessions_table = sessions_table
         self.messages_table = messages_table
         # The folder of the process may change later; the file stays the one that was meant.

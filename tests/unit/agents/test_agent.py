@@ -155,7 +155,7 @@ def test_a_cycle_is_closed_afterwards() -> None:
         ({"handoffs": ["Orders"]}, "'Orders' in handoffs= does not fit: use an Agent or handoff"),
         ({"handoffs": [Agent]}, "Agent in handoffs= does not fit"),
         ({"handoffs": Agent(name="B")}, "handoffs= must be a list, not Agent"),
-        ({"model_settings": {"top_p": 1}}, r"model_settings is {'top_p': 1}: use ModelSettings"),
+        ({"model_settings": ["top_p"]}, r"model_settings is \['top_p'\]: use ModelSettings"),
         ({"model_settings": None}, "model_settings is None"),
         ({"model": 5}, "model must be a model's name, a model .* or None, not 5"),
         ({"model": HouseModel}, "model must be a model's name"),

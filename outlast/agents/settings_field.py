@@ -1,0 +1,63 @@
+"""Settings as users give them: a record, or a dict of its fields.
+
+Owns: making the record of a dict, and the field of a dataclass that takes both and always gives a
+record. Must not know: which settings there are.
+"""
+
+from collections.abc import Mapping
+from dataclasses import fields
+from typing import Any, Generic, TypeVar, cast, overload
+
+from outlast.agents.errors import UserError
+
+Settings = TypeVar("Settings")
+Default = TypeVar("Default")
+
+
+def as_settings(kind: type[Settings], given: object) -> Settings:
+    """Return settings given as a dict as the record; anything else as it is, for others to check.
+
+    Raises:
+        UserError: a key is no field of the record. The message names the key and the fields.
+    """
+    if not isinstance(given, Mapping):
+        return cast("Settings", given)
+    values = cast("Mapping[str, Any]", given)
+    known = {one.name for one in fields(cast("Any", kind))}
+    if unknown := sorted(str(name) for name in values.keys() - known):
+        raise UserError(
+            f"{kind.__name__} has no field {', '.join(unknown)}. "
+            f"Its fields are {', '.join(sorted(known))}."
+        )
+    return kind(**values)
+
+
+class SettingsField(Generic[Settings, Default]):
+    """A dataclass's field for settings; make one with `settings_field`."""
+
+    def __init__(self, kind: type[Settings], default: Default) -> None:
+        self._kind = kind
+        self._default = default
+        self._name = ""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Default: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> Settings | Default: ...
+
+    def __get__(self, instance: object | None, owner: type) -> Settings | Default:
+        """Return the settings; of the class, the default."""
+        return self._default if instance is None else instance.__dict__[self._name]
+
+    def __set__(self, instance: object, value: Settings | Mapping[str, Any] | Default) -> None:
+        """Keep settings, whatever their form."""
+        instance.__dict__[self._name] = as_settings(self._kind, value)
+
+
+def settings_field(kind: type[Any], default: object) -> Any:
+    """Make a field with a default, for a dataclass; `duration_field` says why it is a function."""
+    return SettingsField(kind, default)

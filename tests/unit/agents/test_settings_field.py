@@ -1,0 +1,64 @@
+"""Settings may be given as dicts of their fields, wherever settings are taken."""
+
+from typing import Any
+
+import pytest
+
+from outlast.agents.agent import Agent
+from outlast.agents.errors import UserError
+from outlast.agents.model_settings import ModelRetrySettings, ModelSettings
+from outlast.agents.run_config import RunConfig
+from outlast.agents.session_memory import SessionSettings
+from outlast.agents.settings_field import as_settings
+from outlast.agents.tool_use import ToolExecutionConfig
+from outlast.sessions.sqlite import SQLiteSession
+
+CALM: Any = {"reasoning": {"effort": "low"}, "retry": {"max_retries": 1}, "verbosity": "low"}
+CALMED = ModelSettings(
+    reasoning={"effort": "low"}, retry=ModelRetrySettings(max_retries=1), verbosity="low"
+)
+
+
+def test_an_agent_takes_its_model_settings_as_a_dict_at_any_time() -> None:
+    agent = Agent(name="A", model_settings=CALM)
+    assert agent.model_settings == CALMED
+    assert agent.clone(model_settings={"top_p": 0.5}).model_settings == ModelSettings(top_p=0.5)
+    agent.model_settings = {"top_p": 0.1}
+    assert agent.model_settings == ModelSettings(top_p=0.1)
+    assert Agent(name="B").model_settings == ModelSettings()
+
+
+def test_a_runs_settings_may_be_dicts() -> None:
+    config = RunConfig(
+        model_settings=CALM,
+        session_settings={"limit": 3},
+        tool_execution={"max_function_tool_concurrency": 2},
+    )
+    assert config.model_settings == CALMED
+    assert config.session_settings == SessionSettings(limit=3)
+    assert config.tool_execution == ToolExecutionConfig(max_function_tool_concurrency=2)
+    assert RunConfig().model_settings is None
+
+
+def test_a_session_and_what_is_laid_over_settings_may_be_dicts() -> None:
+    limited = SQLiteSession("s", session_settings={"limit": 3})
+    assert limited.session_settings == SessionSettings(limit=3)
+    assert SQLiteSession("s").session_settings == SessionSettings()
+    assert SessionSettings(limit=1).resolve({"limit": 2}) == SessionSettings(limit=2)
+    assert SessionSettings(limit=1).resolve({}) == SessionSettings(limit=1)
+    assert ModelSettings(top_p=0.5).resolve(CALM).top_p == 0.5
+    assert ModelSettings(top_p=0.5).resolve({"top_p": 1}) == ModelSettings(top_p=1)
+
+
+def test_a_key_that_is_no_field_is_refused_with_those_that_are() -> None:
+    with pytest.raises(UserError, match=r"^SessionSettings has no field most\. Its fields are lim"):
+        RunConfig(session_settings={"most": 3})
+    with pytest.raises(UserError, match=r"^ModelSettings has no field heat, tempo\. Its fields"):
+        Agent(name="A", model_settings={"tempo": 1, "heat": 2})
+
+
+def test_what_is_neither_is_left_for_others_to_refuse() -> None:
+    assert as_settings(ModelSettings, 5) == 5
+    given: Any = 5
+    with pytest.raises(UserError, match="Agent 'A': model_settings is 5"):
+        Agent(name="A", model_settings=given)
