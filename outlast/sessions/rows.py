@@ -14,13 +14,24 @@ from outlast.loop.values import JsonObject
 logger = logging.getLogger(__name__)
 
 
-def write_row(item: object) -> str:
+def write_row(item: object, *, ensure_ascii: bool = True) -> str:
     """Return an item as text: JSON in ASCII, which any database keeps as it is.
+
+    Args:
+        item: the item.
+        ensure_ascii: False leaves letters as they are, for people who look into the database. What
+            cannot be written in UTF-8 is in ASCII all the same.
 
     Raises:
         UserError: the item is no JSON object.
     """
-    return json.dumps(plain_item(item, what="add_items"), separators=(",", ":"))
+    plain = plain_item(item, what="add_items")
+    row = json.dumps(plain, separators=(",", ":"), ensure_ascii=ensure_ascii)
+    try:
+        row.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which was cut in two
+        return json.dumps(plain, separators=(",", ":"))
+    return row
 
 
 def read_rows(rows: Iterable[str], *, session_id: str) -> list[JsonObject]:

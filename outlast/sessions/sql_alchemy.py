@@ -64,6 +64,7 @@ class SQLAlchemySession(SessionABC):
         messages_table: name of the table of items. Under which keys items were saved is in a
             table of the same name with `_saved` behind it.
         session_settings: how the session is read where the run does not say otherwise.
+        ensure_ascii: False writes letters as they are, so that rows can be read by people.
 
     Raises:
         UserError: an argument makes no sense.
@@ -78,6 +79,7 @@ class SQLAlchemySession(SessionABC):
         sessions_table: str = "agent_sessions",
         messages_table: str = "agent_messages",
         session_settings: SessionSettings | Mapping[str, Any] | None = None,
+        ensure_ascii: bool = True,
     ) -> None:
         if not isinstance(cast("object", session_id), str) or not session_id or "\0" in session_id:
             raise UserError("SQLAlchemySession: session_id must be a string that is not empty.")
@@ -89,6 +91,7 @@ class SQLAlchemySession(SessionABC):
         self.session_id = session_id
         self.session_settings = as_settings(SessionSettings, session_settings or {})
         self._engine = engine
+        self._ensure_ascii = ensure_ascii
         self._tables = _Tables(sessions_table, messages_table)
         self._to_create = create_tables
         self._creating = asyncio.Lock()
@@ -161,7 +164,7 @@ class SQLAlchemySession(SessionABC):
         Raises:
             UserError: an item is no JSON object.
         """
-        rows = [write_row(item) for item in items]
+        rows = [write_row(item, ensure_ascii=self._ensure_ascii) for item in items]
         if not rows:
             return
         async with self._transaction() as connection:
@@ -179,7 +182,7 @@ class SQLAlchemySession(SessionABC):
         Raises:
             UserError: an item is no JSON object.
         """
-        rows = [write_row(item) for item in items]
+        rows = [write_row(item, ensure_ascii=self._ensure_ascii) for item in items]
         keys = self._tables.keys
         mine = (keys.c.session_id == self.session_id) & (keys.c.save_key == key)
         async with self._transaction() as connection:

@@ -23,6 +23,15 @@ def test_a_row_is_ascii_and_comes_back() -> None:
     assert read_rows([row], session_id="a") == [item]
 
 
+def test_a_row_may_keep_its_letters_as_far_as_a_database_can() -> None:
+    item = {"role": "user", "content": "Grüße 🦊\x00"}
+    row = write_row(item, ensure_ascii=False)
+    assert "Grüße 🦊" in row
+    assert "\x00" not in row
+    assert read_rows([row], session_id="a") == [item]
+    assert write_row({"content": "ü\ud83e"}, ensure_ascii=False).isascii()
+
+
 def test_a_model_is_written_as_what_was_set_of_it() -> None:
     assert write_row(Said(role="user", content="hi")) == '{"role":"user","content":"hi"}'
 

@@ -49,6 +49,18 @@ class SQLAlchemyBehaviour(SessionBehaviour):
         async with session.engine.begin() as connection:
             await connection.execute(statement, {"id": session.session_id, "row": text})
 
+    async def test_letters_are_kept_where_people_are_to_read_them(
+        self, session: SQLAlchemySession
+    ) -> None:
+        open_book = SQLAlchemySession(
+            "b", engine=session.engine, create_tables=True, ensure_ascii=False
+        )
+        await open_book.add_items([{"role": "user", "content": "Grüße"}])
+        async with session.engine.begin() as connection:
+            rows = await connection.execute(sql("SELECT message_data FROM agent_messages"))
+            assert "Grüße" in str(rows.scalar_one())
+        assert await open_book.get_items() == [{"role": "user", "content": "Grüße"}]
+
     async def test_tables_that_are_not_there_are_named(self, session: SQLAlchemySession) -> None:
         strict = SQLAlchemySession("a", engine=session.engine)
         with pytest.raises(UserError, match=r"agent_sessions.*create_tables=True"):
