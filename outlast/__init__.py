@@ -125,6 +125,7 @@ if TYPE_CHECKING:
         set_default_openai_api, set_default_openai_client, set_default_openai_key,
     )
     from outlast.models.multi_provider import MultiProvider
+    from outlast.models.openai_client import AsyncOpenAI
     from outlast.models.openai_models import OpenAIChatCompletionsModel, OpenAIResponsesModel
     from outlast.models.provider import OpenAIProvider
     from outlast.ports.model import Model, ModelProvider, ModelResponse
@@ -254,6 +255,7 @@ _NAMES = {
     "loop.values": "DEFAULT_MAX_TURNS",
     "models.defaults": "set_default_openai_api set_default_openai_client set_default_openai_key",
     "models.multi_provider": "MultiProvider",
+    "models.openai_client": "AsyncOpenAI",
     "models.openai_models": "OpenAIChatCompletionsModel OpenAIResponsesModel",
     "models.provider": "OpenAIProvider",
     "ports.model": "Model ModelProvider ModelResponse",
@@ -286,17 +288,17 @@ __all__ = [
     "AgentOutputSchema", "AgentOutputSchemaBase", "AgentSpanData", "AgentTool",
     "AgentToolStreamEvent", "AgentUpdatedStreamEvent", "AgentsException", "ApplyPatchEditor",
     "ApplyPatchOperation", "ApplyPatchResult", "ApplyPatchTool", "ApprovalStreamEvent",
-    "AsyncComputer", "Button", "CallModelData", "CallModelInputFilter", "CodeInterpreterTool",
-    "CompactionItem", "Computer", "ComputerProvider", "ComputerTool",
+    "AsyncComputer", "AsyncOpenAI", "Button", "CallModelData", "CallModelInputFilter",
+    "CodeInterpreterTool", "CompactionItem", "Computer", "ComputerProvider", "ComputerTool",
     "ComputerToolSafetyCheckData", "CustomSpanData", "CustomTool", "DecisionRefused",
     "DynamicPromptFunction", "Environment", "FileSearchTool", "FunctionSpanData",
     "FunctionTool", "FunctionToolResult", "GenerateDynamicPromptData", "GenerationSpanData",
     "GuardrailFunctionOutput", "GuardrailSpanData", "Handoff", "HandoffCallItem",
     "HandoffHistoryMapper", "HandoffInputData", "HandoffInputFilter", "HandoffOutputItem",
     "HandoffSpanData", "HostedMCPTool", "HostedTool", "ImageGenerationTool",
-    "ImageGenerationToolConfig", "InputGuardrail",
-    "InputGuardrailResult", "InputGuardrailTripwireTriggered", "InputItem", "Instructions",
-    "ItemHelpers", "LocalShellCommandRequest", "LocalShellExecutor", "LocalShellTool",
+    "ImageGenerationToolConfig", "InputGuardrail", "InputGuardrailResult",
+    "InputGuardrailTripwireTriggered", "InputItem", "Instructions", "ItemHelpers",
+    "LocalShellCommandRequest", "LocalShellExecutor", "LocalShellTool",
     "MCPApprovalRequestItem", "MCPApprovalResponseItem", "MCPListToolsItem",
     "MCPListToolsSpanData", "MaxTurnsExceeded", "MessageOutputItem", "Model",
     "ModelBehaviorError", "ModelCallFailed", "ModelInputData", "ModelProvider",
@@ -333,10 +335,9 @@ __all__ = [
     "ToolOutputText", "ToolOutputTextDict", "ToolRetry", "ToolSearchCallItem",
     "ToolSearchOutputItem", "ToolTimeoutError", "ToolsToFinalOutputFunction",
     "ToolsToFinalOutputResult", "Trace", "TracingConfig", "TracingProcessor", "TurnSpanData",
-    "Usage", "UserError", "WebSearchTool",
-    "WebSearchToolImageSettings", "add_trace_processor", "agent_span", "apply_diff",
-    "custom_span", "default_handoff_history_mapper", "default_tool_error",
-    "default_tool_error_function", "dispose_resolved_computers",
+    "Usage", "UserError", "WebSearchTool", "WebSearchToolImageSettings", "add_trace_processor",
+    "agent_span", "apply_diff", "custom_span", "default_handoff_history_mapper",
+    "default_tool_error", "default_tool_error_function", "dispose_resolved_computers",
     "enable_verbose_stdout_logging", "flush_traces", "function_span", "function_tool",
     "gen_group_id", "gen_span_id", "gen_trace_id", "generation_span",
     "get_conversation_history_wrappers", "get_current_span", "get_current_trace",
