@@ -36,6 +36,32 @@ _TYPED: dict[str, str] = {
 Outputs, and all that programs write, stay dicts."""
 
 
+CREATED_BY = "created_by"
+"""Who made an item: a provider tells it in replies and refuses it in requests."""
+
+
+def as_input(raw: JsonObject) -> JsonObject:
+    """Return an item as a provider takes it back: without what only replies may have.
+
+    It shares what it holds with the item that was given; it is that item where nothing is to go.
+    """
+    chunks = raw.get("output") if raw.get("type") == "shell_call_output" else None
+    marked = isinstance(chunks, list) and any(CREATED_BY in chunk for chunk in _dicts(chunks))
+    if CREATED_BY not in raw and not marked:
+        return raw
+    plain = {name: value for name, value in raw.items() if name != CREATED_BY}
+    if marked:
+        plain["output"] = [
+            {name: value for name, value in chunk.items() if name != CREATED_BY}
+            for chunk in _dicts(chunks)
+        ]
+    return plain
+
+
+def _dicts(chunks: Any) -> list[JsonObject]:
+    return [chunk for chunk in cast("list[Any]", chunks) if isinstance(chunk, dict)]
+
+
 class HeldRaw:
     """The raw form of one item.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, cast
 
 from outlast.agents.errors import UserError
-from outlast.agents.raw_items import HeldRaw
+from outlast.agents.raw_items import HeldRaw, as_input
 from outlast.agents.tool_origin import ToolOrigin
 from outlast.loop.call_forms import name_of
 from outlast.loop.values import JsonObject
@@ -41,8 +41,11 @@ class RunItemBase:
     raw_item: Any
 
     def to_input_item(self) -> JsonObject:
-        """Return the item as input for a model: a dict of its own."""
-        return deepcopy(raw_of(self))
+        """Return the item as input for a model, without what only replies may have.
+
+        It is a dict of its own.
+        """
+        return deepcopy(as_input(raw_of(self)))
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
@@ -173,20 +176,12 @@ class ToolSearchCallItem(RunItemBase):
 
     type: Literal["tool_search_call_item"] = "tool_search_call_item"
 
-    def to_input_item(self) -> JsonObject:
-        """Return the item as input for a model, without what only replies may have."""
-        return _without(raw_of(self), "created_by")
-
 
 @dataclass(eq=False, repr=False)
 class ToolSearchOutputItem(RunItemBase):
     """The tools that a model's search found."""
 
     type: Literal["tool_search_output_item"] = "tool_search_output_item"
-
-    def to_input_item(self) -> JsonObject:
-        """Return the item as input for a model, without what only replies may have."""
-        return _without(raw_of(self), "created_by")
 
 
 @dataclass(eq=False, repr=False)
@@ -306,7 +301,3 @@ def _name(agent: object) -> str | None:
 def _text(raw: JsonObject, *keys: str) -> str | None:
     found = (raw.get(key) for key in keys)
     return next((value for value in found if isinstance(value, str) and value), None)
-
-
-def _without(raw: JsonObject, key: str) -> JsonObject:
-    return deepcopy({name: value for name, value in raw.items() if name != key})

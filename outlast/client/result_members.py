@@ -14,6 +14,7 @@ from outlast.agents.context import RunContextWrapper
 from outlast.agents.context_codec import read_context
 from outlast.agents.errors import UserError
 from outlast.agents.guardrail import InputGuardrailResult, OutputGuardrailResult
+from outlast.agents.raw_items import as_input
 from outlast.agents.run_items import RunItem, ToolApprovalItem
 from outlast.agents.session_memory import without_reasoning_ids
 from outlast.agents.tool_guardrails import ToolInputGuardrailResult, ToolOutputGuardrailResult
@@ -255,7 +256,8 @@ class RunResultBase:
             raise UserError(f"to_input_list(mode=...) is preserve_all or normalized, not {mode!r}.")
         state = self.snapshot
         if mode == "normalized":
-            raws = [item.raw for item in shown(state.view, state.items, len(state.items))]
+            model_sees = shown(state.view, state.items, len(state.items))
+            raws = [as_input(item.raw) for item in model_sees]
             return deepcopy(list(without_reasoning_ids(raws, self._policy())))
         new = [one.to_input_item() for one in self.new_items if not _asks(one)]
         return [*deepcopy(self._asked()), *without_reasoning_ids(new, self._policy())]

@@ -11,6 +11,7 @@ from typing import Any, cast
 from outlast.agents.computer_tool import ComputerTool
 from outlast.agents.hosted_tools import HostedTool
 from outlast.agents.model_settings import MCPToolChoice
+from outlast.agents.raw_items import as_input
 from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models.connection import ModelConnection
@@ -158,6 +159,7 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
 
 
 def _known_fields(item: JsonObject) -> JsonObject:
+    item = as_input(item)
     if PROVIDER_DATA not in item:
         return item
     return {name: value for name, value in item.items() if name != PROVIDER_DATA}

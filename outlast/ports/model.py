@@ -13,6 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from outlast.agents.hosted_tools import HostedTool
+from outlast.agents.raw_items import as_input
 from outlast.agents.settings import ModelSettings
 from outlast.agents.usage import AnyUsage
 from outlast.agents.usage import Usage as ReadUsage
@@ -96,7 +97,7 @@ class ModelResponse:
 
     def to_input_items(self) -> list[JsonObject]:
         """Return the items as input for a model: dicts of their own."""
-        return deepcopy(list(self.output))
+        return deepcopy([as_input(item) for item in self.output])
 
 
 @runtime_checkable

@@ -13,7 +13,8 @@ from openai.types.responses import (
 )
 
 from outlast.agents.errors import UserError
-from outlast.agents.raw_items import HeldRaw
+from outlast.agents.raw_items import HeldRaw, as_input
+from outlast.loop.values import JsonObject
 
 MESSAGE: dict[str, Any] = {
     "type": "message",
@@ -131,3 +132,30 @@ def test_the_provider_package_is_loaded_when_somebody_looks_and_not_before() -> 
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["False", "f", "True"]
+
+
+def test_what_only_replies_may_have_is_no_part_of_an_input() -> None:
+    chunk = {"stdout": "hi", "stderr": "", "created_by": "p"}
+    raw: JsonObject = {"type": "shell_call_output", "call_id": "c", "output": [chunk]}
+    raw["created_by"] = "p"
+    assert as_input(raw) == {
+        "type": "shell_call_output",
+        "call_id": "c",
+        "output": [{"stdout": "hi", "stderr": ""}],
+    }
+    assert chunk["created_by"] == raw["created_by"] == "p"
+    call: JsonObject = {"type": "apply_patch_call", "created_by": "p", "call_id": "c"}
+    assert as_input(call) == {"type": "apply_patch_call", "call_id": "c"}
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        {"role": "user", "content": "hi"},
+        {"type": "shell_call_output", "output": [{"stdout": "hi"}]},
+        {"type": "shell_call_output", "output": "hi"},
+        {"type": "function_call_output", "output": [{"created_by": "the tool"}]},
+    ],
+)
+def test_an_input_with_nothing_to_leave_out_is_the_item_itself(raw: JsonObject) -> None:
+    assert as_input(raw) is raw

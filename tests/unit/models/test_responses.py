@@ -421,3 +421,10 @@ def test_a_tool_of_an_mcp_server_is_chosen_by_both_names() -> None:
         "server_label": "wiki",
         "name": "search",
     }
+
+
+def test_what_only_replies_may_have_is_not_sent_back() -> None:
+    call: JsonObject = {"type": "shell_call", "id": "s", "call_id": "c", "created_by": "p"}
+    assert responses_body(ask([call]), "m")["input"] == [
+        {"type": "shell_call", "id": "s", "call_id": "c"}
+    ]
