@@ -1,6 +1,6 @@
 """Traces and spans, for programs that listen to them or open their own.
 
-Owns: nothing; the names are those of `outlast.ports`, gathered under the name users know.
+Owns: nothing; most names are those of `outlast.ports`, gathered under the name users know.
 """
 
 from outlast.agents.run_config import TracingConfig
@@ -41,9 +41,12 @@ from outlast.ports.user_spans import (
     task_span,
     turn_span,
 )
+from outlast.tracing.processors import BatchTraceProcessor, ConsoleSpanExporter, TracingExporter
 
 __all__ = [
     "AgentSpanData",
+    "BatchTraceProcessor",
+    "ConsoleSpanExporter",
     "CustomSpanData",
     "FunctionSpanData",
     "GenerationSpanData",
@@ -57,6 +60,7 @@ __all__ = [
     "TaskSpanData",
     "Trace",
     "TracingConfig",
+    "TracingExporter",
     "TracingProcessor",
     "TurnSpanData",
     "add_trace_processor",

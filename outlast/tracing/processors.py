@@ -1,0 +1,139 @@
+"""A processor that sends traces and spans in batches, from a thread of its own.
+
+Owns: the queue, the thread, and what happens when a batch cannot be sent. Must not know: where
+batches go; an exporter does.
+"""
+
+import json
+import logging
+import sys
+import threading
+from abc import ABC, abstractmethod
+from collections import deque
+from datetime import timedelta
+from typing import Any
+
+from outlast.ports.traces import Span, Trace
+from outlast.ports.tracing import TracingProcessor
+
+logger = logging.getLogger(__name__)
+
+
+class TracingExporter(ABC):
+    """Sends traces and spans somewhere."""
+
+    @abstractmethod
+    def export(self, items: list[Trace | Span[Any]]) -> None:
+        """Send these, and return when that is done. What it raises is logged."""
+
+
+class ConsoleSpanExporter(TracingExporter):
+    """Writes every trace and span to the standard output, as a line of JSON."""
+
+    def export(self, items: list[Trace | Span[Any]]) -> None:
+        """Write them."""
+        for item in items:
+            sys.stdout.write(f"{json.dumps(item.export(), default=str)}\n")
+
+
+class BatchTraceProcessor(TracingProcessor):
+    """Hands traces that begin and spans that end to an exporter, many at a time.
+
+    Args:
+        exporter: where they go.
+        max_queue_size: how many wait at most; further ones are dropped, with a warning in the log.
+        max_batch_size: how many an exporter gets at once.
+        schedule_delay: how long one waits at most; a number is seconds.
+        export_trigger_ratio: which part of the queue has to be full for the exporter not to wait.
+    """
+
+    def __init__(
+        self,
+        exporter: TracingExporter,
+        max_queue_size: int = 8192,
+        max_batch_size: int = 128,
+        schedule_delay: timedelta | float = 5.0,
+        export_trigger_ratio: float = 0.7,
+    ) -> None:
+        delay = schedule_delay
+        self._exporter = exporter
+        self._room = max_queue_size
+        self._batch = max_batch_size
+        self._delay_seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+        self._enough = max(1, int(max_queue_size * export_trigger_ratio))
+        self._waiting: deque[Trace | Span[Any]] = deque()
+        self._changed = threading.Condition()
+        self._exporting = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._is_over = False
+        self._has_dropped = False
+
+    def on_trace_start(self, trace: Trace) -> None:
+        """Queue the trace."""
+        self._put(trace)
+
+    def on_trace_end(self, trace: Trace) -> None:
+        """Do nothing: a trace is told of when it begins."""
+
+    def on_span_start(self, span: Span[Any]) -> None:
+        """Do nothing: a span is told of when it is complete."""
+
+    def on_span_end(self, span: Span[Any]) -> None:
+        """Queue the span."""
+        self._put(span)
+
+    def force_flush(self) -> None:
+        """Send what there is, and return when that is done."""
+        with self._exporting:
+            while batch := self._take():
+                try:
+                    self._exporter.export(batch)
+                except Exception:
+                    logger.exception("The exporter of traces failed; %d are lost", len(batch))
+
+    def shutdown(self, timeout: float | None = None) -> None:
+        """Send what is left and take no more.
+
+        Args:
+            timeout: how many seconds to wait for a batch that is under way; None waits for it.
+        """
+        with self._changed:
+            self._is_over = True
+            self._changed.notify_all()
+        if self._thread is not None:
+            self._thread.join(timeout)
+            if self._thread.is_alive():
+                return
+        self.force_flush()
+
+    def _put(self, item: Trace | Span[Any]) -> None:
+        with self._changed:
+            if self._is_over:
+                return
+            if len(self._waiting) >= self._room:
+                if not self._has_dropped:
+                    logger.warning("Traces come faster than they are sent; some are dropped")
+                self._has_dropped = True
+                return
+            self._waiting.append(item)
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._work, name="outlast-traces", daemon=True
+                )
+                self._thread.start()
+            if len(self._waiting) >= self._enough:
+                self._changed.notify_all()
+
+    def _take(self) -> list[Trace | Span[Any]]:
+        with self._changed:
+            count = min(self._batch, len(self._waiting))
+            return [self._waiting.popleft() for _ in range(count)]
+
+    def _work(self) -> None:
+        while not self._is_over:
+            with self._changed:
+                self._changed.wait_for(
+                    lambda: self._is_over or len(self._waiting) >= self._enough,
+                    timeout=self._delay_seconds,
+                )
+            self.force_flush()

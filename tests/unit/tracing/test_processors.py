@@ -1,0 +1,108 @@
+"""Traces and spans in batches: what is sent, when, and what happens when it cannot be."""
+
+import json
+import threading
+from collections.abc import Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from outlast import Span, Trace, custom_span, set_trace_processors, trace
+from outlast.ports.receivers import REGISTRATION
+from outlast.tracing import BatchTraceProcessor, ConsoleSpanExporter, TracingExporter
+
+LONG = timedelta(hours=1)
+
+
+class Collected(TracingExporter):
+    def __init__(self, *, fails: bool = False) -> None:
+        self.batches: list[list[str]] = []
+        self.came = threading.Event()
+        self.fails = fails
+
+    def export(self, items: list[Trace | Span[Any]]) -> None:
+        self.batches.append([type(item).__name__ for item in items])
+        self.came.set()
+        if self.fails:
+            raise OSError("no way out")
+
+
+@pytest.fixture(autouse=True)
+def no_processors_after() -> Iterator[None]:
+    yield
+    REGISTRATION.add([], replace=True)
+
+
+def tell(processor: BatchTraceProcessor, spans: int = 2) -> None:
+    set_trace_processors([processor])
+    with trace("A"):
+        for number in range(spans):
+            with custom_span(f"s{number}"):
+                pass
+
+
+def test_what_waits_is_sent_in_batches_when_it_is_asked_for() -> None:
+    exporter = Collected()
+    processor = BatchTraceProcessor(exporter, max_batch_size=2, schedule_delay=LONG)
+    tell(processor)
+    assert exporter.batches == []
+    processor.force_flush()
+    assert [len(batch) for batch in exporter.batches] == [2, 1]
+    processor.shutdown()
+
+
+def test_a_full_part_of_the_queue_is_sent_at_once_and_the_rest_at_the_end() -> None:
+    exporter = Collected()
+    processor = BatchTraceProcessor(
+        exporter, max_queue_size=10, export_trigger_ratio=0.3, schedule_delay=LONG
+    )
+    tell(processor, spans=2)
+    assert exporter.came.wait(timeout=10)
+    tell(processor, spans=0)
+    processor.shutdown()
+    assert sum(len(batch) for batch in exporter.batches) == 4
+    tell(processor, spans=1)
+    processor.force_flush()
+    assert sum(len(batch) for batch in exporter.batches) == 4, "it takes no more"
+
+
+def test_a_short_delay_is_waited_for() -> None:
+    exporter = Collected()
+    processor = BatchTraceProcessor(exporter, schedule_delay=0.01)
+    tell(processor, spans=1)
+    assert exporter.came.wait(timeout=10)
+    processor.shutdown(timeout=10)
+    assert sum(len(batch) for batch in exporter.batches) == 2
+
+
+def test_too_many_are_dropped_with_one_warning(caplog: pytest.LogCaptureFixture) -> None:
+    exporter = Collected()
+    processor = BatchTraceProcessor(
+        exporter, max_queue_size=2, export_trigger_ratio=9, schedule_delay=LONG
+    )
+    tell(processor, spans=5)
+    processor.shutdown()
+    assert exporter.batches == [["Trace", "Span"]]
+    assert [one.message for one in caplog.records] == [
+        "Traces come faster than they are sent; some are dropped"
+    ]
+
+
+def test_an_exporter_that_fails_loses_its_batch_and_nothing_else(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    exporter = Collected(fails=True)
+    processor = BatchTraceProcessor(exporter, max_batch_size=1, schedule_delay=LONG)
+    tell(processor, spans=1)
+    processor.shutdown()
+    assert len(exporter.batches) == 2
+    assert "no way out" in caplog.text
+
+
+def test_the_console_gets_a_line_of_json_for_each(capsys: pytest.CaptureFixture[str]) -> None:
+    processor = BatchTraceProcessor(ConsoleSpanExporter(), schedule_delay=LONG)
+    tell(processor, spans=1)
+    processor.shutdown()
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["object"] for line in lines] == ["trace", "trace.span"]
