@@ -6,11 +6,15 @@ they are told.
 
 import atexit
 import logging
+import os
 import threading
 from collections.abc import Sequence
 from typing import TypeAlias
 
 logger = logging.getLogger(__name__)
+
+DISABLING_VARIABLES = ("OUTLAST_DISABLE_TRACING", "OPENAI_AGENTS_DISABLE_TRACING")
+"""Where the environment disables tracing, with `1` or `true`; the first one that is set counts."""
 
 
 class Receiver:
@@ -48,9 +52,17 @@ class Registration:
     def __init__(self) -> None:
         self.active: Receivers = ()
         self._all: Receivers = ()
-        self.is_disabled = False
+        self._is_disabled: bool | None = None
         self._lock = threading.Lock()
         self._ends_with_process = False
+
+    @property
+    def is_disabled(self) -> bool:
+        """Whether nobody is told: what the program said last, or else the environment."""
+        if self._is_disabled is not None:
+            return self._is_disabled
+        given = next((os.environ[name] for name in DISABLING_VARIABLES if name in os.environ), "")
+        return given.strip().lower() in {"1", "true"}
 
     def add(self, processors: Sequence[object], *, replace: bool = False) -> None:
         """Register processors, next to those there are or instead of them."""
@@ -71,7 +83,7 @@ class Registration:
     def disable(self, disabled: bool) -> None:  # noqa: FBT001  the one argument
         """Tell nobody any more, or everybody again."""
         with self._lock:
-            self.is_disabled = disabled
+            self._is_disabled = disabled
             self.active = () if disabled else self._all
 
     def tell_all(self, method: str) -> None:

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from outlast.ports.receivers import Receiver, Registration
+from outlast.ports.receivers import DISABLING_VARIABLES, Receiver, Registration
 
 
 class Listener:
@@ -88,3 +88,33 @@ print("last line")
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     assert done.stdout.splitlines() == ["last line", "sent the rest", "sent the rest"]
+
+
+@pytest.mark.parametrize(
+    ("ours", "theirs", "disabled"),
+    [
+        (None, None, False),
+        (None, "1", True),
+        ("true", None, True),
+        ("0", "1", False),
+        (None, "no", False),
+    ],
+)
+def test_the_environment_disables_tracing_unless_the_program_says_otherwise(
+    monkeypatch: pytest.MonkeyPatch, ours: str | None, theirs: str | None, *, disabled: bool
+) -> None:
+    for name, value in zip(DISABLING_VARIABLES, (ours, theirs), strict=True):
+        monkeypatch.delenv(name, raising=False)
+        if value is not None:
+            monkeypatch.setenv(name, value)
+    registration = Registration()
+
+    def forget(*_: object) -> None: ...
+
+    monkeypatch.setattr("atexit.register", forget)
+    registration.add([Listener()])
+    assert registration.is_disabled is disabled
+    assert bool(registration.active) is not disabled
+    registration.disable(False)
+    assert registration.active
+    assert not registration.is_disabled
