@@ -47,7 +47,9 @@ class ComputerProvider(Generic[ComputerT]):
     dispose: Callable[..., Any] | None = None
 
 
-ComputerSource: TypeAlias = ComputerT | Callable[..., Any] | ComputerProvider[ComputerT]
+ComputerSource: TypeAlias = (
+    ComputerT | Callable[..., Any] | ComputerProvider[ComputerT] | ComputerProvider[Any]
+)
 
 
 def _lock() -> Any:

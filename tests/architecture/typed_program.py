@@ -8,6 +8,9 @@ from pydantic import BaseModel
 from outlast import (
     Agent,
     AgentHookContext,
+    AsyncComputer,
+    ComputerProvider,
+    ComputerTool,
     FunctionTool,
     FunctionToolResult,
     GuardrailFunctionOutput,
@@ -57,6 +60,13 @@ class Reason(BaseModel):
 
 
 def show(*what: object) -> None: ...
+
+
+class Screen(AsyncComputer): ...
+
+
+def at_a_screen(computer: ComputerProvider[Screen] | AsyncComputer) -> Agent[Any]:
+    return Agent(name="Browser", tools=[ComputerTool(computer=computer)])
 
 
 @function_tool
