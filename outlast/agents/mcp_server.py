@@ -179,6 +179,33 @@ class MCPServer(ABC):
             meta: what goes with the call as `_meta`.
         """
 
+    async def list_prompts(self) -> Any:
+        """Return the server's prompts, as `mcp.types.ListPromptsResult`.
+
+        Raises:
+            NotImplementedError: a server of one's own has none, unless it says so. Likewise below.
+        """
+        raise self._has_no("prompts")
+
+    async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None) -> Any:
+        """Return a prompt, as `mcp.types.GetPromptResult`."""
+        raise self._has_no("prompts")
+
+    async def list_resources(self, cursor: str | None = None) -> Any:
+        """Return a page of the server's resources, as `mcp.types.ListResourcesResult`."""
+        raise self._has_no("resources")
+
+    async def list_resource_templates(self, cursor: str | None = None) -> Any:
+        """Return a page of them, as `mcp.types.ListResourceTemplatesResult`."""
+        raise self._has_no("resources")
+
+    async def read_resource(self, uri: str) -> Any:
+        """Return a resource, as `mcp.types.ReadResourceResult`."""
+        raise self._has_no("resources")
+
+    def _has_no(self, what: str) -> NotImplementedError:
+        return NotImplementedError(f"The MCP server {self.name!r} does not give {what}.")
+
     @property
     def cached_tools(self) -> list[Any] | None:
         """The tools as they were listed last, where that is kept."""

@@ -58,3 +58,21 @@ async def test_a_class_of_ones_own_need_not_call_the_constructor() -> None:
     assert bare.approval is False
     assert bare.failure_error_function(None) is None
     await MCPServer.release(bare)
+
+
+@pytest.mark.parametrize(
+    ("method", "arguments", "what"),
+    [
+        ("list_prompts", (), "prompts"),
+        ("get_prompt", ("greeting", {"name": "Ann"}), "prompts"),
+        ("list_resources", (), "resources"),
+        ("list_resource_templates", (), "resources"),
+        ("read_resource", ("file:///a",), "resources"),
+    ],
+)
+async def test_what_a_server_of_ones_own_does_not_give_is_said(
+    method: str, arguments: tuple[Any, ...], what: str
+) -> None:
+    server: MCPServer = Shelf()
+    with pytest.raises(NotImplementedError, match=rf"'{server.name}' does not give {what}\.$"):
+        await getattr(server, method)(*arguments)
