@@ -38,6 +38,9 @@ OUTPUT_OF_CALL = {
 
 CALL_OF_OUTPUT = {output: call_type for call_type, output in OUTPUT_OF_CALL.items()}
 
+_NO_IDS = frozenset({"", "__fake_id__"})
+"""What stands for an id in items of providers that have none, also in sessions of other programs."""
+
 _Key: TypeAlias = tuple[str, str]
 
 
@@ -217,6 +220,7 @@ def _merged(
     to_save: tuple[JsonObject, ...],
     policy: ReasoningItemIdPolicy | None,
 ) -> MergedInput:
+    flagged = _without_messages_given_again(flagged)
     raws = [item for item, _ in flagged]
     unique = [
         # Where a new item repeats one of the history, its value is the new one, and so is it.
@@ -229,6 +233,16 @@ def _merged(
         new=tuple(new for _, new in kept),
         to_save=to_save,
     )
+
+
+def _without_messages_given_again(
+    flagged: Sequence[tuple[JsonObject, bool]],
+) -> Sequence[tuple[JsonObject, bool]]:
+    """Drop, of the history, messages with an id that the caller has put into the input as well."""
+    given = {_fingerprint(item) for item, new in flagged if new and "role" in item and "id" in item}
+    if not given:
+        return flagged
+    return [(item, new) for item, new in flagged if new or _fingerprint(item) not in given]
 
 
 def _trace(
@@ -260,11 +274,16 @@ def _fingerprint(item: object) -> str:
 
 
 def _key(item: JsonObject) -> _Key | None:
-    """Return what makes an item the same as another: its kind and call id, or its id."""
-    kind = str(item.get("type") or "message")
+    """Return what makes an item the same as another: its kind and call id, or its id.
+
+    What is said is said as often as it is there: models give one id to all that they say.
+    """
+    kind = item.get("type")
+    if not isinstance(kind, str) or kind == "message" or "role" in item:
+        return None
     for name in ("call_id", "id"):
         value = item.get(name)
-        if isinstance(value, str) and value:
+        if isinstance(value, str) and value not in _NO_IDS:
             return kind, value
     return None
 

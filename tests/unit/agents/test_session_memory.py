@@ -45,6 +45,10 @@ def returned(call_id: str, output: str = "ok", kind: str = "function_call_output
     return {"type": kind, "call_id": call_id, "output": output}
 
 
+def searched(status: str) -> Raw:
+    return {"type": "web_search_call", "id": "ws_1", "status": status}
+
+
 HELLO, ORDER, BYE = said("hello"), said("where is my order?"), said("bye")
 
 
@@ -140,11 +144,14 @@ class TestMerging:
 
     def test_the_newest_value_of_an_item_wins(self) -> None:
         merged = merge_history(
-            [called("a", "old"), returned("a", "old"), answered("old", "m1")],
-            [answered("new", "m1")],
+            [called("a", "old"), returned("a", "old"), searched("old")], [searched("new")]
         )
-        assert merged.items[2] == answered("new", "m1")
+        assert merged.items[2] == searched("new")
         assert merged.new == (False, False, True)
+
+    def test_a_model_that_gives_all_it_says_one_id_is_remembered_in_full(self) -> None:
+        history = [HELLO, answered("hi", "m"), ORDER, answered("on its way", "m")]
+        assert merge_history(history, [BYE]).items == (*history, BYE)
 
     def test_ids_of_reasoning_leave_the_history_only_when_that_is_asked_for(self) -> None:
         history, new = [thought("1"), answered("hi", "m1")], [thought("2"), answered("x", "m2")]
@@ -174,9 +181,13 @@ class TestDeduplication:
         items = [thought("1"), answered("hi", "1"), called("1"), returned("1")]
         assert deduplicated(items) == items
 
-    def test_a_message_is_one_with_and_without_its_type(self) -> None:
+    def test_what_is_said_twice_is_no_repetition(self) -> None:
         items = [{"id": "m1", "role": "user", "content": "a"}, {**answered("b"), "id": "m1"}]
-        assert deduplicated(items) == [items[1]]
+        assert deduplicated([*items, *items]) == [*items, *items]
+
+    def test_what_stands_for_an_id_makes_nothing_the_same(self) -> None:
+        items = [thought("__fake_id__"), called("a"), returned("a"), thought("__fake_id__"), BYE]
+        assert deduplicated(items) == items
 
 
 calls = st.builds(called, st.sampled_from("abc"), st.sampled_from(["1", "2"]))
@@ -212,18 +223,18 @@ class TestLaws:
             assert item in merged.items
 
     @given(anything)
-    def test_each_item_with_an_id_is_there_once_with_its_newest_value(
+    def test_each_item_but_messages_is_there_once_with_its_newest_value(
         self, items: list[Raw]
     ) -> None:
-        newest = {_key(item): item for item in items if _key(item)[1]}
-        once = [item for item in deduplicated(items) if _key(item)[1]]
+        newest = {_key(item): item for item in items if "role" not in item}
+        once = [item for item in deduplicated(items) if "role" not in item]
         assert len(once) == len(newest)
         assert all(newest[_key(item)] == item for item in once)
         assert deduplicated(deduplicated(items)) == deduplicated(items)
 
 
 def _key(item: Raw) -> tuple[str, str]:
-    return item.get("type", "message"), item.get("call_id") or item.get("id") or ""
+    return item["type"], item.get("call_id") or item["id"]
 
 
 def _answers(output: Raw, call: Raw) -> bool:
