@@ -27,6 +27,7 @@ from outlast.agents.lifecycle import AgentHookContext, call_hooks
 from outlast.agents.prompt import prompt_of
 from outlast.agents.registry import handoffs_of, target_of
 from outlast.agents.run_config import CallModelData, ModelInputData
+from outlast.agents.session_memory import deduplicated
 from outlast.agents.settings import MODEL_REF, read_model_settings, read_tool_execution
 from outlast.agents.tool_use import JUDGED
 from outlast.agents.usage import plain_usage
@@ -164,7 +165,7 @@ async def _request(
         settings = replace(settings, tool_choice=None)
     return ModelRequest(
         instructions=data.instructions,
-        input=data.input,
+        input=deduplicated(data.input),
         tools=offer.specs(),
         hosted_tools=offer.entries(),
         output=_output(scene.agent),

@@ -686,6 +686,28 @@ async def test_a_filter_changes_what_the_model_is_shown_this_once(*, is_async: b
     assert len(given.items) == 1
 
 
+async def test_of_calls_and_outputs_that_are_there_twice_the_newest_is_sent() -> None:
+    called = {"type": "function_call", "call_id": "c", "name": "look", "arguments": "{}"}
+    old, new = ({"type": "function_call_output", "call_id": "c", "output": o} for o in "12")
+    seen: list[Any] = []
+
+    class Look(RunHooks[Any]):
+        async def on_llm_start(
+            self, context: Any, agent: Any, system_prompt: Any, input_items: Any
+        ) -> None:
+            seen.append(input_items)
+
+    def repeat(data: CallModelData[Any]) -> ModelInputData:
+        return ModelInputData(input=[*data.model_data.input, called, new], instructions=None)
+
+    settings = write_run_config(RunConfig(call_model_input_filter=repeat))
+    items = tuple(Item("input", raw) for raw in (called, old))
+    model = ScriptedModel("Hello")
+    given = model_request("A", *items, settings={**settings, "hooks": register(Look())})
+    await call_model(worker_of(Agent(name="A"), model=model), given)
+    assert [request.input for request in model.requests] == seen == [[called, new]]
+
+
 @pytest.mark.parametrize(
     ("chosen", "problem", "retryable"),
     [
@@ -705,15 +727,16 @@ async def test_a_filter_that_fails_is_named_and_nothing_is_paid(
 
 
 async def test_ids_of_reasoning_are_left_out_where_the_run_says_so() -> None:
+    given: JsonObject = {"type": "reasoning", "id": "rs_0", "summary": []}
     thought: JsonObject = {"type": "reasoning", "id": "rs_1", "summary": []}
-    items = (Item("input", thought), Item("reasoning", thought, "A", 1))
+    items = (Item("input", given), Item("reasoning", thought, "A", 1))
     model = ScriptedModel("Hello", "Hello")
     worker = worker_of(Agent(name="A"), model=model)
     settings = write_run_config(RunConfig(reasoning_item_id_policy="omit"))
     await call_model(worker, model_request("A", *items, settings=settings))
     await call_model(worker, model_request("A", *items))
     ids = [[item.get("id") for item in request.input] for request in model.requests]
-    assert ids == [["rs_1", None], ["rs_1", "rs_1"]], "the caller's own stay as they are"
+    assert ids == [["rs_0", None], ["rs_0", "rs_1"]], "the caller's own stay as they are"
 
 
 @pytest.mark.parametrize(
