@@ -210,16 +210,21 @@ async def _last_response(
     events: AsyncIterator[JsonObject], on_event: Callable[[JsonObject], None] | None
 ) -> ModelResponse:
     response: JsonObject | None = None
+    done: list[object] = []
     async for given in events:
         event: JsonObject = as_json(given)
         if event.get("type") == "response.completed":
             response = _object(event.get("response"))
+        elif event.get("type") == "response.output_item.done":
+            done.append(event.get("item"))
         if on_event is not None:
             on_event(event)
     if response is None:
         message = "The model's stream ended before the answer was complete."
         raise ModelError(message, code="bad_response", retryable=True)
     output: Any = response.get("output")
+    if output == []:
+        output = done  # some servers give the items on the way, and none at the end
     if not isinstance(output, list) or not all(
         isinstance(item, dict) for item in cast("list[Any]", output)
     ):

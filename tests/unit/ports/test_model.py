@@ -71,6 +71,7 @@ def test_what_does_not_is_not(thing: object) -> None:
 
 
 ITEM: JsonObject = {"type": "message", "role": "assistant", "content": []}
+CALL: JsonObject = {"type": "function_call", "call_id": "c", "name": "f", "arguments": "{}"}
 USAGE: JsonObject = {
     "input_tokens": 7,
     "output_tokens": 5,
@@ -152,6 +153,16 @@ async def test_a_stream_without_an_answer_is_a_bad_response(events: list[JsonObj
     with pytest.raises(ModelError) as caught:
         await response_of_stream(Stream(*events)())
     assert (caught.value.code, caught.value.retryable) == ("bad_response", True)
+
+
+@pytest.mark.parametrize(("at_the_end", "answer"), [([], [ITEM, CALL]), ([ITEM], [ITEM])])
+async def test_items_that_a_stream_gives_on_its_way_only_are_the_answer(
+    at_the_end: list[JsonObject], answer: list[JsonObject]
+) -> None:
+    given = [{"type": "response.output_item.done", "item": item} for item in (ITEM, CALL)]
+    last = {"type": "response.completed", "response": {"output": at_the_end}}
+    response = await response_of_stream(Stream(*given, last)())
+    assert response.output == answer
 
 
 async def test_a_failing_stream_is_closed() -> None:
