@@ -33,7 +33,7 @@ from outlast.client.run_state import RunState as WaitingState
 from outlast.loop.items import Item, only_text, text_of
 from outlast.loop.state import OUTPUT_KINDS, Answer, RunState, Status
 from outlast.loop.values import Json, JsonObject
-from outlast.loop.view import shown
+from outlast.loop.view import places_in_transcript, shown, size
 from outlast.ports.model import ModelResponse
 
 T = TypeVar("T")
@@ -127,11 +127,10 @@ class RunResultBase:
             place = None if one.run_id else place_of_call(one.request, self.items)
             if place is not None and start <= place < stop:
                 asked.setdefault(self._end_of_reply(place), []).append(one)
-        hidden = set(self.snapshot.hidden)
         found: list[RunItem] = []
         for at in range(start, stop):
-            if at not in hidden:
-                found.append(self._known.run_item(self._attributed(at)))
+            if at in self._own:
+                found.append(self._own[at])
             found.extend(asked.get(at, ()))
         return found
 
@@ -259,7 +258,9 @@ class RunResultBase:
             model_sees = shown(state.view, state.items, len(state.items))
             raws = [as_input(item.raw) for item in model_sees]
             return deepcopy(list(without_reasoning_ids(raws, self._policy())))
-        new = [one.to_input_item() for one in self.new_items if not _asks(one)]
+        given = {id(self._own[at]) for at in self._passed_on() & self._own.keys()}
+        kept = [one for one in self.new_items if not _asks(one) and id(one) not in given]
+        new = [one.to_input_item() for one in kept]
         return [*deepcopy(self._asked()), *without_reasoning_ids(new, self._policy())]
 
     def to_state(self) -> WaitingState:
@@ -326,6 +327,26 @@ class RunResultBase:
         while start < stop and state.items[start].kind in {"history", "input"}:
             start += 1
         return start, stop
+
+    @cached_property
+    def _own(self) -> dict[int, RunItem]:
+        """What the run added to its input, by the index in the transcript."""
+        hidden = set(self.snapshot.hidden)
+        return {
+            at: self._known.run_item(self._attributed(at))
+            for at in range(*self._span())
+            if at not in hidden
+        }
+
+    def _passed_on(self) -> set[int]:
+        """Return the indices of what a handoff made part of the run's input, and of nothing else."""
+        state = self.snapshot
+        if self._answer is not None or not _has_begun(state):
+            return set()
+        view, length = state.view, len(state.items)
+        given = places_in_transcript(view, length, range(view.history))
+        shown_after = range(view.history, size(view, length))
+        return {*given} - {*places_in_transcript(view, length, shown_after)}
 
     def _end_of_reply(self, place: int) -> int:
         """Return the index of the last item that the model wrote together with another."""

@@ -225,6 +225,26 @@ def test_after_a_filter_the_input_is_what_it_left() -> None:
     assert normalized == ["assistant", "message"]
 
 
+def test_what_a_handoff_made_part_of_the_input_is_not_there_twice() -> None:
+    play = Play.ready()
+    play.replies(said("I pass you on."), transfer("Billing", "h1", callback=True))
+    summary = {"role": "assistant", "content": "They said hello."}
+    play.called_back(edit=ViewEdit(segments=(summary, (1, 2)), history=2))
+    play.replies(said("Done."))
+    result = result_of(play.state)
+    assert kinds(result)[0] == "message_output_item"
+    listed = result.to_input_list()
+    assert [one.get("type", one.get("role")) for one in listed] == [
+        "assistant",
+        "message",
+        "function_call",
+        "function_call_output",
+        "message",
+    ]
+    result.new_items.pop()
+    assert result.to_input_list() == listed[:-1]
+
+
 def test_without_a_filter_there_is_one_way_to_go_on() -> None:
     result = result_of(answered().state)
     shown = [one.get("type", one.get("role")) for one in result.to_input_list()]
