@@ -130,7 +130,7 @@ class RunResultStreaming(RunResultBase):
 
     @property
     def run_loop_task(self) -> "asyncio.Task[None]":
-        """The task that reads the run."""
+        """The task that reads the run; it raises what `stream_events` does."""
         return self._task
 
     @property
@@ -198,13 +198,17 @@ class RunResultStreaming(RunResultBase):
                 else:
                     self._tell(RawResponsesStreamEvent(raw=one, next_id=self._number))
             self._error = self._failure()
-        except Exception as error:  # noqa: BLE001  it is raised where the events are read
+        except Exception as error:  # noqa: BLE001  it is raised below, and where the events are read
             self._error = error
         finally:
             self._known.give_back(self.snapshot.context)
+        if self._error is not None and self._cancelled != "immediate":
+            raise self._error
 
-    def _end(self, _reading: "asyncio.Task[None]") -> None:
+    def _end(self, reading: "asyncio.Task[None]") -> None:
         """Tell readers that there is no more, however the reading ended."""
+        if not reading.cancelled():
+            reading.exception()  # it is heard of where the events are read: nobody has to await this
         self.is_complete = True
         self._events.put_nowait(None)
 

@@ -154,6 +154,8 @@ async def test_a_failure_is_raised_after_everything_that_happened_before() -> No
     assert stream.run_loop_exception is caught.value
     with pytest.raises(MaxTurnsExceeded):
         await read(stream)
+    with pytest.raises(MaxTurnsExceeded):
+        await stream.run_loop_task
 
 
 async def test_a_run_that_cannot_be_read_is_an_error_where_it_is_read() -> None:
@@ -221,7 +223,8 @@ async def test_a_cancel_among_tools_leaves_no_call_without_its_output(mode: Any)
     source.gate.set()
     await stream.run_loop_task
     ended = streaming(of(play))
-    await ended.run_loop_task
+    with pytest.raises(RunCancelled):
+        await ended.run_loop_task
     outputs = [item for item in ended.to_input_list(mode) if item.get("output")]
     assert len(outputs) == 3, "the end of the run has an output for every call"
 
