@@ -4,6 +4,7 @@ Owns: which session a run's settings mean, and answering `SaveSession`. How a se
 written once is in `session.py`. Knows no Temporal.
 """
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 from outlast.activities.errors import EffectError, of_user_code
@@ -108,7 +109,7 @@ async def save_session(registry: Registry, request: SaveRequestRecord, *, attemp
     session = session_of(registry, settings, outer.tool if outer is not None else None)
     key = f"{call.run_id}@{call.started_at_ms}:{call.start}"
     omits = settings.get("reasoning_item_id_policy") == "omit"
-    rows = [_row(item, call.withheld, omits=omits) for item in request.items]
+    rows = _rows(request.items, call.withheld, omits=omits)
     try:
         await save_items(session, key, rows, attempt=attempt)
     except Exception as error:
@@ -117,17 +118,35 @@ async def save_session(registry: Registry, request: SaveRequestRecord, *, attemp
         raise failed from error
 
 
-def _row(item: Item, withheld: str | None, *, omits: bool) -> JsonObject:
-    """Return an item as it is saved.
+def _rows(items: Sequence[Item], withheld: str | None, *, omits: bool) -> list[JsonObject]:
+    """Return items as they are saved.
 
-    What a guardrail has blocked leaves a placeholder. The run's own reasoning may lose its id.
+    Where a guardrail has blocked the output of a tool, the newest turn leaves its calls, each with
+    a placeholder for an output. With reasoning in it, or calls of the provider's own, it leaves
+    nothing: these are only taken together with what was said, which may tell of the output.
     """
-    if withheld is not None and item.kind == "tool_output":
-        form = CALL_OF_OUTPUT.get(str(item.raw.get("type")), FUNCTION)
-        return output_item(call_id_of(item.raw), withheld, form)
+    if withheld is None:
+        return [_row(item, omits=omits) for item in items]
+    newest = max((item.turn for item in items), default=0)
+    kept = [_row(item, omits=omits) for item in items if item.turn < newest]
+    blocked = [item for item in items if item.turn == newest and item.kind != "message"]
+    if not all(item.raw.get("call_id") for item in blocked):
+        return kept
+    return [*kept, *(_withheld(item, withheld) for item in blocked)]
+
+
+def _row(item: Item, *, omits: bool) -> JsonObject:
+    """Return an item as it is saved; the run's own reasoning may lose its id."""
     if omits and item.kind != "input":
         return to_session_item(item.raw, reasoning_item_id_policy="omit")
     return item.raw
+
+
+def _withheld(item: Item, placeholder: str) -> JsonObject:
+    if item.kind != "tool_output":
+        return item.raw
+    form = CALL_OF_OUTPUT.get(str(item.raw.get("type")), FUNCTION)
+    return output_item(call_id_of(item.raw), placeholder, form)
 
 
 def _named(session: object) -> str:

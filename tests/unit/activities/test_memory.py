@@ -185,6 +185,21 @@ async def test_an_output_that_was_blocked_leaves_a_placeholder() -> None:
     assert answered.raw["output"] == "a secret", "the transcript stays what it is"
 
 
+@pytest.mark.parametrize("beside", [[], [THOUGHT], [{"type": "web_search_call", "id": "ws_1"}]])
+async def test_what_was_said_beside_a_blocked_output_is_not_saved(beside: list[JsonObject]) -> None:
+    def turn(number: int, *others: Item) -> list[Item]:
+        asked = Item("tool_call", call("look_up", f"c{number}"), "A", number)
+        answered = Item("tool_output", output_item(f"c{number}", "found"), "A", number)
+        said = {"type": "message", "role": "assistant", "content": f"{number}"}
+        return [Item("message", said, "A", number), *others, asked, answered]
+
+    notebook, first = Notebook(), turn(1)
+    second = turn(2, *(Item("other", raw, "A", 2) for raw in beside))
+    await save(by_name(notebook), HELLO, *first, *second, withheld="[withheld]")
+    left = [] if beside else [second[1].raw, output_item("c2", "[withheld]")]
+    assert notebook.items == [HELLO.raw, *(item.raw for item in first), *left]
+
+
 async def test_the_runs_own_reasoning_loses_its_id_and_the_callers_keeps_it() -> None:
     notebook = Notebook()
     settings = by_name(notebook, reasoning_item_id_policy="omit")
