@@ -34,6 +34,7 @@ from outlast.agents.errors import (
 )
 from outlast.agents.lifecycle import AgentHookContext, call_hooks
 from outlast.agents.nested_result import AgentToolResult
+from outlast.agents.raw_items import copies
 from outlast.agents.run_error import RunErrorData, RunErrorHandlerInput, handler_result
 from outlast.agents.run_item_forms import run_item
 from outlast.agents.settings import ERROR_HANDLERS
@@ -273,7 +274,7 @@ async def _end(scene: Scene, output: _Output, request: ConclusionRequestRecord) 
         run_id=scene.run_id,
         turn=scene.turn,
         tool_input=scene.wrapper.tool_input,
-        turn_input=[item.raw for item in request.items],
+        turn_input=copies(item.raw for item in _parts(request)[0]),
     )
     calls = scene.hook_calls("on_agent_end", "on_end", context, scene.agent, output.value)
     try:
@@ -335,12 +336,11 @@ def _value(scene: Scene, candidate: Candidate) -> Any:
 
 def _run_data(scene: Scene, request: ConclusionRequestRecord) -> RunErrorData:
     history, own = _parts(request)
-    items = [run_item(item, _finder(scene)) for item in own]
     return RunErrorData(
         input=as_input(history, scene),
-        new_items=list(items),
-        history=[item.raw for item in request.items],
-        output=[item.raw for item in own],
+        new_items=[run_item(item, _finder(scene)) for item in own],
+        history=copies(item.raw for item in request.items),
+        output=copies(item.raw for item in own),
         raw_responses=[],
         last_agent=scene.agent,
     )

@@ -16,6 +16,7 @@ from outlast.activities.tripwires import tripwire
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent_output import write_output
 from outlast.agents.guardrail import InputGuardrail
+from outlast.agents.raw_items import copies
 from outlast.contract import failures
 from outlast.loop.checks import CheckResult, GuardrailRecord
 from outlast.loop.commands import CheckInput
@@ -80,7 +81,7 @@ def info_of(info: Any) -> Json:
 
 def as_input(items: Sequence[Item], scene: Scene) -> str | list[JsonObject]:
     """Return what a run is asked as guardrails get it: one plain text, or items."""
-    raws = [item.raw for item in items]
+    raws = copies(item.raw for item in items)
     text = None if scene.shows_items else only_text(raws)
     return raws if text is None else text
 

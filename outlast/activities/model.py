@@ -25,6 +25,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.hosted_tools import function_tools
 from outlast.agents.lifecycle import AgentHookContext, call_hooks
 from outlast.agents.prompt import prompt_of
+from outlast.agents.raw_items import copies
 from outlast.agents.registry import handoffs_of, target_of
 from outlast.agents.run_config import CallModelData, ModelInputData
 from outlast.agents.session_memory import deduplicated
@@ -86,8 +87,9 @@ async def _answered(
 ) -> ModelReply:
     """Ask the model, and plan its reply."""
     asked = request.call
+    scene.wrapper.turn_input = copies(item.raw for item in request.items[: asked.history])
     if asked.starts:
-        await _start(scene, [item.raw for item in request.items[: asked.history]])
+        await _start(scene)
     offer = await offer_of(scene)
     model_request = await _request(scene, asked, offer, _shown(scene, request.items))
     model, label = _model_of(scene)
@@ -125,7 +127,7 @@ def _scene(worker: WorkerKnowledge, asked: CallModel) -> Scene:
     return scene
 
 
-async def _start(scene: Scene, items: list[JsonObject]) -> None:
+async def _start(scene: Scene) -> None:
     """Call the start hooks; they may still change what the agent is."""
     if not scene.hooked("on_agent_start", "on_start"):
         return
@@ -134,7 +136,7 @@ async def _start(scene: Scene, items: list[JsonObject]) -> None:
         usage=scene.usage,
         run_id=scene.run_id,
         turn=scene.turn,
-        turn_input=items,
+        turn_input=scene.wrapper.turn_input,
         tool_input=scene.wrapper.tool_input,
     )
     calls = scene.hook_calls("on_agent_start", "on_start", context, scene.agent)
@@ -209,15 +211,18 @@ def _output(agent: Agent[Any]) -> OutputSpec | None:
 def _shown(scene: Scene, items: Sequence[Item]) -> list[JsonObject]:
     """Return the items, without the ids of reasoning where the run leaves them out.
 
-    What the caller has put in stays as it is.
+    What the caller has put in stays as it is. Users' code gets copies: what it changes in them
+    changes the request, and not the run.
     """
     omits = scene.settings.get("reasoning_item_id_policy") == "omit"
-    return [
+    shown = [
         {name: value for name, value in item.raw.items() if name != "id"}
         if omits and item.kind != "input" and item.raw.get("type") == "reasoning"
         else item.raw
         for item in items
     ]
+    seen = scene.reference("call_model_input_filter") is not None
+    return copies(shown) if seen or scene.hooked("on_llm_start", "on_llm_start") else shown
 
 
 async def _filtered(scene: Scene, data: ModelInputData) -> ModelInputData:

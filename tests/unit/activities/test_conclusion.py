@@ -70,7 +70,7 @@ class Ends(AgentHooks[Any]):
         self.error = error
 
     async def on_end(self, context: Any, agent: Any, output: Any) -> None:
-        self.heard.append(("agent", output, len(context.turn_input)))
+        self.heard.append(("agent", output, [one["content"] for one in context.turn_input]))
         if context.context is not None:
             context.context["ended"] = True
         if self.error is not None:
@@ -102,7 +102,7 @@ async def test_end_hooks_are_called_before_the_guardrails_even_if_these_trip() -
     agent = Agent[Any](name="A", hooks=Ends(heard), output_guardrails=[checking(check)])
     settings: JsonObject = {"hooks": register(RunEnds(heard))}
     conclusion = await concluded(agent, TEXT, settings=settings)
-    assert sorted(heard[:2]) == [("agent", "Hi", 2), ("run", "Hi", "A")]
+    assert sorted(heard[:2]) == [("agent", "Hi", ["Hello"]), ("run", "Hi", "A")]
     assert heard[2:] == [("guardrail", "Hi")]
     assert conclusion.failure == Failure(
         code="output_guardrail_tripwire",
@@ -127,7 +127,7 @@ async def test_hooks_and_guardrails_see_an_answer_of_the_agents_type() -> None:
         name="A", output_type=Invoice, hooks=Ends(heard), output_guardrails=[checking(check)]
     )
     conclusion = await concluded(agent, TOTAL)
-    assert heard == [("agent", Invoice(total=5), 2), Invoice(total=5)]
+    assert heard == [("agent", Invoice(total=5), ["Hello"]), Invoice(total=5)]
     assert conclusion.results[0].output == {"total": 5}
     assert conclusion.failure is not None
 
@@ -370,7 +370,7 @@ async def test_a_handler_makes_an_answer_of_a_failure(
     assert [item.type for item in given.run_data.new_items] == ["message_output_item"]
     assert (conclusion.output, conclusion.replaced) == ("Please call us.", True)
     assert conclusion.message == say("Please call us.")[0]
-    assert heard == [("agent", "Please call us.", 2)], "the end hooks hear of it"
+    assert heard == [("agent", "Please call us.", ["Hello"])], "the end hooks hear of it"
     assert [record.output for record in conclusion.results] == ["Please call us."]
     assert {change.path[0] for change in conclusion.changes} == {"handled", "ended"}
 
@@ -525,7 +525,7 @@ async def test_the_nested_agents_hooks_and_guardrails_see_its_answer_and_not_the
 
     inner = expert(output_type=Invoice, hooks=Ends(heard), output_guardrails=[checking(check)])
     conclusion = await nested(inner, TOTAL, custom_output_extractor=returning("short"))
-    assert heard == [("agent", Invoice(total=5), 2), Invoice(total=5)]
+    assert heard == [("agent", Invoice(total=5), ["Hello"]), Invoice(total=5)]
     assert conclusion.output == "short"
 
 

@@ -184,6 +184,16 @@ async def test_a_guardrail_gets_items_where_the_program_gave_items(
     assert seen == [[HELLO.raw]]
 
 
+async def test_what_a_guardrail_changes_in_the_items_does_not_reach_the_run() -> None:
+    def check(_ctx: Any, _agent: Any, given: Any) -> GuardrailFunctionOutput:
+        given[0]["content"] = "[redacted]"
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+    hello, again = ({"role": "user", "content": text} for text in ("Hello", "Hello?"))
+    await checked(guardrail("g", check), items=(Item("input", hello), Item("input", again)))
+    assert hello["content"] == "Hello"
+
+
 def test_what_a_guardrail_tells_is_json_or_else_text() -> None:
     assert info_of({"a": (1, 2)}) == {"a": [1, 2]}
     assert info_of(Notes(seen=["a"])) == {"seen": ["a"]}

@@ -573,6 +573,58 @@ async def test_model_hooks_see_what_the_filter_left_and_what_the_model_said() ->
     assert seen == [("A", "Short.", []), ("Hello", 1)]
 
 
+@pytest.mark.parametrize("who", ["filter", "llm_start", "start"])
+async def test_what_users_code_changes_in_the_items_does_not_reach_the_run(who: str) -> None:
+    def redact(items: list[Any]) -> None:
+        items[0]["content"] = "[redacted]"
+
+    class Redact(RunHooks[Any]):
+        async def on_agent_start(self, context: Any, agent: Any) -> None:
+            if who == "start":
+                redact(context.turn_input)
+
+        async def on_llm_start(
+            self, context: Any, agent: Any, system_prompt: Any, input_items: Any
+        ) -> None:
+            if who == "llm_start":
+                redact(input_items)
+
+    def shorten(data: CallModelData[Any]) -> ModelInputData:
+        redact(data.model_data.input)
+        return data.model_data
+
+    settings = write_run_config(
+        RunConfig(call_model_input_filter=shorten if who == "filter" else None)
+    )
+    if who != "filter":
+        settings["hooks"] = register(Redact())
+    model = ScriptedModel("Hello")
+    given = model_request(starts=True, settings=settings)
+    await call_model(worker_of(Agent(name="A"), model=model), given)
+    assert given.items[0].raw == {"role": "user", "content": "Hello"}
+    shown = "Hello" if who == "start" else "[redacted]"
+    assert [item["content"] for item in model.requests[0].input] == [shown]
+
+
+async def test_callables_of_a_model_call_see_what_the_run_is_asked() -> None:
+    seen: list[Any] = []
+
+    def instructions(context: Any, _agent: Any) -> str:
+        seen.append(context.turn_input)
+        return "Be kind."
+
+    async def asks(context: Any, _arguments: Any, _call_id: str) -> bool:
+        seen.append(context.turn_input)
+        return False
+
+    tool = function_tool(lambda: "x", name_override="look", needs_approval=asks)
+    agent = Agent[Any](name="A", instructions=instructions, tools=[tool])
+    items = (Item("input", {"role": "user", "content": "Hi"}), Item("message", {}, "A", 1))
+    worker = worker_of(agent, model=ScriptedModel([call("look", "c1")]))
+    await call_model(worker, model_request("A", *items, history=1))
+    assert seen == [[{"role": "user", "content": "Hi"}]] * 2
+
+
 async def test_the_end_hook_and_predicates_see_the_call_counted() -> None:
     seen: list[Any] = []
 

@@ -13,7 +13,7 @@ from openai.types.responses import (
 )
 
 from outlast.agents.errors import UserError
-from outlast.agents.raw_items import HeldRaw, as_input
+from outlast.agents.raw_items import HeldRaw, as_input, copies
 from outlast.loop.values import JsonObject
 
 MESSAGE: dict[str, Any] = {
@@ -159,3 +159,10 @@ def test_what_only_replies_may_have_is_no_part_of_an_input() -> None:
 )
 def test_an_input_with_nothing_to_leave_out_is_the_item_itself(raw: JsonObject) -> None:
     assert as_input(raw) is raw
+
+
+def test_a_copy_shares_nothing_with_what_it_was_made_of() -> None:
+    given = deepcopy(MESSAGE)
+    (copy,) = copies(iter([given]))
+    copy["content"][0]["text"] = "Bye."
+    assert given == MESSAGE
