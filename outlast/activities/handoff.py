@@ -44,7 +44,7 @@ async def run_handoff(
     asked = request.call if isinstance(request, HandoffRequestRecord) else request
     items = request.items if isinstance(request, HandoffRequestRecord) else ()
     try:
-        entry = worker.registry.handoff(asked.agent, asked.name)
+        entry = worker.registry.handoff(asked.agent, asked.name, asked.target)
     except UserError as error:
         raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
     annotated = context_type_of(entry.on_handoff) if entry.on_handoff is not None else None

@@ -7,7 +7,6 @@ import asyncio
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from outlast.activities.errors import EffectError, of_user_code
 from outlast.activities.listing import list_mcp_tools
@@ -65,30 +64,36 @@ async def offer_of(scene: Scene) -> Offer:
     """
     agent = scene.agent
     listed = await list_mcp_tools(scene)
-    tools, handoffs = await _enabled(
-        scene,
-        {tool.called_name: tool for tool in function_tools(agent.tools)},
-        {entry.tool_name: entry for entry in handoffs_of(agent)},
-    )
+    own, entries = await _enabled(scene, function_tools(agent.tools), handoffs_of(agent))
+    tools = {tool.called_name: tool for tool in own}
     tools = {tool.name: tool for tool in listed if tool.name not in tools} | tools
+    handoffs = {entry.tool_name: entry for entry in entries}
+    for name in sorted({one.tool_name for one in entries if one is not handoffs[one.tool_name]}):
+        _collided(scene, f"Agent {agent.name!r} has two handoffs named {name!r}")
     if scene.server_managed:
         _check_server_managed(scene, handoffs.values())
     for name in sorted(tools.keys() & handoffs.keys()):
         if isinstance(tools[name], LocalTool):  # the handoff was added after the worker began
             message = taken_by_handoff(agent.name, name)
             raise EffectError(failures.USER_ERROR, message, retryable=False)
-        message = f"Agent {agent.name!r}: the handoff {name!r} hides a tool of that name"
-        if scene.settings.get("tool_name_collision_policy") == "error":
-            raise EffectError(
-                failures.USER_ERROR, f"{message}. Rename one of them.", retryable=False
-            )
-        logger.warning("%s", message)
+        _collided(scene, f"Agent {agent.name!r}: the handoff {name!r} hides a tool of that name")
     return Offer(
         tools={name: tool for name, tool in tools.items() if name not in handoffs},
         handoffs=handoffs,
         hosted=hosted_tools(agent.tools),
         unknown_is_fatal=scene.settings.get("tool_not_found_behavior") == "raise",
     )
+
+
+def _collided(scene: Scene, message: str) -> None:
+    """Warn that two entries have one name.
+
+    Raises:
+        EffectError: the run forbids it.
+    """
+    if scene.settings.get("tool_name_collision_policy") == "error":
+        raise EffectError(failures.USER_ERROR, f"{message}. Rename one of them.", retryable=False)
+    logger.warning("%s", message)
 
 
 def _check_server_managed(scene: Scene, handoffs: Iterable[Handoff]) -> None:
@@ -130,19 +135,22 @@ async def is_enabled(scene: Scene, name: str, entry: FunctionTool | Handoff) -> 
         raise of_user_code(what, error) from error
 
 
-async def _enabled(scene: Scene, *groups: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what is enabled of each group; all predicates are asked at once."""
-    asked = [
-        (name, one)
-        for entries in groups
-        for name, one in entries.items()
-        if not isinstance(one.is_enabled, bool)
+async def _enabled(
+    scene: Scene, tools: Sequence[FunctionTool], handoffs: Sequence[Handoff]
+) -> tuple[list[FunctionTool], list[Handoff]]:
+    """Return those that are enabled; all predicates are asked at once."""
+    asked: list[FunctionTool | Handoff] = [
+        one for one in [*tools, *handoffs] if not isinstance(one.is_enabled, bool)
     ]
     # Nothing to ask is the usual case, and even an empty gather takes a turn of the event loop.
-    asking = (is_enabled(scene, name, one) for name, one in asked)
+    asking = (is_enabled(scene, _name_of(one), one) for one in asked)
     answers = await asyncio.gather(*asking) if asked else []
-    yes = {id(one): answer for (_, one), answer in zip(asked, answers, strict=True)}
-    return [
-        {name: one for name, one in entries.items() if yes.get(id(one), one.is_enabled)}
-        for entries in groups
-    ]
+    yes = {id(one): answer for one, answer in zip(asked, answers, strict=True)}
+    return (
+        [one for one in tools if yes.get(id(one), one.is_enabled)],
+        [one for one in handoffs if yes.get(id(one), one.is_enabled)],
+    )
+
+
+def _name_of(entry: FunctionTool | Handoff) -> str:
+    return entry.tool_name if isinstance(entry, Handoff) else entry.called_name

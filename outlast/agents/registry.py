@@ -181,15 +181,21 @@ class Registry:
             except Exception:
                 logger.exception("the MCP server %r could not be let go", server.name)
 
-    def handoff(self, agent: str, name: str) -> Handoff:
+    def handoff(self, agent: str, name: str, target: str = "") -> Handoff:
         """Return a handoff of an agent by its tool name.
+
+        Args:
+            agent: the agent's name.
+            name: the handoff's tool name. Several may have it, of which one is enabled at a time.
+            target: the name of the agent that the one which is meant leads to.
 
         Raises:
             UserError: the agent, or the handoff, is unknown.
         """
-        for entry in reversed(handoffs_of(self.agent(agent))):  # the one that is offered
-            if entry.tool_name == name:
-                return entry
+        named = [one for one in handoffs_of(self.agent(agent)) if one.tool_name == name]
+        meant = [one for one in named if one.agent_name == target]
+        if meant or named:
+            return (meant or named)[-1]
         raise UserError(f"Agent {agent!r} has no handoff {name!r} on this worker.")
 
     def context_type(self, name: str | None) -> Any:

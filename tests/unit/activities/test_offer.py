@@ -94,6 +94,27 @@ async def test_two_entries_of_one_name_are_an_error_where_the_run_says_so() -> N
     assert not caught.value.retryable
 
 
+@pytest.mark.parametrize("policy", ["warn", "error"])
+@pytest.mark.parametrize("enabled", [(True, False), (False, True)])
+async def test_of_handoffs_of_one_name_the_one_that_is_enabled_is_offered(
+    enabled: tuple[bool, bool], policy: Any
+) -> None:
+    entries = [
+        handoff(Agent(name=name), tool_name_override="escalate", is_enabled=is_on)
+        for name, is_on in zip("BC", enabled, strict=True)
+    ]
+    settings = write_run_config(RunConfig(tool_name_collision_policy=policy))
+    offer = await offer_of(scene_of(Agent(name="A", handoffs=[*entries]), settings=settings))
+    assert list(offer.handoffs.values()) == [entries[enabled.index(True)]]
+
+
+async def test_two_enabled_handoffs_of_one_name_are_an_error_where_the_run_says_so() -> None:
+    entries = [handoff(Agent(name=name), tool_name_override="escalate") for name in "BC"]
+    settings = write_run_config(RunConfig(tool_name_collision_policy="error"))
+    with pytest.raises(EffectError, match="two handoffs named 'escalate'"):
+        await offer_of(scene_of(Agent(name="A", handoffs=[*entries]), settings=settings))
+
+
 async def test_a_later_handoff_beats_an_earlier_one_of_its_name() -> None:
     first, second = (
         handoff(Agent(name="B")),

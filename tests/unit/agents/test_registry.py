@@ -163,6 +163,7 @@ def test_of_two_handoffs_of_one_name_the_later_is_meant_as_in_what_the_model_is_
     first, second = Agent[Any](name="受付"), Agent[Any](name="会計")
     registry = Registry([Agent(name="A", handoffs=[first, second])])
     assert registry.handoff("A", "transfer_to___").agent is second
+    assert registry.handoff("A", "transfer_to___", "受付").agent is first
 
 
 def test_a_definition_that_is_run_again_replaces_the_first() -> None:
