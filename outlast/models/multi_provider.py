@@ -106,7 +106,7 @@ class MultiProvider:
 
         Raises:
             UserError: a mode is none of these.
-            ValueError: as for `OpenAIProvider`.
+            UserError: as for `OpenAIProvider`.
         """
         _check("openai_prefix_mode", openai_prefix_mode, ("alias", "model_id"))
         _check("unknown_prefix_mode", unknown_prefix_mode, ("error", "model_id"))

@@ -5,6 +5,7 @@ Owns: which API and which default model a worker uses. Must not know: the APIs t
 
 from typing import TYPE_CHECKING, Literal
 
+from outlast.agents.errors import UserError
 from outlast.models.chat_completions import ChatCompletionsModel
 from outlast.models.connection import OpenAIConnection
 from outlast.models.default_models import get_default_model
@@ -54,14 +55,19 @@ class OpenAIProvider:
             project: likewise; None means OPENAI_PROJECT_ID.
 
         Raises:
-            ValueError: a client is given together with a key or an address, or the API is neither.
+            UserError: a client is given together with what another one would be made of, or the API
+                is neither.
         """
-        if openai_client is not None and (api_key is not None or base_url is not None):
-            raise ValueError("give OpenAIProvider either openai_client= or api_key= and base_url=")
+        made_of = (api_key, base_url, organization, project)
+        if openai_client is not None and any(one is not None for one in made_of):
+            raise UserError(
+                "OpenAIProvider(openai_client=...) is used as it is: give api_key, base_url, "
+                "organization and project to the client."
+            )
         if use_responses is not None:
             api = "responses" if use_responses else "chat"
         if api not in ("responses", "chat", None):
-            raise ValueError(f'OpenAIProvider(api=...) is "responses" or "chat", not {api!r}')
+            raise UserError(f'OpenAIProvider(api=...) is "responses" or "chat", not {api!r}.')
         self._api = api
         self._default_model = default_model
         self._connection = OpenAIConnection(

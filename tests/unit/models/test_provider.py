@@ -5,6 +5,7 @@ from typing import Any, cast
 import pytest
 from openai import AsyncOpenAI
 
+from outlast.agents.errors import UserError
 from outlast.models import (
     DEFAULT_MODEL,
     ChatCompletionsModel,
@@ -30,7 +31,7 @@ def test_it_speaks_the_responses_api_unless_told_otherwise() -> None:
 
 
 def test_an_unknown_api_is_told_at_once() -> None:
-    with pytest.raises(ValueError, match='"responses" or "chat"'):
+    with pytest.raises(UserError, match='"responses" or "chat"'):
         OpenAIProvider(api=cast("Any", "completions"))
 
 
@@ -89,12 +90,15 @@ async def test_a_default_model_leaves_the_choice_to_a_prompt(server: ModelServer
     assert ["model" in request.body for request in server.requests] == [False, True]
 
 
-async def test_a_client_comes_instead_of_a_key_and_an_address() -> None:
+@pytest.mark.parametrize("what", ["api_key", "base_url", "organization", "project"])
+async def test_a_client_comes_instead_of_what_one_is_made_of(what: str) -> None:
     client = AsyncOpenAI(api_key="sk-own", base_url="http://127.0.0.1:9/v1")
-    with pytest.raises(ValueError, match="openai_client="):
-        OpenAIProvider(api_key="sk", openai_client=client)
-    with pytest.raises(ValueError, match="openai_client="):
-        OpenAIProvider(base_url="http://127.0.0.1", openai_client=client)
+    with pytest.raises(UserError, match="openai_client="):
+        OpenAIProvider(**cast("Any", {what: "http://127.0.0.1", "openai_client": client}))
+    with pytest.raises(UserError, match="openai_client="):
+        MultiProvider(
+            **cast("Any", {f"openai_{what}": "http://127.0.0.1", "openai_client": client})
+        )
     await client.close()
 
 
