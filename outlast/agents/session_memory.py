@@ -123,8 +123,8 @@ async def merge_with_callback(
     """Let a `session_input_callback` make the input, and find out which of its items are new.
 
     The callback gets copies. An item that it returns is from the history when it is one of the
-    objects of the history list, or equals one that was not returned yet; any other is new and
-    gets saved. What the callback then leaves out of the new items is not saved.
+    objects of the history list, however often, or equals one that was not returned yet; any other
+    is new and gets saved. What the callback then leaves out of the new items is not saved.
 
     Raises:
         UserError: the callback returned something that is no list of items.
@@ -250,13 +250,15 @@ def _trace(
 ) -> list[bool]:
     """Say of each item that a callback returned whether it is new.
 
-    First the very objects that were handed over, each once; then what equals one of them. An
-    equal item of the history is preferred, so that what is stored already is not stored again.
+    First the very objects that were handed over; then what equals one of them. An equal item of
+    the history is preferred, so that what is stored already is not stored again, and an object of
+    it that is returned twice is shown twice and stored no second time.
     """
     verdicts: list[bool | None] = [None] * len(combined)
+    stored = {id(item) for item in history}
     unseen = {id(item): False for item in history} | {id(item): True for item in new}
     for at, item in enumerate(combined):
-        verdicts[at] = unseen.pop(id(item), None)
+        verdicts[at] = unseen.pop(id(item), False if id(item) in stored else None)
     left = Counter(_fingerprint(item) for item in history if id(item) in unseen)
     for at, item in enumerate(combined):
         if verdicts[at] is not None:

@@ -302,6 +302,13 @@ class TestCallback:
         merged = await merge_with_callback([HELLO], [BYE], callback)
         assert merged.new == (False, True)
 
+    async def test_an_object_of_the_history_that_is_returned_twice_is_not_saved_again(self) -> None:
+        merged = await merge_with_callback(
+            [HELLO, answered("hi")], [BYE], lambda old, new: [*old, old[0], *new]
+        )
+        assert merged.items == (HELLO, answered("hi"), HELLO, BYE)
+        assert merged.to_save == (BYE,)
+
     async def test_an_object_that_is_in_the_history_twice_is_old_twice(self) -> None:
         merged = await merge_with_callback([HELLO, HELLO], [], lambda history, _: history)
         assert merged.new == (False, False)
