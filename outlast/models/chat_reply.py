@@ -8,6 +8,7 @@ items. Must not know: how bodies travel.
 """
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -34,7 +35,17 @@ class _Message:
     id: str
     texts: dict[str, str] = field(default_factory=dict[str, str])
     """Text so far by kind, `output_text` or `refusal`, in order of appearance."""
+    annotations: list[JsonObject] = field(default_factory=list[JsonObject])
+    logprobs: list[JsonObject] = field(default_factory=list[JsonObject])
     kept: JsonObject = field(default_factory=dict[str, Any])
+
+    def part(self, kind: str) -> JsonObject:
+        part = _content_part(kind, self.texts[kind])
+        if kind == "output_text":
+            part["annotations"] = self.annotations
+            if self.logprobs:
+                part["logprobs"] = self.logprobs
+        return part
 
     def item(self, status: str) -> JsonObject:
         item: JsonObject = {
@@ -42,7 +53,7 @@ class _Message:
             "id": self.id,
             "role": "assistant",
             "status": status,
-            "content": [_content_part(kind, text) for kind, text in self.texts.items()],
+            "content": [self.part(kind) for kind in self.texts],
         }
         return _with_kept(item, self.kept)
 
@@ -91,7 +102,8 @@ def response_from_chat(completion: JsonObject, *, turn: int, model: str = "") ->
     # A whole message reads like the only chunk of a stream.
     finish_reason = choices[0].get("finish_reason") or "stop"
     reply = ChatReply(turn=turn, model=model)
-    reply.add({**completion, "choices": [{"delta": message, "finish_reason": finish_reason}]})
+    only = {**choices[0], "index": 0, "delta": message, "finish_reason": finish_reason}
+    reply.add({**completion, "choices": [only]})
     return reply.finish()[-1]["response"]
 
 
@@ -138,7 +150,8 @@ class ChatReply:
         for choice in choices:
             if choice.get("index") in {None, 0}:
                 self._finish_reason = as_text(choice.get("finish_reason")) or self._finish_reason
-                self._take(as_object(choice.get("delta")) or {})
+                logprobs = as_objects((as_object(choice.get("logprobs")) or {}).get("content"))
+                self._take(as_object(choice.get("delta")) or {}, logprobs or [])
         return self._events
 
     def finish(self) -> list[JsonObject]:
@@ -187,9 +200,11 @@ class ChatReply:
         response: JsonObject = {**self._head, "status": "in_progress", "output": []}
         self._emit("response.created", response=response)
 
-    def _take(self, delta: JsonObject) -> None:
+    def _take(self, delta: JsonObject, logprobs: list[JsonObject]) -> None:
         if text := _text(delta.get("content")):
-            self._write("output_text", text)
+            self._write("output_text", text, [_logprob(one) for one in logprobs])
+        if cited := _citations(delta):
+            self._message().annotations += cited
         if refusal := as_text(delta.get("refusal")):
             self._write("refusal", refusal)
         for block in as_objects(delta.get("thinking_blocks")) or ():
@@ -200,11 +215,15 @@ class ChatReply:
         for call in as_objects(delta.get("tool_calls")) or ():
             self._take_call(call)
 
-    def _write(self, kind: str, text: str) -> None:
+    def _message(self) -> _Message:
         message = next((item for item in self._items if isinstance(item, _Message)), None)
         if message is None:
             message = _Message(self._id("msg", len(self._items)))
             self._append(message)
+        return message
+
+    def _write(self, kind: str, text: str, logprobs: Sequence[JsonObject] = ()) -> None:
+        message = self._message()
         place = {"item_id": message.id, "output_index": self._items.index(message)}
         if kind not in message.texts:
             place["content_index"] = len(message.texts)
@@ -215,7 +234,8 @@ class ChatReply:
         if kind == "refusal":
             self._emit("response.refusal.delta", **place, delta=text)
         else:
-            self._emit("response.output_text.delta", **place, delta=text, logprobs=[])
+            message.logprobs += logprobs
+            self._emit("response.output_text.delta", **place, delta=text, logprobs=list(logprobs))
 
     def _take_call(self, delta: JsonObject) -> None:
         function = as_object(delta.get("function")) or {}
@@ -304,9 +324,9 @@ class ChatReply:
                 if kind == "refusal":
                     self._emit("response.refusal.done", **place, refusal=text)
                 else:
-                    self._emit("response.output_text.done", **place, text=text, logprobs=[])
-                part = _content_part(kind, text)
-                self._emit("response.content_part.done", **place, part=part)
+                    fields = {"text": text, "logprobs": item.logprobs}
+                    self._emit("response.output_text.done", **place, **fields)
+                self._emit("response.content_part.done", **place, part=item.part(kind))
         self._emit("response.output_item.done", output_index=position, item=item.item(status))
 
     def _emit(self, kind: str, **fields: Any) -> None:
@@ -343,6 +363,19 @@ def _content_part(kind: str, text: str) -> JsonObject:
     if kind == "refusal":
         return {"type": "refusal", "refusal": text}
     return {"type": "output_text", "text": text, "annotations": []}
+
+
+def _citations(message: JsonObject) -> list[JsonObject]:
+    """Return what a message cites of the web, flat as in a response."""
+    given = [one.get("url_citation") for one in as_objects(message.get("annotations")) or ()]
+    return [{"type": "url_citation", **cited} for one in given if (cited := as_object(one))]
+
+
+def _logprob(given: JsonObject) -> JsonObject:
+    """Return how likely a token was, as a response says it: with the bytes of every token."""
+    likely = as_objects(given.get("top_logprobs")) or ()
+    top: list[JsonObject] = [{**one, "bytes": one.get("bytes") or []} for one in likely]
+    return {**given, "bytes": given.get("bytes") or [], "top_logprobs": top}
 
 
 def _text(content: object) -> str:

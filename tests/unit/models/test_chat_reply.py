@@ -86,6 +86,35 @@ def test_text_becomes_a_message() -> None:
     }
 
 
+CITED = {"start_index": 0, "end_index": 2, "title": "Hi", "url": "https://hi.example"}
+LIKELY = {"token": "hi", "logprob": -0.1, "bytes": None}
+
+
+def test_what_an_answer_cites_of_the_web_is_kept() -> None:
+    cited = {"type": "url_citation", "url_citation": CITED}
+    part = {"type": "output_text", "text": "hi", "annotations": [{"type": "url_citation", **CITED}]}
+    [item] = read({"content": "hi", "annotations": [cited]})["output"]
+    assert item["content"] == [part]
+    events = play(chunk({"content": "hi"}), chunk({"annotations": [cited]}, "stop"))
+    assert events[-1]["response"]["output"][0]["content"] == [part]
+
+
+def test_how_likely_the_tokens_of_an_answer_were_is_kept() -> None:
+    given = {"content": [{**LIKELY, "top_logprobs": [LIKELY]}], "refusal": None}
+    likely: JsonObject = {**LIKELY, "bytes": []}
+    whole = completion({"content": "hi"})
+    whole["choices"][0]["logprobs"] = given
+    [item] = response_from_chat(whole, turn=1)["output"]
+    ITEM.validate_python(item)
+    assert item["content"][0]["logprobs"] == [{**likely, "top_logprobs": [likely]}]
+    piece = chunk({"content": "hi"}, "stop")
+    piece["choices"][0]["logprobs"] = given
+    events = play(piece)
+    streamed = next(one for one in events if one["type"] == "response.output_text.delta")
+    assert streamed["logprobs"] == item["content"][0]["logprobs"]
+    assert events[-1]["response"]["output"] == [item]
+
+
 def test_calls_made_at_once_become_items_of_their_own_behind_the_text() -> None:
     message = {
         "content": "One moment.",
