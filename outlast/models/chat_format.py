@@ -171,7 +171,8 @@ def _add_call(messages: list[JsonObject], item: JsonObject) -> None:
         {
             "id": item["call_id"],
             "type": "function",
-            "function": {"name": item["name"], "arguments": item["arguments"]},
+            # No text at all is no JSON, which some servers insist on.
+            "function": {"name": item["name"], "arguments": item["arguments"] or "{}"},
         }
     )
 

@@ -148,6 +148,11 @@ def test_calls_made_at_once_are_one_message_followed_by_their_outputs() -> None:
     ]
 
 
+def test_a_call_without_arguments_has_none_that_are_json() -> None:
+    [made, _] = messages(call("a", arguments=""), output("a", "1"))
+    assert made["tool_calls"] == [tool_call("a", arguments="{}")]
+
+
 def test_calls_of_one_turn_after_another_stay_apart() -> None:
     made = messages(call("a"), output("a", "1"), call("b"), output("b", "2"))
     assert [message["role"] for message in made] == ["assistant", "tool", "assistant", "tool"]
