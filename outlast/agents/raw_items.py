@@ -38,6 +38,9 @@ _TYPED: dict[str, str] = {
 Outputs, and all that programs write, stay dicts."""
 
 
+NO_ID = "__fake_id__"
+"""The id that other programs give to items of servers without ids; what they saved holds it."""
+
 CREATED_BY = "created_by"
 """Who made an item: a provider tells it in replies and refuses it in requests."""
 

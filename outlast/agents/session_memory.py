@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from outlast.agents.callables import call, callable_name
 from outlast.agents.errors import UserError
+from outlast.agents.raw_items import NO_ID
 from outlast.agents.settings_field import as_settings
 from outlast.loop.values import JsonObject
 
@@ -38,8 +39,7 @@ OUTPUT_OF_CALL = {
 
 CALL_OF_OUTPUT = {output: call_type for call_type, output in OUTPUT_OF_CALL.items()}
 
-_NO_IDS = frozenset({"", "__fake_id__"})
-"""What stands for an id in items of providers that have none, also in sessions of other programs."""
+_NO_IDS = frozenset({"", NO_ID})
 
 _Key: TypeAlias = tuple[str, str]
 

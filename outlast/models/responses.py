@@ -11,7 +11,7 @@ from typing import Any, cast
 from outlast.agents.computer_tool import ComputerTool
 from outlast.agents.hosted_tools import HostedTool
 from outlast.agents.model_settings import MCPToolChoice
-from outlast.agents.raw_items import as_input
+from outlast.agents.raw_items import NO_ID, as_input
 from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models.connection import ModelConnection
@@ -130,7 +130,7 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
     body: dict[str, Any] = {
         "model": model,
         "instructions": request.instructions or None,
-        "input": [_known_fields(item) for item in request.input],
+        "input": [_known_fields(item) for item in request.input if not _is_foreign(item)],
         "tools": tools or None,
         "temperature": settings.temperature,
         "top_p": settings.top_p,
@@ -158,11 +158,17 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
     return {**body, **(settings.extra_args or {}), **(settings.extra_body or {})}
 
 
+def _is_foreign(item: JsonObject) -> bool:
+    """Whether an item is what another server's model thought, which this one cannot read."""
+    return item.get("type") == "reasoning" and bool(item.get(PROVIDER_DATA))
+
+
 def _known_fields(item: JsonObject) -> JsonObject:
     item = as_input(item)
-    if PROVIDER_DATA not in item:
+    unknown = (PROVIDER_DATA, "id") if item.get("id") == NO_ID else (PROVIDER_DATA,)
+    if not any(name in item for name in unknown):
         return item
-    return {name: value for name, value in item.items() if name != PROVIDER_DATA}
+    return {name: value for name, value in item.items() if name not in unknown}
 
 
 def has_extra_tools(settings: ModelSettings) -> bool:

@@ -371,6 +371,24 @@ def test_what_another_server_wants_back_is_not_sent() -> None:
     assert "provider_data" in item
 
 
+def test_what_another_servers_model_thought_is_not_sent() -> None:
+    kept = {"model": "anthropic/claude"}
+    thought: JsonObject = {"type": "reasoning", "id": "rs_1", "summary": [], "provider_data": kept}
+    body = responses_body(ask([*HELLO, thought]), "gpt-test")
+    assert body["input"] == HELLO
+
+
+def test_what_stands_for_an_id_in_saved_conversations_is_not_sent() -> None:
+    call: JsonObject = {"type": "function_call", "call_id": "c1", "name": "look", "arguments": "{}"}
+    saved = [{**one, "id": "__fake_id__"} for one in (message("hi"), call)]
+    body = responses_body(ask([*HELLO, *saved]), "gpt-test")
+    assert body["input"] == [
+        *HELLO,
+        {name: value for name, value in message("hi").items() if name != "id"},
+        call,
+    ]
+
+
 class Screen:
     """What a request tells of a computer."""
 
