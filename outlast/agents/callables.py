@@ -110,7 +110,11 @@ _MODEL_ARGUMENTS = (
 
 
 def takes_model_arguments(model: object) -> bool:
-    """Tell whether a model's `get_response` takes a call as arguments, and not as one record."""
+    """Tell whether a model's `get_response` takes a call as arguments, and not as one record.
+
+    One that takes whatever comes passes it on to another model. Only what is called with arguments
+    has them for every model that may be inside: ours takes them, too.
+    """
     answer = getattr(model, "get_response", None)
     try:
         signature = inspect.signature(answer) if callable(answer) else None
@@ -118,6 +122,9 @@ def takes_model_arguments(model: object) -> bool:
         return False
     if signature is None or _MODEL_ARGUMENTS[0] in signature.parameters:
         return signature is not None
+    kinds = [parameter.kind for parameter in signature.parameters.values()]
+    if kinds == [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]:
+        return True
     return not _binds(signature, "request") and _binds(signature, **dict.fromkeys(_MODEL_ARGUMENTS))
 
 

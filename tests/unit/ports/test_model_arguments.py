@@ -197,6 +197,26 @@ async def test_a_model_may_pass_a_call_on_to_one_of_ours() -> None:
         assert streamed.final_output == "Rain."
 
 
+async def test_a_model_may_pass_a_call_on_to_one_that_takes_arguments() -> None:
+    class Passing:
+        def __init__(self, inner: Recorded) -> None:
+            self.inner = inner
+
+        async def get_response(self, *args: Any, **named: Any) -> ModelResponse:
+            return await self.inner.get_response(*args, **named)
+
+        def stream_response(self, *args: Any, **named: Any) -> AsyncIterator[Any]:
+            return self.inner.stream_response(*args, **named)
+
+    inner = Recorded([message("Rain.")], [message("Sun.")])
+    agent = Agent[Any](name="A", instructions="Be brief.")
+    assert (await run_in_memory(agent, "Weather?", model=Passing(inner))).final_output == "Rain."
+    streamed = run_in_memory_streamed(agent, "And now?", model=Passing(inner))
+    assert [event async for event in streamed.stream_events()]
+    assert streamed.final_output == "Sun."
+    assert [asked["system_instructions"] for asked in inner.asked] == ["Be brief."] * 2
+
+
 async def test_a_call_with_something_else_is_told_what_is_missing() -> None:
     with pytest.raises(TypeError, match=r"one ModelRequest, or as the SDK's.*'input'"):
         await ScriptedModel("Never.").get_response("Hi")
