@@ -46,6 +46,15 @@ class Usage:
     total_tokens: int = 0
     request_usage_entries: list[RequestUsage] = field(default_factory=list[RequestUsage])
 
+    def __post_init__(self) -> None:
+        """Count what a provider does not tell as nothing: it says None then, at either level."""
+        given: object = self.input_tokens_details
+        if getattr(given, "cached_tokens", None) is None:
+            self.input_tokens_details = InputTokensDetails()
+        given = self.output_tokens_details
+        if getattr(given, "reasoning_tokens", None) is None:
+            self.output_tokens_details = OutputTokensDetails()
+
     @classmethod
     def of(cls, usage: "AnyUsage", requests: Iterable[values.Usage] = ()) -> "Usage":
         """Return what a run has counted as programs read it.

@@ -1,5 +1,8 @@
 """Usage as programs read it and add it up."""
 
+from typing import Any
+
+from openai.types.completion_usage import CompletionTokensDetails, PromptTokensDetails
 from openai.types.responses.response_usage import InputTokensDetails as ProvidersDetails
 
 from outlast.agents.usage import RequestUsage, Usage, plain_usage
@@ -61,3 +64,15 @@ def test_the_sums_go_back_to_the_run() -> None:
 def test_a_models_own_details_are_understood() -> None:
     details = ProvidersDetails(cached_tokens=3, cache_write_tokens=0)
     assert plain_usage(Usage(requests=1, input_tokens_details=details)).cached_tokens == 3  # pyright: ignore[reportArgumentType]  as programs write it
+
+
+def test_what_a_provider_does_not_tell_counts_as_nothing() -> None:
+    unknown: Any = None
+    nothing = Usage(input_tokens_details=unknown, output_tokens_details=unknown)
+    untold: Any = (PromptTokensDetails(), CompletionTokensDetails())
+    some = Usage(
+        requests=1, input_tokens=3, input_tokens_details=untold[0], output_tokens_details=untold[1]
+    )
+    nothing.add(some)
+    assert (nothing.cached_tokens, nothing.reasoning_tokens) == (0, 0)
+    assert plain_usage(some) == values.Usage(requests=1, input_tokens=3)
