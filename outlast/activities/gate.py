@@ -7,7 +7,7 @@ gates the call: fail closed. Knows no Temporal.
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 from outlast.activities.scene import Scene
 from outlast.agents.callables import call
@@ -82,6 +82,9 @@ async def _ruled(tool: FunctionTool, raw: JsonObject, scene: Scene) -> Gate:
             subject, left_out = _fields(tool, arguments)
             if left_out and not isinstance(tool, MCPFunctionTool):  # the rule would not see all
                 return _shut(f"The call leaves {left_out} out, so a person decides.")
+            altered = tool.altered(arguments) if tool.altered is not None else ""
+            if altered:  # the rule would see something else than the function
+                return _shut(f"The function reads {altered} otherwise, so a person decides.")
         asked = await call(rule, scene.wrapper, subject, call_id)
         return Gate(is_shut=bool(asked))
     except Exception as error:  # noqa: BLE001  whatever a user's rule raises
@@ -90,7 +93,15 @@ async def _ruled(tool: FunctionTool, raw: JsonObject, scene: Scene) -> Gate:
 
 
 def _fields(tool: FunctionTool, arguments: str) -> tuple[Json, str]:
-    """Return a call's arguments, and the names of those that it leaves out."""
-    fields: Json = json.loads(arguments or "{}")
+    """Return a call's arguments, and the names of those that it leaves out.
+
+    Raises:
+        ValueError: they are no JSON; Python takes NaN for a number, which passes any limit.
+    """
+    fields: Json = json.loads(arguments or "{}", parse_constant=_no_number)
     left_out = sorted(tool.params_json_schema.get("properties", {}).keys() - fields.keys())
     return fields, ", ".join(left_out)
+
+
+def _no_number(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")

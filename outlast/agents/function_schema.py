@@ -5,12 +5,13 @@ mode's rules (`strict_schema`). Slow to import, for pydantic; `tool` imports it 
 """
 
 import inspect
+import json
 import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
-from typing import Annotated, Any, get_args, get_origin
+from typing import Annotated, Any, cast, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
@@ -62,6 +63,24 @@ class FunctionSchema:
             return f"The arguments of {self.name} could not be checked. Try other arguments."
         return None
 
+    def altered(self, arguments: str) -> str:
+        """Return which arguments the function gets otherwise than they are written.
+
+        Such as `"500"` for a number, or what a validator of the user's made of a value.
+
+        Args:
+            arguments: JSON text that fits.
+
+        Raises:
+            ModelBehaviorError: it does not fit.
+            Exception: a value cannot be written as JSON.
+        """
+        written: JsonObject = json.loads(arguments.strip() or "{}")
+        got = self._parsed(arguments).model_dump(mode="json", by_alias=True)
+        return ", ".join(
+            name for name in written if name in got and not _same(written[name], got[name])
+        )
+
     def arguments(self, context: Any, arguments: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the positional and keyword arguments for a call of the function.
 
@@ -70,7 +89,7 @@ class FunctionSchema:
         """
         return self.signature.arguments(context, self._values(arguments))
 
-    def _values(self, arguments: str) -> dict[str, Any]:
+    def _parsed(self, arguments: str) -> BaseModel:
         text = arguments.strip() or "{}"
         try:
             from_json(text, allow_inf_nan=False)  # NaN passes any limit, and it is not JSON
@@ -79,9 +98,12 @@ class FunctionSchema:
                 f"The arguments of {self.name} are not valid JSON: {error}."
             ) from error
         try:
-            parsed = self.model.model_validate_json(text)
+            return self.model.model_validate_json(text)
         except ValidationError as error:
             raise ModelBehaviorError(_sentence(self.name, error)) from error
+
+    def _values(self, arguments: str) -> dict[str, Any]:
+        parsed = self._parsed(arguments)
         parameters = self.signature.parameters
         values = {
             parameter.name: getattr(parsed, field)
@@ -99,6 +121,21 @@ class FunctionSchema:
                 f"The arguments of {self.name} do not fit its schema: {name} must not hold "
                 f"{', '.join(sorted(taken))}."
             )
+
+
+def _same(written: Any, got: Any) -> bool:
+    """Whether two JSON values are the same: 1 is 1.0, but true is neither."""
+    if isinstance(written, dict) and isinstance(got, dict):
+        one, other = cast("JsonObject", written), cast("JsonObject", got)
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(written, list) and isinstance(got, list):
+        ones, others = cast("list[Any]", written), cast("list[Any]", got)
+        return len(ones) == len(others) and all(map(_same, ones, others))
+    if isinstance(written, bool) or isinstance(got, bool):
+        return written is got
+    if isinstance(written, int | float) and isinstance(got, str):  # a decimal is written as text
+        return got == str(written)
+    return bool(written == got)
 
 
 def function_schema(

@@ -173,6 +173,7 @@ def _make_tool(
         params_json_schema=schema.params_json_schema,
         on_invoke_tool=invoke,
         validate=schema.check,
+        altered=schema.altered,
         strict_json_schema=strict,
         needs_approval=options.get("needs_approval", False),
         timeout=options.get("timeout", DEFAULT_TIMEOUT),

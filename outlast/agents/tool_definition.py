@@ -125,6 +125,9 @@ class FunctionTool:
         on_invoke_tool: called with (context, arguments as JSON text); returns the result.
         validate: called with the arguments as JSON text; returns None when they fit and a
             sentence for the model when they do not. None: any JSON object is accepted.
+        altered: called with arguments that fit, as JSON text; returns the names of those that the
+            function gets otherwise than they are written, so that `needs_approval`, a predicate
+            of what is written, is not asked about them. None: the function gets the text.
         strict_json_schema: whether the schema is held to strictly.
         needs_approval: whether a human decides before each call: yes, no, or a predicate.
         timeout: how long one attempt may take; a number is seconds. A sync function's thread
@@ -152,6 +155,7 @@ class FunctionTool:
     on_invoke_tool: ToolFunction
     _: KW_ONLY
     validate: Callable[[str], str | None] | None = None
+    altered: Callable[[str], str] | None = None
     strict_json_schema: bool = True
     needs_approval: bool | ApprovalPredicate = False
     timeout: DurationField[timedelta] = duration_field(DEFAULT_TIMEOUT)  # noqa: RUF009  a descriptor

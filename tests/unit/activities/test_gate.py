@@ -75,6 +75,25 @@ async def test_a_predicate_that_would_not_see_everything_is_not_asked() -> None:
     assert gate.reason == "The call leaves reason out, so a person decides."
 
 
+async def test_a_predicate_that_would_see_something_else_than_the_function_is_not_asked() -> None:
+    tool = paying(raising(AssertionError()))
+    gate = await gate_of(tool, call("pay", "c1", amount="500", reason="x"), scene_of())
+    assert gate.is_shut
+    assert gate.reason == "The function reads amount otherwise, so a person decides."
+
+
+async def test_a_predicate_is_not_asked_about_a_number_that_passes_any_limit() -> None:
+    async def pay(_context: Any, arguments: str) -> str:
+        return arguments
+
+    schema: JsonObject = {"type": "object", "properties": {"amount": {"type": "number"}}}
+    rule = raising(AssertionError())
+    tool = FunctionTool("pay", "", schema, pay, strict_json_schema=False, needs_approval=rule)
+    raw = {**call("pay", "c1"), "arguments": '{"amount": NaN}'}
+    gate = await gate_of(tool, raw, scene_of())
+    assert gate.reason == "The approval rule failed (ValueError), so a person decides."
+
+
 async def test_a_rule_that_fails_shuts_the_gate() -> None:
     gate = await gate_of(shell(raising(ValueError("secret"))), shell_call("c1", "ls"), scene_of())
     assert gate.is_shut

@@ -347,6 +347,37 @@ def test_a_validator_that_breaks_is_logged_and_never_raises(
 def tenant_scoped(tenant: str, query: str, **filters: str) -> None: ...
 
 
+@pytest.mark.parametrize(
+    ("arguments", "altered"),
+    [
+        ({"flag": True, "amount": 5, "price": 1.5, "items": [{"sku": "a", "quantity": 2}]}, ""),
+        ({"colour": "red", "note": "short"}, ""),
+        ({}, ""),
+        ({"flag": 1}, "flag"),
+        ({"flag": "yes", "amount": "5", "colour": "red"}, "flag, amount"),
+        ({"price": "1.50"}, ""),
+        ({"items": [{"sku": "a"}]}, "items"),
+        ({"items": [{"sku": "a", "quantity": True}]}, "items"),
+        ({"note": " padded "}, "note"),
+    ],
+)
+def test_arguments_that_arrive_otherwise_than_they_are_written_are_known(
+    arguments: Any, altered: str
+) -> None:
+    def act(
+        flag: bool = False,
+        amount: float = 0,
+        price: decimal.Decimal | None = None,
+        items: list[Item] = [],  # noqa: B006  nothing changes it
+        colour: Colour = Colour.BLUE,
+        note: Annotated[str, AfterValidator(str.strip)] = "",
+    ) -> None:
+        """Take whatever there is."""
+
+    schema = function_schema(act, name="act")
+    assert schema.altered(json.dumps(arguments)) == altered
+
+
 def test_without_strict_mode_arguments_that_a_model_makes_up_are_left_out() -> None:
     def function(query: str) -> None: ...
 
