@@ -49,6 +49,7 @@ async def resume(handle: RunHandle, staged: RunState, *, context: Any = None) ->
         await _send(handle, state, one)
     sent = bool(decisions or staged.staged_input())
     _, settles = await handle.present() if sent else (state, begins)
+    staged.clear_pending_input()  # the run has it now
     return Stretch(
         begins=begins,
         settles=settles,

@@ -175,6 +175,7 @@ def resumed(agent: Agent[Any], waiting: WaitingRun, model: Model, context: objec
         content = records.messages_of(said.input)
         message = Message(said.message_id, tuple(content))
         run.take(MessageReceived(at_ms=now_ms(), message=message))
+    waiting.clear_pending_input()
     for staged in waiting.staged_decisions():
         run.decide(staged.decision, staged.run_id)
     return run

@@ -65,6 +65,7 @@ async def test_what_is_said_is_sent_before_what_lets_the_run_go_on() -> None:
     state.add_input("And by card?")
     stretch = await resume(handle, state)
     assert client.sent == [("send", "And by card?"), ("decide", "a2"), ("decide", "a1")]
+    assert state.pending_input == []
     decisions = [call[2] for call in client.calls if call[:2] == ("update", "decide")]
     assert (decisions[0]["message"], decisions[1]["remember"]) == ("No.", True)
     assert stretch.without == {("", "a1"), ("", "a2")}
