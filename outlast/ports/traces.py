@@ -200,6 +200,11 @@ class Span(Generic[D]):
         return self.trace.trace_id
 
     @property
+    def trace_metadata(self) -> JsonObject | None:
+        """What the program tells about its trace."""
+        return self.trace.metadata
+
+    @property
     def is_recorded(self) -> bool:
         """Whether anybody is told of it."""
         return bool(self._receivers)

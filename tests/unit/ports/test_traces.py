@@ -71,6 +71,13 @@ def test_generated_ids_differ() -> None:
     assert len({gen_span_id() for _ in range(100)}) == 100
 
 
+def test_a_span_knows_what_is_told_about_its_trace() -> None:
+    assert span_of(Trace("Support", trace_id="t", metadata={"tier": 1})).trace_metadata == {
+        "tier": 1
+    }
+    assert span_of(Trace("Support", trace_id="t")).trace_metadata is None
+
+
 def test_a_trace_is_told_of_once_and_is_current_inside(collected: SpanCollector) -> None:
     trace = Trace("Support", trace_id="trace_1", group_id="chat", metadata={"tier": 1})
     with trace as entered:
