@@ -142,7 +142,9 @@ class Runner:
         """
         known = _known(starting_agent, input, options)
         if not isinstance(input, RunState):
-            run_input(starting_agent, input, **_of_the_run(options))  # mistakes are found here
+            # Mistakes are found here; and what is asked is read once, as it is now.
+            record = run_input(starting_agent, input, **_of_the_run(options))
+            input = record.input  # noqa: A001  the argument's name
         if not _is_in_loop():
             raise RuntimeError(
                 "Runner.run_streamed needs a running event loop: call it in async code."

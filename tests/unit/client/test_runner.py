@@ -452,6 +452,15 @@ async def test_a_run_can_be_read_along(run_id: str | None) -> None:
     assert client.started[0]["payload"]["max_turns"] == 3
 
 
+async def test_what_is_asked_is_read_once_when_a_run_is_read_along() -> None:
+    client = FakeClient()
+    asked: list[Any] = [{"role": "user", "content": iter([{"type": "input_text", "text": "Hi"}])}]
+    stream = Runner.run_streamed(A, asked, client=cast("Client", client))
+    asked.append({"role": "user", "content": "Too late."})
+    content = [{"type": "input_text", "text": "Hi"}]
+    assert stream.input == [{"role": "user", "content": content}]
+
+
 async def test_mistakes_are_found_before_a_run_is_read_along() -> None:
     with pytest.raises(UserError, match="max_turns=-1"):
         Runner.run_streamed("A", "Hello", max_turns=-1)
