@@ -47,6 +47,9 @@ class RunItemBase:
         """
         return deepcopy(as_input(raw_of(self)))
 
+    def release_agent(self) -> None:
+        """Do nothing: an item keeps its agent, which its run refers to by name."""
+
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
             return NotImplemented

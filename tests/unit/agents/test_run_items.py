@@ -97,6 +97,12 @@ def test_a_search_for_tools_is_sent_back_without_what_only_replies_have(kind: An
     assert kind(agent=DESK, raw_item=raw).to_input_item() == {"type": "tool_search_call", "id": "t"}
 
 
+def test_an_item_keeps_its_agent_when_it_may_release_it() -> None:
+    item = MessageOutputItem(agent=DESK, raw_item=MESSAGE)
+    item.release_agent()
+    assert item.agent is DESK
+
+
 def test_items_are_equal_when_they_say_the_same_of_agents_of_the_same_name() -> None:
     item = ToolCallOutputItem(agent=DESK, raw_item=OUTPUT, output="found")
     same = ToolCallOutputItem(agent=Agent(name="Desk"), raw_item=dict(OUTPUT), output="found")
