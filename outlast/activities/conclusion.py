@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, cast
 
+from outlast.activities.call_end import end_call
 from outlast.activities.errors import EffectError, failure_of, is_retryable, of_user_code
 from outlast.activities.inner_spans import guarded
 from outlast.activities.input_check import as_input, info_of
@@ -56,7 +57,6 @@ _HANDLED: dict[str, tuple[str, type[AgentsException]]] = {
     failures.INVALID_OUTPUT: ("invalid_final_output", ModelBehaviorError),
 }
 """By the code of a failure: the key of its handler, and the error that the handler gets."""
-
 
 _BEFORE_THE_MODEL = failures.MAX_TURNS_EXCEEDED
 """A failure of a nested run after which no model call tells what the last one's tools came to."""
@@ -114,7 +114,7 @@ async def _concluded(
     blocked = next((record.name for record in records if record.tripped), None)
     if failure is not None and scene.outer is not None and scene.outer.tool.failure_error_function:
         read = await _failed_tool(scene, scene.outer, failure)
-        return replace(read, results=tuple(records))
+        return replace(read, results=(*records, *read.results))
     tool = scene.tool
     if failure is None and scene.outer and tool and tool.custom_output_extractor:
         nested = _nested_result(scene, output.value, request)
@@ -123,14 +123,17 @@ async def _concluded(
         except Exception as error:
             if tool.failure_error_function and (is_last or not is_retryable(error)):
                 read = await _told_failure(scene, scene.outer, error)
-                return replace(read, results=tuple(records))
+                return replace(read, results=(*records, *read.results))
             what = f"custom_output_extractor of the tool {tool.name!r}"
             raise of_user_code(what, error) from error
         output = replace(output, json=text, replaced=True)
     if failure is None and scene.outer is not None:
         silent = output.json is None or output.json == ""
         result = last_words(request.items) if silent else output.json
-        await _end_call(scene, scene.outer, as_text(result))
+        ended = await end_call(scene, scene.outer, as_text(result))
+        records, failure = [*records, *ended.records], ended.failure
+        if ended.message is not None:
+            output = replace(output, json=ended.message, replaced=True)
     return Conclusion(
         output=output.json if output.replaced else None,
         replaced=output.replaced,
@@ -240,16 +243,14 @@ async def _told_failure(scene: Scene, outer: OuterCall, error: Exception) -> Con
     function = outer.tool.failure_error_function
     what = f"failure_error_function of the tool {outer.tool.name!r}"
     text = str(await _called(what, function, outer.context(scene.wrapper), error))
-    await _end_call(scene, outer, text)
-    return Conclusion(output=text, replaced=True, changes=scene.changes())
-
-
-async def _end_call(scene: Scene, outer: OuterCall, result: str) -> None:
-    """The answer of a nested run is the result of a call: tell the outer run's hooks."""
-    try:
-        await call_hooks(*outer.hook_calls("on_tool_end", scene.wrapper, result))
-    except Exception as error:
-        raise of_user_code(f"on_tool_end of agent {outer.agent.name!r}", error) from error
+    ended = await end_call(scene, outer, text)
+    return Conclusion(
+        output=text if ended.message is None else ended.message,
+        replaced=True,
+        results=ended.records,
+        failure=ended.failure,
+        changes=scene.changes(),
+    )
 
 
 def _error_of(failure: Failure) -> AgentsException:

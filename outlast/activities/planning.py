@@ -56,10 +56,11 @@ async def rejection_text(scene: Scene, raw: JsonObject) -> str | None:
 async def checked_before_asking(scene: Scene, tool: FunctionTool, raw: JsonObject) -> ToolCheck:
     """Ask a tool's input guardrails before a person is asked, where the run wants that.
 
-    A person decides where they leave neither a message nor a failure.
+    A person decides where they leave neither a message nor a failure. Those of an agent that works
+    as a tool are always asked here: its call is a run of its own, which begins when it is let.
     """
     early = read_tool_execution(scene.settings).pre_approval_tool_input_guardrails
-    if not early or not tool.tool_input_guardrails:
+    if not (early or isinstance(tool, AgentTool)) or not tool.tool_input_guardrails:
         return ToolCheck()
     context = tool_context(scene, raw)
     try:

@@ -207,6 +207,7 @@ class Scene:
         outer = self.outer
         answers_call = outer is not None and (
             outer.tool.custom_output_extractor is not None
+            or bool(outer.tool.tool_output_guardrails)
             or any(one.is_needed for one in outer.hook_calls("on_tool_end", self.wrapper, ""))
         )
         # No model call follows that would tell what these tools came to.

@@ -1,0 +1,36 @@
+"""The end of a call that a nested run has answered.
+
+Owns: what the answer meets as the result of a tool: the tool's output guardrails, then the outer
+run's hooks. Must not know: how the answer came about. Knows no Temporal.
+"""
+
+from outlast.activities.errors import failure_of, of_user_code
+from outlast.activities.outer_call import OuterCall
+from outlast.activities.scene import Scene
+from outlast.activities.tool_checks import ToolCheck, check_result
+from outlast.agents.lifecycle import call_hooks
+
+
+async def end_call(scene: Scene, outer: OuterCall, result: str) -> ToolCheck:
+    """Ask a tool's output guardrails about its result, and tell the outer run's hooks of it.
+
+    Args:
+        scene: the nested run.
+        outer: the call that it answers.
+        result: what the outer model is to read; a guardrail may have another text for it.
+
+    Raises:
+        EffectError: a hook failed.
+    """
+    try:
+        checked = await check_result(outer.tool, outer.context(scene.wrapper), result)
+    except Exception as error:  # noqa: BLE001  a guardrail that raises ends the run
+        return ToolCheck(failure=failure_of(f"A guardrail of the tool {outer.tool.name!r}", error))
+    if checked.failure is not None:
+        return checked
+    read = result if checked.message is None else checked.message
+    try:
+        await call_hooks(*outer.hook_calls("on_tool_end", scene.wrapper, read))
+    except Exception as error:
+        raise of_user_code(f"on_tool_end of agent {outer.agent.name!r}", error) from error
+    return checked
