@@ -25,7 +25,7 @@ async def resume(handle: RunHandle, staged: RunState, *, context: Any = None) ->
 
     Raises:
         DecisionRefused: somebody else has decided otherwise meanwhile.
-        RunClosed: the run has ended, and takes no more messages.
+        RunClosed: the run was cancelled, or has ended and takes no more messages.
         RunNotFound: there is no such run here.
         UserError: the run lives in no server, or has another context.
     """
@@ -35,6 +35,11 @@ async def resume(handle: RunHandle, staged: RunState, *, context: Any = None) ->
             "run_in_memory(agent, state, ...)."
         )
     state, begins = await handle.present()
+    if state.outcome == "cancelled":
+        raise RunClosed(
+            f"The run {staged.run_id!r} was cancelled and cannot go on. Go on with a new one: "
+            "Runner.run(result.last_agent, result.to_input_list(mode='normalized'))."
+        )
     if context is not None and write_context(context) != state.context:
         raise UserError(
             f"The run {staged.run_id!r} has its context already, as its callables have left it; it "

@@ -6,7 +6,7 @@ import pytest
 from temporalio.client import Client, WorkflowExecutionStatus
 from temporalio.service import RPCStatusCode
 
-from outlast.agents.errors import DecisionRefused, RunNotFound, UserError
+from outlast.agents.errors import DecisionRefused, RunClosed, RunNotFound, UserError
 from outlast.client.handle import RunHandle
 from outlast.client.results import result_of
 from outlast.client.resuming import resume
@@ -130,6 +130,16 @@ async def test_a_run_that_is_gone_cannot_go_on() -> None:
     client.runs.clear()
     with pytest.raises(RunNotFound):
         await resume(handle, state)
+
+
+async def test_a_run_that_was_cancelled_says_how_to_go_on() -> None:
+    run = waiting("refund")
+    client = Deciding(run.events)
+    handle, state = await open_state(client)
+    run.close(Kind.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED)
+    with pytest.raises(RunClosed, match=r"was cancelled .* result\.to_input_list"):
+        await resume(handle, state)
+    assert client.sent == []
 
 
 class Nested(Deciding):
