@@ -5,10 +5,10 @@ the items come from.
 """
 
 from collections.abc import Iterable, Sequence
-from copy import deepcopy
 from typing import Any, TypeAlias, cast
 
 from outlast.agents.errors import ModelBehaviorError
+from outlast.agents.raw_items import plain
 from outlast.agents.run_items import MessageOutputItem, RunItem, raw_of
 from outlast.agents.tool_output import encode_output
 from outlast.loop.call_forms import output_item
@@ -74,7 +74,7 @@ class ItemHelpers:
         """Return a run's input as a list of its own; a string is one user message."""
         if isinstance(input, str):
             return [{"role": "user", "content": input}]
-        return [deepcopy(item) for item in input]
+        return [plain(item) for item in input]
 
     @classmethod
     def text_message_outputs(cls, items: Sequence[RunItem]) -> str:

@@ -1,11 +1,11 @@
 """The raw form of an item: JSON inside, the provider's typed object for whoever looks at it.
 
-Owns: making the typed object when it is first looked at, and noticing what was changed in it.
-Must not know: kinds of run items.
+Owns: making the typed object when it is first looked at, and noticing what was changed in it; and
+the plain forms, for users' code, for a run and for a provider. Must not know: kinds of run items.
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from copy import deepcopy
 from functools import cache
 from importlib import import_module
@@ -70,6 +70,20 @@ def _dicts(chunks: Any) -> list[JsonObject]:
 def copies(raws: Iterable[JsonObject]) -> list[JsonObject]:
     """Return raw items that users' code may change: the others may be a run's own state."""
     return cast("list[JsonObject]", json.loads(json.dumps(list(raws))))  # far faster than deepcopy
+
+
+def plain(given: object) -> Any:
+    """Return a value of an input as plain data, a copy, as far as it can be had.
+
+    Items may be the `openai` package's records. Where pydantic has checked items of that package's
+    types, as web frameworks do, their lists are iterators, which can be read once.
+    """
+    if isinstance(given, Mapping):
+        return {key: plain(one) for key, one in cast("Mapping[Any, object]", given).items()}
+    if isinstance(given, list | tuple | Iterator):
+        return [plain(one) for one in cast("Iterator[object]", given)]
+    dump = None if isinstance(given, type) else getattr(given, "model_dump", None)
+    return dump(mode="json", by_alias=True, exclude_unset=True) if callable(dump) else given
 
 
 class HeldRaw:

@@ -290,9 +290,9 @@ class RunHandle:
             RunNotFound: there is no such run.
             UserError: the input is neither, or too large.
         """
-        check_input(input)
+        said = check_input(input)
         message_id = message_id or f"m-{secrets.token_hex(8)}"
-        record = records.SendRecord(input=input, message_id=message_id)
+        record = records.SendRecord(input=said, message_id=message_id)
         await self._address.update(names.UPDATE_SEND, records.write(record), message_id)
         return SentMessage(message_id, self)
 

@@ -151,9 +151,9 @@ class RunState(Generic[TContext, TAgent]):
         Raises:
             UserError: it is neither a text nor a list of items.
         """
-        check_input(input)
+        said = check_input(input)
         message_id = f"m-{secrets.token_hex(8)}"
-        self._input.append(StagedInput(message_id=message_id, input=deepcopy(input)))
+        self._input.append(StagedInput(message_id=message_id, input=said))
 
     @property
     def pending_input(self) -> list[JsonObject]:

@@ -111,18 +111,18 @@ def run_input(
     """
     name = agent_name(starting_agent)
     _check_max_turns(max_turns)
-    check_input(input)
+    asked = check_input(input)
     config = as_run_config(run_config)
     thread = _thread(conversation_id, previous_response_id, chained=auto_previous_response_id)
     if thread is not None:
         _check_thread(thread, starting_agent, config, session)
     handlers = _handler_names(error_handlers)
     settings = write_run_config(config) | _given(hooks, handlers, session, stream=stream)
-    if isinstance(input, list) and only_text(input) is not None:
+    if isinstance(asked, list) and only_text(asked) is not None:
         settings[AS_ITEMS] = True
     return records.RunInput(
         agent=name,
-        input=input,
+        input=asked,
         context=write_context(context) if context is not None else None,
         context_type=None if (kind := context_class(context)) is None else type_name(kind),
         max_turns=max_turns,

@@ -3,6 +3,12 @@
 from typing import Any
 
 import pytest
+from openai.types.responses import (
+    ResponseInputItemParam,
+    ResponseOutputMessage,
+    ResponseOutputText,
+)
+from pydantic import TypeAdapter
 
 from outlast.agents.errors import UserError
 from outlast.client.messages import check_cancel_mode, check_input
@@ -12,7 +18,18 @@ from outlast.client.messages import check_cancel_mode, check_input
     "given", ["Hello", "", "\ud800", [], [{"role": "user", "content": "Hello"}], [{}, {"a": None}]]
 )
 def test_texts_and_lists_of_items_can_be_said(given: Any) -> None:
-    check_input(given)
+    assert check_input(given) == given
+
+
+def test_typed_items_are_said_as_plain_data() -> None:
+    part = ResponseOutputText(type="output_text", text="Hello", annotations=[])
+    message = ResponseOutputMessage(
+        id="m", type="message", role="assistant", status="completed", content=[part]
+    )
+    written = message.model_dump(exclude_unset=True)
+    items = TypeAdapter(list[ResponseInputItemParam]).validate_python([written])
+    said = check_input([message, *items])
+    assert said == [written, written]
 
 
 CIRCLE: dict[str, Any] = {}
