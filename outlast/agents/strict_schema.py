@@ -58,8 +58,7 @@ def strict_schema(schema: JsonObject, *, owner: str) -> JsonObject:
     strict = _Strictness(owner)
     root = dict(schema) or {"type": "object"}
     definitions = {key: root.pop(key) for key in ("$defs", "definitions") if key in root}
-    if (target := _definition(root.get("$ref"), definitions)) is not None:
-        root = dict(target)
+    root = _root(root, definitions)
     if root.get("type") != "object":
         strict.refuse("", "is not an object")
     root.setdefault("properties", {})
@@ -87,7 +86,9 @@ class _Strictness:
         """Return the strict form of the schema at one place."""
         if not isinstance(schema, dict):
             self.refuse(path, "accepts any value: give it a type")
-        source = _single_branch(cast(JsonObject, schema))
+        source = _plain_object(_single_branch(cast(JsonObject, schema)))
+        if "$ref" in source:  # which says the type
+            source = {key: value for key, value in source.items() if key != "type"}
         for keyword, why in _REFUSED.items():
             if keyword in source:
                 self.refuse(path, why)
@@ -115,9 +116,9 @@ class _Strictness:
     def _object(self, result: JsonObject, source: JsonObject, path: str) -> None:
         if source.get("additionalProperties", False) is not False:
             self.refuse(path, _DICT)
-        if "properties" not in source:
+        if "properties" not in source and "additionalProperties" not in source:
             self.refuse(path, _DICT)
-        properties: JsonObject = source["properties"]
+        properties: JsonObject = source.get("properties", {})
         prefix = f"{path}." if path else ""
         result["properties"] = {
             name: self.node(schema, f"{prefix}{name}") for name, schema in properties.items()
@@ -141,13 +142,42 @@ class _Strictness:
             result["description"] = f"{description} ({words})" if description else f"({words})"
 
 
+def _root(schema: JsonObject, definitions: dict[str, JsonObject]) -> JsonObject:
+    """Return the schema with what it refers to or wraps put in its place, as an object's."""
+    schema = _single_branch(schema)
+    seen: set[str] = set()
+    while (target := _definition(schema.get("$ref"), definitions)) is not None:
+        if schema["$ref"] in seen:  # it leads to itself, and so to nothing
+            break
+        seen.add(schema["$ref"])
+        rest = {key: value for key, value in schema.items() if key != "$ref"}
+        schema = _single_branch(_merged(target, rest))
+    return _plain_object(schema)
+
+
+def _plain_object(schema: JsonObject) -> JsonObject:
+    """Return the schema with the type of an object, where it has properties and says no type."""
+    if "properties" not in schema or not schema.keys().isdisjoint({"type", "$ref", "anyOf"}):
+        return schema
+    return {"type": "object", **schema}
+
+
 def _single_branch(schema: JsonObject) -> JsonObject:
     """Return the schema with an `allOf` of one merged into it."""
-    branches = schema.get("allOf")
-    if not isinstance(branches, list) or len(cast("list[Any]", branches)) != 1:
-        return schema
-    rest = {key: value for key, value in schema.items() if key != "allOf"}
-    return {**cast("list[JsonObject]", branches)[0], **rest}
+    while True:
+        branches = schema.get("allOf")
+        if not isinstance(branches, list) or len(cast("list[Any]", branches)) != 1:
+            return schema
+        rest = {key: value for key, value in schema.items() if key != "allOf"}
+        schema = _merged(cast("list[JsonObject]", branches)[0], rest)
+
+
+def _merged(inner: JsonObject, outer: JsonObject) -> JsonObject:
+    """Return a schema with what stands beside it; the properties of both are kept."""
+    merged = {**inner, **outer}
+    if "properties" in inner and "properties" in outer:
+        merged["properties"] = {**inner["properties"], **outer["properties"]}
+    return merged
 
 
 def _apart(schema: JsonObject) -> JsonObject:

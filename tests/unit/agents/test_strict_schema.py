@@ -92,6 +92,40 @@ def strict_property(schema: JsonObject) -> JsonObject:
             id="allOf of one is merged",
         ),
         pytest.param(
+            {
+                "type": "object",
+                "properties": {},
+                "allOf": [{"type": "object", "properties": {"a": {"type": "string"}}}],
+            },
+            {
+                "type": "object",
+                "properties": {"a": {"type": "string"}},
+                "required": ["a"],
+                "additionalProperties": False,
+            },
+            id="allOf of one keeps its properties",
+        ),
+        pytest.param(
+            {"type": "object", "allOf": [{"$ref": "#/properties/q"}]},
+            {"$ref": "#/properties/q"},
+            id="a reference says the type",
+        ),
+        pytest.param(
+            {"properties": {"a": {"type": "string"}}},
+            {
+                "type": "object",
+                "properties": {"a": {"type": "string"}},
+                "required": ["a"],
+                "additionalProperties": False,
+            },
+            id="what has properties is an object",
+        ),
+        pytest.param(
+            {"type": "object", "additionalProperties": False},
+            {"type": "object", "properties": {}, "required": [], "additionalProperties": False},
+            id="a closed object may have no keys",
+        ),
+        pytest.param(
             {"type": ["string", "null"], "examples": ["x"], "deprecated": True},
             {"type": ["string", "null"]},
             id="annotations go",
@@ -211,6 +245,41 @@ def test_a_root_that_is_a_reference_is_replaced_by_what_it_names() -> None:
     assert set(strict["$defs"]) == {"Node", "Colour"}
 
 
+@pytest.mark.parametrize(
+    "root",
+    [
+        pytest.param({"properties": {"a": {"type": "string"}}}, id="says no type"),
+        pytest.param(
+            {
+                "type": "object",
+                "properties": {},
+                "allOf": [{"properties": {"a": {"type": "string"}}}],
+            },
+            id="wraps one schema",
+        ),
+        pytest.param(
+            {
+                "allOf": [{"$ref": "#/$defs/Outer"}],
+                "$defs": {
+                    "Outer": {"type": "object", "allOf": [{"$ref": "#/$defs/Inner"}]},
+                    "Inner": {"type": "object", "properties": {"a": {"type": "string"}}},
+                },
+            },
+            id="wraps references",
+        ),
+    ],
+)
+def test_a_root_in_other_words_keeps_its_properties(root: JsonObject) -> None:
+    strict = strict_schema(root, owner="Tool 't'")
+
+    assert strict == {
+        "type": "object",
+        "properties": {"a": {"type": "string"}},
+        "required": ["a"],
+        "additionalProperties": False,
+    }
+
+
 def test_definitions_that_nothing_leads_to_are_left_out() -> None:
     schema: JsonObject = {"type": "object", "properties": {}, "$defs": TREE["$defs"]}
 
@@ -295,7 +364,15 @@ def test_what_cannot_be_strict_in_a_definition_is_named_by_the_definition() -> N
         strict_schema(schema, owner="Tool 't'")
 
 
-@pytest.mark.parametrize("root", [{"type": "array"}, {"anyOf": []}, {"$ref": "#/$defs/Gone"}])
+@pytest.mark.parametrize(
+    "root",
+    [
+        {"type": "array"},
+        {"anyOf": []},
+        {"$ref": "#/$defs/Gone"},
+        {"$ref": "#/$defs/A", "$defs": {"A": {"$ref": "#/$defs/A"}}},
+    ],
+)
 def test_a_root_that_is_no_object_is_refused(root: JsonObject) -> None:
     with pytest.raises(UserError, match="the schema is not an object"):
         strict_schema(root, owner="Tool 't'")
