@@ -30,7 +30,7 @@ from outlast.agents.run_items import (
     ToolSearchOutputItem,
     raw_of,
 )
-from outlast.agents.tool_origin import ToolOrigin
+from outlast.agents.tool_origin import ToolOrigin, ToolOriginType
 from outlast.loop.items import Item
 from outlast.loop.values import Json, JsonObject
 
@@ -96,7 +96,7 @@ def run_item(
             raw_item=raw,
             description=description,
             title=title,
-            tool_origin=tool_origin,
+            tool_origin=tool_origin or _hosted_origin(raw),
         )
     kind = str(raw.get("type", ""))
     # A handoff that was ignored is answered like any other call.
@@ -154,6 +154,13 @@ def item_from_json(data: JsonObject, agent_of: AgentOfName) -> RunItem:
             value = ToolOrigin.from_json_dict(value)
         values[field.name] = value
     return kind(**values)
+
+
+def _hosted_origin(raw: JsonObject) -> ToolOrigin | None:
+    """Return the MCP server that the provider called; None for its own tools."""
+    if raw.get("type") != "mcp_call":
+        return None
+    return ToolOrigin(ToolOriginType.MCP, mcp_server_name=raw.get("server_label"))
 
 
 def _is_hosted_call(raw: JsonObject) -> bool:

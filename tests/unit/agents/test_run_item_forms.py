@@ -36,6 +36,24 @@ def of(kind: ItemKind, raw: dict[str, Any], agent: str = "Desk", **details: Any)
 
 
 @pytest.mark.parametrize(
+    ("raw", "origin"),
+    [
+        (
+            {"type": "mcp_call", "name": "m", "server_label": "docs"},
+            ToolOrigin(ToolOriginType.MCP, mcp_server_name="docs"),
+        ),
+        ({"type": "web_search_call", "id": "w"}, None),
+    ],
+)
+def test_a_call_that_the_provider_made_says_which_server_it_called(
+    raw: dict[str, Any], origin: ToolOrigin | None
+) -> None:
+    item = of("other", raw)
+    assert isinstance(item, ToolCallItem)
+    assert item.tool_origin == origin
+
+
+@pytest.mark.parametrize(
     ("kind", "raw", "type_"),
     [
         ("message", MESSAGE, "message_output_item"),
