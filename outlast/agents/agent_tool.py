@@ -17,7 +17,6 @@ from outlast.agents.agent_tool_input import (
     StructuredToolInputBuilder,
     StructuredToolInputBuilderOptions,
     adapter_of,
-    as_text,
     checked_input,
     default_tool_input_builder,
     problem_of,
@@ -271,6 +270,14 @@ def takes_more_than_text(tool: AgentTool) -> bool:
     return tool.parameters is not None
 
 
+def _summary(tool: AgentTool) -> str | None:
+    """Return what the parameters mean, as far as their type says it: strict mode adds to that."""
+    if tool.parameters is None:
+        return None
+    owner = f"Tool {tool.name!r}"
+    return summary_of(schema_of(adapter_of(tool.parameters, owner), owner))
+
+
 async def nested_input(tool: AgentTool, arguments: str) -> NestedInput:
     """Return the input of the run that a call starts.
 
@@ -286,7 +293,7 @@ async def nested_input(tool: AgentTool, arguments: str) -> NestedInput:
     values = arguments_of(tool, arguments)
     options = StructuredToolInputBuilderOptions(
         params=values,
-        summary=summary_of(tool.params_json_schema) if takes_more_than_text(tool) else None,
+        summary=_summary(tool),
         json_schema=tool.params_json_schema if tool.include_input_schema else None,
     )
     if tool.input_builder is not None:
@@ -295,7 +302,7 @@ async def nested_input(tool: AgentTool, arguments: str) -> NestedInput:
     if options["summary"] is None and options["json_schema"] is None:
         text = values.get("input")
         is_text = len(values) == 1 and isinstance(text, str)
-        return cast("str", text) if is_text else as_text(values)
+        return cast("str", text) if is_text else json.dumps(values, ensure_ascii=False)
     return default_tool_input_builder(options)
 
 

@@ -149,11 +149,7 @@ async def test_structured_arguments_may_come_with_their_schema() -> None:
 
 async def test_arguments_without_descriptions_are_their_json() -> None:
     tool = translator(parameters=Order)
-    properties = tool.params_json_schema["properties"]
-    assert properties["order_id"] == {"type": "string"}
-    del properties["count"]["description"]
-    text = await nested_input(tool, '{"order_id": "A-17"}')
-    assert json.loads(str(text)) == {"order_id": "A-17", "count": 1}
+    assert await nested_input(tool, '{"order_id": "A-17"}') == '{"order_id": "A-17", "count": 1}'
 
 
 async def test_a_builder_is_given_the_arguments_and_what_is_known_of_them() -> None:
