@@ -58,7 +58,7 @@ class ToolOptions(TypedDict, total=False):
             schema knows no dicts with free keys and no values of any type.
         needs_approval: whether a human decides before each call, or a predicate that is called
             with (context, arguments, call id); default false.
-        timeout: how long one attempt may take; a number is seconds. Default 2 minutes.
+        timeout: how long one attempt may take; a number is seconds. Default, and None: 2 minutes.
         timeout_behavior: what a last attempt that took too long does: `error_as_result`, the
             default, tells the model; `raise_exception` ends the run with `ToolTimeoutError`.
         timeout_error_function: called with (context, error) for what the model reads of a call
@@ -82,7 +82,7 @@ class ToolOptions(TypedDict, total=False):
     use_docstring_info: bool
     strict_mode: bool
     needs_approval: bool | ApprovalPredicate
-    timeout: timedelta | float
+    timeout: timedelta | float | None
     timeout_behavior: TimeoutBehavior
     timeout_error_function: ToolErrorFunction | None
     retry: ToolRetry | int
@@ -166,7 +166,7 @@ def _make_tool(
         positional, named = schema.arguments(context, arguments)
         return await call(function, *positional, **named)
 
-    description = options.get("description_override")
+    description, timeout = options.get("description_override"), options.get("timeout")
     return FunctionTool(
         name=name,
         description=schema.description if description is None else description,
@@ -176,7 +176,7 @@ def _make_tool(
         altered=schema.altered,
         strict_json_schema=strict,
         needs_approval=options.get("needs_approval", False),
-        timeout=options.get("timeout", DEFAULT_TIMEOUT),
+        timeout=DEFAULT_TIMEOUT if timeout is None else timeout,
         timeout_behavior=options.get("timeout_behavior", "error_as_result"),
         timeout_error_function=options.get("timeout_error_function"),
         retry=_retry(options.get("retry", DEFAULT_RETRY), owner),

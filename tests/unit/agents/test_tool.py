@@ -169,12 +169,15 @@ def empty() -> None:
 @pytest.mark.parametrize(
     ("timeout", "expected"),
     [
+        (None, timedelta(minutes=2)),
         (30, timedelta(seconds=30)),
         (0.5, timedelta(milliseconds=500)),
         (timedelta(hours=1), timedelta(hours=1)),
     ],
 )
-def test_a_number_as_timeout_is_seconds(timeout: timedelta | float, expected: timedelta) -> None:
+def test_a_number_as_timeout_is_seconds(
+    timeout: timedelta | float | None, expected: timedelta
+) -> None:
     assert function_tool(empty, timeout=timeout).timeout == expected
 
 

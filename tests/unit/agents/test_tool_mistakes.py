@@ -69,7 +69,6 @@ def takes_one(a: object) -> bool:
         ({"timeout": float("inf")}, "timeout must be a positive timedelta or seconds, not inf"),
         ({"timeout": "5s"}, "timeout must be a positive timedelta or seconds, not '5s'"),
         ({"timeout": True}, "timeout must be a positive timedelta or seconds, not True"),
-        ({"timeout": None}, "timeout must be a positive timedelta or seconds, not None"),
         ({"retry": 0}, r"retry=0: ToolRetry\(attempts=...\) must be a whole number from 1"),
         ({"retry": 1.5}, "retry=1.5: "),
         ({"retry": True}, "retry=True: "),
