@@ -30,7 +30,9 @@ def type_name(output_type: Any) -> str:
     if not typing.get_args(output_type):
         return getattr(output_type, "__name__", repr(output_type))
     name = str(output_type)
-    return name if "'" in name else _MODULES.sub("", name)  # a Literal's dots are its own
+    if "'" in name:  # a Literal's dots are its own
+        return name.replace("typing.", "")
+    return _MODULES.sub("", name)
 
 
 def adapter_of(output_type: Any) -> "TypeAdapter[Any]":

@@ -51,7 +51,8 @@ class Unfinished(BaseModel):
         (list[Weather], "list[Weather]"),
         (dict[str, list[Any]], "dict[str, list[Any]]"),
         (int | None, "int | None"),
-        (Literal["a.b", "c"], "typing.Literal['a.b', 'c']"),
+        (Literal["a.b", "c"], "Literal['a.b', 'c']"),
+        (list[Literal["a.b"]], "list[Literal['a.b']]"),
         (Any, "Any"),
     ],
 )
