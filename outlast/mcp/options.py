@@ -20,6 +20,9 @@ MessageHandler: TypeAlias = Callable[[Any], Any]
 MOST_ATTEMPTS = 100
 """Of a call that is to be tried for ever; the effect's own bound ends it sooner."""
 
+SHORTEST_WAIT = timedelta(milliseconds=1)
+"""Between two tries of a call that is to be tried again at once."""
+
 
 class ServerOptions(TypedDict, total=False):
     """The further options of a server; all may be left out.
@@ -96,7 +99,9 @@ def retry_of(options: ServerOptions, owner: str) -> ToolRetry:
         )
     longest = options.get("retry_backoff_seconds_max")
     first = timedelta(seconds=options.get("retry_backoff_seconds_base", 1.0))
+    first = first or SHORTEST_WAIT
     bound = ToolRetry().maximum_interval if longest is None else timedelta(seconds=longest)
+    bound = bound or SHORTEST_WAIT
     try:
         return ToolRetry(
             attempts=MOST_ATTEMPTS if again == -1 else again + 1,

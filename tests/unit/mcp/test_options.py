@@ -7,7 +7,7 @@ import pytest
 
 from outlast.agents.errors import UserError
 from outlast.agents.tool_definition import ToolRetry
-from outlast.mcp.options import pages_of, retry_of, seconds_of
+from outlast.mcp.options import SHORTEST_WAIT, pages_of, retry_of, seconds_of
 
 
 @pytest.mark.parametrize(
@@ -18,6 +18,7 @@ from outlast.mcp.options import pages_of, retry_of, seconds_of
         ({"max_retry_attempts": 4}, ToolRetry(attempts=5)),
         ({"max_retry_attempts": -1}, ToolRetry(attempts=100)),
         ({"retry_backoff_seconds_base": 0.5}, ToolRetry(initial_interval=timedelta(seconds=0.5))),
+        ({"retry_backoff_seconds_base": 0}, ToolRetry(initial_interval=SHORTEST_WAIT)),
         (
             {"retry_backoff_seconds_base": 60},
             ToolRetry(initial_interval=timedelta(minutes=1), maximum_interval=timedelta(minutes=1)),
@@ -60,7 +61,7 @@ def test_a_limit_that_is_none_is_refused(wrong: Any) -> None:
     [
         ({"max_retry_attempts": -2}, "S: max_retry_attempts must be"),
         ({"max_retry_attempts": True}, "S: max_retry_attempts must be"),
-        ({"retry_backoff_seconds_base": 0}, "S: its waits between tries do not fit"),
+        ({"retry_backoff_seconds_base": -1}, "S: its waits between tries do not fit"),
         ({"retry_backoff_seconds_max": -1}, "S: its waits between tries do not fit"),
     ],
 )
