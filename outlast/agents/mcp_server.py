@@ -5,7 +5,7 @@ how a connection is held, or how its tools become an agent's (`mcp_tools`).
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
@@ -94,6 +94,7 @@ class MCPServer(ABC):
         tool_output_guardrails: asked about the result.
         idempotency_meta_key: under which key of a call's metadata its idempotency key is sent;
             None for not at all.
+        seen_tools: what it listed last for an agent of this process.
     """
 
     use_structured_content: bool = False
@@ -101,6 +102,7 @@ class MCPServer(ABC):
     tool_input_guardrails: list[ToolInputGuardrail[Any]] | None = None
     tool_output_guardrails: list[ToolOutputGuardrail[Any]] | None = None
     idempotency_meta_key: ClassVar[str | None] = None
+    seen_tools: Sequence[Any] = ()
     _approval: ApprovalPolicy = False
     _failure_error_function: ToolErrorFunction | Unset | None = UNSET
 

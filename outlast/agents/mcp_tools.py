@@ -97,6 +97,8 @@ async def mcp_tools_of(
     import asyncio  # here for the time that it takes: defining agents never needs it
 
     lists = await asyncio.gather(*(ask(server, context, agent) for server in agent.mcp_servers))
+    for server, listed in zip(agent.mcp_servers, lists, strict=True):
+        server.seen_tools = listed
     return _named(agent, lists)
 
 
@@ -105,7 +107,9 @@ def tools_seen(agent: ServedAgent) -> list[FunctionTool]:
     if not agent.mcp_servers:
         return []
     try:
-        return _named(agent, [server.cached_tools or [] for server in agent.mcp_servers])
+        return _named(
+            agent, [server.cached_tools or server.seen_tools for server in agent.mcp_servers]
+        )
     except UserError:  # they clash, which a run tells
         return []
 

@@ -10,7 +10,12 @@ from outlast.agents.agent import Agent
 from outlast.agents.context import RunContextWrapper, ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.mcp_server import MCPConfig, MCPToolMetaContext
-from outlast.agents.mcp_tools import MCPFunctionTool, check_mcp_config, mcp_tools_of
+from outlast.agents.mcp_tools import (
+    MCPFunctionTool,
+    check_mcp_config,
+    mcp_tools_of,
+    tools_seen,
+)
 from outlast.agents.tool import function_tool
 from outlast.agents.tool_definition import default_tool_error
 from outlast.agents.tool_guardrails import (
@@ -50,6 +55,13 @@ async def test_tools_come_in_the_order_of_the_servers() -> None:
     tools = await tools_of(Shelf(tool("b"), tool("a"), name="x"), Shelf(tool("c"), name="y"))
     assert [one.name for one in tools] == ["b", "a", "c"]
     assert [one.server_name for one in tools] == ["x", "x", "y"]
+
+
+async def test_what_a_server_has_listed_is_known_without_asking_again() -> None:
+    agent = Agent[Any](name="A", mcp_servers=[Shelf(tool("b"))])
+    assert tools_seen(agent) == []
+    await mcp_tools_of(agent, WRAPPER)
+    assert [one.name for one in tools_seen(agent)] == ["b"]
 
 
 async def test_an_agent_without_servers_has_none() -> None:
