@@ -6,13 +6,60 @@ the kinds of servers.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from outlast.agents.mcp_server import MCPServer
 
 logger = logging.getLogger(__name__)
+
+
+Step = Callable[[], Awaitable[None]]
+
+
+class _Keeper:
+    """A task for all that is done with one server: some can be let go in no other one."""
+
+    def __init__(self) -> None:
+        self._steps: asyncio.Queue[tuple[Step, asyncio.Future[None]]] = asyncio.Queue()
+        self._stopped = False
+        self._task = asyncio.create_task(self._work())
+
+    async def do(self, step: Step) -> None:
+        """Do it in the task, and raise what it raises. It is given up when nobody waits for it."""
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._steps.put_nowait((step, done))
+        try:
+            await asyncio.shield(done)
+        except asyncio.CancelledError:
+            if not done.done():
+                self._task.cancel()
+            raise
+
+    def stop(self) -> None:
+        """End the task."""
+        self._stopped = True
+        self._task.cancel()
+
+    async def _work(self) -> None:
+        while True:
+            step, done = await self._steps.get()
+            try:
+                await step()
+            except asyncio.CancelledError:
+                done.cancel()
+                if self._stopped:
+                    raise
+                self._task.uncancel()  # only the step was given up
+            except Exception as error:  # noqa: BLE001  whoever waits is told
+                done.set_exception(error)
+            except BaseException:
+                done.cancel()
+                raise
+            else:
+                done.set_result(None)
 
 
 class MCPServerManager:
@@ -48,6 +95,10 @@ class MCPServerManager:
         self.strict = strict
         self.connect_in_parallel = connect_in_parallel
         self.errors: dict[MCPServer, BaseException] = {}
+        self._active = list(self._servers)
+        self._open: set[MCPServer] = set()
+        self._held: set[MCPServer] = set()  # also those that failed on the way
+        self._keepers: dict[MCPServer, _Keeper] = {}
 
     @property
     def all_servers(self) -> list[MCPServer]:
@@ -61,18 +112,25 @@ class MCPServerManager:
 
     @property
     def active_servers(self) -> list[MCPServer]:
-        """Those to give to an agent."""
-        if not self.drop_failed_servers:
-            return self.all_servers
-        return [server for server in self._servers if server not in self.errors]
+        """Those to give to an agent: all, until they are connected to, and none afterwards."""
+        return list(self._active)
 
     async def connect_all(self) -> list[MCPServer]:
         """Connect to every server, and return those that are active.
 
         Raises:
-            Exception: with `strict`, what the first that failed raised; all are let go then.
+            Exception: with `strict`, what the first that failed raised; those that this call has
+                connected to are let go then.
         """
-        return await self._connect(self._servers)
+        before = set(self._open)
+        try:
+            return await self._connect(self._servers)
+        except BaseException:
+            for server in reversed(self._servers):
+                if server in self._held - before:
+                    await self._let_go(server)
+            self._choose_active()
+            raise
 
     async def reconnect(self, *, failed_only: bool = True) -> list[MCPServer]:
         """Connect to the servers that failed, or to all of them anew.
@@ -80,19 +138,23 @@ class MCPServerManager:
         Raises:
             Exception: with `strict`, what the first that failed raised.
         """
-        if failed_only:
+        if not failed_only:
+            await self.cleanup_all()
+            return await self.connect_all()
+        for server in self.failed_servers:
+            if server in self._held:
+                await self._let_go(server)
+        try:
             return await self._connect(self.failed_servers)
-        await self.cleanup_all()
-        return await self._connect(self._servers)
+        finally:
+            self._choose_active()
 
     async def cleanup_all(self) -> None:
         """Let all connections go. What fails is logged."""
         for server in reversed(self._servers):
-            try:
-                async with asyncio.timeout(self.cleanup_timeout_seconds):
-                    await server.cleanup()
-            except Exception:
-                logger.exception("the MCP server %r could not be let go", server.name)
+            if server in self._held or not self.connect_in_parallel:
+                await self._let_go(server)
+        self._active = []
 
     async def __aenter__(self) -> Self:
         """Connect to all."""
@@ -109,24 +171,66 @@ class MCPServerManager:
         await self.cleanup_all()
 
     async def _connect(self, servers: list[MCPServer]) -> list[MCPServer]:
-        try:
-            if self.connect_in_parallel:
-                await asyncio.gather(*(self._connect_one(server) for server in servers))
-            else:
-                for server in servers:
-                    await self._connect_one(server)
-        except BaseException:
-            await self.cleanup_all()
-            raise
+        connecting = [self._connect_one(one) for one in servers if one not in self._open]
+        if self.connect_in_parallel:
+            _raise_first(await asyncio.gather(*connecting, return_exceptions=True))
+        else:
+            await _one_by_one(connecting)
+        self._choose_active()
         return self.active_servers
+
+    def _choose_active(self) -> None:
+        kept = self._open if self.drop_failed_servers else self._open | self.errors.keys()
+        self._active = [server for server in self._servers if server in kept]
 
     async def _connect_one(self, server: MCPServer) -> None:
         self.errors.pop(server, None)
+        self._held.add(server)
+        if self.connect_in_parallel and server not in self._keepers:
+            self._keepers[server] = _Keeper()
         try:
-            async with asyncio.timeout(self.connect_timeout_seconds):
-                await server.connect()
+            await self._do(server, server.connect, self.connect_timeout_seconds)
         except Exception as error:
             self.errors[server] = error
             if self.strict:
                 raise
             logger.warning("the MCP server %r cannot be reached: %s", server.name, error)
+        else:
+            self._open.add(server)
+
+    async def _let_go(self, server: MCPServer) -> None:
+        self._open.discard(server)
+        self._held.discard(server)
+        try:
+            await self._do(server, server.cleanup, self.cleanup_timeout_seconds)
+        except Exception:
+            logger.exception("the MCP server %r could not be let go", server.name)
+        finally:
+            if (keeper := self._keepers.pop(server, None)) is not None:
+                keeper.stop()
+
+    async def _do(self, server: MCPServer, step: Step, seconds: float | None) -> None:
+        keeper, bounded = self._keepers.get(server), partial(_within, seconds, step)
+        await (bounded() if keeper is None else keeper.do(bounded))
+
+
+async def _within(seconds: float | None, step: Step) -> None:
+    async with asyncio.timeout(seconds):
+        await step()
+
+
+def _raise_first(outcomes: Iterable[BaseException | None]) -> None:
+    for outcome in outcomes:
+        if outcome is not None:
+            raise outcome
+
+
+async def _one_by_one(steps: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Take steps in their order; after one that fails, none is taken."""
+    rest = list(steps)
+    try:
+        while rest:
+            await rest.pop(0)
+    finally:
+        for step in rest:
+            step.close()

@@ -42,6 +42,78 @@ async def test_those_that_failed_can_be_tried_again() -> None:
         assert good.steps == ["connect", "cleanup", "connect"]
 
 
+async def test_what_failed_half_way_is_let_go_before_it_is_tried_again() -> None:
+    bad = Broken()
+    async with MCPServerManager([bad]) as servers:
+        await servers.reconnect()
+        assert bad.steps == ["connect", "cleanup", "connect"]
+
+
+async def test_those_that_are_let_go_are_not_given_to_agents() -> None:
+    good, bad = Shelf(name="good"), Broken(name="bad")
+    servers = MCPServerManager([good, bad])
+    assert servers.active_servers == [good, bad]
+    async with servers:
+        assert servers.active_servers == [good]
+    assert servers.active_servers == []
+    strict = MCPServerManager([good, bad], strict=True)
+    with pytest.raises(ConnectionError):
+        await strict.connect_all()
+    assert strict.active_servers == []
+
+
+async def test_strictly_those_that_were_open_before_stay_so() -> None:
+    good, bad, worse = Shelf(name="good"), Broken(name="bad"), Broken(name="worse")
+    async with MCPServerManager([good, bad, worse]) as servers:
+        servers.strict = True
+        with pytest.raises(ConnectionError):
+            await servers.connect_all()
+        assert servers.active_servers == [good]
+        bad.is_mended = True
+        with pytest.raises(ConnectionError):
+            await servers.reconnect()
+        assert servers.active_servers == [good, bad]
+        assert good.steps == ["connect"]
+
+
+class Rooted(Shelf):
+    """A server that has to be let go in the task that connected to it."""
+
+    async def connect(self) -> None:
+        await super().connect()
+        self.task = asyncio.current_task()
+
+    async def cleanup(self) -> None:
+        assert asyncio.current_task() is self.task
+        await super().cleanup()
+
+
+@pytest.mark.parametrize("parallel", [False, True])
+async def test_a_server_is_let_go_in_the_task_that_connected_to_it(parallel: bool) -> None:
+    rooted = [Rooted(name="a"), Rooted(name="b")]
+    async with MCPServerManager(rooted, connect_in_parallel=parallel) as servers:
+        await servers.reconnect(failed_only=False)
+    assert [one.steps for one in rooted] == [["connect", "cleanup"] * 2] * 2
+
+
+async def test_who_waits_for_a_connection_in_vain_may_stop_waiting() -> None:
+    slow = Shelf()
+    begun = asyncio.Event()
+
+    async def connect() -> None:
+        begun.set()
+        await asyncio.Event().wait()
+
+    slow.connect = connect
+    servers = MCPServerManager([slow], connect_timeout_seconds=None, connect_in_parallel=True)
+    waiting = asyncio.create_task(servers.connect_all())
+    await begun.wait()
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+    assert slow.steps == ["cleanup"]
+
+
 async def test_failed_ones_stay_where_that_is_wanted() -> None:
     bad = Broken()
     async with MCPServerManager([bad], drop_failed_servers=False) as servers:
