@@ -143,7 +143,8 @@ def encode_output(value: object, *, tool_name: str) -> str | list[JsonObject]:
     - A string is itself.
     - `ToolOutputText`, `ToolOutputImage`, `ToolOutputFileContent`, and lists of them, are content
       parts in the format of the Responses API. So are dicts with their fields and `type`.
-    - An object that is no JSON, but says itself how it reads as text, is that text.
+    - An object that is no JSON, but says itself how it reads as text, is that text, and so is one
+      in a list or a dict.
     - Everything else is compact JSON, as pydantic writes it: models, dataclasses, dicts, lists,
       numbers, dates, enums, UUIDs. None is `null`. What is a string in JSON is given without the
       quotes, so a date reads like a string.
@@ -244,7 +245,7 @@ def _json(value: object, tool_name: str) -> str:
                 f"Tool {tool_name!r} returned {binary}, which a model cannot read. Return text, or "
                 "ToolOutputImage or ToolOutputFileContent with the data in base64."
             )
-        text = to_json(value).decode()
+        text = to_json(value, fallback=_element).decode()
     except (PydanticSerializationError, ValueError, RecursionError) as error:
         if (words := _own_words(value)) is not None:
             return _readable(words)
@@ -253,6 +254,13 @@ def _json(value: object, tool_name: str) -> str:
             f"JSON: {error}. Return a string, JSON values, a pydantic model or a dataclass."
         ) from error
     return json.loads(text) if text.startswith('"') else text
+
+
+def _element(value: object) -> str:
+    """Return what something in a container that is no JSON says of itself."""
+    if (words := _own_words(value)) is None:
+        raise ValueError(f"{type(value).__qualname__} does not say how it reads as text")
+    return words
 
 
 def _own_words(value: object) -> str | None:

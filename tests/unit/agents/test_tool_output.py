@@ -186,6 +186,15 @@ def test_an_object_with_words_of_its_own_reads_as_these() -> None:
     assert encode_output(Table(), tool_name="t") == "a | b"
 
 
+def test_so_does_one_in_a_list_or_a_dict() -> None:
+    class Order:
+        def __repr__(self) -> str:
+            return "Order A-17"
+
+    assert encode_output([Order()], tool_name="t") == '["Order A-17"]'
+    assert encode_output({"open": {1: Order()}}, tool_name="t") == '{"open":{"1":"Order A-17"}}'
+
+
 def test_an_address_in_memory_is_nothing_to_read() -> None:
     for value in (threading.Lock(), asyncio.Lock()):
         with pytest.raises(UserError, match="cannot be written as JSON"):
