@@ -213,11 +213,6 @@ def _check_strict(parameter: inspect.Parameter, owner: str) -> None:
             f"{owner}: '**{parameter.name}' accepts any keys, which strict mode cannot express. "
             "Name the parameters, or use strict_mode=False."
         )
-    if parameter.annotation is parameter.empty:
-        raise UserError(
-            f"{owner}: parameter {parameter.name!r} has no annotation, and strict mode needs its "
-            "type. Annotate it (the context with RunContextWrapper), or use strict_mode=False."
-        )
 
 
 def _arguments_model(name: str, signature: FunctionSignature, *, strict: bool) -> type[BaseModel]:

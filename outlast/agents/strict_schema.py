@@ -43,6 +43,14 @@ _TYPES: dict[type, str] = {
 }  # fmt: skip
 
 
+class NoStrictForm(Exception):
+    """A schema says what it means, and strict mode has no words for it.
+
+    A tool does without strict mode then. A schema with free keys is a `UserError`: that is how
+    programs find out that they have to name the keys.
+    """
+
+
 def strict_schema(schema: JsonObject, *, owner: str) -> JsonObject:
     """Return the strict form of an object's schema; the argument is left as it is.
 
@@ -54,6 +62,19 @@ def strict_schema(schema: JsonObject, *, owner: str) -> JsonObject:
 
     Raises:
         UserError: something in it cannot be strict. The message names the place and the fix.
+    """
+    try:
+        return strict_form(schema, owner=owner)
+    except NoStrictForm as error:
+        raise UserError(str(error)) from None
+
+
+def strict_form(schema: JsonObject, *, owner: str) -> JsonObject:
+    """Return what `strict_schema` does, for those who can do without.
+
+    Raises:
+        NoStrictForm: something in it cannot be strict, and is no dict and not the whole.
+        UserError: anything else in it cannot be strict.
     """
     strict = _Strictness(owner)
     root = dict(schema) or {"type": "object"}
@@ -77,7 +98,8 @@ class _Strictness:
     def refuse(self, path: str, why: str) -> None:
         """Raise the error for one place of the schema."""
         place = repr(path) if path else "the schema"
-        raise UserError(
+        kind = NoStrictForm if path and why is not _DICT else UserError
+        raise kind(
             f"{self.owner}: {place} {why}. Strict mode cannot express that; "
             "change it, or switch strict mode off (strict_mode=False)."
         )

@@ -55,7 +55,8 @@ class ToolOptions(TypedDict, total=False):
         docstring_style: `google`, `numpy` or `sphinx`; default `auto`, which finds out.
         use_docstring_info: whether the docstring is read at all; default true.
         strict_mode: whether the provider holds the model to the schema; default true. A strict
-            schema knows no dicts with free keys and no values of any type.
+            schema knows no dicts with free keys. Where it would have to know values of any type,
+            as without an annotation, the tool does without it, and the log warns.
         needs_approval: whether a human decides before each call, or a predicate that is called
             with (context, arguments, call id); default false.
         timeout: how long one attempt may take; a number is seconds. Default, and None: 2 minutes.

@@ -5,6 +5,7 @@ one is made of a function (`tool`).
 """
 
 import json
+import logging
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, InitVar, dataclass, field
@@ -15,10 +16,12 @@ from outlast.agents.callables import check_callable, shown
 from outlast.agents.context import RunContextWrapper, ToolContext
 from outlast.agents.durations import DurationField, duration_field, is_positive
 from outlast.agents.errors import ToolTimeoutError, UserError
-from outlast.agents.strict_schema import strict_schema
+from outlast.agents.strict_schema import NoStrictForm, strict_form
 from outlast.agents.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.loop.call_forms import FORMS, FUNCTION
 from outlast.loop.values import JsonObject
+
+logger = logging.getLogger(__name__)
 
 ToolFunction: TypeAlias = Callable[[ToolContext[Any], str], Awaitable[Any]]
 ApprovalPredicate: TypeAlias = Callable[
@@ -128,7 +131,8 @@ class FunctionTool:
         altered: called with arguments that fit, as JSON text; returns the names of those that the
             function gets otherwise than they are written, so that `needs_approval`, a predicate
             of what is written, is not asked about them. None: the function gets the text.
-        strict_json_schema: whether the schema is held to strictly.
+        strict_json_schema: whether the schema is held to strictly; false, with a warning in the
+            log, where it holds values of any type or the like, which cannot be held to.
         needs_approval: whether a human decides before each call: yes, no, or a predicate.
         timeout: how long one attempt may take; a number is seconds. A sync function's thread
             cannot be stopped: it goes on after the time-out, though its result is dropped.
@@ -217,7 +221,11 @@ class FunctionTool:
         _check_guardrails(owner, "tool_input_guardrails", ToolInputGuardrail, self)
         _check_guardrails(owner, "tool_output_guardrails", ToolOutputGuardrail, self)
         if self.strict_json_schema:
-            self.params_json_schema = strict_schema(self.params_json_schema, owner=owner)
+            try:
+                self.params_json_schema = strict_form(self.params_json_schema, owner=owner)
+            except NoStrictForm as error:
+                logger.warning("%s Until then it is offered without strict mode.", error)
+                self.strict_json_schema = False
 
 
 def _check_schema(schema: object, owner: str) -> None:

@@ -54,6 +54,21 @@ def bare(ctx: ToolContext[Shop], order_id: str, limit: int = 3) -> str:
     return f"{ctx.context.name}: {order_id} {limit}"
 
 
+async def test_a_parameter_without_a_type_takes_any_value() -> None:
+    def show(thing: Any, *, pair: tuple[int, str] = (1, "a")) -> Any:
+        return thing, pair
+
+    del show.__annotations__["thing"]
+    tool = function_tool(show)
+
+    assert tool.strict_json_schema is False
+    assert tool.params_json_schema["properties"]["thing"] == {}
+    assert await invoke(tool, '{"thing": {"a": [1]}, "pair": [2, "b"]}') == ({"a": [1]}, (2, "b"))
+    assert tool.validate is not None
+    assert tool.validate('{"pair": [2, "b"]}') is not None
+    assert tool.validate('{"thing": 1, "more": 2}') is not None
+
+
 def test_a_bare_decorator_makes_a_tool_with_safe_defaults() -> None:
     assert isinstance(bare, FunctionTool)
     assert bare.name == "bare"

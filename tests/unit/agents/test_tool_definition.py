@@ -1,5 +1,6 @@
 """Tools as records."""
 
+import logging
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -118,6 +119,27 @@ def test_a_field_that_does_not_fit_is_refused_with_the_tool(
 def test_a_schema_that_is_no_json_is_refused_with_the_tool(schema: Any, problem: str) -> None:
     with pytest.raises(UserError, match=f"Tool 'echo': params_json_schema must be .*{problem}"):
         FunctionTool("echo", "d", schema, echo)
+
+
+@pytest.mark.parametrize(
+    "loose",
+    [
+        pytest.param({}, id="any value"),
+        pytest.param({"type": "array"}, id="a list of anything"),
+        pytest.param({"type": "array", "prefixItems": [{"type": "string"}]}, id="a tuple"),
+    ],
+)
+def test_a_schema_that_strict_mode_has_no_words_for_is_offered_without_it(
+    loose: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    schema = {"type": "object", "properties": {"p": loose}, "required": ["p"]}
+    with caplog.at_level(logging.WARNING):
+        tool = FunctionTool("echo", "d", schema, echo)
+
+    assert (tool.strict_json_schema, tool.params_json_schema) == (False, schema)
+    assert "Tool 'echo': 'p" in caplog.text
+    with pytest.raises(UserError, match="'p' accepts any keys"):
+        FunctionTool("echo", "d", {"type": "object", "properties": {"p": {"type": "object"}}}, echo)
 
 
 def test_a_name_is_what_providers_take() -> None:
