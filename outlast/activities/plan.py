@@ -17,6 +17,7 @@ from outlast.activities.errors import EffectError, failure_of
 from outlast.activities.gate import OPEN, gate_of
 from outlast.activities.offer import Offer, is_enabled
 from outlast.activities.planning import (
+    FORMATTER,
     checked_before_asking,
     nested_plan,
     not_offered,
@@ -311,16 +312,15 @@ def _junk(output: object) -> str | None:
 def _argument_problem(tool: FunctionTool, arguments: str, scene: Scene) -> str | None:
     """Return what is wrong with arguments, in words for the model.
 
-    Where somebody else has to hear of the call, or the tool has words of its own, it is run and
-    says it then.
+    Where somebody else has to hear of the call, or the tool or the run has words of its own, it is
+    run and says it then.
     """
     heard = scene.hooked("on_tool_start", "on_tool_start") or scene.hooked(
         "on_tool_end", "on_tool_end"
     )
     is_agent = isinstance(tool, AgentTool)
-    if not is_agent and (
-        heard or tool.tool_input_guardrails or tool.failure_error_function is not default_tool_error
-    ):
+    has_words = tool.failure_error_function is not default_tool_error or FORMATTER in scene.settings
+    if not is_agent and (heard or tool.tool_input_guardrails or has_words):
         return None
     try:
         if tool.validate is not None:

@@ -252,9 +252,10 @@ def _value(this: _Attempt, value: Any, output: Json) -> Json:
 
 async def _misfit(this: _Attempt, problem: str) -> ToolResult:
     """Arguments that do not fit are the model's to mend, unless the tool says otherwise."""
-    if this.tool.failure_error_function is default_tool_error:
-        return ToolResult(output=problem, failed=True)
     error = ModelBehaviorError(problem)
+    if this.tool.failure_error_function is default_tool_error:
+        said = await formatted_failure(this.scene, this.request, problem, error)
+        return ToolResult(output=_shortened(said), failed=True)
     if this.tool.failure_error_function is None:
         failure = Failure(code=failures.MODEL_BEHAVIOR, message=problem)
         return ToolResult(output=problem, failed=True, failure=failure)
@@ -300,14 +301,19 @@ async def _failed(this: _Attempt, error: Exception) -> ToolResult:
 
 
 async def _told(this: _Attempt, error: Exception) -> ToolResult:
-    """Return what the model reads of a failure, in the tool's words and the run's."""
+    """Return what the model reads of a failure: the tool's own words, else those of the run.
+
+    The run is not asked about a call that took too long, for which there are other words.
+    """
     function = this.tool.failure_error_function or default_tool_error
     try:
         text: object = await call(function, this.context, error)
     except Exception as second:
         what = f"failure_error_function of {this.tool.name!r}"
         raise of_user_code(what, second) from second
-    said = await formatted_failure(this.scene, this.request, str(text), error)
+    said = str(text)
+    if function is default_tool_error and not isinstance(error, ToolTimeoutError):
+        said = await formatted_failure(this.scene, this.request, said, error)
     output = _shortened(said)
     return ToolResult(output=output, failed=True, value=output if this.request.final else None)
 

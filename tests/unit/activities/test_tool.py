@@ -14,7 +14,7 @@ from outlast.activities.tool import LARGEST_FAST_OUTPUT_BYTES, LARGEST_OUTPUT_BY
 from outlast.agents.agent import Agent
 from outlast.agents.context import RunContextWrapper, ToolContext
 from outlast.agents.custom_tool import CustomTool
-from outlast.agents.errors import ToolTimeoutError, UserError
+from outlast.agents.errors import ModelBehaviorError, ToolTimeoutError, UserError
 from outlast.agents.lifecycle import AgentHooks, RunHooks
 from outlast.agents.mcp_server import MCPRefusal
 from outlast.agents.references import register
@@ -32,7 +32,7 @@ from outlast.agents.usage import plain_usage
 from outlast.loop.calls import Policy, ToolResult
 from outlast.loop.changes import Change
 from outlast.loop.commands import RunTool
-from outlast.loop.values import Failure, Usage
+from outlast.loop.values import Failure, Json, Usage
 from tests.mcp_servers import Shelf
 from tests.unit.activities.desk import (
     Notes,
@@ -721,18 +721,48 @@ async def test_what_stands_in_for_a_result_may_be_the_answer_too(
 # --- The run's own words -------------------------------------------------------------------------------
 
 
-async def test_the_runs_formatter_has_the_last_word_on_a_failure() -> None:
+def refused(error: Exception, **options: Any) -> FunctionTool:
+    @function_tool(**options)
+    async def pay(amount: int = 1) -> None:
+        """Fail."""
+        raise error
+
+    return pay
+
+
+async def told(tool: FunctionTool, formatter: Any, *, arguments: str = "{}") -> Json:
+    """Return what the model reads of a call that fails."""
+    settings = write_run_config(RunConfig(tool_error_formatter=formatter))
+    return (await run_guarded(tool, settings=settings, arguments=arguments)).output
+
+
+async def test_the_runs_formatter_has_words_for_tools_that_have_none() -> None:
     asked: list[Any] = []
 
     def explain(args: Any) -> str | None:
         asked.append((args.kind, args.tool_name, args.call_id, args.default_message, args.error))
         return "Try later."
 
-    settings = write_run_config(RunConfig(tool_error_formatter=explain))
     error = ValueError("x")
-    result = await run_guarded(guarded([], [], value=error), settings=settings)
-    assert result.output == "Try later."
-    assert asked == [("tool_exception", "pay", "c1", "x", error)]
+    assert await told(refused(error), explain) == "Try later."
+    words = "The tool pay failed and gave no result. It may have had an effect."
+    assert asked == [("tool_exception", "pay", "c1", words, error)]
+    assert await told(refused(error), explain, arguments='{"amount": "a"}') == "Try later."
+    assert isinstance(asked[1][-1], ModelBehaviorError)
+
+
+async def test_a_tools_own_words_go_before_those_of_the_run() -> None:
+    def explain(args: Any) -> str:
+        return f"the run's: {args.kind}"
+
+    def own(_context: Any, error: Exception) -> str:
+        return f"its own: {type(error).__name__}"
+
+    tool = refused(ValueError("x"), failure_error_function=own)
+    assert await told(tool, explain) == "its own: ValueError"
+    assert await told(tool, explain, arguments="[]") == "its own: ModelBehaviorError"
+    late = refused(ToolTimeoutError("late"))
+    assert "did not finish in time" in str(await told(late, explain))
 
 
 @pytest.mark.parametrize("said", [None, 5, ValueError("broken")])
@@ -742,9 +772,7 @@ async def test_a_formatter_that_says_nothing_leaves_the_default(said: Any) -> No
             raise said
         return said
 
-    settings = write_run_config(RunConfig(tool_error_formatter=explain))
-    result = await run_guarded(guarded([], [], value=ValueError("x")), settings=settings)
-    assert result.output == "x"
+    assert "failed and gave no result" in str(await told(refused(ValueError("x")), explain))
 
 
 # --- Time-outs, as the tool wants them ------------------------------------------------------------------
