@@ -18,6 +18,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.tool_definition import (
     DEFAULT_RETRY,
     DEFAULT_TIMEOUT,
+    FUNCTION_ATTRIBUTE,
     ApprovalPredicate,
     EnabledPredicate,
     FunctionTool,
@@ -120,6 +121,8 @@ def function_tool(
     The function runs at least once per call: an attempt whose worker died is repeated. Give
     `ToolContext.idempotency_key` to whatever has side effects.
 
+    The tool's `__wrapped__` is the function, for tests; a call of it is checked by nobody.
+
     Args:
         function: the function, where the decorator is used without options.
         **options: see `ToolOptions`.
@@ -167,6 +170,7 @@ def _make_tool(
         positional, named = schema.arguments(context, arguments)
         return await call(function, *positional, **named)
 
+    setattr(invoke, FUNCTION_ATTRIBUTE, function)
     description, timeout = options.get("description_override"), options.get("timeout")
     return FunctionTool(
         name=name,

@@ -114,6 +114,23 @@ class ToolRetry:
 DEFAULT_RETRY = ToolRetry()
 
 
+FUNCTION_ATTRIBUTE = "tool_function"
+"""Where an `on_invoke_tool` that was made of a plain function keeps it."""
+
+
+class _Wrapped:
+    """The attribute `__wrapped__`: the function that a tool was made of; others have none."""
+
+    def __get__(self, tool: "FunctionTool | None", owner: type | None = None) -> Callable[..., Any]:
+        found = getattr(tool and tool.on_invoke_tool, FUNCTION_ATTRIBUTE, None)
+        if found is None:
+            raise AttributeError("Only tools that function_tool made have a __wrapped__.")
+        return found
+
+    def __set__(self, tool: "FunctionTool", value: object) -> None:
+        raise AttributeError("__wrapped__ cannot be set: make another tool.")
+
+
 @dataclass(eq=False)
 class FunctionTool:
     """A tool that a model may call and a worker runs.
@@ -178,6 +195,8 @@ class FunctionTool:
     context_type: Any = None
     result_type: Any = None
     timeout_seconds: InitVar[float | None] = None
+
+    __wrapped__ = _Wrapped()
 
     form: ClassVar[str] = FUNCTION
     """How a model calls it: one of the forms in `outlast.loop.call_forms`."""

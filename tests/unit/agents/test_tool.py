@@ -2,6 +2,7 @@
 
 import asyncio
 import functools
+import inspect
 import subprocess
 import sys
 import threading
@@ -52,6 +53,20 @@ def bare(ctx: ToolContext[Shop], order_id: str, limit: int = 3) -> str:
         order_id: Which one.
     """
     return f"{ctx.context.name}: {order_id} {limit}"
+
+
+def test_the_function_of_a_tool_can_be_reached() -> None:
+    def double(number: int) -> int:
+        return 2 * number
+
+    tool = function_tool(double)
+    by_hand = FunctionTool("by_hand", "d", {}, tool.on_invoke_tool.__call__)
+
+    assert tool.__wrapped__ is replace(tool, name="twice").__wrapped__ is double
+    assert not hasattr(by_hand, "__wrapped__")
+    assert inspect.signature(FunctionTool).parameters["name"]
+    with pytest.raises(AttributeError, match="cannot be set"):
+        tool.__wrapped__ = double
 
 
 async def test_a_parameter_without_a_type_takes_any_value() -> None:
