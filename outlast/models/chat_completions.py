@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 from outlast.loop.values import JsonObject
 from outlast.models.chat_format import UnsupportedItemError, chat_body
 from outlast.models.chat_reply import ChatReply, UnreadableReplyError, response_from_chat
-from outlast.models.connection import ModelConnection
+from outlast.models.connection import REQUEST_ID, ModelConnection
 from outlast.models.failures import Target, bad_response, refused_request
 from outlast.models.responses import read_response
 from outlast.ports.model import ModelRequest, ModelResponse
@@ -78,13 +78,16 @@ class ChatCompletionsModel:
         body = {**options, **self._body(request, target), "stream": True}
         reply = ChatReply(turn=len(request.input), model=self.name)
         chunks = self._connection.stream(target, body, request.settings, is_last=_never)
+        request_id = None
         try:
             async with aclosing(chunks):
                 async for chunk in chunks:
+                    request_id = chunk.pop(REQUEST_ID, request_id)
                     for event in reply.add(chunk):
                         yield event
             for event in reply.finish():
-                yield event
+                is_last = event.get("type") == "response.completed"
+                yield {**event, REQUEST_ID: request_id} if is_last and request_id else event
         except UnreadableReplyError as error:
             raise bad_response(target, str(error)) from None
 

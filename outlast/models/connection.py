@@ -74,7 +74,10 @@ class ModelConnection(Protocol):
         *,
         is_last: Callable[[JsonObject], bool],
     ) -> AsyncGenerator[JsonObject]:
-        """Send a body and yield the events that are answered; may raise a `ModelError`."""
+        """Send a body and yield the events that are answered; may raise a `ModelError`.
+
+        The first event has the provider's id of the request under `REQUEST_ID`, if it gave one.
+        """
         ...
 
 
@@ -84,6 +87,10 @@ class _Access:
     api_key: str | None = field(repr=False)
     organization: str | None = None
     project: str | None = None
+
+
+REQUEST_ID = "request_id"
+"""Where events have the provider's id of the request; its own events have no such key."""
 
 
 class OpenAIConnection:
@@ -188,11 +195,11 @@ class OpenAIConnection:
                     stream=True,
                     stream_cls=AsyncStream[object],
                 )
-        empty = True
+        empty, request_id = True, events.response.headers.get("x-request-id")
         async with events:
             while (event := await _next_event(events, target, deadline)) is not None:
+                yield {**event, REQUEST_ID: request_id} if empty and request_id else event
                 empty = False
-                yield event
                 if is_last(event):
                     await _drain(events)
                     return

@@ -14,7 +14,7 @@ from outlast.agents.model_settings import MCPToolChoice
 from outlast.agents.raw_items import NO_ID, as_input
 from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject
-from outlast.models.connection import ModelConnection
+from outlast.models.connection import REQUEST_ID, ModelConnection
 from outlast.models.failures import Target, bad_response, refused_request, reported_failure
 from outlast.models.json_values import as_object, as_objects, as_text
 from outlast.ports.model import ModelRequest, ModelResponse, usage_of
@@ -87,9 +87,10 @@ class ResponsesModel:
         target = self._connection.target(_PATH, self.name)
         body = {**self._body(request), "stream": True}
         events = self._connection.stream(target, body, request.settings, is_last=_is_last)
-        complete = False
+        complete, request_id = False, None
         async with aclosing(events):
             async for event in events:
+                request_id = event.pop(REQUEST_ID, request_id)
                 kind = as_text(event.get("type"))
                 if kind is None:
                     raise bad_response(target, "expected events with a type")
@@ -98,7 +99,8 @@ class ResponsesModel:
                 if kind in _WITH_RESPONSE:
                     read_response(event.get("response"), target)
                     complete = True
-                    yield {**event, "type": "response.completed"}
+                    named = {} if request_id is None else {REQUEST_ID: request_id}
+                    yield {**event, **named, "type": "response.completed"}
                 else:
                     yield event
         if not complete:

@@ -121,7 +121,8 @@ class Model(Protocol):
         """Answer one request as raw Responses stream events.
 
         The last event has the type `response.completed` and holds the whole response under
-        `response`. Events may be the `openai` package's records, too.
+        `response`, and the provider's id of the request, if there is one, under `request_id`.
+        Events may be the `openai` package's records, too.
 
         Raises:
             ModelError: as for `get_response`, also in the middle of the stream.
@@ -210,11 +211,14 @@ async def _last_response(
     events: AsyncIterator[JsonObject], on_event: Callable[[JsonObject], None] | None
 ) -> ModelResponse:
     response: JsonObject | None = None
+    request_id: object = None
     done: list[object] = []
     async for given in events:
         event: JsonObject = as_json(given)
         if event.get("type") == "response.completed":
             response = _object(event.get("response"))
+            record = getattr(given, "response", None)  # of the openai package
+            request_id = event.get("request_id") or getattr(record, "_request_id", None)
         elif event.get("type") == "response.output_item.done":
             done.append(event.get("item"))
         if on_event is not None:
@@ -235,6 +239,7 @@ async def _last_response(
         output=cast("list[JsonObject]", output),
         usage=usage_of(usage),
         response_id=response_id if isinstance(response_id, str) else None,
+        request_id=request_id if isinstance(request_id, str) else None,
         raw_usage=_object(response.get("raw_usage", usage)) or None,
     )
 

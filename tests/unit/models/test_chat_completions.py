@@ -101,6 +101,13 @@ async def test_a_stream_comes_back_as_responses_events(
     }
 
 
+async def test_a_stream_has_the_providers_id_of_the_request(
+    chat: ChatCompletionsModel, server: ModelServer
+) -> None:
+    server.stream([chunk({"content": "h"}), chunk({"content": "i"}, "stop")], done=True)
+    assert (await response_of_stream(chat.stream_response(ASK))).request_id == "req_s"
+
+
 async def test_a_server_that_knows_no_such_option_is_not_asked_for_usage(
     chat: ChatCompletionsModel, server: ModelServer
 ) -> None:

@@ -23,6 +23,7 @@ async def test_a_stream_yields_the_providers_events_and_ends_with_the_response(
         {"type": "response.completed", "response": response(message("hi"))},
     ]
     server.stream(events)
+    events[-1] |= {"request_id": "req_s"}
     assert await collect(model.stream_response(ask())) == events
     assert server.request.body["stream"] is True
 
@@ -33,7 +34,7 @@ async def test_an_answer_cut_short_ends_its_stream_as_completed(
     whole = response(message("hi"), status="incomplete")
     server.stream([{"type": "response.incomplete", "response": whole}])
     assert await collect(model.stream_response(ask())) == [
-        {"type": "response.completed", "response": whole}
+        {"type": "response.completed", "response": whole, "request_id": "req_s"}
     ]
 
 
@@ -128,7 +129,7 @@ async def test_a_stream_read_to_its_end_leaves_the_connection_usable(
     last: JsonObject = {"type": "response.completed", "response": response(message("hi"))}
     for _ in range(3):
         server.stream([last, {"type": "something.after.the.end"}])
-        assert await collect(model.stream_response(ask())) == [last]
+        assert await collect(model.stream_response(ask())) == [{**last, "request_id": "req_s"}]
     assert server.connections <= 1
 
 

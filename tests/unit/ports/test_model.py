@@ -132,10 +132,11 @@ async def test_a_stream_may_be_of_the_records_of_the_openai_package() -> None:
         tool_choice="auto",
         tools=[],
     )
+    whole._request_id = "req_1"
     last = ResponseCompletedEvent(type="response.completed", sequence_number=0, response=whole)
     seen: list[JsonObject] = []
     response = await response_of_stream(Stream(cast("Any", last))(), seen.append)
-    assert (response.response_id, response.output) == ("r1", [])
+    assert (response.response_id, response.request_id, response.output) == ("r1", "req_1", [])
     assert seen == [last.model_dump(mode="json", exclude_unset=True)]
 
 
