@@ -28,7 +28,7 @@ from outlast.agents.prompt import prompt_of
 from outlast.agents.raw_items import copies
 from outlast.agents.registry import handoffs_of, target_of
 from outlast.agents.run_config import CallModelData, ModelInputData
-from outlast.agents.session_memory import deduplicated
+from outlast.agents.session_memory import deduplicated, without_unanswered
 from outlast.agents.settings import MODEL_REF, read_model_settings, read_tool_execution
 from outlast.agents.tool_use import JUDGED
 from outlast.agents.usage import plain_usage
@@ -211,8 +211,9 @@ def _output(agent: Agent[Any]) -> OutputSpec | None:
 def _shown(scene: Scene, items: Sequence[Item]) -> list[JsonObject]:
     """Return the items, without the ids of reasoning where the run leaves them out.
 
-    What the caller has put in stays as it is. Users' code gets copies: what it changes in them
-    changes the request, and not the run.
+    Calls that have no output, because a handoff's filter dropped it or the provider gave none, are
+    left out: no provider takes them back. What the caller has put in stays as it is. Users' code
+    gets copies: what it changes in them changes the request, and not the run.
     """
     omits = scene.settings.get("reasoning_item_id_policy") == "omit"
     shown = [
@@ -221,6 +222,9 @@ def _shown(scene: Scene, items: Sequence[Item]) -> list[JsonObject]:
         else item.raw
         for item in items
     ]
+    if not scene.server_managed:
+        own = (item.kind not in {"input", "history"} for item in items)
+        shown = without_unanswered(zip(shown, own, strict=True))
     seen = scene.reference("call_model_input_filter") is not None
     return copies(shown) if seen or scene.hooked("on_llm_start", "on_llm_start") else shown
 

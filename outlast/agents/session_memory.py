@@ -157,6 +157,16 @@ def deduplicated(items: Sequence[JsonObject]) -> list[JsonObject]:
     return [items[newest] for _, newest in _unique(items)]
 
 
+def without_unanswered(items: Iterable[tuple[JsonObject, bool]]) -> list[JsonObject]:
+    """Return items without the calls that have no output, and without the reasoning before them.
+
+    Args:
+        items: the items, each with whether the run has made it; what the caller has put in stays.
+    """
+    kept = [(raw, not own or raw.get("type") in CALL_OF_OUTPUT) for raw, own in items]
+    return [raw for raw, _ in _without_orphans(kept)]
+
+
 def plain_item(item: object, *, what: str) -> JsonObject:
     """Return an item as a JSON object; pydantic models are written.
 

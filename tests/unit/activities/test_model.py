@@ -27,6 +27,7 @@ from outlast.agents.shell_tools import ShellTool
 from outlast.agents.tool import function_tool
 from outlast.agents.tool_use import ToolExecutionConfig
 from outlast.agents.usage import Usage as PublicUsage
+from outlast.loop.call_forms import output_item
 from outlast.loop.calls import ModelReply
 from outlast.loop.changes import Change
 from outlast.loop.items import Item
@@ -65,6 +66,7 @@ async def test_a_plain_agent_asks_with_its_instructions_and_the_conversation() -
     items = (
         Item("input", {"role": "user", "content": "Hello"}),
         Item("tool_call", call("look_up", "c1", order_id="x"), "A", 1),
+        Item("tool_output", output_item("c1", "found"), "A", 1),
     )
     model = ScriptedModel("Hello")
     worker = worker_of(Agent(name="A", instructions="Be kind."), model=model)
@@ -736,6 +738,17 @@ async def test_a_filter_changes_what_the_model_is_shown_this_once(*, is_async: b
     assert request.instructions == "A"
     assert [item["content"] for item in request.input] == ["Hello", "{'n': 1}"]
     assert len(given.items) == 1
+
+
+@pytest.mark.parametrize("chained", [False, True])
+async def test_a_call_of_the_run_without_an_output_is_not_sent_again(*, chained: bool) -> None:
+    given = Item("input", call("look_up", "c0"))
+    asked = Item("tool_call", {"type": "shell_call", "call_id": "c1", "action": {}}, "A", 1)
+    model = ScriptedModel("Hello")
+    request = model_request("A", given, asked, chained=chained)
+    await call_model(worker_of(Agent(name="A"), model=model), request)
+    sent = [given.raw, asked.raw] if chained else [given.raw]
+    assert list(model.requests[0].input) == sent, "what the provider's server has is its business"
 
 
 async def test_of_calls_and_outputs_that_are_there_twice_the_newest_is_sent() -> None:

@@ -19,6 +19,7 @@ from outlast.agents.session_memory import (
     merge_with_callback,
     plain_item,
     without_reasoning_ids,
+    without_unanswered,
 )
 
 Raw = dict[str, Any]
@@ -188,6 +189,19 @@ class TestDeduplication:
     def test_what_stands_for_an_id_makes_nothing_the_same(self) -> None:
         items = [thought("__fake_id__"), called("a"), returned("a"), thought("__fake_id__"), BYE]
         assert deduplicated(items) == items
+
+
+class TestUnanswered:
+    def test_calls_without_an_output_go_with_their_reasoning(self) -> None:
+        items = [HELLO, thought("1"), called("a"), called("b"), returned("b"), returned("c")]
+        own = [False, *[True] * 5]
+        left = [HELLO, thought("1"), called("b"), returned("b"), returned("c")]
+        assert without_unanswered(zip(items, own, strict=True)) == left
+        alone = [(thought("1"), True), (called("a"), True), (BYE, False)]
+        assert without_unanswered(alone) == [BYE]
+
+    def test_what_the_caller_has_put_in_stays(self) -> None:
+        assert without_unanswered([(called("a"), False)]) == [called("a")]
 
 
 calls = st.builds(called, st.sampled_from("abc"), st.sampled_from(["1", "2"]))
