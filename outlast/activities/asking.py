@@ -4,12 +4,14 @@ Owns: the two ways to ask, and what a model's mistakes are called. Must not know
 what becomes of the answer.
 """
 
+import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable
 from typing import TypeAlias, cast
 
 from outlast.activities.errors import EffectError, of_model, of_user_code
 from outlast.activities.nested_stream import NestedStream
 from outlast.agents.callables import call
+from outlast.agents.errors import ModelTimeoutError
 from outlast.agents.usage import AnyUsage
 from outlast.contract import failures
 from outlast.loop.values import JsonObject
@@ -40,10 +42,34 @@ async def ask(
         objects: what a model wants that takes arguments.
 
     Raises:
-        EffectError: the model failed, or gave something else than an answer.
+        EffectError: the model failed, took too long, or gave something else than an answer.
     """
     what = f"The model {type(model).__name__} of agent {of!r}"
-    model = by_record(model, objects)
+    limit = request.settings.timeout
+    seconds = None if limit is None else limit.total_seconds()
+    bound = asyncio.timeout(seconds)
+    try:
+        async with bound:
+            return await _answer(by_record(model, objects), request, on_event, told, what)
+    except (TimeoutError, EffectError) as error:
+        if not bound.expired():
+            raise
+        # The model's own connection may have the same bound, and says less of it.
+        raise EffectError(
+            ModelTimeoutError.code,
+            f"{what} took longer than the {seconds:g} s of ModelSettings(timeout=...).",
+            retryable=True,
+            details={"timeout_seconds": seconds},
+        ) from error
+
+
+async def _answer(
+    model: Model,
+    request: ModelRequest,
+    on_event: OnEvent | None,
+    told: NestedStream,
+    what: str,
+) -> ModelResponse:
     try:
         if told.is_heard:
             events = told.passed(_stream(model, request, what))

@@ -104,9 +104,19 @@ class ModelCallFailed(AgentsException):
 
 
 class ModelTimeoutError(AgentsException):
-    """The model took longer than `ModelSettings.timeout`, on every attempt."""
+    """The model took longer than `ModelSettings.timeout`, on every attempt.
+
+    Attributes:
+        timeout_seconds: how long one attempt might have taken, where it is known.
+    """
 
     code = "model_timeout"
+
+    def __init__(
+        self, message: str = "", *, timeout_seconds: float | None = None, run_data: Any = None
+    ) -> None:
+        super().__init__(message, run_data=run_data)
+        self.timeout_seconds = timeout_seconds
 
 
 class ToolFailed(UserError):

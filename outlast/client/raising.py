@@ -76,6 +76,8 @@ def _ours(failure: Failure, run_data: Any, tripwire: Tripwire | None) -> errors.
     match error:
         case errors.ModelRefusalError():
             error.refusal = failure.message
+        case errors.ModelTimeoutError():
+            error.timeout_seconds = details.get("timeout_seconds")
         case errors.ToolTimeoutError():
             error.tool_name = details.get("tool_name")
             error.timeout_seconds = details.get("timeout_seconds")

@@ -8,6 +8,7 @@ import pytest
 from outlast.agents.errors import (
     AgentsException,
     ModelBehaviorError,
+    ModelTimeoutError,
     ToolFailed,
     ToolTimeoutError,
     UserError,
@@ -91,6 +92,9 @@ def test_details_come_along() -> None:
     )
     assert isinstance(late, ToolTimeoutError)
     assert (late.tool_name, late.timeout_seconds) == ("pay", 2.5)
+    slow: Any = exception_of(failure({"timeout_seconds": 2.5}, ModelTimeoutError.code))
+    assert isinstance(slow, ModelTimeoutError)
+    assert slow.timeout_seconds == 2.5
 
 
 def test_an_answer_of_the_wrong_type_is_the_models_doing() -> None:
