@@ -139,7 +139,7 @@ class SQLAlchemySession(SessionABC):
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """Return the newest items, at most `limit` of them, oldest first.
 
-        Rows that are no JSON objects are left out, with a warning in the log.
+        Rows that are no JSON objects are left out, with a warning in the log, and not counted.
 
         Args:
             limit: None stands for the limit of the session's settings, or else for all.
@@ -152,11 +152,17 @@ class SQLAlchemySession(SessionABC):
             select(messages.c.message_data)
             .where(messages.c.session_id == self.session_id)
             .order_by(messages.c.id.desc())
-            .limit(count)
         )
-        async with self._transaction() as connection:
-            rows = (await connection.execute(newest)).scalars().all()
-        return read_rows(reversed(rows), session_id=self.session_id)
+        at_most = count
+        while True:
+            async with self._transaction() as connection:
+                rows = (await connection.execute(newest.limit(at_most))).scalars().all()
+            items = read_rows(reversed(rows), session_id=self.session_id)
+            if count is None or at_most is None:
+                return items
+            if len(items) >= count or len(rows) < at_most:
+                return items[-count:]
+            at_most *= 2
 
     async def add_items(self, items: list[Any]) -> None:
         """Put items behind those that are there, all of them or none.
@@ -196,7 +202,7 @@ class SQLAlchemySession(SessionABC):
     async def pop_item(self) -> Any | None:
         """Take the newest item away and return it; None when there is none.
 
-        A newest row that is no JSON object is taken away, too, and None is returned.
+        Newer rows that are no JSON objects are taken away, too.
         """
         messages = self._tables.messages
         newest = (
@@ -205,14 +211,15 @@ class SQLAlchemySession(SessionABC):
             .order_by(messages.c.id.desc())
             .limit(1)
         )
-        async with self._transaction() as connection:
-            await self._hold(connection)
-            row = (await connection.execute(newest)).first()
-            if row is None:
-                return None
-            await connection.execute(delete(messages).where(messages.c.id == row.id))
-        items = read_rows([str(row.message_data)], session_id=self.session_id)
-        return items[0] if items else None
+        while True:
+            async with self._transaction() as connection:
+                await self._hold(connection)
+                row = (await connection.execute(newest)).first()
+                if row is None:
+                    return None
+                await connection.execute(delete(messages).where(messages.c.id == row.id))
+            if items := read_rows([str(row.message_data)], session_id=self.session_id):
+                return items[0]
 
     async def clear_session(self) -> None:
         """Forget everything, also under which keys items were saved."""

@@ -10,6 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
@@ -81,7 +82,7 @@ class SQLiteSession(SessionABC):
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """Return the newest items, at most `limit` of them, oldest first.
 
-        Rows that are no JSON objects are left out, with a warning in the log.
+        Rows that are no JSON objects are left out, with a warning in the log, and not counted.
 
         Args:
             limit: None stands for the limit of the session's settings, or else for all.
@@ -90,14 +91,18 @@ class SQLiteSession(SessionABC):
         if count == 0:
             return []
 
-        def read(connection: sqlite3.Connection) -> list[str]:
-            # -1 is SQLite's word for no limit.
-            bounds = (self.session_id, -1 if count is None else count)
+        def read(connection: sqlite3.Connection, at_most: int) -> list[str]:
+            bounds = (self.session_id, at_most)
             with closing(connection.execute(self._sql.newest, bounds)) as rows:
                 return [str(data) for _, data in rows]
 
-        newest_first = await self._do(read)
-        return read_rows(reversed(newest_first), session_id=self.session_id)
+        at_most = -1 if count is None else count  # SQLite's word for no limit
+        while True:
+            rows = await self._do(partial(read, at_most=at_most))
+            items = read_rows(reversed(rows), session_id=self.session_id)
+            if count is None or len(items) >= count or len(rows) < at_most:
+                return items if count is None else items[-count:]
+            at_most *= 2
 
     async def add_items(self, items: list[Any]) -> None:
         """Put items behind those that are there, all of them or none.
@@ -127,7 +132,7 @@ class SQLiteSession(SessionABC):
     async def pop_item(self) -> Any | None:
         """Take the newest item away and return it; None when there is none.
 
-        A newest row that is no JSON object is taken away, too, and None is returned.
+        Newer rows that are no JSON objects are taken away, too.
         """
 
         def pop(connection: sqlite3.Connection) -> list[str]:
@@ -137,8 +142,10 @@ class SQLiteSession(SessionABC):
                     connection.execute(self._sql.remove_one, (at,))
                 return [str(data) for _, data in rows]
 
-        items = read_rows(await self._do(pop), session_id=self.session_id)
-        return items[0] if items else None
+        while rows := await self._do(pop):
+            if items := read_rows(rows, session_id=self.session_id):
+                return items[0]
+        return None
 
     async def clear_session(self) -> None:
         """Forget everything, also under which keys items were saved."""

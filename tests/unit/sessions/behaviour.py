@@ -145,11 +145,23 @@ class SessionBehaviour(ABC):
             assert await session.get_items() == [HELLO, BYE]
         assert len(caplog.records) == 4
 
-    async def test_taking_back_a_row_that_is_no_item_returns_none(self, session: Any) -> None:
+    async def test_a_row_that_is_no_item_does_not_count_for_a_limit(self, session: Any) -> None:
+        await session.add_items([HELLO, ORDER, BYE])
+        for text in ("{no json", '"a string"', "", "[]"):
+            await self.write_row(session, text)
+        assert await session.get_items(limit=1) == [BYE]
+        assert await session.get_items(limit=2) == [ORDER, BYE]
+        assert await session.get_items(limit=9) == [HELLO, ORDER, BYE]
+
+    async def test_rows_that_are_no_items_are_taken_back_with_the_item_before_them(
+        self, session: Any
+    ) -> None:
         await session.add_items([HELLO])
         await self.write_row(session, "{no json")
-        assert await session.pop_item() is None
+        await self.write_row(session, "[]")
         assert await session.pop_item() == HELLO
+        await self.write_row(session, "{no json")
+        assert await session.pop_item() is None
 
     async def test_what_is_added_at_once_stays_together(self, session: Any) -> None:
         writers = [self.another(session, session.session_id) for _ in range(4)]
