@@ -250,6 +250,17 @@ class TestSaving:
         assert not await save_items(session, "run-1:0", [HELLO, ORDER], attempt=2)
         assert session.items == [HELLO, ORDER]
 
+    async def test_what_a_program_puts_on_a_session_is_called(self) -> None:
+        session, heard = SQLiteSession("a"), list[Any]()
+
+        async def listen(items: list[Any]) -> None:
+            heard.extend(items)
+
+        session.add_items = listen
+        assert await save_items(session, "k", [HELLO])
+        assert heard == [HELLO]
+        session.close()
+
     async def test_a_session_that_changes_how_another_adds_is_asked_to_add(
         self, tmp_path: Path
     ) -> None:
