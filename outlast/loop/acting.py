@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from outlast.loop import phrases, requests
-from outlast.loop.answering import abandon, close, fail, propose
+from outlast.loop.answering import abandon, close, fail, is_handled, propose
 from outlast.loop.approvals import Decision, Remembered
 from outlast.loop.calls import AgentResult, Call, HandoffResult, ToolResult
 from outlast.loop.changes import Change, apply, diff
@@ -19,6 +19,7 @@ from outlast.loop.transcript import (
     call_of,
     change_view,
     note,
+    note_calls,
     take_over,
     with_call,
 )
@@ -137,13 +138,18 @@ def hand_over(state: RunState, result: HandoffResult) -> Step:
 
 def _pause(state: RunState) -> RunState:
     """Tell what has finished before people are waited for, which may take days."""
+    state = _told(state)
+    return state if _may_be_blocked(state) else note(state, len(state.items))
+
+
+def _told(state: RunState) -> RunState:
+    """Write the outputs of the calls that have finished into the transcript."""
     state = take_over(state, [call for call in state.calls if call.status == "settled"])
     calls = tuple(
         replace(call, status="told", changes=()) if call.status == "settled" else call
         for call in state.calls
     )
-    state = revised(state, calls=calls)
-    return state if _may_be_blocked(state) else note(state, len(state.items))
+    return revised(state, calls=calls)
 
 
 def _end_of_calls(state: RunState, calls: Sequence[Call]) -> RunState:
@@ -193,9 +199,19 @@ def _settle(
 
 
 def _fail_with(state: RunState, effect: RunTool | RunAgent, output: Json, failure: Failure) -> Step:
+    if not is_handled(state, failure):  # an answer that is made of it is saved with the whole turn
+        state = _with_done_saved(state)
     index = call_of(state, effect)
     call = replace(state.calls[index], status="settled", output=output)
     return fail(with_call(state, index, call), failure)
+
+
+def _with_done_saved(state: RunState) -> RunState:
+    """Have the session get the calls of the turn that are done, or the next run makes them again."""
+    done = {call.call_id for call in state.calls if call.status == "settled"}
+    if not state.session or not done or _may_be_blocked(state):
+        return state
+    return note_calls(_told(state), done)
 
 
 def _decide_one(state: RunState, request_id: str, decision: Decision, at_ms: int) -> RunState:

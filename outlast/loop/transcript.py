@@ -163,6 +163,25 @@ def note(state: RunState, length: int, withheld: str | None = None) -> RunState:
     return revised(state, to_save=(*state.to_save, newest), noted=length)
 
 
+def note_calls(state: RunState, call_ids: set[str]) -> RunState:
+    """Note that the session has to get, of the newest turn, these calls and their outputs only.
+
+    Reasoning goes with the call that it comes before: no provider takes the one without the other.
+    """
+    first, length = max(state.noted, turn_start(state)), len(state.items)
+    dropped, reasoning = [at for at in state.hidden if state.noted <= at < first], list[int]()
+    for at in range(first, length):
+        item = state.items[at]
+        if item.kind == "reasoning":
+            reasoning.append(at)
+            continue
+        if item.kind not in {"tool_call", "tool_output"} or call_id_of(item.raw) not in call_ids:
+            dropped.extend((*reasoning, at))
+        reasoning.clear()
+    newest = ItemsToSave(start=state.noted, stop=length, dropped=(*dropped, *reasoning))
+    return revised(state, to_save=(*state.to_save, newest), noted=length)
+
+
 def call_of(state: RunState, effect: RunTool | RunAgent) -> int:
     """Return the index of the call that an effect runs."""
     return next(at for at, call in enumerate(state.calls) if call.effect == effect.effect)

@@ -134,6 +134,36 @@ async def test_a_hard_failure_keeps_what_has_not_started_from_starting(executor:
     assert model.calls == 1
 
 
+@row(6)
+async def test_what_was_done_beside_a_hard_failure_is_known_to_the_next_run(
+    executor: Executor,
+) -> None:
+    booked = asyncio.Event()
+
+    @function_tool
+    async def book() -> str:
+        booked.set()
+        return "booked"
+
+    @function_tool(failure_error_function=None, retry=1)
+    async def fatal() -> str:
+        await soon(booked)
+        raise TypeError("broken")
+
+    session = outlast.SQLiteSession("kept")
+    config = RunConfig(tool_execution=outlast.ToolExecutionConfig(max_function_tool_concurrency=1))
+    model = ScriptedModel([call("book", "c1"), call("fatal", "c2")])
+    with pytest.raises(HARD_FAILURES, match="fatal"):
+        await executor.execute(
+            Agent(name="A", tools=[book, fatal]), model=model, session=session, run_config=config
+        )
+    _, *kept = await session.get_items()
+    assert [(item["type"], item["call_id"]) for item in kept] == [
+        ("function_call", "c1"),
+        ("function_call_output", "c1"),
+    ]
+
+
 @row(7)
 @pytest.mark.parametrize("behavior", ["raise_error", "return_error_to_model"])
 async def test_a_tool_that_was_disabled_meanwhile_ends_the_run(

@@ -10,7 +10,7 @@ from outlast.loop.items import Message
 from outlast.loop.state import items_of, items_to_save
 from outlast.loop.values import Failure, JsonObject, ServerThread
 from outlast.loop.view import ViewEdit
-from tests.loop_driver import Play, gated, message, refused, said, tool, transfer
+from tests.loop_driver import Play, gated, message, refused, said, thought, tool, transfer
 
 OLD: JsonObject = {"role": "assistant", "content": "said before"}
 
@@ -127,6 +127,37 @@ def test_one_thing_is_saved_at_a_time_in_order() -> None:
     play.saved()
     assert ranges(play) == [(0, 1), (1, 3), (3, 4)]
     assert play.finish.status == "completed"
+
+
+def test_of_a_turn_that_failed_what_is_done_is_saved_or_the_next_run_does_it_again() -> None:
+    play = with_session()
+    careful = tool("careful", "c2", fatal=True)
+    play.replies(
+        thought(), tool("book", "c1"), said("Now."), thought(), careful, tool("slow", "c3")
+    )
+    play.returns("c1", "booked")
+    play.fails(play.running("c2"))
+    assert saving(play) == ["reasoning", "tool_call", "tool_output"]
+    assert items_to_save(play.state, play.only(SaveSession))[1].raw["call_id"] == "c1"
+    play.saved()
+    assert (play.finish.status, len(ranges(play))) == ("failed", 2)
+    assert play.outputs["c1"] == "booked"
+
+
+def test_of_a_turn_that_failed_with_nothing_done_nothing_is_saved() -> None:
+    play = with_session()
+    play.replies(tool("careful", "c1", fatal=True), tool("slow", "c2"))
+    play.fails(play.running("c1"))
+    assert (len(ranges(play)), play.finish.status) == (1, "failed")
+
+
+def test_a_call_that_is_done_beside_an_answer_that_a_guardrail_may_block_is_not_saved() -> None:
+    play = with_session()
+    careful = tool("careful", "c2", fatal=True)
+    play.replies(tool("final", "c1", final=True), careful, duties=("conclude",))
+    play.returns("c1")
+    play.fails(play.running("c2"))
+    assert len(ranges(play)) == 1
 
 
 def test_a_handoffs_turn_is_saved_without_what_a_filter_dropped_from_it() -> None:
