@@ -128,7 +128,7 @@ async def _concluded(
             raise of_user_code(what, error) from error
         output = replace(output, json=text, replaced=True)
     if failure is None and scene.outer is not None:
-        silent = output.json is None or output.json == ""
+        silent = not records and (output.json is None or output.json == "")
         result = last_words(request.items) if silent else output.json
         ended = await end_call(scene, scene.outer, as_text(result))
         records, failure = [*records, *ended.records], ended.failure

@@ -162,7 +162,9 @@ def abandon(state: RunState, output: str, *, keep: frozenset[str]) -> Step:
 
 
 def _answer(state: RunState, output: Json, item: int | None) -> Step:
-    if state.parent is not None and (output is None or output == ""):
+    # Guardrails have seen an empty answer, and nothing of what was said before it.
+    is_guarded = any(record.stage == "output" for record in state.guardrails)
+    if state.parent is not None and not is_guarded and (output is None or output == ""):
         output = last_words(state.items[state.asked_from :])
     answer = Answer(state.answering, item, state.agent)
     return next_question(_settled(state, answer, output, None))

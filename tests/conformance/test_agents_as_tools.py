@@ -218,6 +218,24 @@ async def test_hooks_hear_of_a_silent_agent_what_the_model_reads(executor: Execu
     assert ("ask", found) in heard
 
 
+@row(54)
+async def test_nothing_that_a_guardrail_has_not_seen_takes_the_place_of_an_empty_answer(
+    executor: Executor,
+) -> None:
+    seen: list[Any] = []
+
+    @outlast.output_guardrail
+    def checked(context: Any, agent: Any, output: Any) -> outlast.GuardrailFunctionOutput:
+        seen.append(output)
+        return outlast.GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+    inner = Agent(name="Orders", tools=[look_up], output_guardrails=[checked])
+    outer = Agent(name="Desk", tools=[inner.as_tool("ask", "Ask.")])
+    model = ScriptedModel([call("ask", "c1", input="?")], [call("look_up", "n1")], "", "Done.")
+    await executor.execute(outer, model=model)
+    assert (seen, outputs(model.requests[3])["c1"]) == ([""], "")
+
+
 class Screen:
     """An `on_stream` that shows what it is told, without what a model says bit by bit."""
 
