@@ -1,18 +1,19 @@
-"""The runtime of the engine's core in this process: it says little, and every process has its own.
+"""The runtime of the engine's core in this process: it says little, and no process inherits it.
 
-A process that was forked has a copy of its parent's, whose threads are not there: no client can be
-made with it.
+A process that was forked has a copy of its parent's, whose threads are not there. Neither can a
+client be made with it, nor can a new one take its place: every few times, the process crashes.
 
 Owns: which runtime there is by default. Must not know: clients, workers.
 """
 
-import ctypes
 import os
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
 from temporalio.runtime import LoggingConfig, Runtime, TelemetryConfig
+
+from outlast.agents.errors import UserError
 
 _ALWAYS_TOLD: Final = "temporalio_sdk_core::worker::activities"
 
@@ -31,7 +32,8 @@ _known: _Known | None = None
 def have_runtime() -> None:
     """Have a default runtime that works in this process; one that the program has chosen is kept.
 
-    A forked process gets a new one, unless it has chosen one by itself since.
+    Raises:
+        UserError: this process was forked from one that has a runtime, and has not chosen its own.
     """
     global _known  # noqa: PLW0603  the default is the process's, too
     pid = os.getpid()
@@ -41,8 +43,11 @@ def have_runtime() -> None:
         with suppress(RuntimeError):  # the program has chosen its own
             Runtime.set_default(_quiet())
     elif Runtime.default() is _known.runtime:
-        _keep_for_ever(_known.runtime)
-        Runtime.set_default(_quiet(), error_if_already_set=False)
+        raise UserError(
+            "This process was forked from one that has run agents, whose connections and threads "
+            "are not here. Start it anew instead, as multiprocessing does with the start method "
+            "'spawn' or 'forkserver', or fork before the first run."
+        )
     _known = _Known(Runtime.default(), pid)
 
 
@@ -52,13 +57,3 @@ def _quiet() -> Runtime:
     words = usual if isinstance(usual, str) else usual.formatted()
     logs = LoggingConfig(filter=f"{words},{_ALWAYS_TOLD}=ERROR")
     return Runtime(telemetry=TelemetryConfig(logging=logs))
-
-
-def _keep_for_ever(runtime: Runtime) -> None:
-    """Never let a copy of a parent's runtime be taken apart.
-
-    That would wait for threads which are the parent's, and the process would never end.
-    """
-    core: Any = runtime._core_runtime  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  nothing public holds the threads
-    for one in (runtime, core):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))

@@ -21,7 +21,7 @@ SECONDS_PER_SCRIPT = 60
 START = """
 import asyncio
 from pathlib import Path
-from outlast import Agent, Runner, function_tool
+from outlast import Agent, Runner, UserError, function_tool
 from outlast.testing import ScriptedModel, call, say
 
 @function_tool
@@ -94,7 +94,10 @@ def ask(question):
 print(ask("parent-42"), flush=True)
 child = os.fork()
 if child == 0:
-    print(ask("child-42"), flush=True)
+    try:
+        print(ask("child-42"), flush=True)
+    except UserError as error:
+        print(str(error).split(",")[0], flush=True)
     raise SystemExit(7)
 print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
@@ -221,11 +224,12 @@ async def test_a_program_without_an_event_loop_asks_twice(tmp_path: Path, server
     assert not database.exists(), "the environment names a server, so none is started"
 
 
-async def test_a_process_that_was_forked_from_a_program_asks_as_well(
+async def test_a_process_that_was_forked_from_a_program_is_told_how_to_start(
     tmp_path: Path, server: EmbeddedServer
 ):
-    lines = await output_of(ASK_FORKED, tmp_path, address=server.address)
-    assert lines == ["It is on its way."] * 2 + ["7"]
+    answer, refusal, code = await output_of(ASK_FORKED, tmp_path, address=server.address)
+    assert (answer, code) == ("It is on its way.", "7")
+    assert refusal == "This process was forked from one that has run agents"
 
 
 async def test_a_run_of_an_agent_elsewhere_is_started_and_not_waited_for(

@@ -5,6 +5,7 @@ import os
 import pytest
 from temporalio.runtime import Runtime, TelemetryConfig
 
+from outlast.agents.errors import UserError
 from outlast.local import core_runtime
 from outlast.local.core_runtime import have_runtime
 
@@ -23,15 +24,12 @@ def test_a_process_keeps_the_runtime_it_has(first: Runtime) -> None:
     assert Runtime.default() is first
 
 
-def test_a_forked_process_gets_one_of_its_own(
-    first: Runtime, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_forked_process_is_refused(first: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getpid", lambda: -1)
-    have_runtime()
-    second = Runtime.default()
-    assert second is not first
-    have_runtime()
-    assert Runtime.default() is second
+    for _ in range(2):
+        with pytest.raises(UserError, match=r"forked from one that has run agents.*'spawn'"):
+            have_runtime()
+    assert Runtime.default() is first
 
 
 def test_a_runtime_that_a_forked_process_has_chosen_is_kept(
