@@ -20,6 +20,7 @@ from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent import Agent
 from outlast.agents.agent_output import output_schema_of
 from outlast.agents.callables import call
+from outlast.agents.context import show_turn
 from outlast.agents.context_codec import context_type_of
 from outlast.agents.errors import UserError
 from outlast.agents.hosted_tools import function_tools
@@ -87,7 +88,7 @@ async def _answered(
 ) -> ModelReply:
     """Ask the model, and plan its reply."""
     asked = request.call
-    scene.wrapper.turn_input = copies(item.raw for item in request.items[: asked.history])
+    show_turn(scene.wrapper, [item.raw for item in request.items[: asked.history]])
     if asked.starts:
         await _start(scene)
     offer = await offer_of(scene)

@@ -3,11 +3,12 @@
 Owns: `RunContextWrapper` and `ToolContext`. Must not know: where the callable runs.
 """
 
+from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, Protocol
 
 from outlast.agents.errors import UserError
-from outlast.agents.raw_items import HeldRaw
+from outlast.agents.raw_items import HeldRaw, copies
 from outlast.agents.usage import Usage
 from outlast.loop.values import JsonObject
 
@@ -44,6 +45,19 @@ class Decisions(Protocol):
     def is_approved(self, tool_name: str, call_id: str) -> bool | None: ...  # noqa: D102
 
 
+_SHOWN = "_shown"
+"""The attribute of a context with the items that `turn_input` is a copy of."""
+
+
+def show_turn(wrapper: "RunContextWrapper[Any]", raws: Sequence[JsonObject]) -> None:
+    """Let `turn_input` be a copy of these items, made when it is first looked at.
+
+    Copying a long transcript for every model call would cost more than the rest of the call.
+    """
+    vars(wrapper).pop("turn_input", None)
+    vars(wrapper)[_SHOWN] = raws
+
+
 @dataclass
 class RunContextWrapper(Generic[TContext]):
     """The context of a run, as a callable sees it.
@@ -70,6 +84,16 @@ class RunContextWrapper(Generic[TContext]):
     turn_input: list[JsonObject] = field(default_factory=list[JsonObject])
     tool_input: Any = None
     decisions: Decisions | None = field(default=None, init=False, repr=False, compare=False)
+
+    if not TYPE_CHECKING:  # or a checker would take every name for an attribute
+
+        def __getattr__(self, name: str) -> Any:
+            """Copy what the turn is shown, when somebody looks."""
+            if name != "turn_input" or _SHOWN not in vars(self):
+                message = f"{type(self).__name__!r} object has no attribute {name!r}"
+                raise AttributeError(message)
+            self.turn_input = copies(vars(self)[_SHOWN])
+            return self.turn_input
 
     def approve_tool(self, approval_item: Any, always_approve: bool = False) -> None:  # noqa: FBT001, FBT002  the SDK's
         """Let a call run, once the run goes on: the state of this result then has the decision.

@@ -306,11 +306,13 @@ def _unique(items: Sequence[JsonObject]) -> list[tuple[int, int]]:
     Each stands where it is last, with two exceptions that keep causes before effects: a call
     stands where it is last before its output; and reasoning where what follows it stands.
     """
+    keys = [_key(item) for item in items]
     places: dict[_Key, list[int]] = {}
-    for at, item in enumerate(items):
-        key = _key(item)
+    for at, key in enumerate(keys):
         if key is not None:
             places.setdefault(key, []).append(at)
+    if all(len(at) == 1 for at in places.values()):  # as it is for nearly every model call
+        return [(at, at) for at in range(len(items))]
     chosen: dict[_Key, int] = {}
     for key, at in places.items():
         outputs = places.get((OUTPUT_OF_CALL.get(key[0], ""), key[1]), [len(items)])
@@ -321,11 +323,7 @@ def _unique(items: Sequence[JsonObject]) -> list[tuple[int, int]]:
             before = [one for one in at if _next_stands(items, one, standing)]
             chosen[key] = before[-1] if before else at[-1]
     newest = {at: places[key][-1] for key, at in chosen.items()}
-    return [
-        (at, newest.get(at, at))
-        for at, item in enumerate(items)
-        if _key(item) is None or at in newest
-    ]
+    return [(at, newest.get(at, at)) for at, key in enumerate(keys) if key is None or at in newest]
 
 
 def _next_stands(items: Sequence[JsonObject], at: int, standing: set[int]) -> bool:
@@ -339,15 +337,11 @@ def _without_orphans(flagged: Sequence[tuple[JsonObject, bool]]) -> list[tuple[J
 
     A provider refuses a conversation with one of these in it.
     """
-    seats: dict[_Key, int] = {}
-    for at, (item, _) in enumerate(flagged):
-        key = _key(item)
-        if key is not None:
-            seats[key] = at
+    keys = [_key(item) for item, _ in flagged]
+    seats = {key: at for at, key in enumerate(keys) if key is not None}
 
     def is_orphan(at: int) -> bool:
-        item, new = flagged[at]
-        key = _key(item)
+        (item, new), key = flagged[at], keys[at]
         if new or key is None or not item.get("call_id"):
             return False
         kind, call_id = key
@@ -358,6 +352,8 @@ def _without_orphans(flagged: Sequence[tuple[JsonObject, bool]]) -> list[tuple[J
         return False
 
     dropped = {at for at in range(len(flagged)) if is_orphan(at)}
+    if not dropped:
+        return list(flagged)
     # From the end, so that several reasoning items before one dropped call all go.
     for at in range(len(flagged) - 2, -1, -1):
         item, new = flagged[at]

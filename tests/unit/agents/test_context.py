@@ -1,13 +1,14 @@
 """What a callable is given."""
 
+import copy
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from openai.types.responses import ResponseFunctionToolCall
 
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper, ToolContext
+from outlast.agents.context import RunContextWrapper, ToolContext, show_turn
 from outlast.agents.errors import UserError
 from outlast.agents.usage import Usage
 
@@ -50,6 +51,25 @@ def test_contexts_do_not_share_what_can_change() -> None:
     first, second = one(), one()
     first.turn_input.append({})
     assert second.turn_input == []
+
+
+def test_what_a_turn_is_shown_is_copied_once_when_somebody_looks() -> None:
+    shown: list[Any] = [{"role": "user", "content": "Hello"}]
+    wrapper = RunContextWrapper(context=None)
+    show_turn(wrapper, shown)
+    assert copy.copy(wrapper).turn_input == wrapper.turn_input == shown
+    wrapper.turn_input[0]["content"] = "***"
+    assert wrapper.turn_input[0]["content"] == "***"
+    assert shown[0]["content"] == "Hello"
+    assert not hasattr(wrapper, "something_else")
+
+
+def test_what_nobody_looks_at_is_not_copied() -> None:
+    wrapper = RunContextWrapper(context=None)
+    show_turn(wrapper, cast("Any", [object()]))  # it could not be
+    assert wrapper.turn == 0
+    with pytest.raises(TypeError):
+        _ = wrapper.turn_input
 
 
 def test_a_tools_call_is_the_typed_object_that_programs_know() -> None:
