@@ -359,6 +359,10 @@ def tenant_scoped(tenant: str, query: str, **filters: str) -> None: ...
         ({"items": [{"sku": "a"}]}, "items"),
         ({"items": [{"sku": "a", "quantity": True}]}, "items"),
         ({"note": " padded "}, "note"),
+        ({"at": "2026-01-31T09:30+00:00"}, ""),
+        ({"at": "2026-01-31T09:30:00.000Z"}, ""),
+        ({"at": "2026-01-31 09:30:00"}, "at"),
+        ({"at": "1769851800"}, "at"),
     ],
 )
 def test_arguments_that_arrive_otherwise_than_they_are_written_are_known(
@@ -371,6 +375,7 @@ def test_arguments_that_arrive_otherwise_than_they_are_written_are_known(
         items: list[Item] = [],  # noqa: B006  nothing changes it
         colour: Colour = Colour.BLUE,
         note: Annotated[str, AfterValidator(str.strip)] = "",
+        at: dt.datetime | None = None,
     ) -> None:
         """Take whatever there is."""
 
