@@ -23,6 +23,7 @@ from outlast.agents.agent_tool_input import (
     schema_of,
     summary_of,
 )
+from outlast.agents.altered_arguments import altered
 from outlast.agents.callables import call, check_callable
 from outlast.agents.context import NamedAgent, ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
@@ -197,6 +198,7 @@ def make_agent_tool(
         params_json_schema=TEXT_ONLY if adapter is None else schema_of(adapter, owner),
         on_invoke_tool=_refuse_to_run,
         validate=partial(problem_of, name, adapter),
+        altered=None if adapter is None else partial(_altered, adapter),
         needs_approval=options.get("needs_approval", False),
         retry=ToolRetry(attempts=1),  # the nested run retries its own steps
         is_enabled=is_enabled,
@@ -260,9 +262,16 @@ def arguments_of(tool: AgentTool, arguments: str) -> JsonObject:
         raise ModelBehaviorError(problem)
     if tool.parameters is None:
         return json.loads(arguments)
-    adapter = adapter_of(tool.parameters, f"Tool {tool.name!r}")
+    return _read(adapter_of(tool.parameters, f"Tool {tool.name!r}"), arguments)
+
+
+def _read(adapter: Any, arguments: str) -> JsonObject:
     value = adapter.validate_json(arguments or "{}")
     return adapter.dump_python(value, mode="json", by_alias=True)
+
+
+def _altered(adapter: Any, arguments: str) -> str:
+    return altered(json.loads(arguments or "{}"), _read(adapter, arguments))
 
 
 def takes_more_than_text(tool: AgentTool) -> bool:

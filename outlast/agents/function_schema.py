@@ -10,14 +10,14 @@ import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from types import FrameType
-from typing import Annotated, Any, cast, get_args, get_origin
+from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
 from pydantic_core import ErrorDetails, PydanticSerializationError, from_json
 
+from outlast.agents.altered_arguments import altered
 from outlast.agents.docstrings import DocstringStyle, FunctionDocs, read_docs
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.function_signature import FunctionSignature, read_signature
@@ -78,9 +78,7 @@ class FunctionSchema:
         """
         written: JsonObject = json.loads(arguments.strip() or "{}")
         got = self._parsed(arguments).model_dump(mode="json", by_alias=True)
-        return ", ".join(
-            name for name in written if name in got and not _same(written[name], got[name])
-        )
+        return altered(written, got)
 
     def arguments(self, context: Any, arguments: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return the positional and keyword arguments for a call of the function.
@@ -122,34 +120,6 @@ class FunctionSchema:
                 f"The arguments of {self.name} do not fit its schema: {name} must not hold "
                 f"{', '.join(sorted(taken))}."
             )
-
-
-def _same(written: Any, got: Any) -> bool:
-    """Whether two JSON values are the same: 1 is 1.0, but true is neither."""
-    if isinstance(written, dict) and isinstance(got, dict):
-        one, other = cast("JsonObject", written), cast("JsonObject", got)
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    if isinstance(written, list) and isinstance(got, list):
-        ones, others = cast("list[Any]", written), cast("list[Any]", got)
-        return len(ones) == len(others) and all(map(_same, ones, others))
-    if isinstance(written, bool) or isinstance(got, bool):
-        return written is got
-    if isinstance(written, int | float) and isinstance(got, str):  # a decimal is written as text
-        return got == str(written)
-    if isinstance(written, str) and isinstance(got, str) and written != got:
-        return _is_same_time(written, got)
-    return bool(written == got)
-
-
-def _is_same_time(one: str, other: str) -> bool:
-    """Whether two texts are one time, and differ at most behind its minutes, as +00:00 and Z do."""
-    minutes = slice(len("2026-01-31T09:30"))
-    try:
-        return one[minutes] == other[minutes] and (
-            datetime.fromisoformat(one) == datetime.fromisoformat(other)
-        )
-    except ValueError:
-        return False
 
 
 def function_schema(

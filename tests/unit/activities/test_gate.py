@@ -3,8 +3,10 @@
 from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from outlast.activities.gate import OPEN, Gate, gate_of
+from outlast.agents.agent import Agent
 from outlast.agents.custom_tool import CustomTool
 from outlast.agents.shell_tools import ShellActionRequest, ShellTool
 from outlast.agents.tool import FunctionTool, function_tool
@@ -80,6 +82,23 @@ async def test_a_predicate_that_would_see_something_else_than_the_function_is_no
     gate = await gate_of(tool, call("pay", "c1", amount="500", reason="x"), scene_of())
     assert gate.is_shut
     assert gate.reason == "The function reads amount otherwise, so a person decides."
+
+
+async def test_nor_is_one_of_an_agent_that_works_as_a_tool() -> None:
+    class Order(BaseModel):
+        cancel: bool
+
+    def rule(_context: Any, asked: Any, _call_id: str) -> bool:
+        return asked["cancel"] is True
+
+    clerk = Agent[Any](name="Clerk").as_tool("order", "", parameters=Order, needs_approval=rule)
+    kept = call("order", "c1", cancel=False)
+    assert await gate_of(clerk, kept, scene_of()) == OPEN
+    gate = await gate_of(clerk, call("order", "c1", cancel="yes"), scene_of())
+    assert (gate.is_shut, gate.reason) == (
+        True,
+        "The function reads cancel otherwise, so a person decides.",
+    )
 
 
 async def test_a_predicate_is_not_asked_about_a_number_that_passes_any_limit() -> None:

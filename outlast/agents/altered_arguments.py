@@ -1,0 +1,50 @@
+"""Arguments that are read otherwise than they are written, as `"500"` for a number.
+
+An approval rule is asked about what is written, and must not let pass what the tool then reads
+otherwise. Owns: the comparison. Must not know: tools, and who reads.
+"""
+
+from datetime import datetime
+from typing import Any, cast
+
+from outlast.loop.values import JsonObject
+
+
+def altered(written: JsonObject, got: JsonObject) -> str:
+    """Return the names of the arguments that are not the same in both, as one text.
+
+    Args:
+        written: what a model wrote.
+        got: what a tool gets of it, as JSON. It may have more, and may leave out what it ignores.
+    """
+    return ", ".join(
+        name for name in written if name in got and not _same(written[name], got[name])
+    )
+
+
+def _same(written: Any, got: Any) -> bool:
+    """Whether two JSON values are the same: 1 is 1.0, but true is neither."""
+    if isinstance(written, dict) and isinstance(got, dict):
+        one, other = cast("JsonObject", written), cast("JsonObject", got)
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    if isinstance(written, list) and isinstance(got, list):
+        ones, others = cast("list[Any]", written), cast("list[Any]", got)
+        return len(ones) == len(others) and all(map(_same, ones, others))
+    if isinstance(written, bool) or isinstance(got, bool):
+        return written is got
+    if isinstance(written, int | float) and isinstance(got, str):  # a decimal is written as text
+        return got == str(written)
+    if isinstance(written, str) and isinstance(got, str) and written != got:
+        return _is_same_time(written, got)
+    return bool(written == got)
+
+
+def _is_same_time(one: str, other: str) -> bool:
+    """Whether two texts are one time, and differ at most behind its minutes, as +00:00 and Z do."""
+    minutes = slice(len("2026-01-31T09:30"))
+    try:
+        return one[minutes] == other[minutes] and (
+            datetime.fromisoformat(one) == datetime.fromisoformat(other)
+        )
+    except ValueError:
+        return False
