@@ -88,7 +88,7 @@ async def _answered(
 ) -> ModelReply:
     """Ask the model, and plan its reply."""
     asked = request.call
-    show_turn(scene.wrapper, [item.raw for item in request.items[: asked.history]])
+    show_turn(scene.wrapper, _question(request))
     if asked.starts:
         await _start(scene)
     offer = await offer_of(scene)
@@ -112,6 +112,15 @@ async def _answered(
     reply = await _reply(scene, request, offer, response, label)
     keeps_usage = model_request.settings.preserve_raw_usage is True
     return replace(reply, raw_usage=response.raw_usage) if keeps_usage else reply
+
+
+def _question(request: ModelRequestRecord) -> list[JsonObject]:
+    """Return what the run is asked: the items before what it has made in answer to it."""
+    items = request.items[: request.call.history]
+    if not request.call.starts:  # only then the call says how much that is
+        given = (at for at, item in enumerate(items, 1) if item.kind in {"input", "history"})
+        items = items[: max(given, default=0)]
+    return [item.raw for item in items]
 
 
 def _scene(worker: WorkerKnowledge, asked: CallModel) -> Scene:

@@ -52,7 +52,7 @@ _SHOWN = "_shown"
 def show_turn(wrapper: "RunContextWrapper[Any]", raws: Sequence[JsonObject]) -> None:
     """Let `turn_input` be a copy of these items, made when it is first looked at.
 
-    Copying a long transcript for every model call would cost more than the rest of the call.
+    They may be a long history, and copying that for every model call would cost more than the call.
     """
     vars(wrapper).pop("turn_input", None)
     vars(wrapper)[_SHOWN] = raws
@@ -71,7 +71,7 @@ class RunContextWrapper(Generic[TContext]):
         usage: tokens spent by the run so far.
         run_id: the workflow id of the run.
         turn: how many model calls the current answer has taken so far.
-        turn_input: what the current turn's model call is or was shown, where that is known.
+        turn_input: what the run is asked, as items, for callables of a model call; else empty.
         tool_input: in the run of an agent that is a tool, the arguments of that tool's call, as
             far as it takes more than a text.
     """
@@ -88,7 +88,7 @@ class RunContextWrapper(Generic[TContext]):
     if not TYPE_CHECKING:  # or a checker would take every name for an attribute
 
         def __getattr__(self, name: str) -> Any:
-            """Copy what the turn is shown, when somebody looks."""
+            """Copy what the run is asked, when somebody looks."""
             if name != "turn_input" or _SHOWN not in vars(self):
                 message = f"{type(self).__name__!r} object has no attribute {name!r}"
                 raise AttributeError(message)

@@ -30,7 +30,7 @@ class AgentHookContext(RunContextWrapper[TContext]):
     """The context of the hooks that run when an agent starts and when it ends.
 
     Attributes:
-        turn_input: what the agent's model reads in this turn, as items.
+        turn_input: what the run is asked, as items.
     """
 
     turn_input: list[JsonObject] = field(default_factory=list[JsonObject])

@@ -608,7 +608,8 @@ async def test_what_users_code_changes_in_the_items_does_not_reach_the_run(who: 
     assert [item["content"] for item in model.requests[0].input] == [shown]
 
 
-async def test_callables_of_a_model_call_see_what_the_run_is_asked() -> None:
+@pytest.mark.parametrize("turn", [{"starts": True, "history": 1}, {}], ids=["first", "later"])
+async def test_callables_of_a_model_call_see_what_the_run_is_asked(turn: Any) -> None:
     seen: list[Any] = []
 
     def instructions(context: Any, _agent: Any) -> str:
@@ -623,7 +624,7 @@ async def test_callables_of_a_model_call_see_what_the_run_is_asked() -> None:
     agent = Agent[Any](name="A", instructions=instructions, tools=[tool])
     items = (Item("input", {"role": "user", "content": "Hi"}), Item("message", {}, "A", 1))
     worker = worker_of(agent, model=ScriptedModel([call("look", "c1")]))
-    await call_model(worker, model_request("A", *items, history=1))
+    await call_model(worker, model_request("A", *items, **turn))
     assert seen == [[{"role": "user", "content": "Hi"}]] * 2
 
 

@@ -53,7 +53,7 @@ def test_contexts_do_not_share_what_can_change() -> None:
     assert second.turn_input == []
 
 
-def test_what_a_turn_is_shown_is_copied_once_when_somebody_looks() -> None:
+def test_what_a_run_is_asked_is_copied_once_when_somebody_looks() -> None:
     shown: list[Any] = [{"role": "user", "content": "Hello"}]
     wrapper = RunContextWrapper(context=None)
     show_turn(wrapper, shown)
