@@ -7,6 +7,7 @@ person is, and the settings of nested runs. Knows no Temporal.
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from outlast.activities.errors import failure_of
 from outlast.activities.scene import Scene
 from outlast.activities.tool_checks import ToolCheck, check_call
 from outlast.agents.agent_tool import AgentTool
@@ -15,7 +16,6 @@ from outlast.agents.context import ToolContext
 from outlast.agents.run_config import ToolErrorFormatterArgs, ToolType
 from outlast.agents.settings import read_tool_execution, write_run_config
 from outlast.agents.tool_definition import FunctionTool
-from outlast.contract import failures
 from outlast.contract.names import SETTING_SESSION
 from outlast.contract.records import NOT_INHERITED
 from outlast.loop import phrases
@@ -23,7 +23,7 @@ from outlast.loop.call_forms import arguments_of, form_of, name_of
 from outlast.loop.calls import NestedPlan
 from outlast.loop.commands import RunTool
 from outlast.loop.items import call_id_of
-from outlast.loop.values import Failure, JsonObject, ServerThread
+from outlast.loop.values import JsonObject, ServerThread
 
 FORMATTER = "tool_error_formatter"
 
@@ -66,8 +66,7 @@ async def checked_before_asking(scene: Scene, tool: FunctionTool, raw: JsonObjec
     try:
         checked = await check_call(tool, context)
     except Exception as error:  # noqa: BLE001  the model is paid, so it is told and not retried
-        message = f"A guardrail of the tool {tool.name!r} raised {type(error).__name__}: {error}"
-        return ToolCheck(failure=Failure(code=failures.USER_ERROR, message=message))
+        return ToolCheck(failure=failure_of(f"A guardrail of the tool {tool.name!r}", error))
     scene.wrapper.context = context.context
     return checked
 

@@ -143,6 +143,13 @@ async def test_a_guardrail_that_ends_the_run_is_part_of_the_plan(function: Any, 
     assert failure.code == code
 
 
+async def test_what_an_early_guardrail_raises_is_what_the_program_catches() -> None:
+    tool = guarded(raising(ConnectionError("down")))
+    checked = await checked_before_asking(scene_of(settings=EARLY), tool, PAY)
+    assert checked.failure is not None
+    assert checked.failure.details == {"exception": "builtins:ConnectionError", "text": "down"}
+
+
 async def test_what_an_early_guardrail_changes_in_the_context_is_kept() -> None:
     scene = scene_of(settings=EARLY, context={})
     await checked_before_asking(scene, guarded(reject), PAY)
