@@ -13,6 +13,8 @@ from collections import deque
 from datetime import timedelta
 from typing import Any
 
+from outlast.agents.durations import as_duration
+from outlast.agents.errors import UserError
 from outlast.ports.traces import Span, Trace
 from outlast.ports.tracing import TracingProcessor
 
@@ -43,8 +45,11 @@ class BatchTraceProcessor(TracingProcessor):
         exporter: where they go.
         max_queue_size: how many wait at most; further ones are dropped, with a warning in the log.
         max_batch_size: how many an exporter gets at once.
-        schedule_delay: how long one waits at most; a number is seconds.
+        schedule_delay: how long one waits at most; a number is seconds, 0 sends at once.
         export_trigger_ratio: which part of the queue has to be full for the exporter not to wait.
+
+    Raises:
+        UserError: a size is less than 1, or the delay less than 0.
     """
 
     def __init__(
@@ -55,11 +60,20 @@ class BatchTraceProcessor(TracingProcessor):
         schedule_delay: timedelta | float = 5.0,
         export_trigger_ratio: float = 0.7,
     ) -> None:
-        delay = schedule_delay
+        delay = as_duration(schedule_delay)
+        sizes = {"max_queue_size": max_queue_size, "max_batch_size": max_batch_size}
+        for name, size in sizes.items():
+            if type(size) is not int or size < 1:
+                raise UserError(f"BatchTraceProcessor({name}=...) is at least 1, not {size!r}.")
+        if not isinstance(delay, timedelta) or delay < timedelta(0):
+            raise UserError(
+                "BatchTraceProcessor(schedule_delay=...) is a timedelta or a number of seconds, "
+                f"at least 0, not {schedule_delay!r}."
+            )
         self._exporter = exporter
         self._room = max_queue_size
         self._batch = max_batch_size
-        self._delay_seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+        self._delay_seconds = min(delay.total_seconds(), threading.TIMEOUT_MAX)
         self._enough = max(1, int(max_queue_size * export_trigger_ratio))
         self._waiting: deque[Trace | Span[Any]] = deque()
         self._changed = threading.Condition()
@@ -121,7 +135,7 @@ class BatchTraceProcessor(TracingProcessor):
                     target=self._work, name="outlast-traces", daemon=True
                 )
                 self._thread.start()
-            if len(self._waiting) >= self._enough:
+            if len(self._waiting) in {1, self._enough}:
                 self._changed.notify_all()
 
     def _take(self) -> list[Trace | Span[Any]]:
@@ -132,6 +146,8 @@ class BatchTraceProcessor(TracingProcessor):
     def _work(self) -> None:
         while not self._is_over:
             with self._changed:
+                # Nothing is done while there is nothing, however short the delay.
+                self._changed.wait_for(lambda: self._is_over or self._waiting)
                 self._changed.wait_for(
                     lambda: self._is_over or len(self._waiting) >= self._enough,
                     timeout=self._delay_seconds,

@@ -2,13 +2,14 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
-from outlast import Span, Trace, custom_span, set_trace_processors, trace
+from outlast import Span, Trace, UserError, custom_span, set_trace_processors, trace
 from outlast.ports.receivers import REGISTRATION
 from outlast.tracing import BatchTraceProcessor, ConsoleSpanExporter, TracingExporter
 
@@ -106,3 +107,30 @@ def test_the_console_gets_a_line_of_json_for_each(capsys: pytest.CaptureFixture[
     processor.shutdown()
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["object"] for line in lines] == ["trace", "trace.span"]
+
+
+def test_without_a_delay_nothing_is_done_while_there_is_nothing_to_send() -> None:
+    exporter = Collected()
+    processor = BatchTraceProcessor(exporter, schedule_delay=0)
+    tell(processor, spans=0)
+    assert exporter.came.wait(timeout=10)
+    before = time.process_time()
+    assert not threading.Event().wait(timeout=0.3)
+    assert time.process_time() - before < 0.1, "it keeps a core busy"
+    processor.shutdown(timeout=10)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("schedule_delay", -1),
+        ("schedule_delay", "5"),
+        ("schedule_delay", float("nan")),
+        ("max_batch_size", 0),  # nothing would ever be sent
+        ("max_queue_size", 0),
+        ("max_queue_size", 1.5),
+    ],
+)
+def test_sizes_and_delays_that_mean_nothing_are_refused(name: str, value: Any) -> None:
+    with pytest.raises(UserError, match=rf"BatchTraceProcessor\({name}="):
+        BatchTraceProcessor(Collected(), **{name: value})
