@@ -50,8 +50,10 @@ class SettingsField(Generic[Settings, Default]):
     def __get__(self, instance: object, owner: type) -> Settings | Default: ...
 
     def __get__(self, instance: object | None, owner: type) -> Settings | Default:
-        """Return the settings; of the class, the default."""
-        return self._default if instance is None else instance.__dict__[self._name]
+        """Return the settings; the default, of the class and of what has not been given any."""
+        if instance is None:
+            return self._default
+        return instance.__dict__.get(self._name, self._default)
 
     def __set__(self, instance: object, value: Settings | Mapping[str, Any] | Default) -> None:
         """Keep settings, whatever their form."""

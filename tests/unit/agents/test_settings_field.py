@@ -1,5 +1,8 @@
 """Settings may be given as dicts of their fields, wherever settings are taken."""
 
+import copy
+import dataclasses
+import pickle
 from typing import Any
 
 import pytest
@@ -26,6 +29,23 @@ def test_an_agent_takes_its_model_settings_as_a_dict_at_any_time() -> None:
     agent.model_settings = {"top_p": 0.1}
     assert agent.model_settings == ModelSettings(top_p=0.1)
     assert Agent(name="B").model_settings == ModelSettings()
+
+
+def test_an_agent_that_is_made_in_another_way_has_the_default() -> None:
+    class Bare(Agent[None]):
+        def __init__(self) -> None:
+            self.name = "Bare"
+
+    assert Bare().model_settings == ModelSettings()
+
+
+def test_a_copy_has_the_settings_and_a_field_of_its_own() -> None:
+    agent = Agent(name="A", model_settings=CALM)
+    for twin in (copy.copy(agent), copy.deepcopy(agent), pickle.loads(pickle.dumps(agent))):
+        assert twin.model_settings == CALMED
+        twin.model_settings = ModelSettings(top_p=1)
+    assert agent.model_settings == dataclasses.replace(agent, name="B").model_settings == CALMED
+    assert dataclasses.asdict(agent)["model_settings"]["verbosity"] == "low"
 
 
 def test_a_runs_settings_may_be_dicts() -> None:
