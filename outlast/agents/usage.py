@@ -4,9 +4,9 @@ Owns: `Usage` and `RequestUsage`. The loop keeps plain sums; what is here is mad
 whoever looks. Must not know: what is counted when.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 from outlast.loop import values
 from outlast.loop.values import InputTokensDetails, OutputTokensDetails
@@ -47,13 +47,13 @@ class Usage:
     request_usage_entries: list[RequestUsage] = field(default_factory=list[RequestUsage])
 
     def __post_init__(self) -> None:
-        """Count what a provider does not tell as nothing: it says None then, at either level."""
-        given: object = self.input_tokens_details
-        if getattr(given, "cached_tokens", None) is None:
-            self.input_tokens_details = InputTokensDetails()
-        given = self.output_tokens_details
-        if getattr(given, "reasoning_tokens", None) is None:
-            self.output_tokens_details = OutputTokensDetails()
+        """Take details as providers tell them, which may be as dicts; see `_told`."""
+        cached = _told(self.input_tokens_details, "cached_tokens")
+        if cached is not None:
+            self.input_tokens_details = InputTokensDetails(cached_tokens=cached)
+        reasoning = _told(self.output_tokens_details, "reasoning_tokens")
+        if reasoning is not None:
+            self.output_tokens_details = OutputTokensDetails(reasoning_tokens=reasoning)
 
     @classmethod
     def of(cls, usage: "AnyUsage", requests: Iterable[values.Usage] = ()) -> "Usage":
@@ -109,6 +109,16 @@ class Usage:
 
 AnyUsage: TypeAlias = Usage | values.Usage
 """Usage as programs write it, or as a run keeps it."""
+
+
+def _told(details: object, name: str) -> int | None:
+    """Return a number that details hold in another form than ours; None where they are as ours.
+
+    What a provider does not tell counts as nothing: it says None then, at either level.
+    """
+    if isinstance(details, Mapping):
+        return cast("Mapping[str, int | None]", details).get(name) or 0
+    return 0 if getattr(details, name, None) is None else None
 
 
 def plain_usage(usage: AnyUsage) -> values.Usage:

@@ -76,3 +76,11 @@ def test_what_a_provider_does_not_tell_counts_as_nothing() -> None:
     nothing.add(some)
     assert (nothing.cached_tokens, nothing.reasoning_tokens) == (0, 0)
     assert plain_usage(some) == values.Usage(requests=1, input_tokens=3)
+
+
+def test_details_may_be_dicts_as_providers_send_them() -> None:
+    sent: Any = ({"cached_tokens": 3, "cache_write_tokens": 1}, {"reasoning_tokens": 2})
+    usage = Usage(requests=1, input_tokens_details=sent[0], output_tokens_details=sent[1])
+    assert (usage.cached_tokens, usage.reasoning_tokens) == (3, 2)
+    untold: Any = {"cached_tokens": None}
+    assert Usage(input_tokens_details=untold).cached_tokens == 0
