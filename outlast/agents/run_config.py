@@ -4,14 +4,13 @@ Owns: `RunConfig`, and the records that its callables are given. Must not know: 
 travel (`settings`), or what each of them does.
 """
 
-import inspect
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any, Generic, Literal, Self, TypeAlias, TypedDict, cast
 
-from outlast.agents.callables import check_callable, check_model, shown
+from outlast.agents.callables import check_callable, check_model, is_async, shown
 from outlast.agents.context import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.agents.guardrail import InputGuardrail, OutputGuardrail
@@ -350,7 +349,7 @@ def _check_texts(config: RunConfig) -> None:
     if message is not None and not isinstance(message, str):
         what = "RunConfig(output_guardrail_blocked_message=...)"
         check_callable(message, ("args",), what=what)
-        if inspect.iscoroutinefunction(message):
+        if is_async(message):
             raise UserError(f"{what} must be a text or a sync callable, not an async one.")
 
 

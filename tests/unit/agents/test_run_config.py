@@ -54,6 +54,10 @@ def takes_two(a: Any, b: Any) -> Any:
     return [*a, *b]
 
 
+class Never:
+    async def __call__(self, args: Any) -> str: ...
+
+
 async def never(args: Any) -> str:
     return str(args)
 
@@ -176,6 +180,7 @@ def test_what_is_no_field_is_refused_by_name(
         ("trace_metadata", ["a"], "must be a dict"),
         ("output_guardrail_blocked_message", takes_two, r"is called with \(args\)"),
         ("output_guardrail_blocked_message", never, "a text or a sync callable, not an async one"),
+        ("output_guardrail_blocked_message", Never(), "a sync callable, not an async one"),
         ("heartbeat_timeout", 5, "must be a timedelta, not 5"),
     ],
 )
