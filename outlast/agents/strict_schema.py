@@ -83,9 +83,10 @@ def strict_form(schema: JsonObject, *, owner: str) -> JsonObject:
     if root.get("type") != "object":
         strict.refuse("", "is not an object")
     root.setdefault("properties", {})
-    result = strict.node(root, "")
+    defined = [(name, entry) for entries in definitions.values() for name, entry in entries.items()]
+    result, *forms = strict.nodes([("", root), *defined])
     for key, entries in definitions.items():
-        kept = {name: strict.node(entry, name) for name, entry in entries.items()}
+        kept = {name: forms.pop(0) for name in entries}
         if kept := _reachable(kept, result, f"#/{key}/"):
             result[key] = kept
     return result
@@ -103,6 +104,22 @@ class _Strictness:
             f"{self.owner}: {place} {why}. Strict mode cannot express that; "
             "change it, or switch strict mode off (strict_mode=False)."
         )
+
+    def nodes(self, places: Iterable[tuple[str, object]]) -> list[JsonObject]:
+        """Return the strict forms of the schemas at some places, each given with its path.
+
+        What is refused in any of them is, also where an earlier one has only no strict form.
+        """
+        forms: list[JsonObject] = []
+        formless: NoStrictForm | None = None
+        for path, schema in places:
+            try:
+                forms.append(self.node(schema, path))
+            except NoStrictForm as error:
+                formless = formless or error
+        if formless is not None:
+            raise formless
+        return forms
 
     def node(self, schema: object, path: str) -> JsonObject:
         """Return the strict form of the schema at one place."""
@@ -122,7 +139,7 @@ class _Strictness:
         if "$ref" in source:
             result["$ref"] = source["$ref"]
         elif branches is not None:
-            result["anyOf"] = [self.node(branch, path) for branch in branches]
+            result["anyOf"] = self.nodes([(path, branch) for branch in branches])
         elif "enum" in source or "const" in source:
             result.setdefault("type", _type_of(source.get("enum", [source.get("const")])))
         elif "type" not in source:
@@ -142,9 +159,8 @@ class _Strictness:
             self.refuse(path, _DICT)
         properties: JsonObject = source.get("properties", {})
         prefix = f"{path}." if path else ""
-        result["properties"] = {
-            name: self.node(schema, f"{prefix}{name}") for name, schema in properties.items()
-        }
+        forms = self.nodes([(f"{prefix}{name}", schema) for name, schema in properties.items()])
+        result["properties"] = dict(zip(properties, forms, strict=True))
         result["required"] = list(properties)
         result["additionalProperties"] = False
 

@@ -142,6 +142,21 @@ def test_a_schema_that_strict_mode_has_no_words_for_is_offered_without_it(
         FunctionTool("echo", "d", {"type": "object", "properties": {"p": {"type": "object"}}}, echo)
 
 
+@pytest.mark.parametrize(
+    "properties",
+    [
+        pytest.param({"any": {}, "free": {"type": "object"}}, id="after a value of any type"),
+        pytest.param({"any": {"anyOf": [{}, {"type": "object"}]}}, id="beside one"),
+        pytest.param({"any": {}, "ref": {"$ref": "#/$defs/Free"}}, id="in a definition"),
+    ],
+)
+def test_free_keys_are_refused_wherever_they_are(properties: dict[str, Any]) -> None:
+    definitions = {"Free": {"type": "object", "additionalProperties": True}}
+    schema = {"type": "object", "properties": properties, "$defs": definitions}
+    with pytest.raises(UserError, match="accepts any keys"):
+        FunctionTool("echo", "d", schema, echo)
+
+
 def test_a_name_is_what_providers_take() -> None:
     check_tool_name("refund_order-2")
     with pytest.raises(UserError, match="must be 1 to 64 letters"):
