@@ -143,7 +143,8 @@ def test_what_only_replies_may_have_is_no_part_of_an_input() -> None:
         "call_id": "c",
         "output": [{"stdout": "hi", "stderr": ""}],
     }
-    assert chunk["created_by"] == raw["created_by"] == "p"
+    assert chunk["created_by"] == raw.pop("created_by") == "p"
+    assert as_input(raw)["output"] == [{"stdout": "hi", "stderr": ""}]
     call: JsonObject = {"type": "apply_patch_call", "created_by": "p", "call_id": "c"}
     assert as_input(call) == {"type": "apply_patch_call", "call_id": "c"}
 

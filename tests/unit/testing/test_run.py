@@ -79,6 +79,17 @@ async def test_without_a_person_the_run_returns_where_one_is_needed() -> None:
     assert [request.name for request in result.interruptions] == ["refund"]
 
 
+async def test_what_was_said_to_a_run_that_waits_is_said_once() -> None:
+    agent = Agent(name="A", tools=[refund])
+    model = ScriptedModel([call("refund", "c1", amount=5)], "Quickly done.")
+    state = (await run_in_memory(agent, "hi", model=model)).to_state()
+    state.approve(state.get_interruptions()[0])
+    state.add_input("Quickly, please.")
+    result = await run_in_memory(agent, state, model=model)
+    assert [item.get("content") for item in model.requests[1].input].count("Quickly, please.") == 1
+    assert (result.final_output, state.pending_input) == ("Quickly done.", [])
+
+
 @pytest.mark.parametrize(
     ("decision", "output"),
     [(True, "paid 5 as in-memory:c1"), ("too much", "too much"), (False, None)],
