@@ -16,7 +16,8 @@ from outlast.loop.checks import GuardrailRecord
 from outlast.loop.items import text_of
 from outlast.loop.state import RunState
 from outlast.loop.values import Failure
-from tests.loop_driver import Play, gated, said, tool
+from outlast.loop.view import ViewEdit
+from tests.loop_driver import Play, gated, said, tool, transfer
 
 
 def answered() -> RunState:
@@ -80,6 +81,22 @@ def test_an_earlier_answer_of_a_conversation_can_be_had() -> None:
     assert len(newest.raw_responses) == 1
     assert second.item is not None
     assert text_of(play.state.items[second.item].raw) == "Second."
+
+
+def test_an_earlier_answer_is_listed_with_what_a_handoff_passed_on() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(said("I pass you on."), transfer("Billing", "h1", callback=True))
+    summary = {"role": "assistant", "content": "They said hello."}
+    play.called_back(edit=ViewEdit(segments=(summary, (1, 2)), history=2))
+    play.replies(said("Done."))
+    play.hears("m2")
+    play.replies(said("Second."))
+    earlier = result_of_answer(play.state, play.state.answers[0])
+    assert [text_of(one) for one in earlier.to_input_list() if "role" in one] == [
+        "Hello",
+        "I pass you on.",
+        "Done.",
+    ]
 
 
 def test_an_answer_stays_what_it_was_while_the_next_question_is_worked_on() -> None:
