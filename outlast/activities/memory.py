@@ -12,6 +12,7 @@ from outlast.activities.outer_call import outer_call_of
 from outlast.activities.session import load_session, save_items, to_session_item
 from outlast.agents.agent_tool import AgentTool
 from outlast.agents.errors import UserError
+from outlast.agents.raw_items import as_input
 from outlast.agents.registry import Registry
 from outlast.agents.session_memory import CALL_OF_OUTPUT, MergedInput
 from outlast.agents.settings import read_session_settings
@@ -136,15 +137,19 @@ def _rows(items: Sequence[Item], withheld: str | None, *, omits: bool) -> list[J
 
 
 def _row(item: Item, *, omits: bool) -> JsonObject:
-    """Return an item as it is saved; the run's own reasoning may lose its id."""
-    if omits and item.kind != "input":
-        return to_session_item(item.raw, reasoning_item_id_policy="omit")
-    return item.raw
+    """Return an item as it is saved: what comes from the run is what it would be shown again.
+
+    The run's own reasoning may lose its id.
+    """
+    if item.kind == "input":
+        return item.raw
+    raw = as_input(item.raw)
+    return to_session_item(raw, reasoning_item_id_policy="omit") if omits else raw
 
 
 def _withheld(item: Item, placeholder: str) -> JsonObject:
     if item.kind != "tool_output":
-        return item.raw
+        return as_input(item.raw)
     form = CALL_OF_OUTPUT.get(str(item.raw.get("type")), FUNCTION)
     return output_item(call_id_of(item.raw), placeholder, form)
 

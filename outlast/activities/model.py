@@ -26,7 +26,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.hosted_tools import function_tools
 from outlast.agents.lifecycle import AgentHookContext, call_hooks
 from outlast.agents.prompt import prompt_of
-from outlast.agents.raw_items import copies
+from outlast.agents.raw_items import as_input, copies
 from outlast.agents.registry import handoffs_of, target_of
 from outlast.agents.run_config import CallModelData, ModelInputData
 from outlast.agents.session_memory import deduplicated, without_unanswered
@@ -219,7 +219,7 @@ def _output(agent: Agent[Any]) -> OutputSpec | None:
 
 
 def _shown(scene: Scene, items: Sequence[Item]) -> list[JsonObject]:
-    """Return the items, without the ids of reasoning where the run leaves them out.
+    """Return the items as input, without the ids of reasoning where the run leaves them out.
 
     Calls that have no output, because a handoff's filter dropped it or the provider gave none, are
     left out: no provider takes them back. What the caller has put in stays as it is. Users' code
@@ -227,9 +227,9 @@ def _shown(scene: Scene, items: Sequence[Item]) -> list[JsonObject]:
     """
     omits = scene.settings.get("reasoning_item_id_policy") == "omit"
     shown = [
-        {name: value for name, value in item.raw.items() if name != "id"}
+        {name: value for name, value in as_input(item.raw).items() if name != "id"}
         if omits and item.kind != "input" and item.raw.get("type") == "reasoning"
-        else item.raw
+        else as_input(item.raw)
         for item in items
     ]
     if not scene.server_managed:

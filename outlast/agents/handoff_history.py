@@ -14,6 +14,7 @@ from typing import Any, TypeAlias, cast
 
 from outlast.agents.errors import UserError
 from outlast.agents.handoff_data import HandoffHistoryMapper, HandoffInputData
+from outlast.agents.raw_items import CREATED_BY
 from outlast.agents.run_items import RunItem, ToolApprovalItem, raw_of
 from outlast.loop.items import text_of
 from outlast.loop.values import Json, JsonObject
@@ -27,8 +28,8 @@ _PREAMBLE = "What was said and done in this conversation before you took over:"
 _NOTHING = "(nothing yet)"
 _ROLES = frozenset({"user", "assistant", "system", "developer"})
 _TEXTS = frozenset({"output_text", "input_text", "text"})
-# Kept by the provider, or of no use to a reader: ids of a provider's store, and sealed thoughts.
-_LEFT_OUT = frozenset({"id", "status", "encrypted_content"})
+# Of no use to a reader: what is the provider's bookkeeping, and sealed thoughts.
+_LEFT_OUT = frozenset({"id", "status", "encrypted_content", CREATED_BY})
 _NUMBERED = re.compile(r"(\d+)\. ")
 
 _in_use: list[Wrappers] = [DEFAULT_WRAPPERS]

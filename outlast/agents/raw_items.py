@@ -52,9 +52,11 @@ def as_input(raw: JsonObject) -> JsonObject:
     """
     chunks = raw.get("output") if raw.get("type") == "shell_call_output" else None
     marked = isinstance(chunks, list) and any(CREATED_BY in chunk for chunk in _dicts(chunks))
-    if CREATED_BY not in raw and not marked:
+    empty = "status" in raw and raw["status"] is None  # typed items of models without one have it
+    if CREATED_BY not in raw and not marked and not empty:
         return raw
-    plain = {name: value for name, value in raw.items() if name != CREATED_BY}
+    dropped = {CREATED_BY, "status"} if empty else {CREATED_BY}
+    plain = {name: value for name, value in raw.items() if name not in dropped}
     if marked:
         plain["output"] = [
             {name: value for name, value in chunk.items() if name != CREATED_BY}

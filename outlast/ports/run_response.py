@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, cast
 
-from outlast.agents.raw_items import HeldRaw
+from outlast.agents.raw_items import HeldRaw, as_input
 from outlast.agents.usage import AnyUsage, Usage
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelResponse
@@ -66,7 +66,7 @@ class RunResponse(ModelResponse):
 
     def to_input_items(self) -> list[JsonObject]:
         """Return the items as input for a model: dicts of their own."""
-        return [deepcopy(held.value()) for held in self._held]
+        return [deepcopy(as_input(held.value())) for held in self._held]
 
     def __eq__(self, other: object) -> bool:
         """Compare the content; the typed objects are not needed for it."""

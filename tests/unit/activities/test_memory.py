@@ -207,6 +207,14 @@ async def test_the_runs_own_reasoning_loses_its_id_and_the_callers_keeps_it() ->
     assert [item.get("id") for item in notebook.items] == ["rs_1", None]
 
 
+@pytest.mark.parametrize("withheld", [None, "[withheld]"])
+async def test_what_only_replies_may_have_is_not_saved(withheld: str | None) -> None:
+    notebook, asked = Notebook(), call("look_up", "c1")
+    marked = Item("tool_call", {**asked, "created_by": "p", "status": None}, "A", 1)
+    await save(by_name(notebook), HELLO, marked, withheld=withheld)
+    assert notebook.items == [HELLO.raw, asked]
+
+
 async def test_a_database_may_be_away_for_longer_than_a_function_is_wrong() -> None:
     with pytest.raises(EffectError, match="The session 'notebook' raised") as caught:
         await save(by_name(Notebook(error=ConnectionError("down"))), HELLO)

@@ -805,6 +805,20 @@ async def test_ids_of_reasoning_are_left_out_where_the_run_says_so() -> None:
     assert ids == [["rs_0", None], ["rs_0", "rs_1"]], "the caller's own stay as they are"
 
 
+@pytest.mark.parametrize("omits", [False, True])
+async def test_what_only_replies_may_have_is_not_shown_to_a_model(*, omits: bool) -> None:
+    thought: JsonObject = {"type": "reasoning", "id": "rs_1", "summary": []}
+    marked: JsonObject = {**thought, "created_by": "p", "status": None}
+    model = ScriptedModel("Hello")
+    worker = worker_of(Agent(name="A"), model=model)
+    policy = "omit" if omits else "preserve"
+    settings = write_run_config(RunConfig(reasoning_item_id_policy=policy))
+    item = Item("reasoning", marked, "A", 1)
+    await call_model(worker, model_request("A", item, settings=settings))
+    expected = {name: value for name, value in thought.items() if not (omits and name == "id")}
+    assert model.requests[0].input[-1] == expected
+
+
 @pytest.mark.parametrize(
     ("used", "resets", "choice"),
     [(False, True, "required"), (True, True, None), (True, False, "required")],

@@ -121,6 +121,7 @@ def test_all_is_told_in_order_and_what_stands_alone_is_handed_on_in_its_place() 
 
 def test_reasoning_is_told_without_what_is_sealed() -> None:
     raw: Raw = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "secret"}
+    raw["created_by"] = "p"
     nested = nest_handoff_history(data("Hi", new=[ReasoningItem(DESK, raw)]))
     (summary,) = cast("tuple[Raw, ...]", nested.input_history)
     assert lines(summary) == numbered("user: Hi", '{"type": "reasoning", "summary": []}')

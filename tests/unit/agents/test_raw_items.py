@@ -147,12 +147,16 @@ def test_what_only_replies_may_have_is_no_part_of_an_input() -> None:
     assert as_input(raw)["output"] == [{"stdout": "hi", "stderr": ""}]
     call: JsonObject = {"type": "apply_patch_call", "created_by": "p", "call_id": "c"}
     assert as_input(call) == {"type": "apply_patch_call", "call_id": "c"}
+    assert as_input({"type": "message", "id": "m", "status": None}) == {
+        "type": "message",
+        "id": "m",
+    }
 
 
 @pytest.mark.parametrize(
     "raw",
     [
-        {"role": "user", "content": "hi"},
+        {"role": "user", "content": "hi", "status": "completed"},
         {"type": "shell_call_output", "output": [{"stdout": "hi"}]},
         {"type": "shell_call_output", "output": "hi"},
         {"type": "function_call_output", "output": [{"created_by": "the tool"}]},

@@ -37,6 +37,13 @@ def test_what_is_changed_in_it_changes_nothing_that_the_model_said() -> None:
     assert ITEMS[1]["name"] == "look_up"
 
 
+def test_as_input_it_is_what_a_provider_takes_back() -> None:
+    marked = {**ITEMS[1], "created_by": "p", "status": None}
+    seen = RunResponse.of(ModelResponse(output=[marked], usage=USAGE))
+    assert seen.output[0].created_by == "p"
+    assert seen.to_input_items() == [ITEMS[1]]
+
+
 def test_junk_stays_what_it_is() -> None:
     for output in ("junk", ["junk"], None):
         junk = ModelResponse(output=cast("Any", output), usage=USAGE)
