@@ -211,12 +211,14 @@ class ToolApprovalItem(RunItemBase):
         tool_name: the name of the tool, taken from the call unless given.
         tool_namespace: the namespace of the tool, where it has one.
         approval_id: the address of the decision, as in `handle.approve(approval_id)`.
+        tool_origin: where the tool comes from.
     """
 
     tool_name: str | None = None
     type: Literal["tool_approval_item"] = "tool_approval_item"
     tool_namespace: str | None = None
     approval_id: str | None = None
+    tool_origin: ToolOrigin | None = None
 
     def __post_init__(self) -> None:
         """Take from the call what was not given."""

@@ -8,6 +8,7 @@ from copy import deepcopy
 from typing import Any
 
 from outlast.agents.run_items import ToolApprovalItem, raw_of
+from outlast.agents.tool_origin import ToolOrigin
 from outlast.client.known_agents import KnownAgents
 from outlast.loop.approvals import ApprovalRequest, ApprovalStatus, Decision
 from outlast.loop.call_forms import FUNCTION, call_item
@@ -24,8 +25,20 @@ class Interruption(ToolApprovalItem):
         request: the request as the run has it.
     """
 
-    def __init__(self, request: ApprovalRequest, agent: Any, raw: JsonObject) -> None:
-        super().__init__(agent=agent, raw_item=raw, tool_name=request.name, approval_id=request.id)
+    def __init__(
+        self,
+        request: ApprovalRequest,
+        agent: Any,
+        raw: JsonObject,
+        tool_origin: ToolOrigin | None = None,
+    ) -> None:
+        super().__init__(
+            agent=agent,
+            raw_item=raw,
+            tool_name=request.name,
+            approval_id=request.id,
+            tool_origin=tool_origin,
+        )
         self.request = request
 
     @property
@@ -90,7 +103,8 @@ def interruption(
     """
     at = None if request.run_id else place_of_call(request, items)
     raw = _told_call(request, known) if at is None else items[at].raw
-    return Interruption(request, known.agent(request.agent), raw)
+    origin = known.origin(request.agent, request.name)
+    return Interruption(request, known.agent(request.agent), raw, origin)
 
 
 def pending_in_order(state: RunState) -> list[ApprovalRequest]:

@@ -113,6 +113,11 @@ class KnownAgents:
         own = next((tool for tool in reversed(tools) if tool.called_name == name), None)
         return own or (None if known is None else self._served_tool(known, name))
 
+    def origin(self, agent: str, name: str) -> ToolOrigin | None:
+        """Return where a tool of an agent comes from, where it is known here."""
+        tool = self.tool(agent, name)
+        return None if tool is None else origin_of(tool)
+
     def _served_tool(self, agent: Agent[Any], name: str) -> FunctionTool | None:
         """Return a tool of an MCP server that this process, or a worker in it, has listed."""
         key = (agent.name, name)

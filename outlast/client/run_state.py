@@ -369,7 +369,8 @@ def gave_items(input: object) -> bool:
 def _interruption(data: JsonObject, known: KnownAgents) -> Interruption:
     request = records.read(ApprovalRequest, data["request"])
     (call,) = _objects([data["call"]])
-    return Interruption(request, known.agent(request.agent), call)
+    origin = known.origin(request.agent, request.name)
+    return Interruption(request, known.agent(request.agent), call, origin)
 
 
 def _text(data: JsonObject, name: str) -> str:

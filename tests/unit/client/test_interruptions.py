@@ -6,6 +6,8 @@ from typing import Any
 from outlast.agents.agent import Agent
 from outlast.agents.run_items import ToolApprovalItem
 from outlast.agents.shell_tools import ShellTool
+from outlast.agents.tool import function_tool
+from outlast.agents.tool_origin import ToolOrigin, ToolOriginType
 from outlast.client.interruptions import interruption, pending_in_order, place_of_call
 from outlast.client.known_agents import KnownAgents
 from tests.loop_driver import Play, gated, nested, thought
@@ -34,6 +36,21 @@ def test_an_interruption_has_the_call_and_the_request() -> None:
     assert (item.handoff_path, item.status, item.run_id) == (("Triage",), "pending", "")
     assert item.decision is None
     assert item.raw_item.call_id == "c1"
+
+
+def test_an_interruption_says_where_the_tool_comes_from() -> None:
+    @function_tool
+    def refund(amount: int) -> str:
+        return f"{amount} paid"
+
+    (request,), items = waiting().state.approvals, waiting().state.items
+    item = interruption(request, items, KnownAgents(Agent[Any](name="Triage", tools=[refund])))
+    assert item.tool_origin == ToolOrigin(ToolOriginType.FUNCTION)
+    helper = Agent[Any](name="Helper").as_tool("refund", "Refunds.")
+    item = interruption(request, items, KnownAgents(Agent[Any](name="Triage", tools=[helper])))
+    assert item.tool_origin is not None
+    assert item.tool_origin.agent_name == "Helper"
+    assert interruption(request, items, KnownAgents()).tool_origin is None
 
 
 def test_a_call_that_is_not_in_the_transcript_is_made_of_the_request() -> None:
