@@ -19,7 +19,7 @@ from outlast.activities.listing import listed_tool
 from outlast.activities.nested_stream import NestedStream, telling
 from outlast.activities.outer_call import OuterCall
 from outlast.activities.scene import Scene
-from outlast.activities.tripwires import finding, tripwire, withheld
+from outlast.activities.tripwires import finding, tripwire, withheld, without_payload
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent import Agent
 from outlast.agents.agent_output import output_schema_of, read_output, said_output, write_output
@@ -112,6 +112,10 @@ async def _concluded(
     leave_turn()
     records, failure = await _check(scene, output)
     blocked = next((record.name for record in records if record.tripped), None)
+    placeholder = None if blocked is None else withheld(scene, blocked)
+    if placeholder is not None and asked.candidate.tool_made:
+        records = without_payload(records, placeholder)
+        failure = tripwire(scene, failures.OUTPUT_GUARDRAIL, "output", records)
     if failure is not None and scene.outer is not None and scene.outer.tool.failure_error_function:
         read = await _failed_tool(scene, scene.outer, failure)
         return replace(read, results=(*records, *read.results))
@@ -140,7 +144,7 @@ async def _concluded(
         message=output.message if blocked is None else None,
         results=tuple(records),
         failure=failure,
-        withheld=None if blocked is None else withheld(scene, blocked),
+        withheld=placeholder,
         changes=scene.changes(),
     )
 

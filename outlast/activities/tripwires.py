@@ -5,6 +5,7 @@ of it. Must not know: when guardrails are asked. Knows no Temporal.
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from outlast.activities.scene import Scene
 from outlast.agents.errors import UserError
@@ -58,6 +59,18 @@ def finding(scene: Scene, failure: Failure) -> InputGuardrailResult | OutputGuar
                 guardrail=judge, agent_output=record.output, agent=agent, output=output
             )
     return None
+
+
+def without_payload(said: Sequence[GuardrailRecord], placeholder: str) -> list[GuardrailRecord]:
+    """Return output guardrails' verdicts on a tool's output without anything of that output.
+
+    Neither an error that is logged nor a result says what must not leave the run.
+
+    Args:
+        said: what the guardrails said, the one that blocked the output among them.
+        placeholder: what stands in place of the output.
+    """
+    return [replace(record, info=None, output=placeholder) for record in said]
 
 
 def withheld(scene: Scene, guardrail: str) -> str:

@@ -231,6 +231,29 @@ async def test_what_stands_in_place_of_a_blocked_output(message: Any, stands_the
     assert passed.withheld is None
 
 
+@pytest.mark.parametrize("tool_made", [True, False])
+async def test_what_guardrails_say_of_a_blocked_output_of_a_tool_has_nothing_of_it(
+    *, tool_made: bool
+) -> None:
+    def quoting(_context: Any, _agent: Any, output: Any) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(output_info={"seen": output}, tripwire_triggered=True)
+
+    agent = Agent[Any](name="A", output_guardrails=[checking(quoting)])
+    (said,) = (await concluded(agent, Candidate(output="4711", tool_made=tool_made))).results
+    expected = (None, BLOCKED) if tool_made else ({"seen": "4711"}, "4711")
+    assert (said.info, said.output) == expected
+    expert = Agent[Any](name="Expert", output_guardrails=[checking(quoting)])
+    outer = Agent[Any](name="A", tools=[expert.as_tool("ask", "", failure_error_function=None)])
+    told = await concluded(
+        outer,
+        Candidate(output="4711", tool_made=tool_made),
+        agent="Expert",
+        settings=answering("ask"),
+    )
+    assert told.failure is not None
+    assert ("4711" in str(told.failure.details)) is not tool_made
+
+
 # --- Rules on the outputs of tools ------------------------------------------------------------------------
 
 
