@@ -77,7 +77,15 @@ class FunctionSchema:
             Exception: a value cannot be written as JSON.
         """
         written: JsonObject = json.loads(arguments.strip() or "{}")
-        got = self._parsed(arguments).model_dump(mode="json", by_alias=True)
+        parsed = self._parsed(arguments)
+        got = parsed.model_dump(mode="json", by_alias=True)
+        for field, info in type(parsed).model_fields.items():
+            name, value = str(info.alias), getattr(parsed, field)
+            if isinstance(value, set | frozenset) and isinstance(written.get(name), list):
+                # A set has no order, and comes in another one with every process.
+                written[name], got[name] = (
+                    sorted(values, key=json.dumps) for values in (written[name], got[name])
+                )
         return altered(written, got)
 
     def arguments(self, context: Any, arguments: str) -> tuple[tuple[Any, ...], dict[str, Any]]:

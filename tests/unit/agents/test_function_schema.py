@@ -363,6 +363,8 @@ def tenant_scoped(tenant: str, query: str, **filters: str) -> None: ...
         ({"at": "2026-01-31T09:30:00.000Z"}, ""),
         ({"at": "2026-01-31 09:30:00"}, "at"),
         ({"at": "1769851800"}, "at"),
+        ({"tags": ["c", "b", "a", "d", "f", "e"]}, ""),
+        ({"tags": ["a", "a"]}, "tags"),
     ],
 )
 def test_arguments_that_arrive_otherwise_than_they_are_written_are_known(
@@ -376,6 +378,7 @@ def test_arguments_that_arrive_otherwise_than_they_are_written_are_known(
         colour: Colour = Colour.BLUE,
         note: Annotated[str, AfterValidator(str.strip)] = "",
         at: dt.datetime | None = None,
+        tags: frozenset[str] = frozenset(),
     ) -> None:
         """Take whatever there is."""
 
