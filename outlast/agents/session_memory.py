@@ -149,10 +149,10 @@ async def merge_with_callback(
 
 
 def deduplicated(items: Sequence[JsonObject]) -> list[JsonObject]:
-    """Return the items, each call, output and item with an id once, with its newest value.
+    """Return the items; each call, output and item with an id once, with its newest value.
 
-    A call comes before its output, and reasoning before what it led to, whichever of the
-    repetitions they are taken from.
+    Messages stay, whatever their ids. A call comes before its output, and reasoning before what it
+    led to, whichever of the repetitions they are taken from.
     """
     return [items[newest] for _, newest in _unique(items)]
 

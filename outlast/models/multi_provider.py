@@ -105,8 +105,7 @@ class MultiProvider:
                 a part of the model's name on OpenAI's or the given server.
 
         Raises:
-            UserError: a mode is none of these.
-            UserError: as for `OpenAIProvider`.
+            UserError: a mode is none of these; or as for `OpenAIProvider`.
         """
         _check("openai_prefix_mode", openai_prefix_mode, ("alias", "model_id"))
         _check("unknown_prefix_mode", unknown_prefix_mode, ("error", "model_id"))
