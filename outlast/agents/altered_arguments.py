@@ -4,7 +4,7 @@ An approval rule is asked about what is written, and must not let pass what the 
 otherwise. Owns: the comparison. Must not know: tools, and who reads.
 """
 
-from datetime import datetime
+from datetime import datetime, time
 from typing import Any, cast
 
 from outlast.loop.values import JsonObject
@@ -35,16 +35,25 @@ def _same(written: Any, got: Any) -> bool:
     if isinstance(written, int | float) and isinstance(got, str):  # a decimal is written as text
         return got == str(written)
     if isinstance(written, str) and isinstance(got, str) and written != got:
-        return _is_same_time(written, got)
+        return _means_the_same(written, got)
     return bool(written == got)
 
 
-def _is_same_time(one: str, other: str) -> bool:
-    """Whether two texts are one time, and differ at most behind its minutes, as +00:00 and Z do."""
-    minutes = slice(len("2026-01-31T09:30"))
+def _means_the_same(one: str, other: str) -> bool:
+    """Whether two texts differ only as a library writes them that keeps what they mean.
+
+    A time may say less behind its minutes, or +00:00 for Z; an address, no path at all.
+    """
+    if "://" in one and other == f"{one}/":
+        return True
+    return _is_one_time(datetime, "2026-01-31T09:30", one, other) or _is_one_time(
+        time, "09:30", one, other
+    )
+
+
+def _is_one_time(kind: type[datetime | time], minutes: str, one: str, other: str) -> bool:
+    same = slice(len(minutes))
     try:
-        return one[minutes] == other[minutes] and (
-            datetime.fromisoformat(one) == datetime.fromisoformat(other)
-        )
+        return one[same] == other[same] and kind.fromisoformat(one) == kind.fromisoformat(other)
     except ValueError:
         return False

@@ -16,6 +16,8 @@ from outlast.agents.altered_arguments import altered
         (None, None),
         ([{"a": [True]}], [{"a": [True]}]),
         ("2026-01-31T09:30+00:00", "2026-01-31T09:30:00Z"),
+        ("09:30", "09:30:00"),
+        ("https://example.com", "https://example.com/"),
     ],
 )
 def test_what_means_the_same_is_not_altered(written: Any, got: Any) -> None:
@@ -33,6 +35,9 @@ def test_what_means_the_same_is_not_altered(written: Any, got: Any) -> None:
         (" a", "a"),
         ("2026-01-31T09:30+02:00", "2026-01-31T09:30:00Z"),
         ("2026-01-31", "2026-01-31T00:00:00"),
+        ("09:30", "09:30:01"),
+        ("HTTPS://example.com", "https://example.com/"),
+        ("folder", "folder/"),
     ],
 )
 def test_what_means_something_else_is_named(written: Any, got: Any) -> None:
