@@ -4,11 +4,14 @@ Owns: what the answer meets as the result of a tool: the tool's output guardrail
 run's hooks. Must not know: how the answer came about. Knows no Temporal.
 """
 
+from dataclasses import replace
+
 from outlast.activities.errors import failure_of, of_user_code
 from outlast.activities.outer_call import OuterCall
 from outlast.activities.scene import Scene
 from outlast.activities.tool_checks import ToolCheck, check_result
 from outlast.agents.lifecycle import call_hooks
+from outlast.loop.checks import ENDS_CALLER
 
 
 async def end_call(scene: Scene, outer: OuterCall, result: str) -> ToolCheck:
@@ -25,9 +28,11 @@ async def end_call(scene: Scene, outer: OuterCall, result: str) -> ToolCheck:
     try:
         checked = await check_result(outer.tool, outer.context(scene.wrapper), result)
     except Exception as error:  # noqa: BLE001  a guardrail that raises ends the run
-        return ToolCheck(failure=failure_of(f"A guardrail of the tool {outer.tool.name!r}", error))
+        what = f"A guardrail of the tool {outer.tool.name!r}"
+        checked = ToolCheck(failure=failure_of(what, error))
     if checked.failure is not None:
-        return checked
+        details = {**(checked.failure.details or {}), ENDS_CALLER: True}
+        return replace(checked, failure=replace(checked.failure, details=details))
     read = result if checked.message is None else checked.message
     try:
         await call_hooks(*outer.hook_calls("on_tool_end", scene.wrapper, read))

@@ -170,22 +170,12 @@ async def _plan_call(
         needs_approval=needs_approval,
         reason=gate.reason if gate.is_shut else None,
         rejection=rejection,
-        fatal=_is_fatal(tool),
+        fatal=tool.failure_error_function is None,
         final=final,
         policy=policy_of_tool(tool),
     )
     planned = _Planned(plan, checked.failure, checked.records)
     return _as_agent(planned, tool, scene) if isinstance(tool, AgentTool) else planned
-
-
-def _is_fatal(tool: FunctionTool) -> bool:
-    """Whether what failed ends the run, instead of being told to the model.
-
-    An agent that works as a tool tells of most failures in its own run, by the tool's words. What
-    one of its output guardrails ends is none of them.
-    """
-    guarded = isinstance(tool, AgentTool) and bool(tool.tool_output_guardrails)
-    return guarded or tool.failure_error_function is None
 
 
 def _as_agent(planned: _Planned, tool: AgentTool, scene: Scene) -> _Planned:

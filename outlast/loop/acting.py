@@ -12,7 +12,7 @@ from outlast.loop.answering import abandon, close, fail, is_handled, propose
 from outlast.loop.approvals import Decision, Remembered
 from outlast.loop.calls import AgentResult, Call, HandoffResult, ToolResult
 from outlast.loop.changes import Change, apply, diff
-from outlast.loop.checks import Candidate, ToolOutcome
+from outlast.loop.checks import ENDS_CALLER, Candidate, ToolOutcome
 from outlast.loop.commands import Command, RunAgent, RunTool
 from outlast.loop.state import RunState, Step, is_held, revised, waits_for_people
 from outlast.loop.transcript import (
@@ -77,8 +77,10 @@ def call_failed(state: RunState, effect: RunTool | RunAgent, failure: Failure) -
     """A failure is told to the model, unless the call's plan says otherwise."""
     state = _without_nested(state, effect)
     output = phrases.tool_failed(effect.name, failure.code)
-    if state.calls[call_of(state, effect)].plan.fatal:
-        return _fail_with(state, effect, output, failure)
+    details = dict(failure.details or {})
+    ends_caller = details.pop(ENDS_CALLER, False) is True
+    if ends_caller or state.calls[call_of(state, effect)].plan.fatal:
+        return _fail_with(state, effect, output, replace(failure, details=details or None))
     return _settle(state, effect, output, None, ())
 
 

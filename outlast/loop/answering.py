@@ -67,7 +67,7 @@ def concluded(state: RunState, conclusion: Conclusion) -> Step:
     if not conclusion.final:
         return revised(state, phase="turned", candidate=None), ()
     output = conclusion.output if conclusion.replaced else candidate.output
-    return _answer(note(state, len(state.items)), output, index)
+    return _answer(_noted(state, candidate, conclusion), output, index)
 
 
 def fail(state: RunState, failure: Failure) -> Step:
@@ -173,14 +173,27 @@ def _answer(state: RunState, output: Json, item: int | None) -> Step:
 def _not_answered(
     state: RunState, candidate: Candidate, conclusion: Conclusion, failure: Failure
 ) -> Step:
-    """A blocked answer is neither shown nor saved; one that could not be checked is saved."""
-    blocked = any(result.tripped for result in conclusion.results)
-    if not blocked:
-        state = note(state, len(state.items))
-    elif candidate.tool_made and conclusion.withheld is not None:
-        state = note(state, len(state.items), withheld=conclusion.withheld)
+    """A blocked answer is not shown; one that could not be checked is."""
+    state = _noted(state, candidate, conclusion)
     in_reply = candidate.failure is None  # what a handler said was never in the transcript
-    return give_up(hide_turn(state) if blocked and in_reply else state, failure)
+    return give_up(hide_turn(state) if _is_blocked(conclusion) and in_reply else state, failure)
+
+
+def _noted(state: RunState, candidate: Candidate, conclusion: Conclusion) -> RunState:
+    """Have the session get the turn: not with an answer that a guardrail has blocked.
+
+    That may be no failure: an agent that works as a tool tells the outer model of it.
+    """
+    length = len(state.items)
+    if not _is_blocked(conclusion):
+        return note(state, length)
+    if candidate.tool_made and conclusion.withheld is not None:
+        return note(state, length, withheld=conclusion.withheld)
+    return revised(state, noted=length)
+
+
+def _is_blocked(conclusion: Conclusion) -> bool:
+    return any(record.stage == "output" and record.tripped for record in conclusion.results)
 
 
 def give_up(state: RunState, failure: Failure) -> Step:

@@ -21,6 +21,11 @@ Duty: TypeAlias = Literal["check_first", "check", "conclude"]
 model is asked, or meanwhile; conclude its answers (end hooks, output guardrails)."""
 
 
+ENDS_CALLER = "ends_caller"
+"""In the details of a nested run's failure: it is none that the outer model is told of, whatever the
+plan of the call says, because a guardrail of the tool ended it."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardrailRecord:
     """What one guardrail said.

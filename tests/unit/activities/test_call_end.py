@@ -6,6 +6,7 @@ import pytest
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import ToolOutputGuardrailTripwireTriggered, UserError
+from outlast.agents.guardrail import GuardrailFunctionOutput, OutputGuardrail
 from outlast.agents.lifecycle import RunHooks
 from outlast.agents.tool_guardrails import (
     ToolGuardrailFunctionOutput,
@@ -13,6 +14,7 @@ from outlast.agents.tool_guardrails import (
     ToolOutputGuardrail,
 )
 from outlast.client.results import RunResult
+from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import ScriptedModel, call, run_in_memory
 
 ASK = call("ask", "c1", input="What is new?")
@@ -99,3 +101,43 @@ async def test_a_guardrail_that_raises_ends_the_outer_run() -> None:
     with pytest.raises(UserError, match="broken"):
         await run([ASK], "The harbour.", "Never.", after=broken)
     assert len(broken.asked) == 1
+
+
+async def test_what_else_fails_in_a_guarded_nested_run_is_told_to_the_model() -> None:
+    class Lost(SQLiteSession):
+        async def get_items(self, limit: int | None = None) -> list[Any]:
+            raise TypeError("no such table")
+
+    result, _ = await run([ASK], "Done.", after=Guarding(), session=Lost("nested"))
+    assert result.final_output == "Done."
+    assert read(result) == ["The tool ask failed and cannot be used right now."]
+
+
+async def test_only_the_call_of_the_tool_whose_guardrail_tripped_ends_its_run() -> None:
+    """Two runs deep, the outermost model is told of it as of any failure."""
+    tripping = ToolOutputGuardrail(Guarding(ToolGuardrailFunctionOutput.raise_exception()))
+    inner = Agent[Any](name="Inner").as_tool("inner", "Ask.")
+    inner.tool_output_guardrails = [tripping]
+    middle = Agent[Any](name="Middle", tools=[inner]).as_tool("middle", "Ask.")
+    outer = Agent[Any](name="Outer", tools=[middle])
+    model = ScriptedModel(
+        [call("middle", "c1", input="?")], [call("inner", "c2", input="?")], "Secret.", "Done."
+    )
+    result = await run_in_memory(outer, "Hi", model=model)
+    assert result.final_output == "Done."
+    assert "Secret" not in str(read(result))
+
+
+async def test_an_answer_that_a_guardrail_has_blocked_is_not_saved_where_the_model_is_told() -> (
+    None
+):
+    blocking = Agent[Any](name="Expert", output_guardrails=[OutputGuardrail(blocked)])
+    session = SQLiteSession("nested")
+    desk = Agent[Any](name="Desk", tools=[blocking.as_tool("ask", "Ask.", session=session)])
+    result = await run_in_memory(desk, "Hi", model=ScriptedModel([ASK], "Secret.", "Done."))
+    assert result.final_output == "Done."
+    assert [item.get("role") for item in await session.get_items()] == ["user"]
+
+
+def blocked(context: Any, agent: Any, output: Any) -> GuardrailFunctionOutput:
+    return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
