@@ -21,7 +21,7 @@ from outlast.agents.call_items import call_item
 from outlast.agents.callables import call
 from outlast.agents.errors import UserError
 from outlast.agents.mcp_tools import tools_seen
-from outlast.agents.raw_items import HeldRaw
+from outlast.agents.raw_items import HeldRaw, as_json
 from outlast.agents.stream_events import (
     OF_LONG_RUNS,
     AgentToolStreamEvent,
@@ -41,7 +41,6 @@ from outlast.loop.commands import CallModel, Conclude, RunHandoff
 from outlast.loop.items import Item, ItemKind, call_id_of
 from outlast.loop.phrases import handed_over
 from outlast.loop.values import JsonObject
-from outlast.ports.model import as_json
 
 logger = logging.getLogger(__name__)
 

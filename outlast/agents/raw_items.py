@@ -84,7 +84,14 @@ def plain(given: object) -> Any:
         return {key: plain(one) for key, one in cast("Mapping[Any, object]", given).items()}
     if isinstance(given, list | tuple | Iterator):
         return [plain(one) for one in cast("Iterator[object]", given)]
-    dump = None if isinstance(given, type) else getattr(given, "model_dump", None)
+    return as_json(given)
+
+
+def as_json(given: object) -> Any:
+    """Return an item or event of a model as JSON; the `openai` package's records are no dicts."""
+    if isinstance(given, dict | type):  # a class has the method, too, and is nobody's record
+        return cast("Any", given)
+    dump = getattr(given, "model_dump", None)
     return dump(mode="json", by_alias=True, exclude_unset=True) if callable(dump) else given
 
 

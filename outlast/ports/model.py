@@ -13,7 +13,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from outlast.agents.hosted_tools import HostedTool
-from outlast.agents.raw_items import as_input
+from outlast.agents.raw_items import as_input, as_json
 from outlast.agents.settings import ModelSettings
 from outlast.agents.usage import AnyUsage
 from outlast.agents.usage import Usage as ReadUsage
@@ -250,11 +250,3 @@ def _object(value: object) -> JsonObject:
 
 def _count(value: object) -> int:
     return value if type(value) is int and value > 0 else 0
-
-
-def as_json(given: object) -> Any:
-    """Return an item or event of a model as JSON; the `openai` package's records are no dicts."""
-    if isinstance(given, dict):
-        return cast("Any", given)
-    dump = getattr(given, "model_dump", None)
-    return dump(mode="json", by_alias=True, exclude_unset=True) if callable(dump) else given

@@ -18,6 +18,7 @@ from outlast.agents.handoff import Handoff
 from outlast.agents.hosted_tools import HostedTool
 from outlast.agents.local_tool import LocalTool
 from outlast.agents.model_settings import ModelSettings
+from outlast.agents.raw_items import as_json
 from outlast.agents.tool_definition import FunctionTool
 from outlast.agents.typed_events import typed_event
 from outlast.loop.values import JsonObject
@@ -27,7 +28,6 @@ from outlast.ports.model import (
     ModelResponse,
     OutputSpec,
     ToolSpec,
-    as_json,
 )
 from outlast.ports.run_response import RunResponse
 
