@@ -7,21 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.source import PACKAGE, ROOT, functions_of, modules, tree_of
+from tests.architecture.source import ROOT, functions_of, modules, tree_of
 
-LONGEST_MODULE = 400
 LONGEST_FUNCTION = 60
-
-TESTED_ELSEWHERE = {
-    "workflows/agent_run.py": "it lives in a Temporal worker only: tests/workflow, on a server",
-}
-"""Modules without a test module of their own, with the reason."""
-
-
-@pytest.mark.parametrize("module", modules())
-def test_a_module_can_be_read_in_one_sitting(module: str) -> None:
-    lines = (PACKAGE / module).read_text(encoding="utf-8").count("\n")
-    assert lines <= LONGEST_MODULE, f"{module} has {lines} lines"
 
 
 @pytest.mark.parametrize("module", modules())
@@ -34,35 +22,22 @@ def test_a_function_fits_on_a_screen(module: str) -> None:
     assert not too_long, f"{module}: {too_long}"
 
 
-@pytest.mark.parametrize("module", modules())
-def test_a_module_says_what_it_is_for(module: str) -> None:
-    assert ast.get_docstring(tree_of(module))
+def test_every_module_says_what_it_is_for() -> None:
+    silent = [
+        module for module in modules() if not says_something(ast.get_docstring(tree_of(module)))
+    ]
+    assert not silent
 
 
-def needs_a_test(module: str) -> bool:
-    """Whether a module has code of its own: a package's front door only passes names on.
-
-    The command line is tested by what its commands print, not module by module.
-    """
-    path = Path(module)
-    return path.name != "__init__.py" and path.parts[0] != "cli"
+def says_something(docstring: str | None) -> bool:
+    """Whether a docstring is a sentence of at least four words and no placeholder."""
+    words = [word.strip(".:,") for word in (docstring or "").split()]
+    return len(words) >= 4 and not {"TODO", "FIXME", "XXX"} & set(words)
 
 
-def home_of_tests(module: str) -> Path:
-    """Return where a module's tests are."""
-    path = Path(module)
-    return ROOT / "tests" / "unit" / path.parent / f"test_{path.name}"
-
-
-@pytest.mark.parametrize("module", [module for module in modules() if needs_a_test(module)])
-def test_a_module_has_its_tests_at_the_same_path(module: str) -> None:
-    assert home_of_tests(module).exists() or module in TESTED_ELSEWHERE
-
-
-@pytest.mark.parametrize("module", TESTED_ELSEWHERE)
-def test_an_exception_is_of_a_module_that_exists_and_needs_it(module: str) -> None:
-    assert (PACKAGE / module).exists()
-    assert not home_of_tests(module).exists()
+@pytest.mark.parametrize("docstring", [None, "", "TODO.", "TODO: say what this is for.", "A room."])
+def test_a_placeholder_does_not_count_as_a_docstring(docstring: str | None) -> None:
+    assert not says_something(docstring)
 
 
 def test_no_module_is_named_after_nothing() -> None:
