@@ -1,12 +1,10 @@
-"""A Temporal worker for agents, with defaults for long-running support work.
+"""A Temporal worker that has nothing to do but to carry runs of agents.
 
-Owns: the defaults of the process. Must not know: what runs do.
+Owns: its arguments, and the engine's refusals in words. Must not know: what runs do.
 """
 
-import importlib.metadata
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
-from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -21,12 +19,9 @@ from outlast.ports.engine import check_client
 from outlast.ports.model import ModelProvider
 from outlast.worker.plugin import OutlastPlugin
 
-GRACE = timedelta(seconds=30)
-"""How long running effects may take to finish when the worker is told to stop."""
-
 
 class AgentWorker:
-    """Carries the runs of a task queue.
+    """Carries the runs of a task queue: a Temporal worker with an `OutlastPlugin`.
 
         async with AgentWorker(client, agents=[triage], task_queue="support"):
             ...
@@ -66,25 +61,17 @@ class AgentWorker:
         if not isinstance(queue, str) or not queue.strip():
             raise UserError(f"task_queue= must be a non-empty string, not {queue!r}.")
         self.task_queue = task_queue
-        plugin = OutlastPlugin(agents, model_provider=model_provider, context_types=context_types)
-        plugin.registry.add_references(references)
+        plugin = OutlastPlugin(
+            agents,
+            model_provider=model_provider,
+            context_types=context_types,
+            references=references,
+        )
         self.registry: Registry = plugin.registry
         plugins = [*worker_options.pop("plugins", []), plugin]
-        options: dict[str, Any] = {
-            "graceful_shutdown_timeout": GRACE,
-            # Without an id, the SDK hashes every loaded module at start: seconds. It stands in six
-            # records of every turn, so it is short.
-            "build_id": importlib.metadata.version("outlast"),
-            # A run whose worker died is offered to the others after this long.
-            "sticky_queue_schedule_to_start_timeout": timedelta(seconds=5),
-            # A cancel travels with the answer to a heartbeat, and what a model says with the
-            # heartbeat itself, so they must not be saved up.
-            "max_heartbeat_throttle_interval": timedelta(milliseconds=20),
-            **worker_options,
-        }
         self._namespace = getattr(client, "namespace", "default")
         with _in_words(task_queue, self._namespace):
-            self._worker = Worker(client, task_queue=task_queue, plugins=plugins, **options)
+            self._worker = Worker(client, task_queue=task_queue, plugins=plugins, **worker_options)
 
     async def run(self) -> None:
         """Carry runs until cancelled or `shutdown` is called.

@@ -1,14 +1,16 @@
 """The Temporal plugin: everything a worker needs to carry runs.
 
-Owns: the putting together. Must not know: clients' options, task queues.
+Owns: the composition of workflow, activities, registry, models and worker options. Must not know:
+clients' options, task queues.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Any, cast
 
 from temporalio.plugin import SimplePlugin
+from temporalio.worker import WorkerConfig
 
 from outlast.activities.boundary import EffectActivities
 from outlast.activities.worker_knowledge import WorkerKnowledge
@@ -22,6 +24,7 @@ from outlast.ports.interpreter_end import wait_for_native_threads
 from outlast.ports.model import ModelProvider
 from outlast.ports.receivers import REGISTRATION
 from outlast.ports.tracing import flush_traces
+from outlast.worker.worker_options import with_defaults
 from outlast.workflows.agent_run import AgentRun
 
 ENDING_SECONDS = 2.0
@@ -33,7 +36,9 @@ class OutlastPlugin(SimplePlugin):
 
         Worker(client, task_queue="support", workflows=[...], plugins=[OutlastPlugin([triage])])
 
-    It brings a dynamic activity for tools, so the worker may have no other one.
+    The worker gets the workflow, the activities, and the options that runs need (streaming, a
+    graceful shutdown, quick recovery) where you have set none of your own. It brings a dynamic
+    activity for tools, so the worker may have no other one.
     """
 
     def __init__(
@@ -42,6 +47,7 @@ class OutlastPlugin(SimplePlugin):
         *,
         model_provider: ModelProvider | None = None,
         context_types: Iterable[type] = (),
+        references: Iterable[object] | Mapping[str, object] = (),
     ) -> None:
         """Register agents.
 
@@ -51,6 +57,8 @@ class OutlastPlugin(SimplePlugin):
                 the prefixes of their names, and those without one at OpenAI's API, as
                 `OPENAI_API_KEY` and `OPENAI_BASE_URL` say. A provider given here is not closed.
             context_types: types of run contexts that no callable is annotated with.
+            references: callables and objects that runs refer to in their settings, such as
+                guardrails of a `RunConfig`; a dict gives them names of their own.
 
         Raises:
             UserError: no agents, or two with one name, or another argument does not fit.
@@ -64,6 +72,7 @@ class OutlastPlugin(SimplePlugin):
         if not self.registry.names:
             raise UserError("A worker needs at least one agent: agents=[my_agent].")
         _add_context_types(self.registry, context_types)
+        self.registry.add_references(references)
         _check_provider(model_provider)
         provider = model_provider or MultiProvider()
         knowledge = WorkerKnowledge(registry=self.registry, models=provider)
@@ -90,6 +99,10 @@ class OutlastPlugin(SimplePlugin):
             activities=EffectActivities(knowledge).all,
             run_context=run_context,
         )
+
+    def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
+        """Add what runs need to a worker's options; those that the user has set stay."""
+        return with_defaults(super().configure_worker(config))
 
 
 def _add_context_types(registry: Registry, given: object) -> None:

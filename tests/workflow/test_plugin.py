@@ -15,7 +15,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
 from outlast.agents.tool import function_tool
 from outlast.client.runner import Runner
-from outlast.testing import ScriptedModel, call, say
+from outlast.testing import ScriptedModel, call, paced, say
 from outlast.worker import AgentWorker, OutlastPlugin
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.replies import outputs
@@ -74,6 +74,32 @@ async def test_the_sandbox_of_a_users_workflows_does_not_get_in_the_way(client: 
     async with worker, asyncio.timeout(PATIENCE_SECONDS):
         result = await Runner.run("Helper", "Hi", client=client, task_queue="sandboxed")
     assert result.final_output == "Hello."
+
+
+WORDS = "On its way, and it will be with you on Monday morning, before you have had your tea."
+
+
+async def test_a_model_streams_through_a_worker_that_only_has_the_plugin(client: Client):
+    agent = Agent[Any](name="Helper")
+    model = ScriptedModel(paced(0.05, WORDS))
+    worker = Worker(
+        client,
+        task_queue="streaming",
+        workflows=[Greeting],
+        activities=[shout],
+        plugins=[OutlastPlugin([agent], model_provider=model)],
+        workflow_runner=UnsandboxedWorkflowRunner(),
+    )
+    async with worker, asyncio.timeout(PATIENCE_SECONDS):
+        stream = Runner.run_streamed("Helper", "Hi", client=client, task_queue="streaming")
+        pieces = [
+            event.data.delta
+            async for event in stream.stream_events()
+            if event.type == "raw_response_event"
+            and event.data.type == "response.output_text.delta"
+        ]
+    assert "".join(pieces) == WORDS
+    assert len(pieces) > 3, "the text came in pieces, not at the end"
 
 
 def test_a_worker_without_agents_is_refused():

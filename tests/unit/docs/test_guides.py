@@ -68,6 +68,7 @@ SCRIPTS: dict[str, list[Any]] = {
         [shell_call("c1", "cat notes.txt"), shell_call("c2", "rm notes.txt")],
         "Deleted.",
     ],
+    "deployment": [[call("find_order", "c1", order_id="A-17")], "On its way."],
     "testing": [],
     "mcp": [[call("find", "c1", title="Dune")], "On shelf 3."],
 }

@@ -6,12 +6,11 @@ from typing import Any, Self
 
 import pytest
 
-import outlast
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
 from outlast.testing import ScriptedModel
 from outlast.worker import agent_worker
-from outlast.worker.agent_worker import GRACE, AgentWorker
+from outlast.worker.agent_worker import AgentWorker
 from outlast.worker.plugin import OutlastPlugin
 
 A = Agent[Any](name="A")
@@ -55,16 +54,8 @@ def options_of(**options: Any) -> dict[str, Any]:
     return RecordedWorker.made[-1].options
 
 
-def test_a_worker_has_defaults_for_long_running_work() -> None:
-    options = options_of()
-    assert options["task_queue"] == "outlast"
-    assert options["graceful_shutdown_timeout"] == GRACE
-    assert options["build_id"] == outlast.__version__
-    assert options["sticky_queue_schedule_to_start_timeout"] <= timedelta(seconds=10)
-    assert options["max_heartbeat_throttle_interval"] <= timedelta(seconds=1)
-
-
-def test_every_default_can_be_changed_and_every_option_of_temporals_given() -> None:
+def test_options_of_temporals_worker_are_passed_on_as_they_are() -> None:
+    assert options_of().keys() == {"task_queue", "plugins"}, "all defaults are the plugin's"
     options = options_of(
         task_queue="support",
         graceful_shutdown_timeout=timedelta(0),

@@ -51,6 +51,14 @@ def test_types_of_contexts_can_be_named() -> None:
     assert plugin.registry.context_type(type_name(Customer)) is Customer
 
 
+def test_callables_that_settings_refer_to_can_be_registered() -> None:
+    def shorten(data: object) -> object:
+        return data
+
+    registry = OutlastPlugin([A], references={"the filter": shorten}).registry
+    assert registry.reference("the filter") is shorten
+
+
 BAD: list[tuple[Any, str]] = [
     ([], r"A worker needs at least one agent: agents=\[my_agent\]\."),
     ([Agent(name="A"), Agent(name="A")], "Two agents are named 'A'"),
@@ -75,6 +83,8 @@ def test_agents_that_make_no_sense_are_refused(agents: Any, problem: str) -> Non
         ("model_provider", ScriptedModel, "model_provider= must be an object with get_model"),
         ("context_types", Customer, "context_types= is a list of classes"),
         ("context_types", [3], "context_types= holds 3: give the class itself"),
+        ("references", "shorten", "references="),
+        ("references", {"the filter": None}, "references="),
     ],
 )
 def test_options_that_make_no_sense_are_refused(option: str, given: Any, problem: str) -> None:

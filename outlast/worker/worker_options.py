@@ -1,0 +1,47 @@
+"""The options that a Temporal worker gets when it carries runs of agents.
+
+Owns: the defaults, and the rule that an option which the user has set stays.
+"""
+
+import importlib.metadata
+import inspect
+from datetime import timedelta
+from typing import Any, Final, cast
+
+from temporalio.worker import Worker, WorkerConfig
+
+GRACE: Final = timedelta(seconds=30)
+"""How long running effects may take to finish when the worker is told to stop."""
+
+DEFAULTS: Final[dict[str, Any]] = {
+    "graceful_shutdown_timeout": GRACE,
+    # A run whose worker died is offered to the others after this long.
+    "sticky_queue_schedule_to_start_timeout": timedelta(seconds=5),
+    # A cancel travels with the answer to a heartbeat, and a model's text with the heartbeat
+    # itself, so heartbeats must not be held back.
+    "max_heartbeat_throttle_interval": timedelta(milliseconds=20),
+}
+"""What a worker gets where the user has set nothing."""
+
+_PARAMETERS = inspect.signature(cast("Any", Worker)).parameters
+
+
+def with_defaults(config: WorkerConfig) -> WorkerConfig:
+    """Return a worker's options, with ours where the user has set none."""
+    options = cast("dict[str, Any]", config)
+    defaults = dict(DEFAULTS)
+    if not (options.get("deployment_config") or options.get("use_worker_versioning")):
+        # Without an id, the SDK hashes every loaded module at start: seconds. It stands in six
+        # records of every turn, so it is short.
+        defaults["build_id"] = importlib.metadata.version("outlast")
+    ours = {name: value for name, value in defaults.items() if not _is_set(options, name)}
+    return cast("WorkerConfig", {**options, **ours})
+
+
+def _is_set(options: dict[str, Any], name: str) -> bool:
+    """Whether the user, or another plugin, has set an option.
+
+    The SDK fills in its own defaults first. By identity they differ from an equal value that the
+    user wrote.
+    """
+    return options.get(name) is not _PARAMETERS[name].default

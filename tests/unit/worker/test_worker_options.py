@@ -1,0 +1,70 @@
+"""The options that every worker with the plugin gets, and those of the user's that stay."""
+
+import inspect
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
+from temporalio.worker import Worker, WorkerDeploymentConfig
+
+import outlast
+from outlast.agents.agent import Agent
+from outlast.testing import ScriptedModel
+from outlast.worker.plugin import OutlastPlugin
+from outlast.worker.worker_options import DEFAULTS, GRACE
+from outlast.workflows.agent_run import AgentRun
+
+TEMPORALS: dict[str, Any] = {
+    name: parameter.default
+    for name, parameter in inspect.signature(Worker).parameters.items()
+    if parameter.default is not inspect.Parameter.empty
+}
+"""What Temporal's worker hands its plugins where the user has said nothing."""
+
+
+def configured(**options: Any) -> Any:
+    """Return the options of a worker as the plugin leaves them."""
+    plugin = OutlastPlugin([Agent[Any](name="A")], model_provider=ScriptedModel())
+    config: Any = {**TEMPORALS, **options}
+    return plugin.configure_worker(config)
+
+
+def test_a_worker_has_defaults_for_long_running_work() -> None:
+    options = configured()
+    assert options["graceful_shutdown_timeout"] == GRACE
+    assert options["build_id"] == outlast.__version__
+    assert options["sticky_queue_schedule_to_start_timeout"] <= timedelta(seconds=10)
+    assert options["max_heartbeat_throttle_interval"] <= timedelta(seconds=1)
+
+
+@pytest.mark.parametrize("name", DEFAULTS)
+def test_an_option_of_the_users_own_stays(name: str) -> None:
+    own: object = timedelta(minutes=3) if isinstance(DEFAULTS[name], timedelta) else 7
+    assert configured(**{name: own})[name] == own
+
+
+def test_an_option_stays_where_it_is_what_temporal_would_do_anyway() -> None:
+    seconds = TEMPORALS["sticky_queue_schedule_to_start_timeout"].total_seconds()
+    own = timedelta(seconds=seconds)
+    options = configured(sticky_queue_schedule_to_start_timeout=own)
+    assert options["sticky_queue_schedule_to_start_timeout"] is own
+
+
+def test_other_workflows_and_activities_of_the_worker_stay() -> None:
+    def other() -> None: ...
+
+    options = configured(workflows=[object], activities=[other], build_id="mine")
+    assert options["workflows"] == [object, AgentRun]
+    assert options["activities"][0] is other
+    assert options["build_id"] == "mine"
+
+
+def test_a_worker_of_a_deployment_gets_no_build_id_of_ours() -> None:
+    deployment = WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion("support", "2"),
+        use_worker_versioning=True,
+        default_versioning_behavior=VersioningBehavior.PINNED,
+    )
+    assert configured(deployment_config=deployment)["build_id"] is None
+    assert configured(use_worker_versioning=True)["build_id"] is None, "Temporal refuses this"
