@@ -9,17 +9,17 @@ again. Knows no Temporal.
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from copy import deepcopy
 from functools import cached_property, partial
 from typing import Any, TypeAlias, cast
 
-from outlast.activities.errors import failure_of
+from outlast.activities.failure_words import failure_words
 from outlast.activities.scene import Scene
 from outlast.agents.call_items import call_item
 from outlast.agents.callables import call
 from outlast.agents.errors import UserError
+from outlast.agents.logs import get_logger
 from outlast.agents.mcp_tools import tools_seen
 from outlast.agents.raw_items import HeldRaw, as_json
 from outlast.agents.stream_events import (
@@ -42,7 +42,7 @@ from outlast.loop.items import Item, ItemKind, call_id_of
 from outlast.loop.phrases import handed_over
 from outlast.loop.values import JsonObject
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 LONGEST_WAIT_SECONDS = 120.0
 """How long an effect waits, in all, for a callback that is slower than what it is told of."""
@@ -172,8 +172,8 @@ class NestedStream:
             try:
                 await self._call(make())
             except Exception as error:  # noqa: BLE001  who reads along does not stop the run
-                failed = failure_of(f"on_stream of the tool {self._tool_name!r}", error)
-                logger.warning("%s", failed.message)
+                said = f"on_stream of the tool {self._tool_name!r} raised {type(error).__name__}"
+                logger.warning("%s", failure_words(f"{said}: {error}", error))
             finally:
                 self._waiting.task_done()
 

@@ -4,7 +4,6 @@ Owns: `Offer`, and what happens where two entries have one name. Knows no Tempor
 """
 
 import asyncio
-import logging
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,13 +14,14 @@ from outlast.agents.callables import call
 from outlast.agents.handoff import Handoff
 from outlast.agents.hosted_tools import HostedTool, function_tools, hosted_tools
 from outlast.agents.local_tool import LocalTool
+from outlast.agents.logs import get_logger
 from outlast.agents.registry import handoffs_of, taken_by_handoff
 from outlast.agents.tool_definition import FunctionTool
 from outlast.contract import failures
 from outlast.ports.model import ToolSpec
 from outlast.ports.model_arguments import function_specs
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ model has been paid. Must not know: what happens next; that is the loop's.
 """
 
 import json
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -39,6 +38,7 @@ from outlast.agents.agent_tool import AgentTool
 from outlast.agents.errors import ModelBehaviorError
 from outlast.agents.handoff import Handoff
 from outlast.agents.lifecycle import overrides
+from outlast.agents.logs import get_logger
 from outlast.agents.registry import target_of
 from outlast.agents.tool_definition import FunctionTool, default_tool_error
 from outlast.agents.tool_use import final_call
@@ -50,7 +50,7 @@ from outlast.loop.items import Item, refusal_of, text_of
 from outlast.loop.phrases import REJECTED
 from outlast.loop.values import Failure, Json, JsonObject
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 LONGEST_FAST = timedelta(seconds=5)
 

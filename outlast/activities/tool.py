@@ -6,13 +6,13 @@ Knows no Temporal.
 
 import asyncio
 import json
-import logging
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from outlast.activities.conclusion import final_of_tool
 from outlast.activities.errors import EffectError, failure_of, is_retryable, of_user_code
+from outlast.activities.failure_words import failure_words
 from outlast.activities.inner_spans import tell_failure, tell_server
 from outlast.activities.listing import listed_tool
 from outlast.activities.planning import formatted_failure
@@ -24,6 +24,7 @@ from outlast.agents.context import ToolContext
 from outlast.agents.errors import ModelBehaviorError, ToolTimeoutError, UserError
 from outlast.agents.lifecycle import call_hooks
 from outlast.agents.local_tool import LocalTool
+from outlast.agents.logs import get_logger
 from outlast.agents.mcp_tools import MCPFunctionTool
 from outlast.agents.tool_definition import FunctionTool, default_tool_error
 from outlast.agents.tool_output import decode_output, encode_output
@@ -35,7 +36,7 @@ from outlast.loop.checks import GuardrailRecord
 from outlast.loop.commands import RunTool
 from outlast.loop.values import Failure, Json, JsonObject
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 LARGEST_OUTPUT_BYTES = 500_000
 """More than any model reads, and well below what history can hold."""
@@ -294,9 +295,8 @@ async def _failed(this: _Attempt, error: Exception) -> ToolResult:
         raised = failure_of(tool.name, error).details
         raise EffectError(code, message, retryable=False, details=raised) from error
     # What is raised, the worker logs; of this, nobody else would hear.
-    logger.warning(
-        "attempt %d of %s failed: %s", this.number, this.context.idempotency_key, message
-    )
+    key = this.context.idempotency_key
+    logger.warning("attempt %d of %s failed: %s", this.number, key, failure_words(message, error))
     return await _told(this, error)
 
 

@@ -5,16 +5,16 @@ the model's wish got here, or how long a computer is kept.
 """
 
 import inspect
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 from outlast.agents.callables import call
 from outlast.agents.errors import UserError
+from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 Environment: TypeAlias = Literal["mac", "windows", "ubuntu", "browser"]
 Button: TypeAlias = Literal["left", "right", "wheel", "back", "forward"]

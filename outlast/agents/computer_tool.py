@@ -5,7 +5,6 @@ provider warns of. Must not know: where the tool runs.
 """
 
 import json
-import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeAlias, Unpack, cast
@@ -16,11 +15,12 @@ from outlast.agents.computers import ComputerProvider, ComputerSource, ComputerT
 from outlast.agents.context import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
 from outlast.agents.local_tool import LocalTool, LocalToolOptions, OnApproval
+from outlast.agents.logs import get_logger
 from outlast.agents.raw_items import HeldRaw
 from outlast.loop.call_forms import call_item
 from outlast.loop.values import Json, JsonObject
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 LARGEST_SCREENSHOT_BYTES = 450_000
 """As a URL. Every screenshot stays in the history of the run."""

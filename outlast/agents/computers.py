@@ -4,7 +4,6 @@ Owns: making computers for runs, lending each to one call at a time, and giving 
 nobody has used for long. Must not know: what is done with a computer.
 """
 
-import logging
 import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -17,6 +16,7 @@ from outlast.agents.callables import call
 from outlast.agents.computer import AsyncComputer, Computer, ComputerLike
 from outlast.agents.context import RunContextWrapper
 from outlast.agents.errors import UserError
+from outlast.agents.logs import get_logger
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -27,7 +27,7 @@ else:  # the default is for type checkers only, and its package takes 25 ms to i
 
     ComputerT = TypeVar("ComputerT")
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 KEPT_FOR = timedelta(minutes=30)
 """How long a run's computer is kept without a call of it."""

@@ -6,7 +6,6 @@ mode's rules (`strict_schema`). Slow to import, for pydantic; `tool` imports it 
 
 import inspect
 import json
-import logging
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -21,9 +20,10 @@ from outlast.agents.altered_arguments import altered
 from outlast.agents.docstrings import DocstringStyle, FunctionDocs, read_docs
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.function_signature import FunctionSignature, read_signature
+from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _SHOWN_PROBLEMS = 10
 _SHOWN_CHARACTERS = 300

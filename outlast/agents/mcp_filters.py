@@ -3,7 +3,6 @@
 Owns: checking and applying them. Must not know: how tools are listed.
 """
 
-import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias, TypedDict, cast
@@ -11,8 +10,9 @@ from typing import Any, TypeAlias, TypedDict, cast
 from outlast.agents.callables import call, check_callable
 from outlast.agents.context import RunContextWrapper
 from outlast.agents.errors import UserError
+from outlast.agents.logs import get_logger
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @dataclass

@@ -5,7 +5,6 @@ agents, tools, and what its settings hold by name only, so that it survives the 
 defined them. Must not know: who asks.
 """
 
-import logging
 import sys
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
@@ -19,11 +18,12 @@ from outlast.agents.errors import UserError
 from outlast.agents.handoff import Handoff, handoff
 from outlast.agents.hosted_tools import function_tools
 from outlast.agents.local_tool import LocalTool
+from outlast.agents.logs import get_logger
 from outlast.agents.mcp_server import MCPServer
 from outlast.agents.references import ReferenceTable, is_registered, named_references, resolve
 from outlast.agents.tool_definition import FunctionTool
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Registry:

@@ -5,7 +5,6 @@ one is made of a function (`tool`).
 """
 
 import json
-import logging
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, InitVar, dataclass, field
@@ -16,12 +15,13 @@ from outlast.agents.callables import check_callable, shown
 from outlast.agents.context import RunContextWrapper, ToolContext
 from outlast.agents.durations import DurationField, duration_field, is_positive
 from outlast.agents.errors import ToolTimeoutError, UserError
+from outlast.agents.logs import get_logger
 from outlast.agents.strict_schema import NoStrictForm, strict_form
 from outlast.agents.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.loop.call_forms import FORMS, FUNCTION
 from outlast.loop.values import JsonObject
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 ToolFunction: TypeAlias = Callable[[ToolContext[Any], str], Awaitable[Any]]
 ApprovalPredicate: TypeAlias = Callable[

@@ -4,7 +4,6 @@ Owns: connecting as Temporal's own environment configuration says, and the searc
 not know: how a server is started.
 """
 
-import logging
 import re
 from typing import Any
 
@@ -13,11 +12,12 @@ from temporalio.envconfig import ClientConfig
 from temporalio.service import RPCError
 
 from outlast.agents.errors import ServerUnavailable, UserError
+from outlast.agents.logs import get_logger
 from outlast.contract import names
 from outlast.ports.interpreter_end import wait_for_native_threads
 from outlast.visibility.search_attributes import ensure_search_attributes
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 DEFAULT_ADDRESS = "localhost:7233"
 

@@ -5,7 +5,6 @@ know: how the run is waited for.
 """
 
 import asyncio
-import logging
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
@@ -17,13 +16,15 @@ from temporalio.api.workflowservice.v1 import DescribeTaskQueueRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
+from outlast.agents.logs import get_logger
+
 WARN_AFTER = timedelta(seconds=5)
 """A worker that runs has taken up a run well before this."""
 
 LONGEST_POLL = timedelta(seconds=70)
 """A worker that waits has asked at least once within this."""
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 @asynccontextmanager

@@ -4,7 +4,6 @@ Owns: its life, also a second one, and who needs it. Must not know: which queue 
 """
 
 import asyncio
-import logging
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
@@ -15,6 +14,7 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from outlast.agents.agent import Agent
+from outlast.agents.logs import get_logger
 from outlast.agents.registry import Registry
 from outlast.local.loop_end import kept_out, kept_tasks
 from outlast.local.queues import QueueClaim
@@ -29,7 +29,7 @@ LOOK_AGAIN_SECONDS = 2.0
 _MARK_OF_ANSWERS = "__temporal_task_tag"
 """What the engine's workers mark the tasks with that answer the server about a run."""
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class Carrier:

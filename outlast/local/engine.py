@@ -5,7 +5,6 @@ Owns: when they start and stop, and which queue a run is on. Must not know: what
 
 import asyncio
 import contextvars
-import logging
 from typing import Any, Self
 from weakref import WeakKeyDictionary
 
@@ -14,12 +13,12 @@ from temporalio.service import RPCError
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import ServerUnavailable, UserError
+from outlast.agents.logs import get_logger
 from outlast.client.connection import connect, is_configured
 from outlast.contract import names
 from outlast.dev import EmbeddedServer, default_data_dir
 from outlast.local.carrier import CarriedRun, Carrier
 from outlast.local.core_runtime import have_runtime
-from outlast.local.failure_lines import speak_in_lines
 from outlast.local.loop_end import at_loop_end, kept_out
 from outlast.local.program import this_program
 from outlast.local.queues import PREFIX, QueueClaim, queue_names
@@ -34,7 +33,7 @@ KEPT_IDLE = 20
 """How many of the program's own queues are carried while no run is waited for in them: a program
 may make a name for each of its users, and every worker asks the server for work all the time."""
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _engines: WeakKeyDictionary[asyncio.AbstractEventLoop, "LocalEngine"] = WeakKeyDictionary()
 _starting: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
@@ -113,7 +112,6 @@ class LocalEngine:
 
     @classmethod
     async def _open(cls) -> Self:
-        speak_in_lines()
         have_runtime()
         if is_configured():
             return cls(await connect(), None)

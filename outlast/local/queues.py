@@ -9,20 +9,20 @@ Owns: the names of the queues, and who has which. Must not know: what waits in t
 
 import fcntl
 import hashlib
-import logging
 import os
 import threading
 from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
+from outlast.agents.logs import get_logger
 from outlast.contract import names
 from outlast.dev.data_dir import open_lock, try_lock
 from outlast.local.program import Program
 
 PREFIX = f"{names.TASK_QUEUE}-local-"
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 _claimed_here: set[str] = set()
 _claiming = threading.Lock()

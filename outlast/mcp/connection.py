@@ -6,14 +6,15 @@ left in one task, while those who use it come and go. Must not know: what is ask
 
 import asyncio
 import contextlib
-import logging
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AbstractAsyncContextManager
 from contextvars import Context
 from datetime import timedelta
 from typing import Any, cast
 
-logger = logging.getLogger(__name__)
+from outlast.agents.logs import get_logger
+
+logger = get_logger(__name__)
 
 
 class Connection:

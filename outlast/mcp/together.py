@@ -5,15 +5,15 @@ the kinds of servers.
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from types import TracebackType
 from typing import Any, Self
 
+from outlast.agents.logs import get_logger
 from outlast.agents.mcp_server import MCPServer
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 Step = Callable[[], Awaitable[None]]

@@ -5,13 +5,14 @@ they are told.
 """
 
 import atexit
-import logging
 import os
 import threading
 from collections.abc import Sequence
 from typing import TypeAlias
 
-logger = logging.getLogger(__name__)
+from outlast.agents.logs import get_logger
+
+logger = get_logger(__name__)
 
 DISABLING_VARIABLES = ("OUTLAST_DISABLE_TRACING", "OPENAI_AGENTS_DISABLE_TRACING")
 """Where the environment disables tracing, with `1` or `true`; the first one that is set counts."""

@@ -14,17 +14,17 @@ needs no other hook here, and it can pass OpenTelemetry's own context on in `on_
 """
 
 import json
-import logging
 from abc import ABC, abstractmethod
 from typing import Any, TypeVar
 
 from outlast.agents.errors import UserError
+from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
 from outlast.ports.receivers import REGISTRATION
 from outlast.ports.spans import CustomSpanData, SpanData
 from outlast.ports.traces import NO_ID, PLACE, NoSpan, Place, Span, Trace, gen_span_id, gen_trace_id
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 D = TypeVar("D", bound=SpanData)
 

@@ -4,14 +4,14 @@ Owns: how an item is written and read. Must not know: any database.
 """
 
 import json
-import logging
 from collections.abc import Iterable
 from typing import Any, cast
 
+from outlast.agents.logs import get_logger
 from outlast.agents.session_memory import plain_item
 from outlast.loop.values import JsonObject
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 def write_row(item: object, *, ensure_ascii: bool = True) -> str:

@@ -5,7 +5,6 @@ batches go; an exporter does.
 """
 
 import json
-import logging
 import sys
 import threading
 from abc import ABC, abstractmethod
@@ -15,10 +14,11 @@ from typing import Any
 
 from outlast.agents.durations import as_duration
 from outlast.agents.errors import UserError
+from outlast.agents.logs import get_logger
 from outlast.ports.traces import Span, Trace
 from outlast.ports.tracing import TracingProcessor
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 
 class TracingExporter(ABC):

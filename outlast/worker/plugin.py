@@ -24,6 +24,7 @@ from outlast.ports.interpreter_end import wait_for_native_threads
 from outlast.ports.model import ModelProvider
 from outlast.ports.receivers import REGISTRATION
 from outlast.ports.tracing import flush_traces
+from outlast.worker.failure_lines import log_failures_in_lines
 from outlast.worker.worker_options import with_defaults
 from outlast.workflows.agent_run import AgentRun
 
@@ -64,6 +65,7 @@ class OutlastPlugin(SimplePlugin):
             UserError: no agents, or two with one name, or another argument does not fit.
         """
         wait_for_native_threads()
+        log_failures_in_lines()
         given = cast("object", agents)
         if isinstance(given, Agent | str) or not isinstance(given, Iterable):
             shown = repr(given) if isinstance(given, str) else type(cast("object", given)).__name__

@@ -1,14 +1,18 @@
 """Workers of one queue: they share runs, differ in what they know, and come and go."""
 
 import asyncio
+import logging
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
+import pytest
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
+from outlast.agents.errors import ModelCallFailed
 from outlast.agents.tool import function_tool
 from outlast.client.runner import Runner
+from outlast.models.multi_provider import MultiProvider
 from outlast.testing import ScriptedModel, call
 from tests.workflow.desk import Desk
 from tests.workflow.laws import check_run
@@ -78,3 +82,20 @@ async def test_a_run_without_a_worker_waits_and_can_be_read(desk: Desk):
     attached = await Runner.attach(handle.id, client=desk.client)
     await desk.open(AGENT, model=ScriptedModel("Here I am."))
     assert (await desk.result(attached)).final_output == "Here I am."
+
+
+async def test_a_missing_key_is_one_line_in_the_log_of_any_worker(
+    desk: Desk, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
+    await desk.open(AGENT, model=cast("ScriptedModel", MultiProvider()))
+    handle = await desk.start("Helper")
+    with caplog.at_level(logging.INFO), pytest.raises(ModelCallFailed, match="OPENAI_API_KEY"):
+        await handle.result()
+    shown = [caplog.handler.format(record) for record in caplog.records]
+    failed = [line for line in shown if "failed in" in line]
+    assert len(failed) == 1, shown
+    assert "\n" not in failed[0]
+    assert f"outlast: call_model failed in {handle.id} (attempt 1 of 10): " in failed[0]
+    assert "OPENAI_API_KEY" in failed[0]

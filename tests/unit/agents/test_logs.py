@@ -2,10 +2,13 @@
 
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from outlast.agents.logs import enable_verbose_stdout_logging
+import outlast
+from outlast.agents.errors import UserError
+from outlast.agents.logs import enable_verbose_stdout_logging, get_logger
 
 
 @pytest.fixture(autouse=True)
@@ -33,3 +36,39 @@ def test_a_programs_own_handler_stays(
     assert own in logger.handlers
     logging.getLogger("outlast").warning("both hear it")
     assert capsys.readouterr().out == "both hear it\n"
+
+
+def _log_a_failure() -> None:
+    try:
+        _fail()
+    except ValueError as error:
+        get_logger("outlast.tests.of_texts").exception("it failed: %r", error)
+
+
+def _fail() -> None:
+    raise ValueError("CARD-4111")
+
+
+def test_texts_of_exceptions_are_logged_by_default(caplog: pytest.LogCaptureFixture) -> None:
+    _log_a_failure()
+    assert "it failed: ValueError('CARD-4111')" in caplog.text
+    assert "Traceback" in caplog.text
+
+
+@pytest.mark.parametrize("value", ["0", "false", "No", " off "])
+def test_texts_of_exceptions_can_be_kept_out(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, value: str
+) -> None:
+    monkeypatch.setenv("OUTLAST_LOG_EXCEPTION_TEXTS", value)
+    _log_a_failure()
+    get_logger("outlast.tests.of_texts").warning("%s", UserError("no such tool"))
+    assert caplog.messages == ["it failed: 'ValueError' [ValueError]", "no such tool"]
+    assert "CARD-4111" not in caplog.text
+
+
+def test_every_module_that_logs_obeys_the_switch() -> None:
+    package = Path(outlast.__file__).parent
+    bare = [
+        str(path) for path in package.rglob("*.py") if "getLogger(__name__)" in path.read_text()
+    ]
+    assert bare == []

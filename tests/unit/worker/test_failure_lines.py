@@ -15,7 +15,8 @@ from temporalio.testing import ActivityEnvironment
 
 from outlast.activities.attempt_error import AttemptError
 from outlast.activities.errors import of_user_code
-from outlast.local.failure_lines import FailureLines, speak_in_lines
+from outlast.contract import names
+from outlast.worker.failure_lines import FailureLines, log_failures_in_lines
 
 LOGGER = logging.getLogger("temporalio.activity")
 
@@ -51,7 +52,12 @@ def failure(*, retryable: bool = True, attempts: int | None = None) -> Applicati
 
 
 def told(
-    error: BaseException, caplog: pytest.LogCaptureFixture, *, attempt: int = 1, most: int = 3
+    error: BaseException,
+    caplog: pytest.LogCaptureFixture,
+    *,
+    attempt: int = 1,
+    most: int = 3,
+    workflow_type: str = names.WORKFLOW,
 ) -> str:
     """Return what is printed of an attempt that failed."""
     environment = ActivityEnvironment()
@@ -61,6 +67,7 @@ def told(
         attempt=attempt,
         retry_policy=RetryPolicy(initial_interval=timedelta(seconds=1), maximum_attempts=most),
         workflow_id="support-42",
+        workflow_type=workflow_type,
     )
 
     def log() -> None:
@@ -89,7 +96,8 @@ def test_an_attempt_that_failed_is_one_line_with_the_place_in_the_users_code(
     line = told(error, caplog, **{k: v for k, v in case.items() if k in {"attempt", "most"}})
     assert "\n" not in line
     assert f"outlast: look_up failed in support-42 {tries}: look_up raised ValueError" in line
-    assert "No such order [test_failure_lines.py:" in line
+    assert "No such order (test_failure_lines.py:" in line
+    assert " in users_code)" in line
     assert line.endswith("; it is tried again") == again
 
 
@@ -103,19 +111,21 @@ def test_who_looks_for_a_mistake_gets_the_stack_trace(caplog: pytest.LogCaptureF
 
 
 def test_every_other_record_stays_as_it_is(caplog: pytest.LogCaptureFixture) -> None:
-    assert "Completing activity as failed" in told(ValueError("no effect"), caplog)
+    line = told(failure(), caplog, workflow_type="TheirOwn")
+    assert "Completing activity as failed" in line
+    assert "in users_code" in line
     caplog.clear()
     LOGGER.warning("Something %s", "else")
     assert caplog.messages == ["Something else"]
 
 
-def test_a_second_call_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_call_changes_nothing() -> None:
     before = list(LOGGER.filters)
-    monkeypatch.setattr("outlast.local.failure_lines._installed", False)
+    LOGGER.filters.clear()
     try:
-        speak_in_lines()
-        speak_in_lines()
-        assert len(LOGGER.filters) == len(before) + 1
+        log_failures_in_lines()
+        log_failures_in_lines()
+        assert len(LOGGER.filters) == 1
     finally:
         LOGGER.filters[:] = before
 
@@ -128,3 +138,30 @@ def test_an_attempt_that_was_silent_for_too_long_is_a_line_too(
     assert line.count("\n") == 0
     assert f"look_up was stopped in support-42 (attempt {attempt} of 3): nothing was heard" in line
     assert line.endswith(ending)
+
+
+def test_an_error_that_is_none_of_the_effects_is_a_line_too(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    assert told(ValueError("bad payload"), caplog).endswith(
+        "ValueError: bad payload; it is tried again"
+    )
+
+
+def test_hostile_text_is_one_line_that_steers_no_terminal(caplog: pytest.LogCaptureFixture) -> None:
+    line = told(ApplicationError("\x1b[2Kfine\nall is well\u202e" + 5_000 * "x"), caplog)
+    assert line.isprintable()
+    assert r"\x1b[2Kfine\nall is well\u202exxx" in line
+    assert "(5,021 characters)" in line
+    assert len(line) < 1_300
+
+
+def test_texts_of_exceptions_stay_out_where_the_environment_says_so(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUTLAST_LOG_EXCEPTION_TEXTS", "0")
+    with caplog.at_level(logging.DEBUG, "outlast"):
+        line = told(failure(), caplog)
+    assert "No such order" not in line
+    assert "\n" not in line
+    assert "ValueError (text not logged) (test_failure_lines.py:" in line

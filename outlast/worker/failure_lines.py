@@ -1,0 +1,88 @@
+"""What a worker's log says of a failed attempt: one line, in words, with the place in users' code.
+
+The Temporal SDK logs a stack trace for each exception in the chain of causes of each failed
+attempt, most of it files of this package. The trace comes back with the level DEBUG of the logger
+`outlast`.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from temporalio import activity
+from temporalio.exceptions import ApplicationError
+
+from outlast.activities.attempt_error import AttemptError
+from outlast.activities.failure_words import failure_words, one_line
+from outlast.agents.logs import logs_exception_texts
+from outlast.contract import names
+
+_LOGGER: Final = "temporalio.activity"
+
+
+def log_failures_in_lines() -> None:
+    """Have failed attempts of this process logged in a line each. A second call does nothing."""
+    logger = logging.getLogger(_LOGGER)
+    if not any(isinstance(one, FailureLines) for one in logger.filters):
+        logger.addFilter(FailureLines())
+
+
+class FailureLines(logging.Filter):
+    """Rewrites the SDK's record of a failed attempt; records of other activities stay."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Make a line of the record, and let it through."""
+        error = record.exc_info[1] if record.exc_info else None
+        if error is None or not _is_ours():
+            return True
+        if isinstance(error, asyncio.CancelledError):
+            record.msg = _line_of_silence()
+        else:
+            record.msg = _line(error)
+        record.args = None
+        shows_trace = logging.getLogger("outlast").isEnabledFor(logging.DEBUG)
+        if not (shows_trace and logs_exception_texts()):
+            record.exc_info = record.exc_text = None
+        return True
+
+
+def _is_ours() -> bool:
+    return activity.in_activity() and activity.info().workflow_type == names.WORKFLOW
+
+
+def _line(error: BaseException) -> str:
+    most = _most_attempts(error)
+    if isinstance(error, ApplicationError):
+        text, final = error.message, error.non_retryable
+    else:
+        text, final = f"{type(error).__name__}: {error}", False
+    last = final or activity.info().attempt == most
+    return _told("failed", failure_words(text, error), most=most, last=last)
+
+
+def _line_of_silence() -> str:
+    """Return the line of an attempt that the server gave up, although nobody cancelled the run."""
+    most = _attempts_of_policy()
+    message = "nothing was heard of it for too long: this process or the server stood still"
+    return _told("was stopped", message, most=most, last=activity.info().attempt == most)
+
+
+def _told(what_happened: str, message: str, *, most: int, last: bool) -> str:
+    info = activity.info()
+    tries = f"attempt {info.attempt} of {most}" if most else f"attempt {info.attempt}"
+    what = one_line(info.activity_type.removeprefix(names.TOOL_PREFIX))
+    run_id = one_line(info.workflow_id or "")
+    ending = "" if last else "; it is tried again"
+    return f"outlast: {what} {what_happened} in {run_id} ({tries}): {message}{ending}"
+
+
+def _attempts_of_policy() -> int:
+    policy = activity.info().retry_policy
+    return policy.maximum_attempts if policy is not None else 0
+
+
+def _most_attempts(error: BaseException) -> int:
+    """Return how often this may be tried, or 0 where nothing says so."""
+    most = _attempts_of_policy()
+    fewer = error.attempts if isinstance(error, AttemptError) else None
+    return most if fewer is None else min(most or fewer, fewer)
