@@ -47,7 +47,9 @@ def as_left(state: RunState, closed_by: HistoryEvent | None) -> RunState:
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
             lost = closed_by.workflow_execution_failed_event_attributes.failure
             code = lost.application_failure_info.type or failures.INTERNAL
-            failure = state.failure or Failure(code=code, message=lost.message)
+            failure = state.failure or _before_the_start(
+                state, Failure(code=code, message=lost.message)
+            )
         case _:  # it continues in another history
             return state
     return replace(left, outcome="failed", failure=failure)
@@ -84,7 +86,7 @@ def _error_of(cause: BaseException, state: RunState, known: KnownAgents) -> Exce
     match cause:
         case ApplicationError():
             failure = Failure(code=cause.type or failures.INTERNAL, message=cause.message)
-            return error_of(state.failure or failure, state, known)
+            return error_of(state.failure or _before_the_start(state, failure), state, known)
         case CancelledError():
             message = "The run was cancelled."
         case TerminatedError():
@@ -92,3 +94,11 @@ def _error_of(cause: BaseException, state: RunState, known: KnownAgents) -> Exce
         case _:
             return AgentsException(f"The run failed: {cause}", run_data=run_details(state, known))
     return RunCancelled(message, run_data=run_details(state, known))
+
+
+def _before_the_start(state: RunState, failure: Failure) -> Failure:
+    """Return the failure of a run; one that the SDK failed before it began has an unreadable input."""
+    if state.phase != "new" or failure.code in failures.CODES:
+        return failure
+    message = f"The run's input is unreadable: {failure.message}"
+    return replace(failure, code=failures.USER_ERROR, message=message)

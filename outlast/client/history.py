@@ -9,7 +9,7 @@ import json
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
-from typing import Any, cast
+from typing import Any
 
 from temporalio.api.common.v1 import Payloads
 from temporalio.api.enums.v1 import EventType
@@ -21,9 +21,12 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.contract import history, names
 from outlast.contract.failures import EngineFailure
+from outlast.contract.records import NOT_JSON, Unreadable
 from outlast.loop.events import Event
 from outlast.loop.state import RunState
-from outlast.loop.values import Json, JsonObject
+from outlast.loop.values import Json
+from outlast.payloads.failures import failure_of_cause
+from outlast.payloads.readable import decode_failure, values_of
 
 LOCAL_ACTIVITY = "core_local_activity"
 
@@ -43,7 +46,7 @@ class HistoryReader:
 
     converter: DataConverter
     history_id: str = ""
-    start_payload: Json = None
+    start_payload: Json | Unreadable = None
     closed_by: HistoryEvent | None = None
     size: int = 0
     _effects: dict[int, int] = field(default_factory=dict[int, int])
@@ -74,10 +77,10 @@ class HistoryReader:
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED:
                 started = event.workflow_execution_started_event_attributes
                 self.history_id = started.original_execution_run_id
-                try:
-                    self.start_payload = await self._first(started.input)
-                except Exception:  # noqa: BLE001  the workflow cannot decode it either, and fails
-                    self.start_payload = None
+                values = await values_of(self.converter, started.input.payloads)
+                if values is None:
+                    values = (Unreadable(NOT_JSON),)
+                self.start_payload = values[0] if values else None
                 self._note(event, history.Started(payload=self.start_payload))
             case EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED:
                 self._started_ms[event.event_id] = _milliseconds(event.event_time)
@@ -98,24 +101,23 @@ class HistoryReader:
                 nested = event.start_child_workflow_execution_initiated_event_attributes
                 self._effects[event.event_id] = history.effect_of_nested(nested.workflow_id)
             case kind if kind in CLOSING:
-                self.closed_by = event
+                self.closed_by = await self._with_message(event)
             case _:
                 await self._take_result(event)
 
     async def _take_signal(self, event: HistoryEvent) -> None:
         signal = event.workflow_execution_signaled_event_attributes
         known = signal.signal_name in names.SIGNALS
-        try:
-            arguments = await self._decode(signal.input) if known else ()
-        except Exception:  # noqa: BLE001  the workflow's SDK drops what it cannot decode, too
-            return
+        arguments = await values_of(self.converter, signal.input.payloads) if known else ()
+        if arguments is None:
+            return  # the workflow's SDK drops it, too
         self._note(event, history.Signalled(name=signal.signal_name, arguments=arguments))
 
     async def _take_update(self, event: HistoryEvent) -> None:
         accepted = event.workflow_execution_update_accepted_event_attributes
         request = accepted.accepted_request.input
-        arguments = await self._decode(request.args)
-        happening = history.Updated(name=request.name, arguments=arguments)
+        arguments = await values_of(self.converter, request.args.payloads)
+        happening = history.Updated(name=request.name, arguments=arguments or ())
         self._waiting.append((accepted.accepted_request_sequencing_event_id, happening))
 
     async def _take_marker(self, event: HistoryEvent) -> None:
@@ -163,11 +165,22 @@ class HistoryReader:
         effect = self._effects.pop(scheduled, 0)
         self._note(event, history.Resolved(effect=effect, payload=payload, failure=failure))
 
+    async def _with_message(self, closing: HistoryEvent) -> HistoryEvent:
+        """Return the record that closes a history; the message of its failure may be encoded."""
+        if not closing.HasField("workflow_execution_failed_event_attributes"):
+            return closing
+        event = HistoryEvent()
+        event.CopyFrom(closing)
+        failure = event.workflow_execution_failed_event_attributes.failure
+        error = await decode_failure(self.converter, failure)
+        failure.message = getattr(error, "message", failure.message)
+        return event
+
     async def _failure_of_nested(self, event: HistoryEvent) -> tuple[int, EngineFailure | None]:
         match event.event_type:
             case EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_FAILED:
                 lost = event.child_workflow_execution_failed_event_attributes
-                return lost.initiated_event_id, await self._failure(lost.failure)
+                return lost.initiated_event_id, await self._failure(lost.failure, nested=True)
             case EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_CANCELED:
                 stopped = event.child_workflow_execution_canceled_event_attributes
                 return stopped.initiated_event_id, EngineFailure(kind="cancelled")
@@ -194,37 +207,16 @@ class HistoryReader:
         at_ms = self._started_ms.pop(started, 0)
         return history.WorkflowTask(at_ms=at_ms, happenings=tuple(delivered))
 
-    async def _decode(self, payloads: Payloads) -> tuple[Json, ...]:
-        return tuple(await self.converter.decode(payloads.payloads))
-
-    async def _first(self, payloads: Payloads | None) -> Json:
-        values = await self._decode(payloads) if payloads is not None else ()
+    async def _first(self, payloads: Payloads | None) -> Json | Unreadable:
+        payload = payloads.payloads[:1] if payloads is not None else []
+        values = await values_of(self.converter, payload)
         return values[0] if values else None
 
-    async def _failure(self, failure: FailureRecord) -> EngineFailure:
-        """Return what an activity ended with; the SDK shows the cause inside its own wrapper."""
+    async def _failure(self, failure: FailureRecord, *, nested: bool = False) -> EngineFailure:
+        """Return what an activity or a nested run ended with, as the workflow reads it."""
         if failure.HasField("activity_failure_info") and failure.HasField("cause"):
-            failure = failure.cause
-        if failure.HasField("timeout_failure_info"):
-            return EngineFailure(kind="timeout")
-        if failure.HasField("canceled_failure_info"):
-            return EngineFailure(kind="cancelled")
-        if not failure.HasField("application_failure_info"):
-            return EngineFailure(kind="other", message=failure.message)
-        info = failure.application_failure_info
-        said = await self._decode(info.details) if info.HasField("details") else ()
-        details, spent, *_ = (*said, None, None)
-        return EngineFailure(
-            kind="application",
-            code=info.type,
-            message=failure.message,
-            details=_object(details),
-            spent=_object(spent),
-        )
-
-
-def _object(value: Json) -> JsonObject | None:
-    return cast("JsonObject", value) if isinstance(value, dict) else None
+            failure = failure.cause  # the SDK shows the cause inside its own wrapper
+        return failure_of_cause(await decode_failure(self.converter, failure), nested=nested)
 
 
 @dataclass(frozen=True, slots=True)

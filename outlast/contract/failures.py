@@ -39,6 +39,11 @@ DECISION_REFUSED: Final = "decision_refused"
 RUN_CLOSED: Final = "run_closed"
 INTERNAL: Final = "internal_error"
 
+CODES: Final = frozenset(
+    value for name, value in list(globals().items()) if name.isupper() and isinstance(value, str)
+)
+"""Every code above."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFailure:

@@ -23,6 +23,7 @@ from outlast.contract.records import (
     NestedRecord,
     RunInput,
     SendRecord,
+    Unreadable,
     UnreadableRecordError,
     message_of,
     read,
@@ -84,10 +85,10 @@ def started(run_id: str, record: RunInput, at_ms: int) -> RunStarted:
     )
 
 
-def signalled(name: str, arguments: Sequence[Json], at_ms: int) -> Event:
+def signalled(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> Event:
     """Return the event of a signal; one that cannot be read is an event too."""
     # People send a signal without input as readily as one with an empty one.
-    payload: Json = arguments[0] if arguments and arguments[0] is not None else {}
+    payload: Json | Unreadable = arguments[0] if arguments and arguments[0] is not None else {}
     try:
         if name == names.SIGNAL_DECIDE:
             return DecisionReceived(at_ms=at_ms, decision=read(Decision, payload))
@@ -103,13 +104,13 @@ def signalled(name: str, arguments: Sequence[Json], at_ms: int) -> Event:
     )
 
 
-def updated(name: str, arguments: Sequence[Json], at_ms: int) -> Event:
+def updated(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> Event:
     """Return the event of an update.
 
     Raises:
         UnreadableRecordError: it cannot be read, or there is no such update; it is then refused.
     """
-    payload: Json = arguments[0] if arguments else None
+    payload: Json | Unreadable = arguments[0] if arguments else None
     if name == names.UPDATE_DECIDE:
         return DecisionReceived(at_ms=at_ms, decision=read(Decision, payload))
     if name == names.UPDATE_SEND:
@@ -117,7 +118,7 @@ def updated(name: str, arguments: Sequence[Json], at_ms: int) -> Event:
     raise UnreadableRecordError(f"No update {name!r}. Known: send, decide.")
 
 
-def answered(effect: Effect, payload: Json, at_ms: int) -> Event:
+def answered(effect: Effect, payload: Json | Unreadable, at_ms: int) -> Event:
     """Return the event of what an effect came to: an activity's result, or a nested run's."""
     try:
         return _answer(effect, payload, at_ms, effect.effect)
@@ -126,7 +127,7 @@ def answered(effect: Effect, payload: Json, at_ms: int) -> Event:
         return EffectFailed(at_ms=at_ms, effect=effect.effect, failure=failure)
 
 
-def _answer(effect: Effect, payload: Json, at_ms: int, number: int) -> Event:
+def _answer(effect: Effect, payload: Json | Unreadable, at_ms: int, number: int) -> Event:
     match effect:
         case PrepareRun():
             briefing = read(Briefing, payload)
@@ -172,7 +173,7 @@ def failed(effect: Effect, engine: EngineFailure, at_ms: int) -> EffectFailed | 
 class Started:
     """The workflow began."""
 
-    payload: Json
+    payload: Json | Unreadable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -180,7 +181,7 @@ class Signalled:
     """A signal was delivered."""
 
     name: str
-    arguments: tuple[Json, ...]
+    arguments: tuple[Json | Unreadable, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -188,7 +189,7 @@ class Updated:
     """An update was accepted."""
 
     name: str
-    arguments: tuple[Json, ...]
+    arguments: tuple[Json | Unreadable, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,7 +197,7 @@ class Resolved:
     """An activity ended; `local` ones say when, in milliseconds since the epoch."""
 
     effect: int
-    payload: Json = None
+    payload: Json | Unreadable = None
     failure: EngineFailure | None = None
     local_end_ms: int | None = None
 
@@ -260,7 +261,7 @@ def fold(
                 yield event, state
 
 
-def opening(payload: Json) -> RunState:
+def opening(payload: Json | Unreadable) -> RunState:
     """Return the state that a workflow starts from: the carried one, or a new one."""
     try:
         record = read(RunInput, payload)
@@ -293,7 +294,7 @@ def _event_of(state: RunState, run_id: str, happening: Happening, at_ms: int) ->
             assert_never(happening)
 
 
-def _start_of(run_id: str, payload: Json, at_ms: int) -> RunStarted | None:
+def _start_of(run_id: str, payload: Json | Unreadable, at_ms: int) -> RunStarted | None:
     try:
         record = read(RunInput, payload)
     except UnreadableRecordError:

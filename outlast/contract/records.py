@@ -53,8 +53,25 @@ COMPRESS_ABOVE_BYTES = 250_000
 """States larger than this are compressed when a run continues as new."""
 
 
+NOT_JSON: Final = (
+    "This is not JSON that can be stored: it is damaged, nested too deep, or something else."
+)
+"""The one text for all of these: where a parser gives up depends on the process."""
+
+
 class UnreadableRecordError(ValueError):
     """Something that should be a record of ours is not; the message says what is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Unreadable:
+    """A payload that holds no JSON, or that nobody here can decode.
+
+    Attributes:
+        problem: what is wrong with it, the same for the workflow and for every reader.
+    """
+
+    problem: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -209,12 +226,14 @@ def write(record: object) -> JsonObject:
     return written
 
 
-def read(kind: type[T], payload: Json) -> T:
+def read(kind: type[T], payload: Json | Unreadable) -> T:
     """Return the record in a payload.
 
     Raises:
         UnreadableRecordError: it does not fit; the message names each field that does not.
     """
+    if isinstance(payload, Unreadable):
+        raise UnreadableRecordError(payload.problem)
     version = cast("JsonObject", payload).get("schema_version") if isinstance(payload, dict) else 0
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise UnreadableRecordError(
@@ -234,7 +253,7 @@ def _plain(payload: Json) -> Json:
     them, and a run must not hold what it could not carry on.
 
     Raises:
-        UnreadableRecordError: it is nested too deep.
+        UnreadableRecordError: it is nested too deep, or is no JSON.
     """
     try:
         return from_json(to_json(payload, inf_nan_mode="null"))
@@ -242,8 +261,8 @@ def _plain(payload: Json) -> Json:
         pass
     try:
         return from_json(json.dumps(payload, ensure_ascii=False).encode(errors="replace"))
-    except (ValueError, RecursionError) as error:
-        raise UnreadableRecordError(f"This is not JSON that can be stored: {error}") from None
+    except (ValueError, TypeError, RecursionError):
+        raise UnreadableRecordError(NOT_JSON) from None
 
 
 @cache

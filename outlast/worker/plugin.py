@@ -9,8 +9,10 @@ import contextlib
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from typing import Any, cast
 
+from temporalio.client import Client
+from temporalio.converter import DataConverter
 from temporalio.plugin import SimplePlugin
-from temporalio.worker import WorkerConfig
+from temporalio.worker import ReplayerConfig, WorkerConfig
 
 from outlast.activities.boundary import EffectActivities
 from outlast.activities.worker_knowledge import WorkerKnowledge
@@ -20,6 +22,7 @@ from outlast.agents.registry import Registry
 from outlast.contract import records
 from outlast.loop.state import RunState
 from outlast.models.multi_provider import MultiProvider
+from outlast.payloads.readable import readable
 from outlast.ports.interpreter_end import wait_for_native_threads
 from outlast.ports.model import ModelProvider
 from outlast.ports.receivers import REGISTRATION
@@ -103,8 +106,24 @@ class OutlastPlugin(SimplePlugin):
         )
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
-        """Add what runs need to a worker's options; those that the user has set stay."""
-        return with_defaults(super().configure_worker(config))
+        """Add what runs need to a worker's options; those that the user has set stay.
+
+        The worker's data converter marks payloads that it cannot decode, instead of failing their
+        workflow tasks, and encodes the texts of failures where the client has a codec.
+        """
+        config = with_defaults(super().configure_worker(config))
+        if "client" in config:
+            options: dict[str, Any] = {**config["client"].config(active_config=True)}
+            options["data_converter"] = readable(options["data_converter"])
+            options["plugins"] = []  # the worker has taken them already
+            config["client"] = Client(**options)
+        return config
+
+    def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:
+        """Decode histories as a worker with this plugin does."""
+        config = super().configure_replayer(config)
+        config["data_converter"] = readable(config.get("data_converter", DataConverter.default))
+        return config
 
 
 def _add_context_types(registry: Registry, given: object) -> None:

@@ -12,11 +12,13 @@ by one coroutine, after everything that a workflow task delivered has been taken
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+import inspect
+from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from temporalio import workflow
+from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue, SearchAttributeUpdate
 from temporalio.exceptions import ApplicationError, FailureError
 
@@ -27,10 +29,11 @@ from outlast.loop.events import CancelRequested, DecisionReceived, Event
 from outlast.loop.machine import advance
 from outlast.loop.state import RunState
 from outlast.loop.values import JsonObject
+from outlast.payloads.failures import engine_failure
+from outlast.payloads.readable import json_of
 from outlast.workflows import presentation
 from outlast.workflows.translation import (
     attribute_update,
-    engine_failure,
     first_attributes,
     readable_update,
     retry_policy,
@@ -53,12 +56,31 @@ DEFECTS = (
 `Exception`: a worker whose code does not fit a history must not end the run."""
 
 
+Handler = TypeVar("Handler", bound=Callable[..., Any])
+
+NOTHING = RawValue(Payload(metadata={"encoding": b"binary/null"}))
+"""What a handler gets that is called without an argument."""
+
+
+def takes_raw_value(handler: Handler) -> Handler:
+    """Make the SDK pass a single argument as it came, and none too many an error.
+
+    The SDK converts arguments by annotation where their numbers agree, and fails the run or drops
+    the signal where it cannot. So the signature names one raw value, and hides that more are taken.
+    """
+    parameters = inspect.signature(handler).parameters.values()
+    shown = [one for one in parameters if one.kind is not inspect.Parameter.VAR_POSITIONAL]
+    vars(handler)["__signature__"] = inspect.Signature(shown)
+    return handler
+
+
 @workflow.defn(name=names.WORKFLOW, sandboxed=False, failure_exception_types=DEFECTS)
 class AgentRun:
     """One run of an agent: from a question to its answer, or a conversation that stays open."""
 
     @workflow.init
-    def __init__(self, payload: Any = None, *_more: Any) -> None:
+    @takes_raw_value
+    def __init__(self, payload: RawValue = NOTHING, *_more: Any) -> None:
         """Take in the input; reading it here means that early signals find the run started."""
         info = workflow.info()
         self._id = info.workflow_id
@@ -75,7 +97,7 @@ class AgentRun:
         self._defect: ApplicationError | None = None
         self._visibility = False
         try:
-            record = records.read(records.RunInput, payload)
+            record = records.read(records.RunInput, _json(payload))
             self._visibility = record.visibility
             if record.carried is None:
                 self._take(history.started(self._id, record, self._now_ms()))
@@ -89,7 +111,8 @@ class AgentRun:
         self._shown = presentation.attributes(self._state)
 
     @workflow.run
-    async def run(self, payload: Any = None, *_more: Any) -> JsonObject:
+    @takes_raw_value
+    async def run(self, payload: RawValue = NOTHING, *_more: Any) -> JsonObject:
         """Carry out commands until the loop says that the run is over.
 
         Raises:
@@ -148,22 +171,25 @@ class AgentRun:
         description='Decide an approval: {"request_id": "a1", "type": "approve" or "reject", '
         '"message": "...", "by": "..."}',
     )
-    def signal_decide(self, payload: Any = None, *_more: Any) -> None:
+    @takes_raw_value
+    def signal_decide(self, payload: RawValue = NOTHING, *_more: Any) -> None:
         """Take a person's decision; one that does not count is noted in the state."""
-        self._take(history.signalled(names.SIGNAL_DECIDE, [payload], self._now_ms()))
+        self._take(history.signalled(names.SIGNAL_DECIDE, [_json(payload)], self._now_ms()))
 
     @workflow.signal(
         name=names.SIGNAL_CANCEL,
         description='Stop the run: {"mode": "immediate" or "after_turn"}',
     )
-    def signal_cancel(self, payload: Any = None, *_more: Any) -> None:
+    @takes_raw_value
+    def signal_cancel(self, payload: RawValue = NOTHING, *_more: Any) -> None:
         """Stop the run, at once or after the turn it is in."""
-        self._take(history.signalled(names.SIGNAL_CANCEL, [payload], self._now_ms()))
+        self._take(history.signalled(names.SIGNAL_CANCEL, [_json(payload)], self._now_ms()))
 
     @workflow.signal(name=names.SIGNAL_NESTED, description="From nested runs: what they wait for")
-    def signal_nested(self, payload: Any = None, *_more: Any) -> None:
+    @takes_raw_value
+    def signal_nested(self, payload: RawValue = NOTHING, *_more: Any) -> None:
         """Take what a nested run says that people have to decide."""
-        self._take(history.signalled(names.SIGNAL_NESTED, [payload], self._now_ms()))
+        self._take(history.signalled(names.SIGNAL_NESTED, [_json(payload)], self._now_ms()))
 
     @workflow.signal(dynamic=True)
     def signal_other(self, name: str, _arguments: Sequence[RawValue]) -> None:
@@ -174,9 +200,10 @@ class AgentRun:
         name=names.UPDATE_DECIDE,
         description="Decide an approval, and learn at once whether the decision counts",
     )
-    def update_decide(self, payload: Any = None, *_more: Any) -> JsonObject:
+    @takes_raw_value
+    def update_decide(self, payload: RawValue = NOTHING, *_more: Any) -> JsonObject:
         """Take a person's decision. Returns how the request stands."""
-        event = history.updated(names.UPDATE_DECIDE, [payload], self._now_ms())
+        event = history.updated(names.UPDATE_DECIDE, [_json(payload)], self._now_ms())
         self._take(event)
         assert isinstance(event, DecisionReceived)  # noqa: S101  the table says so
         request = next(r for r in self._state.approvals if r.id == event.decision.request_id)
@@ -184,9 +211,10 @@ class AgentRun:
         return {"request_id": request.id, "status": request.status, "by": by}
 
     @update_decide.validator
-    def validate_decide(self, payload: Any = None, *_more: Any) -> None:
+    @takes_raw_value
+    def validate_decide(self, payload: RawValue = NOTHING, *_more: Any) -> None:
         """Refuse a decision that does not count, before it gets into history."""
-        event = readable_update(names.UPDATE_DECIDE, payload)
+        event = readable_update(names.UPDATE_DECIDE, _json(payload))
         assert isinstance(event, DecisionReceived)  # noqa: S101  the table says so
         problem = refusal(self._state.approvals, event.decision)
         if problem is not None:
@@ -196,15 +224,17 @@ class AgentRun:
         name=names.UPDATE_SEND,
         description='Say something more: {"input": "...", "message_id": "a unique id"}',
     )
-    def update_send(self, payload: Any = None, *_more: Any) -> JsonObject:
+    @takes_raw_value
+    def update_send(self, payload: RawValue = NOTHING, *_more: Any) -> JsonObject:
         """Take a message. Returns when it is queued; the answer is in the state later."""
-        self._take(history.updated(names.UPDATE_SEND, [payload], self._now_ms()))
+        self._take(history.updated(names.UPDATE_SEND, [_json(payload)], self._now_ms()))
         return {"status": self._state.status, "turns": self._state.turns}
 
     @update_send.validator
-    def validate_send(self, payload: Any = None, *_more: Any) -> None:
+    @takes_raw_value
+    def validate_send(self, payload: RawValue = NOTHING, *_more: Any) -> None:
         """Refuse a message that cannot be read or would never be answered."""
-        readable_update(names.UPDATE_SEND, payload)
+        readable_update(names.UPDATE_SEND, _json(payload))
         if self._state.phase in {"closing", "closed"}:
             raise typed_error(
                 failures.RUN_CLOSED, f"The run {self._id} has ended. Start a new one."
@@ -235,7 +265,7 @@ class AgentRun:
     async def _perform(self, effect: Effect) -> None:
         """Run one activity, and make exactly one event of however it ends."""
         try:
-            payload = await self._execute(effect)
+            payload = _json(await self._execute(effect))
             event = history.answered(effect, payload, self._now_ms())
         except asyncio.CancelledError:
             return
@@ -260,6 +290,7 @@ class AgentRun:
                 names.activity_type(effect),
                 {"request": records.write(effect)},
                 activity_id=str(effect.effect),
+                result_type=RawValue,
                 start_to_close_timeout=one_attempt,
                 schedule_to_close_timeout=timedelta(milliseconds=policies.LONGEST_MS),
                 retry_policy=retry_policy(policy),
@@ -269,6 +300,7 @@ class AgentRun:
             names.activity_type(effect),
             self._request(effect),
             activity_id=str(effect.effect),
+            result_type=RawValue,
             task_queue=policy.queue,
             start_to_close_timeout=one_attempt,
             schedule_to_close_timeout=timedelta(milliseconds=policies.LONGEST_MS),
@@ -284,6 +316,7 @@ class AgentRun:
             names.WORKFLOW,
             records.write(record),
             id=effect.nested_id,
+            result_type=RawValue,
             parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
             search_attributes=first_attributes(effect.target) if self._visibility else None,
             static_summary=presentation.summary(self._state, effect),
@@ -398,3 +431,8 @@ class AgentRun:
 
     def _now_ms(self) -> int:
         return workflow.time_ns() // 1_000_000
+
+
+def _json(value: Any) -> Any:
+    """Return the JSON in what the SDK delivered, or an `Unreadable`."""
+    return json_of(workflow.payload_converter(), value)

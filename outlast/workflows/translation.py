@@ -1,11 +1,11 @@
 """Between Temporal's own types and ours, for the workflow.
 
-Owns: what Temporal's exceptions mean, the typed failures of runs and updates, retries, search
+Owns: the typed failures of runs and updates, retries, search
 attributes. Must not know: when they are needed.
 """
 
 from datetime import timedelta
-from typing import Any, cast
+from typing import Any
 
 from temporalio.common import (
     RetryPolicy,
@@ -14,20 +14,10 @@ from temporalio.common import (
     SearchAttributeUpdate,
     TypedSearchAttributes,
 )
-from temporalio.exceptions import (
-    ActivityError,
-    ApplicationError,
-    CancelledError,
-    ChildWorkflowError,
-    FailureError,
-    WorkflowAlreadyStartedError,
-)
-from temporalio.exceptions import (
-    TimeoutError as EngineTimeoutError,
-)
+from temporalio.exceptions import ApplicationError
 
 from outlast.contract import history, names
-from outlast.contract.failures import USER_ERROR, EngineFailure
+from outlast.contract.failures import USER_ERROR
 from outlast.contract.records import UnreadableRecordError
 from outlast.loop.calls import Policy
 from outlast.loop.events import Event
@@ -59,32 +49,6 @@ def readable_update(name: str, payload: Json) -> Event:
         raise typed_error(USER_ERROR, str(error)) from None
 
 
-def engine_failure(error: FailureError) -> EngineFailure:
-    """Return how an activity or a nested run failed, without Temporal's types."""
-    # A local activity's failure comes as it is, any other's inside of a wrapper.
-    wrapped = isinstance(error, ActivityError | ChildWorkflowError)
-    cause = error.cause if wrapped else error
-    nested = isinstance(error, ChildWorkflowError | WorkflowAlreadyStartedError)
-    match cause:
-        case ApplicationError():
-            details, spent, *_ = (*cause.details, None, None)
-            return EngineFailure(
-                kind="application",
-                code=cause.type or "",
-                message=cause.message,
-                details=_object(details),
-                spent=_object(spent),
-            )
-        case EngineTimeoutError():
-            return EngineFailure(kind="timeout")
-        case CancelledError():
-            return EngineFailure(kind="cancelled")
-        case FailureError() if not nested:  # how a nested run was stopped, only the engine knows
-            return EngineFailure(kind="other", message=cause.message)
-        case _:
-            return EngineFailure(kind="other", message="" if nested else str(error))
-
-
 def retry_policy(policy: Policy) -> RetryPolicy:
     """Return how an activity is retried."""
     return RetryPolicy(
@@ -111,7 +75,3 @@ def first_attributes(agent: str) -> TypedSearchAttributes:
             SearchAttributePair(SearchAttributeKey.for_int(names.ATTRIBUTE_APPROVALS), 0),
         ]
     )
-
-
-def _object(value: Any) -> JsonObject | None:
-    return cast("JsonObject", value) if isinstance(value, dict) else None

@@ -21,6 +21,7 @@ from outlast.client.history import HistoryReader, RunReader
 from outlast.contract import history, names, records
 from outlast.loop.invariants import violations
 from outlast.loop.state import RunState
+from outlast.payloads.readable import readable
 from outlast.workflows.agent_run import AgentRun
 
 COMMANDS = {
@@ -52,9 +53,10 @@ async def check_run(client: Client, run_id: str) -> None:
         if merged_by_replay(events):
             folded, snapshot = timeless(folded), timeless(snapshot)
         assert not (wrong := differences(folded, snapshot)), wrong
-        await Replayer(workflows=[AgentRun], build_id="test").replay_workflow(
-            WorkflowHistory(run_id, events)
-        )
+        converter = readable(client.data_converter)
+        await Replayer(
+            workflows=[AgentRun], build_id="test", data_converter=converter
+        ).replay_workflow(WorkflowHistory(run_id, events))
     newest = await RunReader(client, run_id).catch_up()
     latest = client.get_workflow_handle(run_id)
     _, snapshot = await _history_and_snapshot(latest)

@@ -16,7 +16,6 @@ from temporalio.exceptions import ApplicationError
 from outlast.agents.agent import Agent
 from outlast.agents.context import RunContextWrapper
 from outlast.agents.errors import (
-    AgentsException,
     MaxTurnsExceeded,
     ModelBehaviorError,
     ModelCallFailed,
@@ -102,10 +101,9 @@ async def test_a_run_with_junk_for_its_input_fails_with_a_reason(desk: Desk, arg
 async def test_a_run_whose_input_nobody_can_decode_fails_too(desk: Desk):
     await desk.open(HELPER)
     workflow = await desk.start_raw(UNDECODABLE)
-    with pytest.raises(AgentsException, match="binary/unheard-of"):
+    with pytest.raises(UserError, match="binary/unheard-of"):
         await desk.result(RunHandle(desk.client, workflow.id))
     assert not failed_tasks(list((await workflow.fetch_history()).events))
-    desk.ids.clear()  # it never began, so it has no state to compare
 
 
 async def test_a_run_typed_by_hand_with_an_argument_too_many_runs(desk: Desk):
@@ -290,12 +288,13 @@ async def test_signals_that_make_no_sense_are_noted_and_change_nothing_else(desk
     assert (await desk.result(handle)).final_output == "Done."
 
 
-async def test_a_signal_that_cannot_be_decoded_is_dropped(desk: Desk):
+async def test_a_signal_that_cannot_be_decoded_is_noted(desk: Desk):
     handle, _ = await waiting_clerk(desk)
     await desk.workflow(handle).signal("decide", UNDECODABLE)
     await desk.workflow(handle).signal("hello", UNDECODABLE)
-    state = await desk.until(handle, lambda state: len(state.ignored) == 1)
-    assert state.ignored[0].what == "signal hello"
+    state = await desk.until(handle, lambda state: len(state.ignored) == 2)
+    assert [one.what for one in state.ignored] == ["signal decide", "signal hello"]
+    assert "binary/unheard-of" in state.ignored[0].why
     assert state.status == "waiting"
     await handle.approve("a1")
     assert (await desk.result(handle)).final_output == "Done."

@@ -3,6 +3,7 @@
 from typing import Any, cast
 
 import pytest
+from temporalio.api.common.v1 import Payloads
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.failure.v1 import Failure as FailureRecord
 from temporalio.client import Client
@@ -21,7 +22,7 @@ from outlast.contract.history import (
     Updated,
     WorkflowTask,
 )
-from outlast.contract.records import RunInput
+from outlast.contract.records import NOT_JSON, RunInput, Unreadable
 from outlast.loop.events import ModelReplied, RunPrepared, RunStarted
 from outlast.loop.state import RunState
 from tests.unit.client.recorded import (
@@ -69,11 +70,11 @@ async def test_a_run_without_input_started_all_the_same() -> None:
     assert await only(recording) == [Started(payload=None)]
 
 
-async def test_an_input_that_cannot_be_decoded_counts_as_none() -> None:
+async def test_an_input_that_cannot_be_decoded_is_unreadable() -> None:
     recording = Recording()
     recording.add(Kind.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED, input=UNDECODABLE)
     recording.task()
-    assert await only(recording) == [Started(payload=None)]
+    assert await only(recording) == [Started(payload=Unreadable(NOT_JSON))]
 
 
 @pytest.mark.parametrize("name", ["decide", "cancel"])
@@ -91,9 +92,17 @@ async def test_the_arguments_of_a_signal_that_nobody_knows_are_not_even_decoded(
     assert await only(recording) == [Signalled(name="hello", arguments=())]
 
 
-async def test_a_signal_that_cannot_be_decoded_is_dropped_as_the_workflow_drops_it() -> None:
+async def test_a_signal_that_cannot_be_decoded_is_unreadable() -> None:
     recording = Recording()
     recording.signal("decide", input=UNDECODABLE)
+    recording.task()
+    assert await only(recording) == [Signalled(name="decide", arguments=(Unreadable(NOT_JSON),))]
+
+
+async def test_a_signal_with_too_many_arguments_is_dropped_as_the_workflow_drops_it() -> None:
+    recording = Recording()
+    two = Payloads(payloads=[*UNDECODABLE.payloads, *UNDECODABLE.payloads])
+    recording.signal("decide", input=two)
     recording.task()
     assert await only(recording) == []
 

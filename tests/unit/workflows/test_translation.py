@@ -22,9 +22,9 @@ from temporalio.exceptions import TimeoutError as EngineTimeoutError
 from outlast.contract import names
 from outlast.contract.failures import EngineFailure
 from outlast.loop.calls import Policy
+from outlast.payloads.failures import engine_failure
 from outlast.workflows.translation import (
     attribute_update,
-    engine_failure,
     first_attributes,
     retry_policy,
     typed_error,

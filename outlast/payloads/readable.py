@@ -1,0 +1,267 @@
+"""Payloads that cannot be decoded: they become values, and never fail a workflow task.
+
+The SDK runs a payload codec over everything that a workflow task delivers before the workflow
+sees any of it, so one signal under a foreign key would fail every task of its run. `readable`
+returns a data converter that replaces such a payload by a marker instead.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import cache
+from typing import Any, Final, TypeAlias, cast
+
+from temporalio.api.common.v1 import Payload, Payloads
+from temporalio.api.failure.v1 import Failure
+from temporalio.common import RawValue
+from temporalio.converter import (
+    DataConverter,
+    DefaultFailureConverter,
+    DefaultFailureConverterWithEncodedAttributes,
+    FailureConverter,
+    PayloadConverter,
+)
+
+from outlast.contract.records import NOT_JSON, Unreadable
+from outlast.loop.values import Json
+
+logger = logging.getLogger(__name__)
+
+Decode: TypeAlias = Callable[[Sequence[Payload]], Awaitable[list[Payload]]]
+
+UNDECODABLE: Final = b"binary/undecodable"
+"""The encoding of the marker that stands for a payload which the codec cannot decode."""
+
+ORIGINAL_ENCODING: Final = "original-encoding"
+
+JSON_TYPES: Final = (dict, list, str, int, float, bool, type(None))
+
+NETWORK_PACKAGES: Final = frozenset(
+    {"aiohttp", "azure", "botocore", "grpc", "hvac", "httpcore", "httpx", "requests", "urllib3"}
+)
+"""Their exceptions say that a remote codec or key service did not answer."""
+
+
+class UndecodablePayload(ValueError):
+    """A codec raises this for a payload that it will never be able to decode.
+
+    Any other exception counts as the same, unless it is an outage (see `is_outage`). A codec that
+    learns from a remote service that a payload is damaged, or of a foreign key, raises this.
+    """
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether a codec failed for a passing reason, so that the workflow task is to be retried.
+
+    That is so if the error, or an error that it came from, is an `OSError` (which includes
+    `ConnectionError` and `TimeoutError`), a `MemoryError`, or an exception of a network package.
+    """
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        if isinstance(one, UndecodablePayload):
+            return False
+        seen.add(id(one))
+        module = type(one).__module__
+        if isinstance(one, OSError | MemoryError) or (
+            module.partition(".")[0] in NETWORK_PACKAGES
+            or module.startswith(("google.api_core", "google.auth", "temporalio.service"))
+        ):
+            return True
+        one = one.__cause__ or (None if one.__suppress_context__ else one.__context__)
+    return False
+
+
+def readable(converter: DataConverter) -> DataConverter:
+    """Return a converter that decodes the same, and marks what it cannot decode.
+
+    Where a codec is set and failures are converted in the default way, their messages and stack
+    traces are encoded, too: exception texts are as confidential as what they are about.
+    """
+    kind = type(converter)
+    if issubclass(kind, _Marking):
+        return converter
+    failures = converter.failure_converter_class
+    if converter.payload_codec is not None and failures is DefaultFailureConverter:
+        failures = DefaultFailureConverterWithEncodedAttributes
+    failures = _readable_failures(failures)
+    copy = object.__new__(_marking(kind))
+    vars(copy).update(
+        vars(converter), failure_converter_class=failures, failure_converter=failures()
+    )
+    return copy
+
+
+def json_of(converter: PayloadConverter, value: Any) -> Json | Unreadable:
+    """Return the JSON in a raw value, or why it cannot be read. Never raises.
+
+    Which exception a converter raises may depend on the process (the depth of its stack, its
+    packages), so the reason does not: the workflow and every reader have to come to the same.
+    """
+    if not isinstance(value, RawValue):
+        return value
+    payload = value.payload
+    try:
+        decoded: Any = converter.from_payload(payload)
+        if type(decoded) in JSON_TYPES:
+            return decoded
+    except Exception as error:  # noqa: BLE001  whatever a converter raises, it cannot read this
+        logger.debug("A payload cannot be converted: %s", type(error).__name__)
+    return Unreadable(problem=_problem(payload))
+
+
+async def values_of(
+    converter: DataConverter, payloads: Sequence[Payload]
+) -> tuple[Json | Unreadable, ...] | None:
+    """Return the values in a list of arguments as the workflow's handlers get them.
+
+    A single argument is taken raw and decoded by `json_of`. More than one is decoded by the SDK,
+    which drops the whole list if it cannot: None.
+    """
+    decoded = await decode_payloads(converter, payloads)
+    if len(decoded) == 1:
+        return (json_of(converter.payload_converter, RawValue(decoded[0])),)
+    try:
+        return tuple(converter.payload_converter.from_payloads(decoded))
+    except Exception:  # noqa: BLE001  the SDK drops it for any of them, too
+        return None
+
+
+async def decode_payloads(converter: DataConverter, payloads: Sequence[Payload]) -> list[Payload]:
+    """Return payloads as they were before external storage and codec; marked where they cannot be."""
+    wrapped = Payloads(payloads=payloads)
+    await readable(converter)._transform_inbound_payloads(wrapped)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    return list(wrapped.payloads)
+
+
+async def decode_failure(converter: DataConverter, failure: Failure) -> BaseException:
+    """Return the error that a failure record stands for, with its encoded message decoded."""
+    copy = Failure()
+    copy.CopyFrom(failure)
+    return await readable(converter).decode_failure(copy)
+
+
+def _problem(payload: Payload) -> str:
+    encoding = payload.metadata.get(ORIGINAL_ENCODING) or payload.metadata.get("encoding", b"")
+    shown = encoding.decode(errors="backslashreplace")[:60]
+    if shown == "json/plain":
+        return NOT_JSON
+    if payload.metadata.get("encoding") == UNDECODABLE:
+        return f"The payload (encoding {shown!r}) cannot be decoded: another key or codec?"
+    return f"{NOT_JSON} Its encoding is {shown!r}."
+
+
+async def _decode_each(decode: Decode, payloads: Sequence[Payload]) -> list[Payload]:
+    """Decode payloads together, or one by one if that fails, and mark those that cannot be.
+
+    Raises:
+        Exception: the codec or the storage does not answer now.
+    """
+    try:
+        decoded = await decode(payloads)
+        if decoded or not payloads:
+            return decoded
+        reason = "nothing came of it"
+    except Exception as error:
+        if is_outage(error):
+            raise
+        reason = type(error).__name__
+    if len(payloads) == 1:
+        return [_marker(payloads[0], reason)]
+    each = [await _decode_each(decode, [payload]) for payload in payloads]
+    return [payload for some in each for payload in some]
+
+
+def _marker(payload: Payload, reason: str) -> Payload:
+    if payload.metadata.get("encoding") == UNDECODABLE:
+        return payload
+    encoding = payload.metadata.get("encoding", b"")
+    _warn_once(encoding[:60], reason)
+    return Payload(metadata={"encoding": UNDECODABLE, ORIGINAL_ENCODING: encoding})
+
+
+@cache
+def _warn_once(encoding: bytes, reason: str) -> None:
+    logger.warning(
+        "A payload with the encoding %r cannot be decoded (%s) and counts as unreadable. Does this "
+        "process have the codec and the keys of everybody who writes to its runs?",
+        encoding,
+        reason,
+    )
+
+
+class _Marking:
+    """What the converters of `readable` do otherwise than those that they stand for."""
+
+    async def _decode_payload_sequence(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return await _decode_each(self._whole("_decode_payload_sequence"), payloads)
+
+    async def _decode_reference_payload_sequence(
+        self, payloads: Sequence[Payload]
+    ) -> list[Payload]:
+        return await _decode_each(self._whole("_decode_reference_payload_sequence"), payloads)
+
+    async def _external_retrieve_payload_sequence(
+        self, payloads: Sequence[Payload]
+    ) -> list[Payload]:
+        return await _decode_each(self._whole("_external_retrieve_payload_sequence"), payloads)
+
+    async def _transform_inbound_payload(self, payload: Payload) -> Payload:
+        wrapped = Payloads(payloads=[payload])
+        await self._transform_inbound_payloads(wrapped)
+        return wrapped.payloads[0]
+
+    async def _transform_inbound_payloads(self, payloads: Payloads) -> None:
+        decoded = await self._decode_reference_payload_sequence(payloads.payloads)
+        decoded = await self._external_retrieve_payload_sequence(decoded)
+        decoded = await self._decode_payload_sequence(decoded)
+        copies = [Payload.FromString(one.SerializeToString()) for one in decoded]
+        del payloads.payloads[:]
+        payloads.payloads.extend(copies)
+
+    def _whole(self, name: str) -> Decode:
+        return getattr(super(), name)
+
+
+@cache
+def _marking(kind: type[DataConverter]) -> type[DataConverter]:
+    return type(f"Readable{kind.__name__}", (_Marking, kind), {})
+
+
+@cache
+def _readable_failures(kind: type[FailureConverter]) -> type[FailureConverter]:
+    """Return a class that converts failures the same, without details that cannot be read."""
+
+    def from_failure(
+        self: FailureConverter, failure: Failure, payload_converter: PayloadConverter
+    ) -> BaseException:
+        try:
+            return kind.from_failure(self, failure, payload_converter)
+        except Exception:  # noqa: BLE001  a failure must arrive, whatever its details are
+            copy = Failure()
+            copy.CopyFrom(failure)
+            _drop_unreadable(copy, payload_converter)
+            return kind.from_failure(self, copy, payload_converter)
+
+    return type(f"Readable{kind.__name__}", (kind,), {"from_failure": from_failure})
+
+
+def _drop_unreadable(failure: Failure, converter: PayloadConverter) -> None:
+    """Remove the details of a failure, and of what caused it, that cannot be converted."""
+    infos: list[tuple[Any, str, str]] = [
+        (failure.application_failure_info, "application_failure_info", "details"),
+        (failure.canceled_failure_info, "canceled_failure_info", "details"),
+        (failure.timeout_failure_info, "timeout_failure_info", "last_heartbeat_details"),
+    ]
+    for info, name, field in infos:
+        if failure.HasField(cast("Any", name)) and not _converts(getattr(info, field), converter):
+            info.ClearField(field)
+    if failure.HasField("cause"):
+        _drop_unreadable(failure.cause, converter)
+
+
+def _converts(payloads: Payloads, converter: PayloadConverter) -> bool:
+    try:
+        converter.from_payloads_wrapper(payloads)
+    except Exception:  # noqa: BLE001  as above
+        return False
+    return True
