@@ -4,6 +4,7 @@ Owns: making and running them. Must not know: what a test asks them.
 """
 
 import asyncio
+import json
 import socket
 import subprocess
 import sys
@@ -98,6 +99,101 @@ def stdio(*, name: str = "shelf", **options: Any) -> MCPServerStdio:
 def text_of(result: Any) -> str:
     """Return the texts of a result."""
     return " ".join(block.text for block in result.content)
+
+
+SAYS_HELLO: JsonObject = {
+    "protocolVersion": "2025-06-18",
+    "capabilities": {},
+    "serverInfo": {"name": "shelf", "version": "1"},
+}
+
+
+class Nonsense:
+    """A listening socket that is no MCP server, or one that says hello and then goes wrong.
+
+    Attributes:
+        url: where.
+        requests: how many connections were made.
+    """
+
+    def __init__(self, kind: str) -> None:
+        """Take what it does.
+
+        Args:
+            kind: `mute`, `ssh`, `page`, `json`, `shape`, `mute_list` or an HTTP status.
+        """
+        self.kind = kind
+        self.requests = 0
+        self.url = ""
+        self._server: asyncio.Server | None = None
+        self._open: set[asyncio.StreamWriter] = set()
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/mcp"
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._server is not None
+        self._server.close()
+        for writer in list(self._open):
+            writer.close()
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.requests += 1
+        self._open.add(writer)
+        try:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            sizes = [line for line in head.lower().split("\r\n") if "content-length" in line]
+            size = int(sizes[0].partition(":")[2]) if sizes else 0
+            body: JsonObject = json.loads(await reader.readexactly(size)) if size else {}
+            reply = self._reply(body)
+            if reply is None:
+                await reader.read()  # nothing, until the client goes
+            else:
+                writer.write(reply)
+                await writer.drain()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            self._open.discard(writer)
+            writer.close()
+
+    def _reply(self, request: JsonObject) -> bytes | None:
+        if self.kind == "mute":
+            return None
+        if self.kind == "ssh":
+            return b"SSH-2.0-OpenSSH_9.6\r\n\r\n"
+        if self.kind == "page":
+            return _http("200 OK", "text/html", "<h1>We are moving</h1>")
+        if self.kind == "json":
+            return _http("200 OK", "application/json", "{")
+        if self.kind.isdecimal():
+            return _http(f"{self.kind} No", "text/plain", "no")
+        return self._half_right(request)
+
+    def _half_right(self, request: JsonObject) -> bytes | None:
+        """Say hello, and then list something that is no list of tools, or nothing."""
+        if request.get("method") == "initialize":
+            result: JsonObject = SAYS_HELLO
+        elif request.get("method") != "tools/list":
+            return _http("404 No", "text/plain", "no")
+        elif self.kind == "mute_list":
+            return None
+        else:
+            result = {"tools": "find"}
+        reply = {"jsonrpc": "2.0", "id": request["id"], "result": result}
+        return _http("200 OK", "application/json", json.dumps(reply))
+
+
+def _http(status: str, kind: str, body: str) -> bytes:
+    head = f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+    return f"{head}Connection: close\r\n\r\n{body}".encode()
 
 
 class Listening:

@@ -181,7 +181,7 @@ async def _tool_result(scene: Scene, outcome: ToolOutcome) -> FunctionToolResult
     try:
         tool = scene.worker.registry.tool(scene.agent.name, outcome.name)
     except UserError as error:
-        tool = await listed_tool(scene, outcome.name)
+        tool, _ = await listed_tool(scene, outcome.name)
         if tool is None:
             raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
     raw = output_item(outcome.call_id, outcome.output, tool.form)

@@ -15,6 +15,7 @@ from outlast.activities.inner_spans import asking
 from outlast.activities.nested_stream import NestedStream, telling
 from outlast.activities.offer import Offer, offer_of
 from outlast.activities.plan import Plan, model_label, plan_reply
+from outlast.activities.planning import servers_away
 from outlast.activities.scene import Scene
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent import Agent
@@ -25,6 +26,7 @@ from outlast.agents.context_codec import context_type_of
 from outlast.agents.errors import UserError
 from outlast.agents.hosted_tools import function_tools
 from outlast.agents.lifecycle import AgentHookContext, call_hooks
+from outlast.agents.model_settings import ModelSettings
 from outlast.agents.prompt import prompt_of
 from outlast.agents.raw_items import as_input, copies
 from outlast.agents.registry import handoffs_of, target_of
@@ -78,20 +80,24 @@ async def call_model(
     scene = _scene(worker, asked)
     async with telling(scene, asked) as told:
         await told.turn(asked, request.items, attempt=attempt)
-        reply = await _answered(scene, request, on_event, told)
+        reply = await _answered(scene, request, on_event, told, attempt)
         await told.reply(asked, reply)
     return reply
 
 
 async def _answered(
-    scene: Scene, request: ModelRequestRecord, on_event: OnEvent | None, told: NestedStream
+    scene: Scene,
+    request: ModelRequestRecord,
+    on_event: OnEvent | None,
+    told: NestedStream,
+    attempt: int,
 ) -> ModelReply:
     """Ask the model, and plan its reply."""
     asked = request.call
     show_turn(scene.wrapper, _question(request))
     if asked.starts:
         await _start(scene)
-    offer = await offer_of(scene)
+    offer = await offer_of(scene, attempt=attempt)
     model_request = await _request(scene, asked, offer, _shown(scene, request.items))
     model, label = _model_of(scene)
     calls = scene.hook_calls(
@@ -169,11 +175,13 @@ async def _request(
         instructions, prompt = await asyncio.gather(_instructions(scene), _prompt(scene))
     else:
         instructions, prompt = await _instructions(scene), await _prompt(scene)
+    instructions = _with_servers_away(instructions, offer)
     data = await _filtered(scene, ModelInputData(input=items, instructions=instructions))
     settings = scene.agent.model_settings.resolve(
         read_model_settings(scene.settings.get("model_settings"))
     )
-    if asked.tools_used and scene.agent.reset_tool_choice and settings.tool_choice is not None:
+    resets = asked.tools_used and scene.agent.reset_tool_choice
+    if settings.tool_choice is not None and (resets or _forces_missing(settings, offer)):
         settings = replace(settings, tool_choice=None)
     return ModelRequest(
         instructions=data.instructions,
@@ -201,6 +209,27 @@ async def _instructions(scene: Scene) -> str | None:
         message = f"{what} returned {type(text).__name__} instead of a string."
         raise EffectError(failures.USER_ERROR, message, retryable=False)
     return text
+
+
+def _with_servers_away(instructions: str | None, offer: Offer) -> str | None:
+    """Tell the model which servers' tools it lacks, so that it does not guess instead."""
+    if not offer.away:
+        return instructions
+    told = f"{servers_away(offer.away)} If they are needed, say so instead of guessing."
+    return told if not instructions else f"{instructions}\n\n{told}"
+
+
+def _forces_missing(settings: ModelSettings, offer: Offer) -> bool:
+    """Whether the model has to call a tool whose server is away: a provider refuses that."""
+    if not offer.away or settings.tool_choice in {"auto", "none"}:
+        return False
+    if settings.tool_choice == "required":
+        return not (offer.specs() or offer.entries())
+    return isinstance(settings.tool_choice, str) and settings.tool_choice not in {
+        *offer.tools,
+        *offer.handoffs,
+        *offer.hosted_kinds(),
+    }
 
 
 async def _prompt(scene: Scene) -> JsonObject | None:

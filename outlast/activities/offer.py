@@ -18,6 +18,7 @@ from outlast.agents.logs import get_logger
 from outlast.agents.registry import handoffs_of, taken_by_handoff
 from outlast.agents.tool_definition import FunctionTool
 from outlast.contract import failures
+from outlast.contract.policies import MODEL
 from outlast.ports.model import ToolSpec
 from outlast.ports.model_arguments import function_specs
 
@@ -29,13 +30,15 @@ class Offer:
     """What an agent offered its model in one call: tools and handoffs by name.
 
     `hosted` are the tools that the provider runs itself. A tool that is called in a form of its own
-    has the name that calls of that form have.
+    has the name that calls of that form have. `away` are the MCP servers whose tools are missing,
+    because they could not be listed.
     """
 
     tools: Mapping[str, FunctionTool]
     handoffs: Mapping[str, Handoff]
     hosted: Sequence[HostedTool] = ()
     unknown_is_fatal: bool = False
+    away: Sequence[str] = ()
 
     def specs(self) -> list[ToolSpec]:
         """Return what the provider is told of those that are functions to it."""
@@ -53,20 +56,24 @@ class Offer:
         return {str(one.to_tool_param().get("type")) for one in self.hosted}
 
 
-async def offer_of(scene: Scene) -> Offer:
+async def offer_of(scene: Scene, *, attempt: int = 1) -> Offer:
     """Return what is enabled now, tools of MCP servers first.
 
     A handoff beats a function tool of its name; a later one an earlier.
+
+    Args:
+        scene: the agent and the context.
+        attempt: of the model call.
 
     Raises:
         EffectError: a predicate or a server failed, or two entries have one name and the run
             forbids that, or one of them is no function.
     """
     agent = scene.agent
-    listed = await list_mcp_tools(scene)
+    listed = await list_mcp_tools(scene, attempt=attempt, attempts=MODEL.attempts)
     own, entries = await _enabled(scene, function_tools(agent.tools), handoffs_of(agent))
     tools = {tool.called_name: tool for tool in own}
-    tools = {tool.name: tool for tool in listed if tool.name not in tools} | tools
+    tools = {tool.name: tool for tool in listed.tools if tool.name not in tools} | tools
     handoffs = {entry.tool_name: entry for entry in entries}
     for name in sorted({one.tool_name for one in entries if one is not handoffs[one.tool_name]}):
         _collided(scene, f"Agent {agent.name!r} has two handoffs named {name!r}")
@@ -81,7 +88,10 @@ async def offer_of(scene: Scene) -> Offer:
         tools={name: tool for name, tool in tools.items() if name not in handoffs},
         handoffs=handoffs,
         hosted=hosted_tools(agent.tools),
-        unknown_is_fatal=scene.settings.get("tool_not_found_behavior") == "raise",
+        # What a server has that is away, the model may well remember.
+        unknown_is_fatal=not listed.away
+        and scene.settings.get("tool_not_found_behavior") == "raise",
+        away=listed.away,
     )
 
 

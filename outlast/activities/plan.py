@@ -146,7 +146,7 @@ async def _plan_call(
         return _Planned(_plan_handoff(index, entry, scene))
     tool = tool_of(raw, offer)
     if tool is None:
-        problem = await not_offered(scene, raw, [*offer.tools, *offer.handoffs])
+        problem = await not_offered(scene, raw, [*offer.tools, *offer.handoffs], offer.away)
         return _Planned(PlannedCall(item=index, kind="unknown", problem=problem))
     problem = _argument_problem(tool, arguments_of(raw), scene)
     gate, rejection, checked = OPEN, None, ToolCheck()

@@ -4,6 +4,7 @@ Owns: the texts that a run's `tool_error_formatter` writes, guardrails that are 
 person is, and the settings of nested runs. Knows no Temporal.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -36,12 +37,29 @@ _TOOL_TYPES: dict[str, ToolType] = {
 }
 
 
-async def not_offered(scene: Scene, raw: JsonObject, offered: list[str]) -> str:
-    """Return what the model reads of a call of something that it was not offered."""
+async def not_offered(
+    scene: Scene, raw: JsonObject, offered: list[str], away: Sequence[str] = ()
+) -> str:
+    """Return what the model reads of a call of something that it was not offered.
+
+    Args:
+        scene: the agent and the run.
+        raw: the call.
+        offered: the names of what was offered.
+        away: the MCP servers whose tools could not be listed.
+    """
     known = ", ".join(offered) or "none"
     default = f"There is no tool {name_of(raw)!r}. Available: {known}."
+    if away:
+        default = f"{default} {servers_away(away)}"
     about = _About(name_of(raw), call_id_of(raw), form_of(raw))
     return await _formatted(scene, "tool_not_found", about, default) or default
+
+
+def servers_away(names: Sequence[str]) -> str:
+    """Return what the model reads of MCP servers whose tools could not be listed."""
+    servers = " and ".join(repr(name) for name in names)
+    return f"The tools of {servers} are not available at the moment."
 
 
 async def rejection_text(scene: Scene, raw: JsonObject) -> str | None:

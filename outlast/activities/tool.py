@@ -6,6 +6,7 @@ Knows no Temporal.
 
 import asyncio
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
@@ -15,7 +16,7 @@ from outlast.activities.errors import EffectError, failure_of, is_retryable, of_
 from outlast.activities.failure_words import failure_words
 from outlast.activities.inner_spans import tell_failure, tell_server
 from outlast.activities.listing import listed_tool
-from outlast.activities.planning import formatted_failure
+from outlast.activities.planning import formatted_failure, servers_away
 from outlast.activities.scene import Scene
 from outlast.activities.tool_checks import ToolCheck, check_call, check_result
 from outlast.activities.worker_knowledge import WorkerKnowledge
@@ -77,14 +78,16 @@ async def run_tool(worker: WorkerKnowledge, request: RunTool, *, attempt: int) -
         EffectError: the attempt failed and is to be repeated; or it was the last and the tool
             does not let the model know.
     """
+    away: Sequence[str] = ()
     try:
         tool = worker.registry.tool(request.agent, request.name)
     except UserError as error:
         if not _lists_tools(worker, request.agent):
             raise _lacking(request, str(error), attempt) from error
-        tool = await listed_tool(Scene.of(worker, request), request.name)
+        scene, attempts = Scene.of(worker, request), request.policy.attempts
+        tool, away = await listed_tool(scene, request.name, attempt=attempt, attempts=attempts)
     if tool is None or tool.form != request.form:
-        return _gone(request, attempt)
+        return _gone(request, attempt, away)
     scene = Scene.of(worker, request, tool.context_type)
     context = _tool_context(scene, request, attempt)
     this = _Attempt(scene=scene, tool=tool, context=context, request=request, number=attempt)
@@ -120,13 +123,14 @@ def _lacking(request: RunTool, message: str, attempt: int) -> EffectError:
     return EffectError(failures.USER_ERROR, message, retryable=True, retry_after=later)
 
 
-def _gone(request: RunTool, attempt: int) -> ToolResult:
-    """Tell the model of a tool that its server does not have any more.
+def _gone(request: RunTool, attempt: int, away: Sequence[str]) -> ToolResult:
+    """Tell the model of a tool that its server does not have any more, or whose server is away.
 
     Raises:
         EffectError: another worker may still see it.
     """
-    text = f"The tool {request.name} is not there any more. The call was not carried out."
+    why = servers_away(away) if away else f"The tool {request.name} is not there any more."
+    text = f"{why} The call was not carried out."
     if attempt < request.policy.attempts:
         raise EffectError(failures.USER_ERROR, text, retryable=True)
     return ToolResult(output=text, failed=True, value=text if request.final else None)

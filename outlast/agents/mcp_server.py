@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeAlias, TypedDict
+from typing import Any, ClassVar, Self, TypeAlias, TypedDict, cast
 
 from outlast.agents.callables import check_callable
 from outlast.agents.context import RunContextWrapper
-from outlast.agents.errors import AgentsException
+from outlast.agents.errors import AgentsException, UserError
 from outlast.agents.mcp_approval import ApprovalPolicy, RequireApprovalSetting, approval_policy
 from outlast.agents.tool_definition import (
     DEFAULT_RETRY,
@@ -37,6 +37,14 @@ UNSET = Unset.UNSET
 
 class MCPRefusal(AgentsException):
     """A server answered a request with an error. Asking again would not help."""
+
+
+class MCPFault(RuntimeError):
+    """A server failed inside, as HTTP's 500 and 503 say. Another try may work."""
+
+
+class MCPProtocolError(RuntimeError):
+    """A server answered something that its protocol does not allow."""
 
 
 class MCPConfig(TypedDict, total=False):
@@ -94,6 +102,8 @@ class MCPServer(ABC):
         tool_output_guardrails: asked about the result.
         idempotency_meta_key: under which key of a call's metadata its idempotency key is sent;
             None for not at all.
+        required: whether a run fails where this server cannot list its tools. Otherwise the run
+            continues without them, and its model is told.
         seen_tools: what it listed last for an agent of this process.
     """
 
@@ -102,6 +112,7 @@ class MCPServer(ABC):
     tool_input_guardrails: list[ToolInputGuardrail[Any]] | None = None
     tool_output_guardrails: list[ToolOutputGuardrail[Any]] | None = None
     idempotency_meta_key: ClassVar[str | None] = None
+    required: bool = False
     seen_tools: Sequence[Any] = ()
     _approval: ApprovalPolicy = False
     _failure_error_function: ToolErrorFunction | Unset | None = UNSET
@@ -115,6 +126,7 @@ class MCPServer(ABC):
         *,
         tool_input_guardrails: list[ToolInputGuardrail[Any]] | None = None,
         tool_output_guardrails: list[ToolOutputGuardrail[Any]] | None = None,
+        required: bool = False,
     ) -> None:
         """Take what all servers have in common.
 
@@ -128,10 +140,14 @@ class MCPServer(ABC):
             tool_meta_resolver: see the attribute.
             tool_input_guardrails: see the attribute.
             tool_output_guardrails: see the attribute.
+            required: see the attribute.
 
         Raises:
             UserError: an argument does not fit.
         """
+        if not isinstance(cast("object", required), bool):
+            raise UserError(f"An MCP server's required= must be True or False, not {required!r}.")
+        self.required = required
         self.use_structured_content = use_structured_content
         self._approval = approval_policy(require_approval)
         if callable(failure_error_function):

@@ -22,7 +22,7 @@ from outlast.agents.tool_definition import FunctionTool, default_tool_error
 from outlast.agents.tool_origin import ToolOrigin, ToolOriginType
 from outlast.loop.values import JsonObject
 
-Ask: TypeAlias = Callable[[MCPServer, RunContextWrapper[Any], Any], Awaitable[list[Any]]]
+Ask: TypeAlias = Callable[[MCPServer, RunContextWrapper[Any], Any], Awaitable[list[Any] | None]]
 
 
 class ServedAgent(Protocol):
@@ -86,7 +86,8 @@ async def mcp_tools_of(
     Args:
         agent: the agent.
         context: the run's context.
-        ask: asks one server; called with (server, context, agent).
+        ask: asks one server; called with (server, context, agent). None for a server that is left
+            out this time.
 
     Raises:
         UserError: two servers have a tool of one name, or a tool cannot be offered.
@@ -98,8 +99,9 @@ async def mcp_tools_of(
 
     lists = await asyncio.gather(*(ask(server, context, agent) for server in agent.mcp_servers))
     for server, listed in zip(agent.mcp_servers, lists, strict=True):
-        server.seen_tools = listed
-    return _named(agent, lists)
+        if listed is not None:
+            server.seen_tools = listed
+    return _named(agent, [listed or [] for listed in lists])
 
 
 def tools_seen(agent: ServedAgent) -> list[FunctionTool]:

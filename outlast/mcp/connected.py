@@ -18,26 +18,29 @@ import mcp.types as mcp_types
 from mcp.shared.exceptions import MCPError
 
 from outlast.agents.context import RunContextWrapper
-from outlast.agents.errors import UserError
+from outlast.agents.errors import AgentsException, UserError
 from outlast.agents.mcp_filters import (
     ToolFilter,
     ToolFilterContext,
     check_tool_filter,
     filtered,
 )
-from outlast.agents.mcp_server import MCPRefusal, MCPServer
+from outlast.agents.mcp_server import MCPFault, MCPProtocolError, MCPRefusal, MCPServer
 from outlast.agents.tool_definition import DEFAULT_TIMEOUT, ToolRetry
 from outlast.loop.values import JsonObject
-from outlast.mcp.connection import Connection
+from outlast.mcp.connection import Connection, OpeningTimeoutError
 from outlast.mcp.options import ServerOptions, pages_of, retry_of, seconds_of
 
 T = TypeVar("T")
 
 PATIENCE = timedelta(seconds=30)
-"""How long a server may take to start and to say hello."""
+"""How long a server may take to start and to say hello, and again to list all its tools."""
 
 BROKEN = (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError, httpx2.TransportError)
 """What the protocol's client raises where a connection is no more, besides its own error."""
+
+PASSING_STATUSES = frozenset({408, 425, 429})
+"""HTTP statuses below 500 after which another try makes sense."""
 
 _OF_ALL_SERVERS = (
     "use_structured_content",
@@ -46,6 +49,7 @@ _OF_ALL_SERVERS = (
     "tool_meta_resolver",
     "tool_input_guardrails",
     "tool_output_guardrails",
+    "required",
 )
 
 
@@ -59,9 +63,11 @@ class ConnectedServer(MCPServer):
         tool_filter: which tools are offered.
         max_list_pages: more pages of tools or prompts are an error.
         message_handler: gets what the server says without being asked.
+        starts_process: whether connecting starts the server, which takes its time.
     """
 
     idempotency_meta_key: ClassVar[str | None] = "outlast/idempotency-key"
+    starts_process: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -99,6 +105,8 @@ class ConnectedServer(MCPServer):
         self.max_list_pages = pages_of(options.get("max_list_pages"), owner)
         self.message_handler = options.get("message_handler")
         self._retry = retry_of(options, owner)
+        self._is_mute = False  # it had its time to start, and did not say hello
+        self._status = 0  # of the newest HTTP response that was an error
         self._listed: list[Any] | None = None
         self._lists = 0
         self._connections: WeakKeyDictionary[asyncio.AbstractEventLoop, Connection] = (
@@ -144,7 +152,7 @@ class ConnectedServer(MCPServer):
         """
         connection = self._connection()
         connection.is_kept = True
-        await self._request("connect", _nothing)
+        await self._request("connect", _nothing, patiently=True)
 
     async def cleanup(self) -> None:
         """Let the connection go. It is opened again if it is used again."""
@@ -170,11 +178,15 @@ class ConnectedServer(MCPServer):
         Raises:
             UserError: there are more pages than allowed, or the server repeats itself.
             ConnectionError: the server cannot be reached.
+            TimeoutError: the server does not answer in time.
+            MCPFault: the server failed inside.
+            MCPRefusal: the server answered with an error of the protocol.
+            MCPProtocolError: the server's answer cannot be read.
         """
         tools = self._listed if self.cache_tools_list else None
         if tools is None:
             lists = self._lists
-            tools = await self._pages("list its tools", "list_tools", "tools")
+            tools = await self._tools()
             if lists == self._lists:
                 self._listed = tools
         context = None
@@ -195,7 +207,9 @@ class ConnectedServer(MCPServer):
         Raises:
             ConnectionError: the connection broke; nobody knows whether the call was carried out.
             TimeoutError: the server took too long.
+            MCPFault: the server failed inside.
             MCPRefusal: the server answered with an error of the protocol.
+            MCPProtocolError: the server's answer cannot be read.
         """
         options: dict[str, Any] = {} if meta is None else {"meta": meta}
         return await self._request(
@@ -222,6 +236,23 @@ class ConnectedServer(MCPServer):
     async def read_resource(self, uri: str) -> Any:
         """Return a resource, as `mcp.types.ReadResourceResult`."""
         return await self._read(f"read {uri!r}", "read_resource", uri)
+
+    def note_status(self, status: int) -> None:
+        """Take the HTTP status of a response that is an error."""
+        self._status = status
+
+    async def _tools(self) -> list[Any]:
+        """Return all tools, or fail: some servers have pages without an end."""
+        start = PATIENCE.total_seconds()
+        seconds = start + max(start, self.client_session_timeout_seconds or 0)
+        bound = asyncio.timeout(seconds)
+        try:
+            async with bound:
+                return await self._pages("list its tools", "list_tools", "tools")
+        except TimeoutError as error:
+            if not bound.expired():
+                raise
+            raise self._late("list its tools", seconds) from error
 
     async def _pages(self, what: str, method: str, entries: str) -> list[Any]:
         found: list[Any] = []
@@ -256,15 +287,28 @@ class ConnectedServer(MCPServer):
                 raise
         return await self._request(what, ask)
 
-    async def _request(self, what: str, ask: Callable[[Any], Awaitable[T]]) -> T:
+    async def _request(
+        self, what: str, ask: Callable[[Any], Awaitable[T]], *, patiently: bool = False
+    ) -> T:
+        """Ask the server something.
+
+        Args:
+            what: completes "could not be asked to", for messages.
+            ask: asks it of the protocol's client.
+            patiently: wait for a connection as long as a server may take to start, and not only as
+                long as for an answer.
+        """
         connection = self._connection()
+        patiently = patiently or (self.starts_process and not self._is_mute)
         limit = self.client_session_timeout_seconds or None
         bound = asyncio.timeout(None)
         try:
-            async with connection.client() as client, bound:
+            async with connection.client(None if patiently else limit) as client, bound:
                 if limit is not None:  # opening has a bound of its own
                     bound.reschedule(asyncio.get_running_loop().time() + limit)
                 return await ask(client)
+        except OpeningTimeoutError:
+            raise  # it may yet open, for the next attempt
         except MCPError as error:
             if _tells_of_break(error):
                 connection.give_up()
@@ -272,11 +316,17 @@ class ConnectedServer(MCPServer):
             self._refused(what, error)
         except BROKEN as error:
             if bound.expired():  # the connection may be good
-                raise TimeoutError(
-                    f"The MCP server {self.name!r} took longer than {limit} s to {what}."
-                ) from error
+                raise self._late(what, limit or 0) from error
             connection.give_up()
+            if _is_no_http(error):
+                self._unreadable(what, error)
             self._unreachable(what, error)
+        except httpx2.HTTPStatusError as error:  # server-sent events say hello with it
+            self._answered_status(what, error.response.status_code, error)
+        except AgentsException:
+            raise
+        except Exception as error:  # noqa: BLE001  whatever the protocol's client makes of nonsense
+            self._unreadable(what, error)
 
     def _connection(self) -> Connection:
         """Return this event loop's connection, a new one where it is over."""
@@ -284,6 +334,7 @@ class ConnectedServer(MCPServer):
         known = self._connections.get(loop)
         if known is not None and not known.is_over:
             return known
+        self._is_mute = known is not None and known.has_expired
         seconds = timedelta(seconds=self.client_session_timeout_seconds or 0)
         made = self._connections[loop] = Connection(
             self.open_client,
@@ -300,15 +351,46 @@ class ConnectedServer(MCPServer):
             f"broke or could not be opened ({why})."
         ) from error
 
+    def _unreadable(self, what: str, error: Exception) -> NoReturn:
+        raise MCPProtocolError(
+            f"The MCP server {self.name!r} could not be asked to {what}, or its answer cannot be "
+            f"read ({type(error).__name__}: {error})."
+        ) from error
+
+    def _late(self, what: str, seconds: float) -> TimeoutError:
+        return TimeoutError(f"The MCP server {self.name!r} took longer than {seconds} s to {what}.")
+
     def _refused(self, what: str, error: MCPError) -> NoReturn:
+        if error.code == mcp_types.INTERNAL_ERROR and error.message == _ERROR_RESPONSE:
+            self._answered_status(what, self._status, error)
+        if error.code == mcp_types.PARSE_ERROR:  # of ours, about its answer
+            self._unreadable(what, error)
         message = f"The MCP server {self.name!r} refused to {what}: {error.message}"
-        if error.code == mcp_types.INTERNAL_ERROR:  # also HTTP's 500 and 503: worth another try
-            raise RuntimeError(message) from error
+        if error.code == mcp_types.INTERNAL_ERROR:
+            raise MCPFault(message) from error
         raise MCPRefusal(message) from error
+
+    def _answered_status(self, what: str, status: int, error: Exception) -> NoReturn:
+        message = f"The MCP server {self.name!r} refused to {what}: HTTP status {status}"
+        if 400 <= status < 500 and status not in PASSING_STATUSES:
+            raise MCPRefusal(message) from error
+        raise MCPFault(message) from error
+
+
+_ERROR_RESPONSE = "Server returned an error response"
+"""What the protocol's client makes of an HTTP error status without an error of the protocol."""
 
 
 async def _nothing(client: object) -> None:
     del client
+
+
+def _is_no_http(error: BaseException) -> bool:
+    """Whether what listens does not speak HTTP; one that hangs up is being restarted instead."""
+    if isinstance(error, httpx2.LocalProtocolError | httpx2.UnsupportedProtocol):
+        return True
+    hung_up = any(word in str(error) for word in ("disconnected", "closed connection"))
+    return isinstance(error, httpx2.RemoteProtocolError) and not hung_up
 
 
 def _tells_of_break(error: MCPError) -> bool:

@@ -17,11 +17,16 @@ from outlast.agents.logs import get_logger
 logger = get_logger(__name__)
 
 
+class OpeningTimeoutError(TimeoutError):
+    """A server does not say hello in time."""
+
+
 class Connection:
     """A connection that is opened at once, and never again.
 
     Attributes:
         is_kept: somebody has opened it on purpose, and will close it.
+        has_expired: opening it took too long, and was given up.
     """
 
     def __init__(
@@ -37,15 +42,18 @@ class Connection:
         Args:
             open_client: opens the client, as a context.
             name: the server's, for messages.
-            patience: how long opening may take.
+            patience: how long opening may take; then it is given up.
             is_kept: see the attribute.
         """
         self.is_kept = is_kept
+        self.has_expired = False
         self._name = name
         self._patience = patience
         self._uses = 0
         self._closing = asyncio.Event()
-        self._client: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        self._client: asyncio.Future[Any] = loop.create_future()
+        self._giving_up = loop.call_later(patience.total_seconds(), self._expire)
         # In a context of its own: who comes first may be an activity or traced; this outlives it.
         self._task = asyncio.create_task(self._hold(open_client), context=Context())
 
@@ -60,16 +68,21 @@ class Connection:
         return self._uses > 0
 
     @contextlib.asynccontextmanager
-    async def client(self) -> AsyncGenerator[Any]:
+    async def client(self, within_seconds: float | None = None) -> AsyncGenerator[Any]:
         """Lend the client, once it is there.
+
+        Args:
+            within_seconds: how long to wait for it; it goes on opening for others. None waits
+                until it is open or given up.
 
         Raises:
             Exception: opening it failed.
-            ConnectionError: opening it took too long, or it was closed meanwhile.
+            OpeningTimeoutError: opening it takes too long.
+            ConnectionError: it was closed meanwhile.
         """
         self._uses += 1
         try:
-            yield await self._opened()
+            yield await self._opened(within_seconds)
         finally:
             self._uses -= 1
 
@@ -85,22 +98,25 @@ class Connection:
         self.give_up()
         await asyncio.wait([self._task])
 
-    async def _opened(self) -> Any:
-        seconds = self._patience.total_seconds()
+    async def _opened(self, within_seconds: float | None) -> Any:
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(within_seconds):
                 return await asyncio.shield(self._client)
         except TimeoutError:
             if self._client.done():
-                raise
-            self.give_up()
-            raise ConnectionError(
-                f"The MCP server {self._name!r} did not answer within {seconds:g} s."
-            ) from None
+                return self._client.result()
+            raise _late(self._name, within_seconds or 0) from None
+
+    def _expire(self) -> None:
+        self.has_expired = True
+        self._fail(_late(self._name, self._patience.total_seconds()))
+        self._closing.set()
+        self._task.cancel()
 
     async def _hold(self, open_client: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
         try:
             async with open_client() as client:
+                self._giving_up.cancel()
                 self._client.set_result(client)
                 await self._closing.wait()
         except asyncio.CancelledError:
@@ -110,6 +126,8 @@ class Connection:
             cause = first_cause(error)
             if not self._fail(cause):
                 logger.warning("the connection to the MCP server %r ended: %r", self._name, cause)
+        finally:
+            self._giving_up.cancel()
 
     def _fail(self, error: Exception) -> bool:
         """Tell those who wait why there is no client; say whether they waited."""
@@ -118,6 +136,10 @@ class Connection:
         self._client.set_exception(error)
         self._client.exception()  # nobody may be waiting
         return True
+
+
+def _late(name: str, seconds: float) -> OpeningTimeoutError:
+    return OpeningTimeoutError(f"The MCP server {name!r} did not answer within {seconds:g} s.")
 
 
 def first_cause(error: BaseException) -> Exception:

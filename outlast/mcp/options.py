@@ -42,6 +42,8 @@ class ServerOptions(TypedDict, total=False):
         tool_input_guardrails: asked before a tool of this server is called.
         tool_output_guardrails: asked about the result.
         max_list_pages: more pages of tools or prompts are an error; default no limit.
+        required: whether a run fails where the tools cannot be listed, see `MCPServer`; default
+            false.
     """
 
     use_structured_content: bool
@@ -55,6 +57,7 @@ class ServerOptions(TypedDict, total=False):
     tool_input_guardrails: list[ToolInputGuardrail[Any]] | None
     tool_output_guardrails: list[ToolOutputGuardrail[Any]] | None
     max_list_pages: int | None
+    required: bool
 
 
 def seconds_of(given: object, owner: str) -> float | None:

@@ -37,6 +37,8 @@ class MCPServerStdio(ConnectedServer):
         params: the process.
     """
 
+    starts_process = True
+
     def __init__(
         self,
         params: MCPServerStdioParams,
@@ -161,4 +163,4 @@ class MCPServerStreamableHttp(ConnectedServer):
 
     def open_client(self) -> AbstractAsyncContextManager[Any]:
         """Connect."""
-        return client_over(over_http(self.params), self.message_handler)
+        return client_over(over_http(self.params, self.note_status), self.message_handler)

@@ -147,8 +147,21 @@ def _log() -> TextIO:
 
 
 @contextlib.asynccontextmanager
-async def over_http(params: MCPServerStreamableHttpParams) -> AsyncGenerator[Any]:
-    """Open the way to a server with streamable HTTP."""
+async def over_http(
+    params: MCPServerStreamableHttpParams, on_error_status: Callable[[int], None]
+) -> AsyncGenerator[Any]:
+    """Open the way to a server with streamable HTTP.
+
+    Args:
+        params: where and how.
+        on_error_status: gets the status of each response of 400 or above; the protocol's client
+            tells them apart from nothing.
+    """
+
+    async def note_status(response: httpx2.Response) -> None:
+        if response.status_code >= 400:
+            on_error_status(response.status_code)
+
     factory = params.get("httpx_client_factory", http_client)
     timeout = httpx2.Timeout(
         seconds(params.get("timeout", HTTP_TIMEOUT_SECONDS)),
@@ -163,7 +176,11 @@ async def over_http(params: MCPServerStreamableHttpParams) -> AsyncGenerator[Any
             terminate_on_close=params.get("terminate_on_close", True),
         ) as streams,
     ):
-        yield streams
+        client.event_hooks["response"].append(note_status)
+        try:
+            yield streams
+        finally:
+            client.event_hooks["response"].remove(note_status)
 
 
 def over_sse(params: MCPServerSseParams) -> AbstractAsyncContextManager[Any]:

@@ -1,20 +1,25 @@
 """Tools of MCP servers in durable runs: a run names them, and whichever worker has it calls them."""
 
+import asyncio
 import json
 import os
+import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.errors import ToolFailed, UserError
+from outlast.agents.errors import AgentsException, ToolFailed, UserError
 from outlast.agents.mcp_filters import create_static_tool_filter
-from outlast.agents.mcp_server import MCPConfig
-from outlast.mcp import MCPServerStreamableHttp
+from outlast.agents.mcp_server import MCPConfig, MCPRefusal
+from outlast.agents.model_settings import ModelSettings
+from outlast.agents.run_config import RunConfig
+from outlast.mcp import MCPServerStdio, MCPServerStreamableHttp
 from outlast.testing import ScriptedModel, call, run_in_memory
 from tests.conformance.views import offered, outputs, tool_outputs
-from tests.mcp_servers import PATIENCE_SECONDS, Listening, Shelf, stdio, tool
+from tests.mcp_servers import PATIENCE_SECONDS, Listening, Nonsense, Shelf, stdio, tool
 from tests.workflow.desk import Desk, waits_for
 
 
@@ -92,6 +97,55 @@ async def test_a_server_may_be_started_anew_while_a_person_thinks(desk: Desk) ->
         await desk.close(worker)
 
 
+async def test_a_server_that_is_away_for_longer_than_a_restart_takes_ends_nothing(
+    desk: Desk,
+) -> None:
+    async with Listening() as program:
+        server = MCPServerStreamableHttp(
+            {"url": program.url}, client_session_timeout_seconds=PATIENCE_SECONDS
+        )
+        agent = Agent(name="A", mcp_servers=[server])
+        model = ScriptedModel("Hello.", [call("find", "c1", title="Dune")], "Done.")
+        worker = await desk.open(agent, model=model)
+        handle = await desk.start(agent, keep_open=True)
+        await desk.until_status(handle, "idle")
+        await program.kill()
+        sent = await handle.send("Where is Dune?")
+        # The fourth attempt is 7 s after the first: a server has been away for longer than 3 s.
+        await desk.pending_activity(handle, lambda one: one.attempt >= 4)
+        await program.start()
+        async with desk.patience(handle):
+            assert (await sent.answer()).final_output == "Done."
+        assert outputs(model.requests[2])["c1"] == text("Dune (0) is here")
+        assert model.calls == 3
+        await desk.close(worker)
+
+
+async def test_an_approved_call_of_a_server_that_is_away_answers_the_model(desk: Desk) -> None:
+    def agent_with(shelf: Shelf) -> Agent[Any]:
+        return Agent(name="A", mcp_servers=[shelf])
+
+    class Away(Shelf):
+        async def list_tools(self, run_context: Any = None, agent: Any = None) -> list[Any]:
+            raise MCPRefusal("not any more")
+
+    worker = await desk.open(
+        agent_with(Shelf(require_approval="always")),
+        model=ScriptedModel([call("find", "c1", title="Dune")]),
+    )
+    handle = await desk.start("A")
+    await desk.until(handle, waits_for(1))
+    await desk.close(worker)
+    model = ScriptedModel("Sorry.")
+    await desk.open(agent_with(Away()), model=model)
+    (request,) = await handle.approvals()
+    await handle.approve(request.id)
+    assert (await desk.result(handle)).final_output == "Sorry."
+    answer = outputs(model.requests[0])["c1"]
+    assert "The tools of 'shelf' are not available at the moment." in answer
+    assert "The call was not carried out." in answer
+
+
 async def test_an_approved_call_runs_on_a_worker_that_has_listed_nothing(desk: Desk) -> None:
     def agent_with(shelf: Shelf) -> Agent[Any]:
         return Agent(name="A", mcp_servers=[shelf])
@@ -157,6 +211,68 @@ async def test_tools_that_clash_end_the_run_before_the_model_is_paid(desk: Desk)
 
 
 # --- What needs no server: the same loop, in memory ------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind", ["mute", "mute_list", "ssh", "page", "json", "shape", "401", "404", "503"]
+)
+async def test_a_server_that_makes_no_sense_costs_seconds_and_the_model_is_told(kind: str) -> None:
+    async with Nonsense(kind) as program:
+        bound_seconds = 0.3 if "mute" in kind else 30
+        server = MCPServerStreamableHttp(
+            {"url": program.url}, name="shelf", client_session_timeout_seconds=bound_seconds
+        )
+        agent = Agent(
+            name="A",
+            instructions="Be kind.",
+            mcp_servers=[server],
+            model_settings=ModelSettings(tool_choice="required"),
+        )
+        model = ScriptedModel([call("find", "c1")], "Done.")
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            result = await run_in_memory(agent, "Hello", model=model)
+        assert result.final_output == "Done."
+        away = "The tools of 'shelf' are not available at the moment."
+        assert model.requests[0].instructions == (
+            f"Be kind.\n\n{away} If they are needed, say so instead of guessing."
+        )
+        assert model.requests[0].settings.tool_choice is None
+        assert tool_outputs(result) == [f"There is no tool 'find'. Available: none. {away}"]
+
+
+async def test_a_process_that_never_says_hello_costs_its_time_to_start_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("outlast.mcp.connected.PATIENCE", timedelta(seconds=1))
+    params: Any = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"]}
+    server = MCPServerStdio(params, name="shelf", client_session_timeout_seconds=0.3)
+    model = ScriptedModel("Done.")
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        await run_in_memory(Agent(name="A", mcp_servers=[server]), "Hello", model=model)
+    assert "The tools of 'shelf' are not available" in str(model.requests[0].instructions)
+    for bound in ["1 s", "0.3 s"]:
+        with pytest.raises(TimeoutError, match=f"'shelf' did not answer within {bound}"):
+            await server.list_tools()
+    await server.cleanup()
+
+
+async def test_a_run_ends_where_a_server_that_it_requires_makes_no_sense() -> None:
+    async with Nonsense("page") as program:
+        server = MCPServerStreamableHttp({"url": program.url}, name="shelf", required=True)
+        model = ScriptedModel("never")
+        with pytest.raises(AgentsException, match="'shelf' refused to"):
+            await run_in_memory(Agent(name="A", mcp_servers=[server]), "Hello", model=model)
+    assert model.calls == 0
+
+
+async def test_a_tool_of_a_server_that_is_away_is_no_unknown_tool() -> None:
+    config = RunConfig(tool_not_found_behavior="raise")
+    async with Nonsense("401") as program:
+        server = MCPServerStreamableHttp({"url": program.url}, name="shelf")
+        model = ScriptedModel([call("find", "c1")], "Done.")
+        agent = Agent(name="A", mcp_servers=[server])
+        result = await run_in_memory(agent, "Hello", model=model, run_config=config)
+    assert result.final_output == "Done."
 
 
 async def test_tools_of_servers_are_offered_first_and_the_agents_own_wins() -> None:

@@ -42,6 +42,8 @@ async def test_without_a_formatter_our_own_words_are_used() -> None:
     assert await rejection_text(scene_of(), PAY) is None
     text = await not_offered(scene_of(), PAY, ["look_up", "refund"])
     assert text == "There is no tool 'pay'. Available: look_up, refund."
+    text = await not_offered(scene_of(), PAY, [], ["bank", "till"])
+    assert text.endswith("The tools of 'bank' and 'till' are not available at the moment.")
 
 
 async def test_the_runs_formatter_is_told_what_happened() -> None:

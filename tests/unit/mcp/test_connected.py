@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import anyio
+import httpx2
 import mcp.types as mcp_types
 import pytest
 from mcp.shared.exceptions import MCPError
@@ -16,7 +17,7 @@ from mcp.shared.exceptions import MCPError
 from outlast.agents.context import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.agents.mcp_filters import create_static_tool_filter
-from outlast.agents.mcp_server import MCPRefusal
+from outlast.agents.mcp_server import MCPFault, MCPProtocolError, MCPRefusal
 from outlast.agents.tool_definition import DEFAULT_TIMEOUT
 from outlast.mcp.connected import ConnectedServer
 from tests.mcp_servers import said, tool
@@ -235,7 +236,7 @@ async def test_a_server_that_cannot_be_reached(serve: Serve) -> None:
         (mcp_types.INVALID_PARAMS, MCPRefusal),
         (mcp_types.METHOD_NOT_FOUND, MCPRefusal),
         (mcp_types.INVALID_REQUEST, MCPRefusal),
-        (mcp_types.INTERNAL_ERROR, RuntimeError),
+        (mcp_types.INTERNAL_ERROR, MCPFault),
     ],
 )
 async def test_what_a_server_refuses_is_not_the_connections_fault(
@@ -246,6 +247,65 @@ async def test_what_a_server_refuses_is_not_the_connections_fault(
         await server.call_tool("find", {})
     await server.call_tool("find", {})
     assert server.opened == 1
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        MCPError(mcp_types.PARSE_ERROR, "Failed to parse JSON response"),
+        RuntimeError("Unsupported protocol version from the server: 1"),
+        ValueError("1 validation error for ListToolsResult"),
+        httpx2.RemoteProtocolError("illegal status line: b'SSH-2.0'"),
+        httpx2.DecodingError("not gzip"),
+    ],
+)
+async def test_an_answer_that_makes_no_sense_is_said_to_be_none(
+    error: Exception, serve: Serve
+) -> None:
+    with pytest.raises(MCPProtocolError, match="'shelf' could not be asked to list its tools, or"):
+        await serve(error).list_tools()
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [(401, MCPRefusal), (400, MCPRefusal), (429, MCPFault), (500, MCPFault), (503, MCPFault)],
+)
+async def test_an_http_status_says_whether_another_try_can_help(
+    status: int, kind: type[Exception], serve: Serve
+) -> None:
+    async def answer() -> None:
+        server.note_status(status)
+        raise MCPError(mcp_types.INTERNAL_ERROR, "Server returned an error response")
+
+    server = serve(answer)
+    with pytest.raises(kind, match=f"HTTP status {status}"):
+        await server.list_tools()
+    request = httpx2.Request("GET", "http://shelf")
+    response = httpx2.Response(status, request=request)
+    server.client.outcomes.append(httpx2.HTTPStatusError("", request=request, response=response))
+    with pytest.raises(kind, match=f"HTTP status {status}"):
+        await server.list_tools()
+
+
+async def test_a_server_that_hangs_up_is_restarted_and_speaks_no_nonsense(serve: Serve) -> None:
+    server = serve(httpx2.RemoteProtocolError("Server disconnected without sending a response."))
+    with pytest.raises(ConnectionError, match="'shelf' could not be asked to list its tools"):
+        await server.list_tools()
+
+
+async def test_pages_without_an_end_have_one_in_time(
+    serve: Serve, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Endless(Client):
+        async def list_tools(self, *, cursor: str | None = None) -> Any:
+            await asyncio.sleep(0)
+            return SimpleNamespace(tools=[], next_cursor=f"{cursor}+")
+
+    monkeypatch.setattr("outlast.mcp.connected.PATIENCE", timedelta(milliseconds=20))
+    server = serve(client_session_timeout_seconds=0.01)
+    server.client = Endless()
+    with pytest.raises(TimeoutError, match=r"'shelf' took longer than 0.04 s to list its tools"):
+        await server.list_tools()
 
 
 async def test_a_server_that_takes_too_long_keeps_its_connection(serve: Serve) -> None:
@@ -362,6 +422,7 @@ def test_a_connection_that_nobody_closes_ends_with_its_event_loop() -> None:
         ({"max_list_pages": 0}, "'shelf': max_list_pages"),
         ({"client_session_timeout_seconds": -1}, "'shelf': client_session_timeout_seconds"),
         ({"require_approval": "perhaps"}, "require_approval is 'perhaps'"),
+        ({"required": "yes"}, "required= must be True or False, not 'yes'"),
     ],
 )
 def test_options_that_do_not_fit_are_refused(options: Any, problem: str) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import anyio
 import pytest
 
-from outlast.mcp.connection import Connection, first_cause
+from outlast.mcp.connection import Connection, OpeningTimeoutError, first_cause
 
 WHO = ContextVar("WHO", default="nobody")
 
@@ -105,11 +105,39 @@ async def test_patience_ends() -> None:
     line = Line()
     line.opens.clear()
     connection = connect(line, timedelta(milliseconds=1))
-    with pytest.raises(ConnectionError, match=r"'shelf' did not answer within 0.001 s"):
+    with pytest.raises(OpeningTimeoutError, match=r"'shelf' did not answer within 0.001 s"):
         async with connection.client():
             pass
+    assert connection.is_over
+    await connection.close()
+
+
+async def test_patience_ends_also_where_nobody_waits_any_more() -> None:
+    line = Line()
+    line.opens.clear()
+    connection = connect(line, timedelta(milliseconds=50))
+    with pytest.raises(OpeningTimeoutError, match=r"within 0.001 s"):
+        async with connection.client(0.001):
+            pass
+    async with asyncio.timeout(20):
+        while not connection.is_over:  # noqa: ASYNC110  it tells nobody
+            await asyncio.sleep(0.01)
     await connection.close()
     assert line.steps[-1] == "closed"
+
+
+async def test_who_waits_no_longer_leaves_it_to_open_for_the_next() -> None:
+    line = Line()
+    line.opens.clear()
+    connection = connect(line)
+    with pytest.raises(OpeningTimeoutError, match=r"'shelf' did not answer within 0.001 s"):
+        async with connection.client(0.001):
+            pass
+    assert not connection.is_over
+    line.opens.set()
+    async with connection.client() as client:
+        assert client == "client"
+    await connection.close()
 
 
 async def test_who_is_cancelled_while_it_opens_leaves_it_to_the_others() -> None:

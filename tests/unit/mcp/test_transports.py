@@ -92,7 +92,7 @@ async def test_headers_and_the_http_client_are_the_users() -> None:
             "sse_read_timeout": 60,
             "httpx_client_factory": factory,
         }
-        async with client_over(over_http(params), None) as client:
+        async with client_over(over_http(params, print), None) as client:
             assert client.server_info.name == "shelf"
     (options,) = seen
     assert options["headers"] == {"x-tenant": "acme"}
