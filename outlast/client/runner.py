@@ -37,9 +37,11 @@ from outlast.client.run_state import ENGINE, RunState, gave_items
 from outlast.client.sending import check_size
 from outlast.client.start import OF_THE_CLIENT, RunOptions, agent_name, check_place, run_input
 from outlast.client.streaming import RunResultStreaming
+from outlast.client.thread_loop import thread_loop
 from outlast.client.unattended import warned_without_worker
 from outlast.contract import names, records
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
+from outlast.ports.engine import rest_engine
 from outlast.ports.session import Session
 from outlast.ports.tracing import join_current_trace
 
@@ -113,6 +115,10 @@ class Runner:
     ) -> RunResult:
         """Do the same as `run`, for programs without an event loop.
 
+        All calls of a thread share one event loop, which is open until the thread ends, so that
+        clients and connections of the program's own stay usable between the calls. The loop is the
+        thread's default one, where the program has set one. It stands still between the calls.
+
         Raises:
             RuntimeError: an event loop is running in this thread: await `run` there.
             AgentsException: as for `run`.
@@ -122,7 +128,11 @@ class Runner:
             raise RuntimeError(
                 "Runner.run_sync cannot be used in async code: await Runner.run(...)."
             )
-        return asyncio.run(cls.run(starting_agent, input, **options))
+        loop = thread_loop()
+        try:
+            return loop.run(cls.run(starting_agent, input, **options))
+        finally:
+            loop.run(rest_engine())
 
     @classmethod
     def run_streamed(

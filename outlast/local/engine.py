@@ -19,7 +19,7 @@ from outlast.contract import names
 from outlast.dev import EmbeddedServer, default_data_dir
 from outlast.local.carrier import CarriedRun, Carrier
 from outlast.local.core_runtime import have_runtime
-from outlast.local.loop_end import at_loop_end, kept_out
+from outlast.local.loop_end import at_loop_end, keep_out_no_more, kept_out
 from outlast.local.program import this_program
 from outlast.local.queues import PREFIX, QueueClaim, queue_names
 
@@ -53,7 +53,7 @@ class LocalEngine:
         self._serving = asyncio.Lock()
         self._taking_over: set[asyncio.Task[None]] = set()
         self._stopping: set[asyncio.Task[None]] = set()
-        self._forget_end = at_loop_end(self._rest)
+        self._forget_end = at_loop_end(self._end)
 
     @classmethod
     async def shared(cls) -> Self:
@@ -101,7 +101,16 @@ class LocalEngine:
             await engine.close()
 
     @classmethod
-    async def _rest(cls) -> None:
+    async def rest_shared(cls) -> None:
+        """Stop what the engine runs in the running event loop, which will stand still.
+
+        The server stays for the next call. Tasks of users' code stay, too, and go on with the loop.
+        """
+        await cls._end()
+        keep_out_no_more()
+
+    @classmethod
+    async def _end(cls) -> None:
         """Stop what needs the running event loop, but keep the server for the next one.
 
         A script that calls `Runner.run_sync` again, or ends, does not wait for a server's end.

@@ -12,7 +12,6 @@ import asyncio
 import contextvars
 import sys
 from collections.abc import Awaitable, Callable, Coroutine
-from contextlib import suppress
 from typing import Any
 from weakref import WeakSet
 
@@ -42,6 +41,16 @@ def kept_tasks() -> "set[asyncio.Task[Any]]":
     return {task for task in factory.kept if not task.done()}
 
 
+def keep_out_no_more() -> None:
+    """Make ordinary tasks of those that are kept out: the end of the loop cancels them."""
+    factory = asyncio.get_running_loop().get_task_factory()
+    for task in kept_tasks():
+        # Meant for those who make tasks: see "Extending" in the manual of asyncio.
+        asyncio._register_task(task)  # noqa: SLF001
+        if isinstance(factory, _Factory):
+            factory.kept.discard(task)
+
+
 def at_loop_end(close: Callable[[], Awaitable[None]]) -> Callable[[], None]:
     """Call something when the running loop ends, or is closed.
 
@@ -65,7 +74,7 @@ def at_loop_end(close: Callable[[], Awaitable[None]]) -> Callable[[], None]:
                 await _cancel(kept_tasks())
 
     task = asyncio.create_task(wait(), context=contextvars.Context())
-    _before_closing(loop, task, forgotten)
+    close_as_before = _before_closing(loop, task, forgotten)
     # A loop that is left without any end needs no complaint.
     quiet: Any = task
     quiet._log_destroy_pending = False  # noqa: SLF001  as asyncio does it for its own
@@ -73,6 +82,7 @@ def at_loop_end(close: Callable[[], Awaitable[None]]) -> Callable[[], None]:
     def forget() -> None:
         if not task.done() and not forgotten.done():
             forgotten.set_result(None)
+        close_as_before()
 
     return forget
 
@@ -86,10 +96,13 @@ async def _cancel(tasks: "set[asyncio.Task[Any]]") -> None:
 
 def _before_closing(
     loop: asyncio.AbstractEventLoop, task: "asyncio.Task[None]", forgotten: "asyncio.Future[None]"
-) -> None:
+) -> Callable[[], None]:
     """Let `loop.close()` be an end as well, as after `loop.run_until_complete`.
 
     Otherwise what is kept out would go on in other threads, and complain to a closed loop.
+
+    Returns:
+        Call it to close the loop as before.
     """
     close_before = loop.close
 
@@ -100,8 +113,19 @@ def _before_closing(
             loop.run_until_complete(asyncio.wait([task]))
         close_before()
 
-    with suppress(AttributeError):  # a loop of another make may not let itself be changed
+    def as_before() -> None:
+        if vars(loop).get("close") is close:
+            loop.close = close_before
+
+    try:
         loop.close = close
+    except AttributeError:  # a loop of another make may not let itself be changed
+        return _nothing
+    return as_before
+
+
+def _nothing() -> None:
+    pass
 
 
 class _Factory:

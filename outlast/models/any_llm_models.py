@@ -17,6 +17,7 @@ from outlast.models.chat_completions import ChatCompletionsModel
 from outlast.models.connection import has_failed
 from outlast.models.default_models import get_default_model
 from outlast.models.failures import Target, refused_request
+from outlast.models.loop_values import LoopValues
 from outlast.models.package_connection import (
     PackageConnection,
     call_arguments,
@@ -80,7 +81,7 @@ class AnyLLMModel:
         self.api_key = api_key
         self.api: Api | None = api
         self._provider = provider
-        self._opened: asyncio.Task[Any] | None = None
+        self._opened: LoopValues[asyncio.Task[Any]] = LoopValues()
         connection = PackageConnection(self._call, self._target)
         self._responses = ResponsesModel(name, connection)
         self._chat = ChatCompletionsModel(name, connection, rich_outputs=True)
@@ -107,8 +108,8 @@ class AnyLLMModel:
 
     async def aclose(self) -> None:
         """Close the connections. A later call opens new ones."""
-        opened, self._opened = self._opened, None
-        if opened is None or opened.get_loop() is not asyncio.get_running_loop():
+        opened = self._opened.pop()
+        if opened is None:
             return
         await asyncio.wait([opened])
         if not has_failed(opened):
@@ -137,10 +138,10 @@ class AnyLLMModel:
 
     async def _client(self) -> Any:
         """Return any-llm's provider, which holds a client of this event loop."""
-        loop = asyncio.get_running_loop()
-        opened = self._opened
-        if opened is None or opened.get_loop() is not loop or has_failed(opened):
-            opened = self._opened = loop.create_task(self._open())
+        opened = self._opened.get()
+        if opened is None or has_failed(opened):
+            opened = asyncio.create_task(self._open())
+            self._opened.set(opened)
         return await asyncio.shield(opened)
 
     async def _open(self) -> Any:

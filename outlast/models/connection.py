@@ -33,6 +33,8 @@ from outlast.models.failures import (
     unsendable_key,
 )
 from outlast.models.json_values import as_object
+from outlast.models.loop_pools import split_pools
+from outlast.models.loop_values import LoopValues
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, AsyncStream, RequestOptions
@@ -96,8 +98,8 @@ REQUEST_ID = "request_id"
 class OpenAIConnection:
     """One connection pool to one server. Safe for any number of calls at the same time.
 
-    The client is made on the first call and belongs to the event loop of that call; a call from
-    another loop, or with another key than before, makes a new one. Nothing here retries.
+    The client is made on the first call of an event loop and belongs to that loop; a call with
+    another key than before makes a new one. Nothing here retries.
     """
 
     def __init__(
@@ -115,8 +117,9 @@ class OpenAIConnection:
             api_key: None means the process's default, else OPENAI_API_KEY, looked up at each
                 call.
             base_url: None means OPENAI_BASE_URL, else OpenAI.
-            client: a client to use as it is, for proxies, Azure or other transports. It stays
-                the caller's: `aclose` leaves it open.
+            client: a client to use as it is, for proxies, Azure or other transports. Only its
+                connection pools are split by event loop. It stays the caller's: `aclose` leaves it
+                open.
             organization: whom OpenAI counts the calls for; None means OPENAI_ORG_ID.
             project: likewise; None means OPENAI_PROJECT_ID.
         """
@@ -125,7 +128,7 @@ class OpenAIConnection:
         self._given = client
         self._counted_for = (organization, project)
         # One for each key that was in force: calls may be on their way with any of them.
-        self._opened: dict[_Access, asyncio.Task[AsyncOpenAI]] = {}
+        self._opened: LoopValues[dict[_Access, asyncio.Task[AsyncOpenAI]]] = LoopValues()
 
     def target(self, path: str, model: str) -> Target:
         """Return whom a call to this path goes to, for the words of its failures."""
@@ -208,27 +211,27 @@ class OpenAIConnection:
             raise bad_response(target, f"expected a stream of events, got {kind}")
 
     async def aclose(self) -> None:
-        """Close the connections. A later call opens new ones."""
-        opened, self._opened = self._opened, {}
-        for one in opened.values():
-            if one.get_loop() is not asyncio.get_running_loop():
-                continue  # closed together with the loop that it belonged to
+        """Close the connections of the running loop. A later call opens new ones."""
+        for one in (self._opened.pop() or {}).values():
             await asyncio.wait([one])
             if not has_failed(one):
                 await one.result().close()
 
     async def _client(self, target: Target) -> "AsyncOpenAI":
         if self._given is not None:
+            split_pools(self._given)
             return self._given
-        loop = asyncio.get_running_loop()
         access = self._access()
-        opened = self._opened.get(access)
-        if opened is None or opened.get_loop() is not loop or has_failed(opened):
+        of_loop = self._opened.get()
+        if of_loop is None:
+            self._opened.set(of_loop := dict[_Access, asyncio.Task["AsyncOpenAI"]]())
+        opened = of_loop.get(access)
+        if opened is None or has_failed(opened):
             _check(access, target)
             # Importing the package and reading the system's certificates take half a second of
             # CPU: in a thread, so that the worker's loop stays alive; once, for all that wait.
-            opened = loop.create_task(asyncio.to_thread(_open, access, target))
-            self._opened[access] = opened
+            opened = asyncio.create_task(asyncio.to_thread(_open, access, target))
+            of_loop[access] = opened
         try:
             return await asyncio.shield(opened)
         except (OSError, ImportError) as error:

@@ -6,6 +6,7 @@ client: it starts a worker, and a client must not know one.
 
 import inspect
 import pkgutil
+import sys
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from outlast.agents.errors import UserError
@@ -84,10 +85,24 @@ class Engine(Protocol):
         """Stop the engine of the running event loop, if there is one."""
         ...
 
+    @classmethod
+    async def rest_shared(cls) -> None:
+        """Stop what the engine runs in the running event loop, which will stand still.
+
+        A server that the process has started stays.
+        """
+        ...
+
 
 def local_engine() -> type[Engine]:
     """Return the implementation."""
     return cast("type[Engine]", pkgutil.resolve_name(IMPLEMENTATION))
+
+
+async def rest_engine() -> None:
+    """Let the running event loop's engine rest, if there is one."""
+    if IMPLEMENTATION.partition(":")[0] in sys.modules:
+        await local_engine().rest_shared()
 
 
 def check_client(given: object, *, what: str) -> None:

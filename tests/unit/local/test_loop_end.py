@@ -4,7 +4,7 @@ import asyncio
 import gc
 from typing import Any
 
-from outlast.local.loop_end import at_loop_end, kept_out, kept_tasks
+from outlast.local.loop_end import at_loop_end, keep_out_no_more, kept_out, kept_tasks
 
 
 def test_what_is_kept_out_lives_until_it_is_closed_at_the_end() -> None:
@@ -153,3 +153,40 @@ def test_the_tasks_of_a_loop_are_made_as_before() -> None:
         return made == [task] and task.get_name() == "mine"
 
     assert asyncio.run(main())
+
+
+def test_what_is_kept_out_no_more_is_cancelled_as_any_other_task() -> None:
+    log: list[str] = []
+
+    async def left_behind() -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            log.append("cancelled")
+            raise
+
+    async def main() -> None:
+        task = asyncio.create_task(left_behind(), context=kept_out())
+        keep_out_no_more()
+        assert kept_tasks() == set()
+        assert task in asyncio.all_tasks()
+        await asyncio.sleep(0)
+
+    asyncio.run(main())
+    assert log == ["cancelled"]
+
+
+def test_a_loop_that_is_used_often_is_closed_as_before() -> None:
+    loop = asyncio.new_event_loop()
+    before = loop.close
+
+    async def nothing() -> None:
+        pass
+
+    async def use() -> None:
+        at_loop_end(nothing)()
+
+    for _ in range(3):
+        loop.run_until_complete(use())
+    assert loop.close == before
+    loop.close()

@@ -1,0 +1,83 @@
+"""The event loop of `Runner.run_sync`: one for each thread, which stays open between the calls.
+
+What a program keeps between two calls, such as a client or a pool of connections, belongs to the
+loop that it was first used in. If each call had a loop of its own, such an object would answer the
+second call on connections of a closed loop.
+"""
+
+import asyncio
+import atexit
+import contextvars
+import os
+import sys
+import threading
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class ThreadLoop:
+    """Runs coroutines as `asyncio.run` does, one after another in one loop."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._is_ours = False
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine to its end; Ctrl-C cancels it."""
+        loop = self._open_loop()
+        asyncio.set_event_loop(loop)
+        # A runner for each call: it takes over Ctrl-C, and would close the loop if it were closed.
+        runner = asyncio.Runner(loop_factory=lambda: loop)
+        return runner.run(work, context=contextvars.copy_context())
+
+    def close(self) -> None:
+        """Close the loop as `asyncio.run` does; what still runs in it is cancelled."""
+        loop, self._loop = self._loop, None
+        if loop is None or loop.is_closed() or not self._is_ours or self._pid != os.getpid():
+            return
+        with asyncio.Runner(loop_factory=lambda: loop) as runner:
+            runner.get_loop()
+
+    def __del__(self) -> None:
+        """Close the loop when its thread ends."""
+        with suppress(Exception):
+            self.close()
+
+    def _open_loop(self) -> asyncio.AbstractEventLoop:
+        if self._loop is None or self._loop.is_closed() or self._pid != os.getpid():
+            # A forked process has its parent's loop, and must not touch it.
+            usual = _default_loop() if self._pid == os.getpid() else None
+            self._pid, self._is_ours = os.getpid(), usual is None
+            self._loop = usual or asyncio.new_event_loop()
+        return self._loop
+
+
+_of_thread = threading.local()
+
+
+def thread_loop() -> ThreadLoop:
+    """Return the calling thread's loop."""
+    known: ThreadLoop | None = getattr(_of_thread, "loop", None)
+    if known is None:
+        known = _of_thread.loop = ThreadLoop()
+        if threading.current_thread() is threading.main_thread():
+            atexit.register(known.close)
+    return known
+
+
+def _default_loop() -> asyncio.AbstractEventLoop | None:
+    """Return the loop that the program has set for this thread, if it is open; none is made."""
+    if sys.version_info >= (3, 14):
+        try:
+            loop = asyncio.get_event_loop()
+        except RuntimeError:
+            return None
+    else:
+        # `get_event_loop` makes a loop in the main thread, which would be nobody's to close.
+        policy = asyncio.get_event_loop_policy()  # pyright: ignore[reportDeprecated]  not of these versions
+        loop: Any = getattr(getattr(policy, "_local", None), "_loop", None)
+    return None if loop is None or loop.is_closed() else loop

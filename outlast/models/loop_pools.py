@@ -1,0 +1,109 @@
+"""A connection pool for each event loop, inside a client that a program uses in several of them.
+
+A pooled connection belongs to the loop that opened it. In another loop, the request still goes out
+on it, but the answer is lost: the call is paid and then tried again. So the pools of a user's
+client are split by loop, in place: its proxies, headers, certificates and transports stay as they
+are, and whoever closes the client closes them all.
+"""
+
+import asyncio
+import copy
+import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+from weakref import WeakSet
+
+from outlast.models.loop_values import LoopValues
+
+if TYPE_CHECKING:
+    from httpcore2 import AsyncConnectionPool, Request, Response
+    from openai import AsyncOpenAI
+
+_DEPTH = 4
+"""How many transports inside one another are looked into."""
+
+_split: "WeakSet[Any]" = WeakSet()
+_splitting = threading.Lock()
+
+
+def split_pools(client: "AsyncOpenAI") -> None:
+    """Give a client's pools a part for each event loop; a second call does nothing.
+
+    What the client is made of decides whether that can be done: the pools of `httpx2`, also inside
+    transports around them. A transport of another kind is left as it is.
+    """
+    http_client: Any = getattr(client, "_client", None)
+    if http_client is None or http_client in _split:
+        return
+    with _splitting:
+        transports = [getattr(http_client, "_transport", None)]
+        mounts: Any = getattr(http_client, "_mounts", None)
+        if isinstance(mounts, dict):
+            transports += mounts.values()
+        for transport in transports:
+            _split_inside(transport, _DEPTH)
+        _split.add(http_client)
+
+
+def _split_inside(transport: object, depth: int) -> None:
+    from httpcore2 import AsyncConnectionPool
+    from httpx2 import AsyncBaseTransport
+
+    if not isinstance(transport, AsyncBaseTransport) or depth == 0:
+        return
+    for name, value in list(vars(transport).items()):
+        if isinstance(value, AsyncConnectionPool):
+            setattr(transport, name, LoopPools(value))
+        else:
+            _split_inside(value, depth - 1)
+
+
+class LoopPools:
+    """Stands in for a connection pool of `httpcore2`, with one pool for each event loop."""
+
+    def __init__(self, pool: "AsyncConnectionPool") -> None:
+        """Take the pool that the others are made like; its own connections are not used again."""
+        self._pattern = pool
+        self._pools: LoopValues[AsyncConnectionPool] = LoopValues()
+
+    async def handle_async_request(self, request: "Request") -> "Response":
+        """Send a request on a connection of the running loop."""
+        return await self._of_loop().handle_async_request(request)
+
+    async def aclose(self) -> None:
+        """Close the pools of all loops."""
+        await self._pattern.aclose()
+        mine = self._pools.pop()
+        for loop, pool in self._pools.pop_others():
+            if loop.is_running():
+                asyncio.run_coroutine_threadsafe(pool.aclose(), loop)
+        if mine is not None:
+            await mine.aclose()
+
+    async def __aenter__(self) -> Self:
+        """Return the pools themselves, as a pool does."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        """Close the pools of all loops."""
+        await self.aclose()
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the pool that the others are made like."""
+        return getattr(self._pattern, name)
+
+    def _of_loop(self) -> "AsyncConnectionPool":
+        pool = self._pools.get()
+        if pool is None:
+            pool = copy.copy(self._pattern)
+            # A copy has the settings; connections and waiting requests are those of one loop.
+            fresh: Any = pool
+            fresh._connections = []  # noqa: SLF001  what a pool has no other way to be made anew from
+            fresh._requests = []  # noqa: SLF001  likewise
+            self._pools.set(pool)
+        return pool
