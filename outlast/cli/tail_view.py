@@ -33,6 +33,7 @@ class TailView:
         self._console = console
         self._agent = ""
         self._said = ""
+        self._is_behind = False
         self._calls: dict[int, str] = {}
         self._live: Live | None = None
 
@@ -70,8 +71,10 @@ class TailView:
                 self._clear()
                 self.note(f"attempt {raw['attempt']}: {agent or 'the model'} is asked again")
             case kind if kind == GAP:
-                self._said += "… "
+                self._is_behind = True
+                self._show()
             case kind if kind in _SAID:
+                self._is_behind = False
                 self._said += str(raw.get("delta", ""))
                 self._show()
             case kind if kind == _CALLED:
@@ -84,7 +87,8 @@ class TailView:
     def text(self) -> str:
         """Return what is being said, and with which arguments what is called."""
         calls = [run_view.shortened(call) for _, call in sorted(self._calls.items())]
-        return "\n".join([*([self._said] if self._said else []), *calls])
+        said = self._said + ("…" if self._is_behind else "")
+        return "\n".join([*([said] if said else []), *calls])
 
     def _begin(self, raw: JsonObject) -> None:
         item = raw.get("item")
@@ -121,4 +125,5 @@ class TailView:
             self._live.stop()
             self._live = None
         self._said = ""
+        self._is_behind = False
         self._calls.clear()

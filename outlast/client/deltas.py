@@ -44,7 +44,8 @@ async def with_deltas(
 
     Before the `Progress` with a model's reply there are all events that tell the reply and were
     not yielded before, so the deltas of each reply add up to its text for every reader, whether
-    it read along or came later.
+    it read along or came later. The server is asked while the reader is busy, too, so that a slow
+    reader misses nothing.
 
     Args:
         progress: the run, as `RunHandle.follow` reads it.
@@ -52,33 +53,30 @@ async def with_deltas(
         run_id: which run.
     """
     poller = DeltaPoller(client, run_id)
+    listening = asyncio.create_task(poller.listen())
+    hearing = asyncio.create_task(poller.heard.wait())
     coming = _next(progress)
-    asking: asyncio.Task[list[RawEvent]] | None = None
     try:
         while True:
-            if asking is None and poller.waits_for(poller.state):
-                asking = asyncio.create_task(poller.ask())
-            await asyncio.wait(
-                {coming, asking} if asking is not None else {coming},
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-            if asking is not None and asking.done():
-                events, asking = asking.result(), None
-                for event in events:
+            await asyncio.wait({coming, hearing, listening}, return_when=asyncio.FIRST_COMPLETED)
+            if listening.done():
+                listening.result()  # it ends by failing only
+            if hearing.done():
+                for event in poller.heard_events():
                     yield event
+                hearing = asyncio.create_task(poller.heard.wait())
             if coming.done():
                 step = coming.result()
                 if step is None:
                     return
-                for event in poller.take(step):
+                for event in [*poller.heard_events(), *poller.take(step)]:
                     yield event
                 yield step
                 coming = _next(progress)
     finally:
-        for task in (coming, asking):
-            if task is not None:
-                task.cancel()
-        await asyncio.gather(coming, *([asking] if asking else []), return_exceptions=True)
+        for task in (coming, hearing, listening):
+            task.cancel()
+        await asyncio.gather(coming, hearing, listening, return_exceptions=True)
         if isinstance(progress, AsyncGenerator):
             await progress.aclose()
 
@@ -96,11 +94,15 @@ class DeltaPoller:
 
     Attributes:
         state: the run, as far as `take` was told.
+        heard: set while there are events for `heard_events`.
     """
 
     client: Client
     run_id: str
     state: RunState = field(default_factory=RunState)
+    heard: asyncio.Event = field(default_factory=asyncio.Event)
+    _events: list[RawEvent] = field(default_factory=list[RawEvent])
+    _model_is_asked: asyncio.Event = field(default_factory=asyncio.Event)
     _readers: dict[int, DeltaReader] = field(default_factory=dict[int, DeltaReader])
     _quiet_since: float | None = None
 
@@ -112,8 +114,11 @@ class DeltaPoller:
     def take(self, step: Progress) -> list[RawEvent]:
         """Take note of what the history says; return what is still to be told before it."""
         before, self.state = self.state, step.state
-        if self.waits_for(self.state) and not self.waits_for(before):
+        if not self.waits_for(self.state):
+            self._model_is_asked.clear()
+        elif not self.waits_for(before):
             self._quiet_since = None
+            self._model_is_asked.set()
         match step.event:
             case ModelReplied(effect=effect, reply=reply, at_ms=at_ms):
                 reader = self._readers.setdefault(effect, DeltaReader())
@@ -132,8 +137,20 @@ class DeltaPoller:
             case _:
                 return []
 
-    async def ask(self) -> list[RawEvent]:
-        """Wait for as long as is due, ask once, and return what is new. Never raises for it.
+    def heard_events(self) -> list[RawEvent]:
+        """Return what was heard since the last time."""
+        events, self._events = self._events, []
+        self.heard.clear()
+        return events
+
+    async def listen(self) -> None:
+        """Ask again and again, while a model is asked, and keep what is heard; until cancelled."""
+        while True:
+            await self._model_is_asked.wait()
+            await self.ask()
+
+    async def ask(self) -> None:
+        """Wait for as long as is due, ask once, and keep what is new. Never raises for it.
 
         Whoever cannot be asked now is asked again: the end of every text is in the history.
         """
@@ -146,20 +163,24 @@ class DeltaPoller:
         try:
             description = await self.client.get_workflow_handle(self.run_id).describe()
         except RPCError:
-            return []
-        events: list[RawEvent] = []
+            return
         for info in description.raw_description.pending_activities:
             if info.activity_type.name == names.ACTIVITY_MODEL and info.activity_id.isdigit():
-                events += await self._read(int(info.activity_id), info)
-        if events:
-            self._quiet_since = loop.time()
-        return events
+                await self._read(int(info.activity_id), info)
 
-    async def _read(self, effect: int, info: Any) -> list[RawEvent]:
+    async def _read(self, effect: int, info: Any) -> None:
         reader = self._readers.setdefault(effect, DeltaReader())
-        events = reader.restart(info.attempt)
+        self._keep(reader.restart(info.attempt))
         try:
             details = await self.client.data_converter.decode(info.heartbeat_details.payloads)
         except Exception:  # noqa: BLE001  a codec that fails here fails in reading the history, too
-            return events
-        return events + (reader.feed(details[0]) if details else [])
+            return
+        if details:
+            self._keep(reader.feed(details[0]))
+
+    def _keep(self, events: list[RawEvent]) -> None:
+        """Keep events at once: the reply may be recorded before the next look."""
+        if events:
+            self._events += events
+            self._quiet_since = asyncio.get_running_loop().time()
+            self.heard.set()

@@ -10,14 +10,18 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, cast
 
 from outlast.contract.deltas import Place, is_delta, place_of
-from outlast.contract.reply_events import item_events
+from outlast.contract.reply_events import TYPES_OF_DELTAS, item_events, whole_texts
 from outlast.loop.values import JsonObject
 
 RESTARTED: Final = "outlast.attempt_restarted"
 """The type of an event that voids all before it of this model call; `attempt` is the new one."""
 
 GAP: Final = "outlast.gap"
-"""The type of an event that says that there was more than a reader has seen."""
+"""The type of an event that says that a reader fell behind; `missed` is by how much. The rest of
+this attempt follows when the reply is recorded."""
+
+FILLED: Final = "outlast.filled"
+"""A key, with the value True, of events after a gap: they come from the recorded reply."""
 
 _Begun: TypeAlias = int | tuple[int, str, int]
 """An item, or a part of it, of which something was seen."""
@@ -25,21 +29,26 @@ _Begun: TypeAlias = int | tuple[int, str, int]
 
 @dataclass
 class _Text:
-    """What a reader has of one text: everything from an offset on."""
+    """The beginning of a text, as far as a reader has seen it."""
 
-    at: int
     parts: list[str] = field(default_factory=list[str])
+    length: int = 0
 
-    def end(self) -> int:
-        return self.at + sum(map(len, self.parts))
+    def add(self, delta: str) -> None:
+        self.parts.append(delta)
+        self.length += len(delta)
 
-    def is_part_of(self, text: str) -> bool:
-        said = "".join(self.parts)
-        return text[self.at : self.at + len(said)] == said
+    def begins(self, text: str) -> bool:
+        return text.startswith("".join(self.parts))
 
 
 class DeltaReader:
     """What one reader has seen of one model call.
+
+    Until the reply is complete, the events of an attempt that were returned are a prefix of its
+    stream, whichever windows were fed: the deltas of each text always add up to the beginning of
+    this text. After a gap, a reader therefore gets nothing more of an attempt until the reply is
+    recorded; `complete` then returns the rest, in order.
 
     Attributes:
         attempt: the newest attempt that was heard of; 0 before there was one.
@@ -55,45 +64,55 @@ class DeltaReader:
         """Return the events of a window that were not seen yet.
 
         A newer attempt begins with an event of the type `outlast.attempt_restarted`, if anything
-        was seen of an older one; where events are missing, there is an `outlast.gap`. Anything
-        that is no window, and a window of an older attempt, has no events.
+        was seen of an older one. Where events are missing, there is one `outlast.gap`, and nothing
+        more of this attempt. Anything that is no window, and a window of an older attempt, has no
+        events.
         """
         window = _Window.of(details)
         if window is None or self.is_complete or window.attempt < self.attempt:
             return []
         events = self.restart(window.attempt)
+        if self._has_gap:
+            return events
         if window.first > self._position:
-            events.append({"type": GAP, "missed": window.first - self._position})
-            self._position = window.first
+            return [*events, self._gap(window.first - self._position)]
         position = window.first
         for entry in window.entries:
             for event, at in _events_of(entry):
                 span = len(event["delta"]) if at is not None else 1
-                seen = self._position - position
+                seen = max(self._position - position, 0)
                 position += span
                 if seen >= span:
                     continue
-                if at is not None and seen > 0:
+                if at is not None:
+                    missed = at + seen - self._text(event).length
+                    if missed != 0:
+                        return [*events, self._gap(abs(missed))]
                     event["delta"] = event["delta"][seen:]
-                self._note(event, None if at is None else at + max(seen, 0))
+                self._note(event)
                 self._position = position
                 events.append(event)
         return events
+
+    def _gap(self, missed: int) -> JsonObject:
+        self._has_gap = True
+        return {"type": GAP, "missed": missed}
 
     def restart(self, attempt: int) -> list[JsonObject]:
         """Take note that an attempt has begun; return the event that says so, if one is due."""
         if attempt <= self.attempt or self.is_complete:
             return []
-        told = self._position > 0
+        told = self._position > 0 or self._has_gap
         self.attempt = attempt
         self._forget()
         return [{"type": RESTARTED, "attempt": attempt}] if told else []
 
     def complete(self, response: JsonObject) -> list[JsonObject]:
-        """Return what is missing to the whole reply, now that it is known.
+        """Return what is missing to the whole reply, now that it is recorded.
 
         If the reply does not go on where what was seen ends, it came from an attempt that this
-        reader knows nothing of; it is then told from its beginning, after a restart.
+        reader knows nothing of; it is then told from its beginning, after a restart. What fills a
+        gap is marked with `outlast.filled`.
 
         Args:
             response: a response object; its items stand under `output`.
@@ -103,41 +122,45 @@ class DeltaReader:
         output = cast("Sequence[JsonObject]", response["output"])
         whole = [event for at, item in self._placed(output) for event in item_events(item, at)]
         events: list[JsonObject] = []
-        if any(self._contradicts(event) for event in whole):
+        if self._contradict(whole):
             events += self.restart(self.attempt + 1)
             whole = [event for at, item in enumerate(output) for event in item_events(item, at)]
         if self._position == 0:
             begun: JsonObject = {**response, "status": "in_progress", "output": [], "usage": None}
             whole.insert(0, {"type": "response.created", "response": begun})
-        whole.append({"type": "response.completed", "response": response})
+        mark: JsonObject = {FILLED: True} if self._has_gap else {}
         for event in whole:
             missing = self._missing(event)
             if missing is not None:
-                events.append(missing)
+                events.append({**missing, **mark})
+        end: JsonObject = {"type": "response.completed", "response": response}
+        events.append({**end, "sequence_number": self._number + 1})
         self.is_complete = True
         self._forget()  # a reader of a long run keeps one of these for every model call
         return events
 
     def _forget(self) -> None:
         self._position = 0
+        self._has_gap = False
         self._signs: set[Place] = set()
         self._texts: dict[Place, _Text] = {}
         self._begun: set[_Begun] = set()
         self._places: dict[str, int] = {}
         self._number = -1
 
-    def _note(self, event: JsonObject, at: int | None) -> None:
+    def _text(self, event: JsonObject) -> _Text:
+        """Return what was seen of the text that a delta belongs to."""
+        return self._texts.setdefault(place_of(event), _Text())
+
+    def _note(self, event: JsonObject) -> None:
         place = place_of(event)
         index = place[1]
         if "output_index" in event:
             self._begun |= {index, _part_of(event)}
-        if at is None:
-            self._signs.add(place)
+        if is_delta(event):
+            self._text(event).add(event["delta"])
         else:
-            text = self._texts.get(place)
-            if text is None or text.end() != at:
-                text = self._texts[place] = _Text(at)
-            text.parts.append(event["delta"])
+            self._signs.add(place)
         item_id = event.get("item_id")
         if isinstance(event.get("item"), dict):
             item_id = event["item"].get("id")
@@ -151,16 +174,25 @@ class DeltaReader:
         for at, item in enumerate(output):
             yield self._places.get(str(item.get("id")), at), item
 
-    def _contradicts(self, event: JsonObject) -> bool:
-        text = self._texts.get(place_of(event)) if is_delta(event) else None
-        return text is not None and not text.is_part_of(event["delta"])
+    def _contradict(self, whole: Sequence[JsonObject]) -> bool:
+        """Whether the texts of the recorded items are not those of which the beginning was seen."""
+        texts = {
+            (delta_type, *place_of(event)[1:]): text
+            for event in whole
+            for delta_type, text in whole_texts(event)
+        }
+        items = {place[1] for place in texts}
+        return any(
+            not seen.begins(texts.get(place, ""))
+            for place, seen in self._texts.items()
+            if place in texts or (place[1] in items and place[0] in TYPES_OF_DELTAS)
+        )
 
     def _missing(self, event: JsonObject) -> JsonObject | None:
         """Return what was not seen of an event, and count it as seen."""
         place = place_of(event)
         if is_delta(event):
-            text = self._texts.get(place)
-            rest = event["delta"][text.end() if text is not None else 0 :]
+            rest = event["delta"][self._text(event).length :]
             if not rest:
                 return None
             event = {**event, "delta": rest}
@@ -225,7 +257,9 @@ def _events_of(entry: JsonObject) -> Iterator[tuple[JsonObject, int | None]]:
 
 def _part_of(event: JsonObject) -> "_Begun":
     """Return the part of an item that an event is about, or the item, if it is about all of it."""
-    _, item, content, summary = place_of(event)
+    _, item, content, summary, command = place_of(event)
     if "summary_index" in event:
         return item, "summary", summary
+    if "command_index" in event:
+        return item, "command", command
     return (item, "content", content) if "content_index" in event else item

@@ -10,13 +10,21 @@ event counts one, so a reader that has half of a delta still knows which half.
 """
 
 import json
+from collections import deque
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias, cast
 
 from outlast.loop.values import JsonObject
 
 WINDOW_BYTES: Final = 16_000
-"""How long a window is at most, as JSON."""
+"""How long a window is at most, as JSON, where what was said lately does not take more."""
+
+BURST_BYTES: Final = 128_000
+"""How long a window is at most, whatever was said lately."""
+
+KEPT_LOOKS: Final = 100
+"""What was said since the sender looked for news this many times ago is kept: about three seconds,
+so that a reader that looks more rarely than the sender, as all do, misses nothing."""
 
 LARGEST_EVENT_SHARE: Final = 1 / 16
 """An event that takes more of a window than this and is no delta does not travel: it repeats what
@@ -31,8 +39,11 @@ _ENDS = frozenset({"response.completed", "response.incomplete", "response.failed
 _OF_RESPONSE = ("id", "object", "created_at", "model", "status")
 _NOT_SENT = frozenset({"delta", "obfuscation"})
 
-Place: TypeAlias = tuple[str, int, int, int]
-"""A text or a sign of a stream: type of the event, and numbers of item, content, summary."""
+Place: TypeAlias = tuple[str, int, int, int, int]
+"""A text or a sign of a stream: type of the event, and numbers of item, content, summary, command.
+"""
+
+_PARTS = ("output_index", "content_index", "summary_index", "command_index")
 
 
 def is_delta(event: JsonObject) -> bool:
@@ -42,9 +53,9 @@ def is_delta(event: JsonObject) -> bool:
 
 def place_of(event: JsonObject) -> Place:
     """Return where in its stream an event belongs."""
-    numbers = (event.get(name) for name in ("output_index", "content_index", "summary_index"))
-    item, content, summary = (one if isinstance(one, int) else 0 for one in numbers)
-    return str(event.get("type")), item, content, summary
+    numbers = (event.get(name) for name in _PARTS)
+    item, content, summary, command = (one if isinstance(one, int) else 0 for one in numbers)
+    return str(event.get("type")), item, content, summary, command
 
 
 def _json_bytes(value: Any) -> int:
@@ -86,7 +97,7 @@ class _Entry:
 class DeltaWindow:
     """The newest events of one attempt of a model call: the writer's side."""
 
-    def __init__(self, *, effect: int, attempt: int, limit_bytes: int = WINDOW_BYTES) -> None:
+    def __init__(self, *, effect: int, attempt: int, limit_bytes: int = BURST_BYTES) -> None:
         """Begin with nothing said.
 
         Args:
@@ -96,7 +107,11 @@ class DeltaWindow:
         """
         self._effect = effect
         self._attempt = attempt
-        self._limit = limit_bytes
+        self._usual = min(WINDOW_BYTES, limit_bytes)
+        self._longest = limit_bytes
+        self._fed = 0
+        self._looks = deque([0], maxlen=KEPT_LOOKS)
+        self._rests = 0
         self._first = 0
         self._entries: list[_Entry] = []
         self._size = _json_bytes(self.details())
@@ -113,8 +128,9 @@ class DeltaWindow:
             self._feed_delta(raw_event)
         else:
             self._feed_other(raw_event)
-        if self._size > self._limit:
-            self._shrink(int(self._limit * _SHRUNK_TO))
+        limit = min(max(self._fed - self._looks[0], self._usual), self._longest)
+        if self._size > limit:
+            self._shrink(int(limit * _SHRUNK_TO))
 
     def details(self) -> JsonObject:
         """Return the window: what a heartbeat carries."""
@@ -126,10 +142,16 @@ class DeltaWindow:
         }
 
     def news(self) -> JsonObject | None:
-        """Return the window if something came in since it was last asked for, else None."""
-        if not self._news:
+        """Return the window if something came in since it was last returned, else None.
+
+        A long window is returned more rarely, so that no more bytes are sent than of short ones.
+        """
+        self._looks.append(self._fed)
+        self._rests -= 1
+        if not self._news or self._rests > 0:
             return None
         self._news = False
+        self._rests = self._size // WINDOW_BYTES + 1
         return self.details()
 
     def _feed_delta(self, raw_event: JsonObject) -> None:
@@ -150,6 +172,7 @@ class DeltaWindow:
             size += _json_bytes({"event": event, "at": at, "deltas": []})
             self._entries.append(_Entry(event, [delta], at, size))
         self._size += size
+        self._fed += size
         self._news = True
 
     def _whole_characters(self, place: Place, delta: str) -> str:
@@ -170,9 +193,10 @@ class DeltaWindow:
             slim: JsonObject = {name: known[name] for name in _OF_RESPONSE if name in known}
             event = {**event, "response": {**slim, "output": list[Any]()}}
         size = _json_bytes({"event": event})
-        if size <= self._limit * LARGEST_EVENT_SHARE:
+        if size <= self._usual * LARGEST_EVENT_SHARE:
             self._entries.append(_Entry(event, size=size))
             self._size += size
+            self._fed += size
             self._news = True
 
     def _shrink(self, goal: int) -> None:

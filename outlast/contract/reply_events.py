@@ -24,14 +24,33 @@ _TEXT_OF_ITEM = {
     "function_call": ("response.function_call_arguments", "arguments"),
     "custom_tool_call": ("response.custom_tool_call_input", "input"),
     "mcp_call": ("response.mcp_call_arguments", "arguments"),
+    "code_interpreter_call": ("response.code_interpreter_call_code", "code"),
 }
 """The same for items that are one text."""
+
+_COMMAND = ("response.shell_call_command", "command")
+"""The same for each command of a shell call."""
+
+_NAMES_OF_TEXTS = {
+    f"{prefix}.done": (f"{prefix}.delta", name)
+    for prefix, name in (*_TEXT_OF_PART.values(), *_TEXT_OF_ITEM.values(), _COMMAND)
+}
+
+TYPES_OF_DELTAS = frozenset(delta_type for delta_type, _ in _NAMES_OF_TEXTS.values())
+"""The deltas that can be told again from a recorded item."""
 
 _PARTS_OF_ITEM = (
     ("summary", "summary_index", "response.reasoning_summary_part"),
     ("content", "content_index", "response.content_part"),
 )
 """Where an item has parts, how they are numbered, and how the events of a part begin."""
+
+
+def whole_texts(event: JsonObject) -> Iterator[tuple[str, str]]:
+    """Yield the type of a text's deltas and the text, if an event says that it is complete."""
+    if (named := _NAMES_OF_TEXTS.get(str(event.get("type")))) is not None:
+        delta_type, name = named
+        yield delta_type, str(event.get(name) or "")
 
 
 def whole(text: str) -> list[str]:
@@ -109,7 +128,14 @@ def item_events(item: JsonObject, index: int, split: Split = whole) -> Iterator[
     for field, _, _ in _PARTS_OF_ITEM:
         if isinstance(item.get(field), list):
             begun[field] = []
+    commands = _commands(item)
+    if commands:
+        begun["action"] = {**item["action"], "commands": list[str]()}
     yield {"type": "response.output_item.added", "output_index": index, "item": begun}
+    for at, command in enumerate(commands):
+        of_command: JsonObject = {"output_index": index, "command_index": at}
+        yield {"type": f"{_COMMAND[0]}.added", **of_command, "command": ""}
+        yield from _text(*_COMMAND, command, split, of_command)
     if name:
         for event in _text(prefix, name, str(item.get(name) or ""), split, place):
             is_whole = "delta" not in event and "name" in item
@@ -122,6 +148,16 @@ def item_events(item: JsonObject, index: int, split: Split = whole) -> Iterator[
                     part_place = {**place, number: at}
                     yield from _part(part_prefix, cast("JsonObject", part), split, part_place)
     yield {"type": "response.output_item.done", "output_index": index, "item": item}
+
+
+def _commands(item: JsonObject) -> list[str]:
+    """Return the commands of a shell call; other items have none."""
+    action = item.get("action")
+    if item.get("type") != "shell_call" or not isinstance(action, dict):
+        return []
+    commands = cast("JsonObject", action).get("commands")
+    listed = cast("list[Any]", commands) if isinstance(commands, list) else []
+    return [str(command) for command in listed]
 
 
 def _part(

@@ -93,12 +93,14 @@ def test_a_new_attempt_drops_the_text_and_says_so() -> None:
     assert written(pipe) == "attempt 2: Helper is asked again\n"
 
 
-def test_what_was_missed_is_marked() -> None:
+def test_a_view_that_fell_behind_is_marked_until_the_rest_comes() -> None:
     with TailView(console(terminal=False)) as view:
+        view.said("Helper", {"type": "response.output_text.delta", "delta": "One "})
         view.said("Helper", {"type": "outlast.gap", "missed": 40})
+        assert view.text() == "One …"
         view.said("Helper", {"type": "response.output_text.delta", "delta": "and so on"})
         view.said("Helper", {"type": "response.something_new"})
-        assert view.text() == "… and so on"
+        assert view.text() == "One and so on"
 
 
 def test_of_a_long_text_a_terminal_shows_the_end() -> None:

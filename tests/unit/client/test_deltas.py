@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import islice
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -17,7 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from outlast.client import deltas
 from outlast.client.deltas import DeltaPoller, with_deltas
 from outlast.client.history import Progress
-from outlast.contract.delta_reader import RESTARTED
+from outlast.contract.delta_reader import GAP, RESTARTED
 from outlast.contract.deltas import DeltaWindow, is_delta
 from outlast.contract.reply_events import reply_events
 from outlast.loop.calls import ModelReply
@@ -117,6 +118,11 @@ def feed(window: DeltaWindow, events: Sequence[JsonObject]) -> None:
         window.feed(event)
 
 
+async def news(poller: DeltaPoller) -> list[JsonObject]:
+    await poller.ask()
+    return poller.heard_events()
+
+
 def text_of(events: Sequence[Any]) -> str:
     return "".join(event["delta"] for event in events if is_delta(event))
 
@@ -124,10 +130,10 @@ def text_of(events: Sequence[Any]) -> str:
 async def test_what_is_new_in_a_heartbeat_is_told_once(server: Server, poller: DeltaPoller) -> None:
     window = server.window()
     feed(window, STREAM[:6])
-    assert text_of(await poller.ask()) == "Good morning "
-    assert await poller.ask() == []
+    assert text_of(await news(poller)) == "Good morning "
+    assert await news(poller) == []
     feed(window, STREAM[6:])
-    assert text_of(await poller.ask()) == "to you all"
+    assert text_of(await news(poller)) == "to you all"
 
 
 async def test_the_heartbeats_of_other_activities_say_nothing(
@@ -135,14 +141,14 @@ async def test_the_heartbeats_of_other_activities_say_nothing(
 ) -> None:
     feed(server.window(), STREAM)
     server.activity_type = "tool:search"
-    assert await poller.ask() == []
+    assert await news(poller) == []
 
 
 async def test_a_heartbeat_without_or_with_other_details_says_nothing(
     server: Server, poller: DeltaPoller, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     server.window()
-    assert await poller.ask() == []
+    assert await news(poller) == []
     bad = PendingActivityInfo(activity_id="2", attempt=1)
     bad.activity_type.name = "call_model"
     undecodable = Payload(metadata={"encoding": b"json/plain"}, data=b"{")
@@ -152,7 +158,7 @@ async def test_a_heartbeat_without_or_with_other_details_says_nothing(
         return bad
 
     monkeypatch.setattr(server, "_info", info)
-    assert await poller.ask() == []
+    assert await news(poller) == []
 
 
 async def test_a_server_that_does_not_answer_is_asked_again(
@@ -160,33 +166,33 @@ async def test_a_server_that_does_not_answer_is_asked_again(
 ) -> None:
     feed(server.window(), STREAM)
     server.failures.append(RPCError("busy", RPCStatusCode.UNAVAILABLE, b""))
-    assert await poller.ask() == []
-    assert text_of(await poller.ask()) == WORDS
+    assert await news(poller) == []
+    assert text_of(await news(poller)) == WORDS
 
 
 async def test_a_new_attempt_voids_the_text_before_it_says_anything(
     server: Server, poller: DeltaPoller
 ) -> None:
     feed(server.window(), STREAM[:6])
-    await poller.ask()
+    await news(poller)
     server.attempt = 2
-    assert await poller.ask() == [{"type": RESTARTED, "attempt": 2}]
+    assert await news(poller) == [{"type": RESTARTED, "attempt": 2}]
     feed(server.window(attempt=2), STREAM[:4])
-    assert text_of(await poller.ask()) == ""
+    assert text_of(await news(poller)) == ""
     feed(server.windows[2], STREAM[4:6])
-    assert text_of(await poller.ask()) == "Good morning "
+    assert text_of(await news(poller)) == "Good morning "
 
 
 async def test_the_reply_tells_what_was_not_heard(server: Server, poller: DeltaPoller) -> None:
     feed(server.window(), STREAM[:6])
-    await poller.ask()
+    await news(poller)
     missing = poller.take(replied())
     assert text_of(missing) == "to you all"
     last = missing[-1]["response"]
     assert (last["id"], last["model"], last["created_at"]) == ("r", "m", 5)
     assert last["output"] == [MESSAGE]
     assert last["usage"]["input_tokens_details"] == {"cached_tokens": 2}
-    assert await poller.ask() == []
+    assert await news(poller) == []
 
 
 async def test_a_call_that_failed_for_good_tells_no_more(poller: DeltaPoller) -> None:
@@ -209,12 +215,12 @@ async def test_the_longer_nothing_is_new_the_longer_the_wait(
     monkeypatch.setattr(deltas, "PATIENCE", 1.0)
     window = server.window()
     for _ in range(6):
-        await poller.ask()
+        await news(poller)
     assert waits[0] == 0.001
     assert waits[-1] == 0.005
     feed(window, STREAM)
-    await poller.ask()
-    await poller.ask()
+    await news(poller)
+    await news(poller)
     assert waits[-1] < 0.005
 
 
@@ -240,6 +246,36 @@ async def test_deltas_come_between_the_events_of_the_history(server: Server) -> 
                 is_heard.set()
     assert [(text, type(event)) for text, event in seen] == [(WORDS, ModelReplied)]
     assert raw[-1]["type"] == "response.completed"
+
+
+async def test_a_reader_that_is_busy_for_long_misses_nothing(server: Server) -> None:
+    words = [f"{number:03} " for number in range(900)]
+    message = {**MESSAGE, "content": [{"type": "output_text", "text": "".join(words)}]}
+    stream = list(reply_events({"id": "r", "output": [message]}, lambda _: words))
+    window = server.windows[2] = DeltaWindow(effect=2, attempt=1, limit_bytes=1_000)
+    said = iter(stream[:-1])
+    all_said = asyncio.Event()
+
+    def say_more(_count: int) -> None:
+        feed(window, list(islice(said, 9)))
+        if window.news() is None:
+            all_said.set()
+
+    server.on_asked = say_more
+
+    async def progress() -> AsyncIterator[Progress]:
+        yield asking()
+        await all_said.wait()
+        yield replied(2, message)
+
+    raw: list[JsonObject] = []
+    async for one in with_deltas(progress(), client_of(server), "run"):
+        if not isinstance(one, Progress):
+            raw.append(one)
+            if len(raw) == 1:
+                await all_said.wait()
+    assert GAP not in [event["type"] for event in raw]
+    assert text_of(raw) == "".join(words)
 
 
 async def test_the_server_is_asked_only_while_a_model_is(server: Server) -> None:

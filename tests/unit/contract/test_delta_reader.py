@@ -2,15 +2,15 @@
 
 import json
 from collections.abc import Sequence
-from itertools import accumulate, pairwise
+from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outlast.contract.delta_reader import GAP, RESTARTED, DeltaReader
-from outlast.contract.deltas import DeltaWindow, is_delta
+from outlast.contract.delta_reader import FILLED, GAP, RESTARTED, DeltaReader
+from outlast.contract.deltas import DeltaWindow, is_delta, place_of
 from outlast.contract.reply_events import reply_events
 from outlast.loop.values import JsonObject
 from outlast.models.chat_reply import ChatReply
@@ -97,24 +97,82 @@ def test_however_it_is_cut_and_read_the_deltas_are_the_text(
     assert said == joined.removesuffix("\ud83d")
 
 
-@given(st.lists(st.lists(TEXTS, max_size=12), max_size=8), st.integers(500, 3_000))
-def test_what_is_lost_is_told_and_nothing_comes_twice(
-    polls: list[list[str]], limit_bytes: int
+def thoughts(text: str) -> JsonObject:
+    summary = [{"type": "summary_text", "text": text}, {"type": "summary_text", "text": "Then."}]
+    content = [{"type": "reasoning_text", "text": text}]
+    return {"type": "reasoning", "summary": summary, "content": content}
+
+
+def code(text: str) -> JsonObject:
+    return {"type": "code_interpreter_call", "code": text}
+
+
+def shell(text: str) -> JsonObject:
+    return {"type": "shell_call", "call_id": "s1", "action": {"commands": [text, "ls"]}}
+
+
+LONG_TEXTS = TEXTS | st.sampled_from([1, 7, 50, 300]).map(lambda number: "abc" * number)
+ITEMS = st.sampled_from([message, tool_call, thoughts, code, shell]).flatmap(LONG_TEXTS.map)
+
+
+@st.composite
+def replies(draw: st.DrawFn) -> JsonObject:
+    items = draw(st.lists(ITEMS, min_size=1, max_size=3))
+    return response_of(*({**item, "id": f"i{at}"} for at, item in enumerate(items)))
+
+
+@st.composite
+def windows_of(draw: st.DrawFn, response: JsonObject, attempt: int) -> list[Any]:
+    """Some of the windows that a model call shows until it ends or breaks off."""
+    stream = stream_of(response, draw(st.sampled_from([5, 20, 300])))
+    window = DeltaWindow(
+        effect=1, attempt=attempt, limit_bytes=draw(st.sampled_from([500, 1_500, 16_000]))
+    )
+    looks = draw(st.sets(st.integers(0, len(stream) - 1), max_size=6))
+    shown: list[Any] = []
+    for at, event in enumerate(stream):
+        window.feed(event)
+        if at in looks:
+            shown.append(wire(window))
+    return shown
+
+
+def texts_of(events: Sequence[JsonObject]) -> dict[Any, str]:
+    texts: dict[Any, str] = {}
+    for event in filter(is_delta, events):
+        texts[place_of(event)] = texts.get(place_of(event), "") + event["delta"]
+    return texts
+
+
+def after_restart(seen: list[JsonObject]) -> list[JsonObject]:
+    starts = [at for at, event in enumerate(seen) if event["type"] == RESTARTED]
+    return seen[starts[-1] :] if starts else seen
+
+
+@settings(max_examples=150, deadline=None)
+@given(replies(), replies(), st.data())
+def test_whatever_windows_a_reader_sees_the_deltas_are_a_prefix_and_at_the_end_the_text(
+    first: JsonObject, second: JsonObject, data: st.DataObject
 ) -> None:
-    reader = DeltaReader()
-    window = DeltaWindow(effect=1, attempt=1, limit_bytes=limit_bytes)
-    whole, at = "", 0
-    for chunks in polls:
-        for chunk in chunks:
-            whole += chunk
-            window.feed({"type": "response.output_text.delta", "output_index": 0, "delta": chunk})
-        for event in reader.feed(wire(window)):
-            if event["type"] == GAP:
-                at += event["missed"]
-            else:
-                assert whole[at : at + len(event["delta"])] == event["delta"]
-                at += len(event["delta"])
-        assert at == len(whole)
+    broken_off = data.draw(windows_of(first, 1)) if data.draw(st.booleans()) else []
+    shown = broken_off + data.draw(windows_of(second, 2))
+    late = data.draw(st.lists(st.sampled_from(shown), max_size=3)) if shown else []
+    texts = {1: texts_of(stream_of(first, 999)), 2: texts_of(stream_of(second, 999))}
+    reader, seen = DeltaReader(), list[JsonObject]()
+    for window in shown + late:
+        seen += reader.feed(window)
+        told = texts_of(after_restart(seen))
+        whole = texts[max(reader.attempt, 1)]
+        assert all(whole[place].startswith(text) for place, text in told.items())
+        now = types_of(after_restart(seen))
+        assert GAP not in now[:-1], "after a gap there is nothing more of an attempt"
+    has_gap = GAP in types_of(after_restart(seen))
+    rest = reader.complete(second)
+    if reader.attempt == 2 or not broken_off:
+        assert texts_of(after_restart(seen + rest)) == texts[2]
+    if RESTARTED not in types_of(rest):
+        assert {event.get(FILLED, False) for event in rest[:-1]} <= {has_gap}
+    assert rest[-1]["response"] == second
 
 
 @given(
@@ -240,19 +298,41 @@ def test_a_reply_that_lost_an_item_on_its_way_into_the_history_is_no_other_reply
     assert {event["output_index"] for event in told if "output_index" in event} == {1}
 
 
-def test_after_a_gap_the_end_of_the_text_is_still_right() -> None:
+def test_after_a_gap_the_rest_waits_for_the_recorded_reply() -> None:
     text = " ".join(map(str, range(500)))
     reader, window = DeltaReader(), DeltaWindow(effect=1, attempt=1, limit_bytes=1_000)
     response = response_of(message(text))
     stream = stream_of(response)
-    for event in stream[: len(stream) // 2]:
+    for event in stream[:20]:
         window.feed(event)
     seen = reader.feed(wire(window))
-    assert seen[0]["type"] == GAP
-    seen += reader.complete(response)
-    assert text.endswith(text_of(seen))
-    assert "output_item.added" not in types_of(seen)
-    assert [*accumulate(len(event["delta"]) for event in seen if is_delta(event))][-1] > 900
+    for event in stream[20 : len(stream) // 2]:
+        window.feed(event)
+    assert types_of(reader.feed(wire(window))) == [GAP]
+    assert reader.feed(wire(window)) == []
+    rest = reader.complete(response)
+    assert text_of(seen) + text_of(rest) == text
+    assert all(event[FILLED] for event in rest if is_delta(event))
+    assert "output_item.added" not in types_of(rest)
+    assert not any(FILLED in event for event in seen)
+
+
+def test_a_window_whose_text_does_not_go_on_where_it_should_is_a_gap() -> None:
+    delta = {"type": "response.output_text.delta", "output_index": 0}
+    window = {"attempt": 1, "first": 0, "events": [{"event": delta, "at": 3, "deltas": ["lo"]}]}
+    assert DeltaReader().feed(window) == [{"type": GAP, "missed": 3}]
+
+
+def test_a_restart_after_a_gap_is_told() -> None:
+    reader, window = DeltaReader(), DeltaWindow(effect=1, attempt=1, limit_bytes=500)
+    for event in stream_of(response_of(message("ab" * 900))):
+        window.feed(event)
+    assert types_of(reader.feed(wire(window))) == [GAP]
+    second = DeltaWindow(effect=1, attempt=2)
+    for event in stream_of(response_of(message("Hello"))):
+        second.feed(event)
+    told = reader.feed(wire(second))
+    assert (told[0]["type"], text_of(told)) == (RESTARTED, "Hello")
 
 
 JUNK: list[Any] = [

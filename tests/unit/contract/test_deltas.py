@@ -7,7 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from outlast.contract.deltas import KEPT_APART, WINDOW_BYTES, DeltaWindow
+from outlast.contract.deltas import (
+    BURST_BYTES,
+    KEPT_APART,
+    KEPT_LOOKS,
+    WINDOW_BYTES,
+    DeltaWindow,
+)
 from outlast.loop.values import JsonObject
 
 
@@ -137,3 +143,46 @@ def test_a_window_is_never_longer_than_its_bound(
         other: JsonObject = {"type": "response.x", "output_index": index, "text": text[:60]}
         window.feed(other if is_other else delta(text, at, output_index=index))
         assert len(json.dumps(window.details())) <= limit_bytes
+
+
+def windows(words_a_look: int, looks: int) -> tuple[DeltaWindow, list[int]]:
+    """A window into which words are said at a pace, and how long it was at each look with news."""
+    window, sizes = DeltaWindow(effect=1, attempt=1), list[int]()
+    for look in range(looks):
+        for word in range(words_a_look):
+            window.feed(delta(f"{look}.{word:04} "))
+        if (details := window.news()) is not None:
+            sizes.append(len(json.dumps(details)))
+    return window, sizes
+
+
+def test_the_window_of_a_quick_model_holds_what_was_said_lately() -> None:
+    window, sizes = windows(words_a_look=100, looks=200)
+    assert WINDOW_BYTES < max(sizes) <= BURST_BYTES
+    said = "".join(text for entry in window.details()["events"] for text in entry["deltas"])
+    assert "150.0000" in said
+
+
+def test_the_window_of_a_slow_model_stays_short() -> None:
+    _, sizes = windows(words_a_look=1, looks=3_000)
+    assert 10_000 < max(sizes) <= WINDOW_BYTES
+    assert len(sizes) > 2_900
+
+
+def test_a_long_window_is_sent_more_rarely() -> None:
+    _, sizes = windows(words_a_look=100, looks=200)
+    assert sum(sizes) <= 200 * WINDOW_BYTES
+
+
+def test_after_a_burst_the_window_is_short_again() -> None:
+    window, _ = windows(words_a_look=100, looks=200)
+    for _ in range(KEPT_LOOKS):
+        window.news()
+    window.feed(delta("late"))
+    assert len(json.dumps(window.details())) <= WINDOW_BYTES
+
+
+def test_the_commands_of_a_shell_call_are_texts_of_their_own() -> None:
+    command = {"type": "response.shell_call_command.delta", "output_index": 0}
+    window = filled(*({**command, "command_index": at, "delta": "ls"} for at in (0, 1)))
+    assert [entry["at"] for entry in window.details()["events"]] == [0, 0]

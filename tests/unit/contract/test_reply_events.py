@@ -61,10 +61,29 @@ def test_calls_and_reasoning_are_told_too() -> None:
         "reasoning_text.done",
         "content_part.done",
     ]
+    code: JsonObject = {"type": "code_interpreter_call", "code": "1 + 1"}
+    assert kinds(code)[1:-1] == [
+        "code_interpreter_call_code.delta",
+        "code_interpreter_call_code.done",
+    ]
     assert kinds({"type": "web_search_call", "id": "ws_1"}) == [
         "output_item.added",
         "output_item.done",
     ]
+
+
+def test_each_command_of_a_shell_call_is_told() -> None:
+    call: JsonObject = {"type": "shell_call", "action": {"commands": ["ls", "pwd"]}}
+    events = list(item_events(call, 4))
+    assert events[0]["item"]["action"] == {"commands": []}
+    told = [(event["command_index"], event["delta"]) for event in events if is_delta(event)]
+    assert told == [(0, "ls"), (1, "pwd")]
+    assert kinds(call)[1:4] == [
+        "shell_call_command.added",
+        "shell_call_command.delta",
+        "shell_call_command.done",
+    ]
+    assert kinds({"type": "shell_call"}) == ["output_item.added", "output_item.done"]
 
 
 @pytest.mark.parametrize("item", [MESSAGE, CALL, REASONING])
