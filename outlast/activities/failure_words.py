@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from outlast.agents.logs import LEFT_OUT, logs_exception_texts
+from outlast.rendering import excerpt
 
 LONGEST_TEXT: Final = 1_000
 """Characters of an exception's text in one line of a log; more belong into the trace."""
@@ -52,10 +53,4 @@ def is_users(filename: str) -> bool:
 
 def one_line(text: str) -> str:
     """Return a text as one line, cut where it is long, that steers no terminal."""
-    shown = text[:LONGEST_TEXT]
-    if len(text) > LONGEST_TEXT:
-        shown += f"… ({len(text):,} characters)"
-    return "".join(
-        one if one.isprintable() else one.encode("unicode_escape", "replace").decode()
-        for one in shown
-    )
+    return excerpt(text, LONGEST_TEXT)

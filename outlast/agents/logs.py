@@ -10,6 +10,7 @@ import sys
 from typing import Final
 
 from outlast.agents.errors import UserError
+from outlast.rendering import LogFormatter, visible
 
 EXCEPTION_TEXTS: Final = "OUTLAST_LOG_EXCEPTION_TEXTS"
 """The environment variable that keeps exception texts out of the logs when it is 0, false, no or off."""
@@ -22,14 +23,21 @@ def enable_verbose_stdout_logging() -> None:
     logger = logging.getLogger("outlast")
     logger.setLevel(logging.DEBUG)
     if not any(isinstance(handler, _ToStdout) for handler in logger.handlers):
-        logger.addHandler(_ToStdout(sys.stdout))
+        handler = _ToStdout(sys.stdout)
+        handler.setFormatter(LogFormatter())
+        logger.addHandler(handler)
 
 
 def get_logger(name: str) -> logging.Logger:
-    """Return the logger of a module; its records obey `OUTLAST_LOG_EXCEPTION_TEXTS`."""
+    """Return the logger of a module; its records obey `OUTLAST_LOG_EXCEPTION_TEXTS`.
+
+    What a record says fits into one line, whatever models and customers have written, so that no
+    text of theirs looks like a line of the log.
+    """
     logger = logging.getLogger(name)
-    if not any(isinstance(one, _WithoutTexts) for one in logger.filters):
-        logger.addFilter(_WithoutTexts())
+    for kind in (_WithoutTexts, _InOneLine):
+        if not any(isinstance(one, kind) for one in logger.filters):
+            logger.addFilter(kind())
     return logger
 
 
@@ -58,6 +66,35 @@ def _without_text(argument: object) -> object:
     if isinstance(argument, BaseException) and not isinstance(argument, UserError):
         return type(argument).__name__
     return argument
+
+
+class _InOneLine(logging.Filter):
+    """Makes the arguments of a record visible."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Change the record, and let it through."""
+        if isinstance(record.args, tuple):
+            record.args = tuple(_shown(one) for one in record.args)
+        return True
+
+
+def _shown(argument: object) -> object:
+    if isinstance(argument, str):
+        return argument if argument.isprintable() else visible(argument)
+    return _ShownError(argument) if isinstance(argument, BaseException) else argument
+
+
+class _ShownError:
+    """An exception as an argument of a record."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __str__(self) -> str:
+        return visible(str(self._error))
+
+    def __repr__(self) -> str:
+        return visible(repr(self._error))
 
 
 class _ToStdout(logging.StreamHandler):  # pyright: ignore[reportMissingTypeArgument]  generic for the type checker only

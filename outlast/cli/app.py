@@ -6,7 +6,6 @@ there at once.
 """
 
 import inspect
-import traceback
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -49,7 +48,7 @@ class ErrorsInWords(TyperGroup):
 
 def _explain(error: Exception, *, debug: bool) -> None:
     if debug:
-        traceback.print_exception(error)
+        terminal.report_traceback(error)
     if isinstance(error, AgentsException):
         terminal.report(str(error) or type(error).__name__)
     else:

@@ -12,6 +12,7 @@ import typer
 
 from outlast.agents.errors import DecisionRefused, UserError
 from outlast.cli import options, terminal
+from outlast.rendering import joined, shell_word
 
 if TYPE_CHECKING:
     from outlast.client.handle import RunHandle
@@ -112,7 +113,7 @@ class _Decision:
         request = await self._chosen(handle)
         console = terminal.err()
         if not self._as_json:
-            run_view.show_approval(console, request)
+            run_view.show_approval(console, request, request.run_id or self._run_id)
         described = await connection.client.get_workflow_handle(self._run_id).describe()
         async with (
             terminal.waiting(console, f"{self._run_id} takes the decision"),
@@ -167,8 +168,8 @@ class _Decision:
         else:
             terminal.say(
                 terminal.out(),
-                f"{done} {request.id} of {self._run_id}, by {self._by}. See what comes of it: "
-                f"`outlast show {self._run_id}`.",
+                f"{done} {request.id} of {self._run_id}, by {self._by}. See what comes of it: ",
+                joined("`outlast show ", shell_word(self._run_id), "`."),
             )
 
 

@@ -9,21 +9,23 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
 from datetime import datetime
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from outlast.cli import run_view, terminal
 from outlast.cli.demo_proof import Deed
 from outlast.cli.run_events import RunEvent, iso_time
 
 CUSTOMER = "Mara"
 
+_DEED_COLUMNS = (
+    terminal.Column(name="begun", numbers=True),
+    terminal.Column(name="applied", numbers=True),
+    terminal.Column(name="side effect, and its idempotency key", folds=True),
+)
+
 
 class Narrator:
     """Prints each line with the time at which it happened."""
 
-    def __init__(self, console: Console, *, as_json: bool) -> None:
+    def __init__(self, console: terminal.Screen, *, as_json: bool) -> None:
         self._console = console
         self._as_json = as_json
 
@@ -33,14 +35,14 @@ class Narrator:
             self._record("scene", title)
         else:
             terminal.say(self._console, "")
-            terminal.say(self._console, Text(title, style="bold underline"))
+            terminal.say(self._console, (title, "bold underline"))
 
     def note(self, text: str, style: str = "italic") -> None:
         """Say what the demo does, or what there is to see."""
         if self._as_json:
             self._record("note", text)
         else:
-            self._line(_now_ms(), Text("·", style="dim"), Text(text, style=style))
+            self._line(_now_ms(), ("·", "dim"), (text, style))
 
     def event(self, event: RunEvent) -> None:
         """Tell what happened in the run."""
@@ -55,7 +57,7 @@ class Narrator:
             terminal.print_json_line({"type": "facts", **dict(rows)})
             return
         for name, value in rows:
-            self._line(None, Text(name, style="dim"), Text(value))
+            self._line(None, (name, "dim"), value)
 
     def deeds(self, deeds: Sequence[Deed]) -> None:
         """Show what was done, and how often."""
@@ -63,15 +65,11 @@ class Narrator:
             for deed in deeds:
                 terminal.print_json_line({"type": "side_effect", **asdict(deed)})
             return
-        table = Table(box=None, header_style="bold", pad_edge=False, padding=(0, 2, 0, 0))
-        table.add_column("begun", justify="right")
-        table.add_column("applied", justify="right")
-        table.add_column("side effect, and its idempotency key", overflow="fold")
+        rows: list[list[terminal.Part | list[terminal.Part]]] = []
         for deed in deeds:
-            what = Text.assemble(deed.what, "\n", (deed.key, "dim"))
             applied = "refused" if deed.wanted == 0 == deed.applied else f"{deed.applied}x"
-            table.add_row(f"{deed.attempts}x", applied, what)
-        self._console.print(table)
+            rows.append([f"{deed.attempts}x", applied, [deed.what, (deed.key, "dim")]])
+        terminal.say_table(self._console, _DEED_COLUMNS, rows)
 
     def waiting(self, text: str) -> AbstractAsyncContextManager[object]:
         """Show a sign of life while a block waits, on a terminal."""
@@ -85,9 +83,9 @@ class Narrator:
             mark = ("  ✓ ", "bold green") if good else ("  ✗ ", "bold red")
             terminal.say(self._console, mark, text)
 
-    def _line(self, at_ms: int | None, who: Text, text: Text) -> None:
+    def _line(self, at_ms: int | None, who: terminal.Part, text: terminal.Part) -> None:
         when = "" if at_ms is None else _clock(at_ms)
-        cells = (Text(when, style="dim"), who, text)
+        cells = ((when, "dim"), who, text)
         terminal.say_columns(self._console, *cells, widths=[len("00:00:00"), run_view.WHO_WIDTH])
 
     def _record(self, kind: str, text: str) -> None:

@@ -10,9 +10,6 @@ import sys
 from dataclasses import dataclass
 from typing import Protocol
 
-from rich.console import Console
-from rich.text import Text
-
 from outlast.cli import run_view, terminal
 from outlast.loop.approvals import ApprovalRequest
 
@@ -72,13 +69,13 @@ class TerminalPerson:
 
     speaks = True
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: terminal.Screen) -> None:
         self._console = console
         self._typed = b""
 
     async def decide(self, request: ApprovalRequest) -> Choice:
         """Show the request, and ask."""
-        run_view.show_approval(self._console, request)
+        run_view.show_approval(self._console, request, request.run_id)
         answer = ""
         while answer not in {"y", "n"}:
             answer = (await self._ask("  Do you approve it? [y/n] ")).lower()[:1]
@@ -103,7 +100,7 @@ class TerminalPerson:
         Raises:
             EOFError: the terminal is closed.
         """
-        self._console.print(Text(question, style="bold yellow"), end="")
+        terminal.ask(self._console, question)
         while b"\n" not in self._typed:
             more = await self._read()
             if not more:

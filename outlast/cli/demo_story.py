@@ -25,6 +25,7 @@ from outlast.contract import names
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.commands import RunTool
 from outlast.loop.state import RunState
+from outlast.rendering import joined
 from outlast.workflows.presentation import call_line
 
 AGENT = "Triage"
@@ -143,7 +144,7 @@ class Story:
         )
         self.narrator.facts(
             [
-                (one.id, f"{one.agent} asks: {call_line(one.name, one.arguments)}")
+                (one.id, joined(one.agent, " asks: ", call_line(one.name, one.arguments)))
                 for one in requests
             ]
         )

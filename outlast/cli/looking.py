@@ -12,11 +12,6 @@ from outlast.cli import options, terminal
 from outlast.cli.exit_codes import ExitCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.console import Console
-    from rich.table import Table
-
     from outlast.cli.run_list import Row
 
 _STATUS_STYLES = {
@@ -28,11 +23,15 @@ _STATUS_STYLES = {
     "cancelled": "red",
 }
 
-_COLUMNS = ("ID", "STATUS", "AGENT", "APPROVALS", "STARTED", "TOOK")
-_LEFT_OUT_FIRST = ("STARTED", "AGENT", "TOOK", "APPROVALS")
-"""What a narrow terminal does without, rather than cut everything short."""
-
-_NO_BOUND = 10_000
+_COLUMNS = (
+    # An id can be copied as it is, also where it does not fit into a line.
+    terminal.Column(name="ID", folds=True),
+    terminal.Column(name="STATUS"),
+    terminal.Column(name="AGENT", left_out=2),
+    terminal.Column(name="APPROVALS", numbers=True, left_out=4),
+    terminal.Column(name="STARTED", left_out=1),
+    terminal.Column(name="TOOK", numbers=True, left_out=3),
+)
 
 
 def list_runs(
@@ -100,47 +99,17 @@ def _show_rows(rows: "list[Row]", limit: int) -> None:
     if not rows:
         terminal.say(terminal.err(), "No such runs. Start one with `outlast run AGENT TEXT`.")
         return
-    console, left_out = terminal.out(), list(_LEFT_OUT_FIRST)
-    table = _table(rows, _COLUMNS)
-    while left_out and _width(console, table) > console.width:
-        del left_out[0]
-        kept = [one for one in _COLUMNS if one not in _LEFT_OUT_FIRST or one in left_out]
-        table = _table(rows, kept)
-    console.print(table)
+    cells = [
+        (
+            row.run_id,
+            (row.status, _STATUS_STYLES.get(row.status, "")),
+            row.agent or "-",
+            str(row.approvals) if row.approvals else "-",
+            row.started.astimezone().strftime("%Y-%m-%d %H:%M:%S"),
+            row.took,
+        )
+        for row in rows
+    ]
+    terminal.say_table(terminal.out(), _COLUMNS, cells)
     if len(rows) == limit:
         terminal.say(terminal.err(), f"There may be more than these {limit}; see --limit.")
-
-
-def _table(rows: "list[Row]", columns: "Sequence[str]") -> "Table":
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for name in columns:
-        # An id can be copied as it is, also where it does not fit into a line.
-        is_id, is_number = name == "ID", name in {"APPROVALS", "TOOK"}
-        table.add_column(
-            name,
-            no_wrap=not is_id,
-            overflow="fold" if is_id else "ellipsis",
-            justify="right" if is_number else "left",
-        )
-    for row in rows:
-        cells = {
-            "ID": Text(row.run_id),
-            "STATUS": Text(row.status, style=_STATUS_STYLES.get(row.status, "")),
-            "AGENT": Text(row.agent or "-"),
-            "APPROVALS": Text(str(row.approvals) if row.approvals else "-"),
-            "STARTED": Text(row.started.astimezone().strftime("%Y-%m-%d %H:%M:%S")),
-            "TOOK": Text(row.took),
-        }
-        table.add_row(*(cells[name] for name in columns))
-    return table
-
-
-def _width(console: "Console", table: "Table") -> int:
-    """Return how wide a table is if nothing in it wraps."""
-    from rich.measure import Measurement
-
-    unbounded = console.options.update(max_width=_NO_BOUND)
-    return Measurement.get(console, unbounded, table).maximum

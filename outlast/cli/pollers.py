@@ -10,8 +10,6 @@ from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-
 from outlast.cli import terminal
 
 if TYPE_CHECKING:
@@ -36,7 +34,7 @@ async def pollers(client: "Client", task_queue: str) -> list[str]:
 
 @asynccontextmanager
 async def hint_without_worker(
-    client: "Client", task_queue: str, console: Console
+    client: "Client", task_queue: str, console: terminal.Screen
 ) -> AsyncGenerator[None]:
     """Say so when the block takes long and no worker waits on the task queue."""
     from temporalio.service import RPCError

@@ -3,11 +3,8 @@
 Owns: the report, and how it looks. Must not know: the command line.
 """
 
-import json
 from dataclasses import dataclass
 
-from rich.console import Console
-from rich.text import Text
 from temporalio.client import WorkflowExecutionStatus
 
 from outlast.cli import run_view, terminal
@@ -16,6 +13,7 @@ from outlast.cli.server_lookup import Connection
 from outlast.client.handle import RunHandle
 from outlast.loop.state import RunState
 from outlast.loop.values import JsonObject
+from outlast.rendering import joined, json_text
 from outlast.workflows import presentation
 
 _PAST_THE_LOOP = {WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT}
@@ -90,15 +88,15 @@ def show_report(report: Report, last: int) -> None:
         ("used", f"{turns}, {report.events} events in the history"),
     ]
     if state.context:
-        rows.append(("context", json.dumps(state.context, ensure_ascii=False)))
+        rows.append(("context", json_text(state.context)))
     if state.failure is not None:
         rows.append(("failure", f"{state.failure.message} ({state.failure.code})"))
-    rows += [("doing", presentation.summary(state, effect)) for effect in state.pending]
+    rows += [("doing", presentation.effect_line(state, effect)) for effect in state.pending]
     rows += [("unread", f"message {message.id}") for message in state.inbox]
     rows += [("ignored", f"{one.what}: {one.why}") for one in state.ignored]
     if report.ui:
         rows.append(("UI", report.ui))
-    terminal.say(console, Text(report.run_id, style="bold"))
+    terminal.say(console, (report.run_id, "bold"))
     run_view.say_facts(console, rows)
     _show_transcript(console, state, last)
     if state.pending_approvals:
@@ -106,19 +104,20 @@ def show_report(report: Report, last: int) -> None:
         run_view.show_how_to_decide(console, report.run_id, state.pending_approvals)
 
 
-def _show_transcript(console: Console, state: RunState, last: int) -> None:
+def _show_transcript(console: terminal.Screen, state: RunState, last: int) -> None:
     entries = presentation.transcript_view(state, last) if last else []
     left_out = len(state.items) - len(entries)
     terminal.say(console, "")
     if left_out:
-        terminal.say(console, Text(f"({left_out} entries before; see --last)", style="dim"))
+        terminal.say(console, (f"({left_out} entries before; see --last)", "dim"))
     for entry in entries:
-        text, style = str(entry["text"]), ""
+        text, style = entry["text"], ""
+        assert isinstance(text, str)  # noqa: S101  the view says so
         match entry["kind"]:
             case "tool_call" | "handoff_call":
-                text, style = f"→ {run_view.shortened(text)}", "cyan"
+                text, style = joined("→ ", run_view.one_line(text)), "cyan"
             case "tool_output" | "handoff_output":
-                text, style = f"← {run_view.shortened(run_view.spaced(text))}", "dim"
+                text, style = joined("← ", run_view.one_line(text)), "dim"
             case "input":
                 style = "bold"
             case _:

@@ -4,24 +4,25 @@ Owns: the words and columns. Must not know: where runs come from.
 """
 
 import json
+import re
 from collections.abc import Iterable
-from typing import Any, cast
 
-from rich.console import Console
-from rich.text import Text
-
+from outlast import rendering
 from outlast.cli import terminal
 from outlast.cli.run_events import RunEvent
 from outlast.client.results import RunResult
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.state import RunState
 from outlast.loop.values import Json, JsonObject
-from outlast.workflows.presentation import call_line, summary
+from outlast.rendering import Shown, joined
+from outlast.workflows.presentation import effect_line
 
 WHO_WIDTH = 10
 """Room for the name of an agent, so that what they say stands in one column."""
 
-_LONGEST_TEXT = 160
+LONGEST_ARGUMENTS = 20_000
+"""How many characters of a call's arguments are shown to who decides about it."""
+
 _STYLES = {
     "message_input": "bold",
     "message_output_created": "green",
@@ -35,7 +36,7 @@ _STYLES = {
 _SIGNS = {"tool_called": "→ ", "tool_output": "← "}
 
 
-def event_cells(event: RunEvent, *, user: str = "user") -> tuple[Text, Text]:
+def event_cells(event: RunEvent, *, user: str = "user") -> tuple[terminal.Part, terminal.Part]:
     """Return an event as two cells: who, and what.
 
     Args:
@@ -43,39 +44,43 @@ def event_cells(event: RunEvent, *, user: str = "user") -> tuple[Text, Text]:
         user: what to call who talks to the agents.
     """
     said = event.type in {"message_input", "message_output_created"}
-    text = event.text if said else _SIGNS.get(event.type, "") + shortened(spaced(event.text))
+    text = event.text if said else joined(_SIGNS.get(event.type, ""), one_line(event.text))
     who = user if event.type == "message_input" else event.who
     return entry_cells(who, text, _STYLES.get(event.type, ""))
 
 
-def entry_cells(who: str, text: str, style: str = "") -> tuple[Text, Text]:
+def entry_cells(who: str, text: str, style: str = "") -> tuple[terminal.Part, terminal.Part]:
     """Return an entry of a conversation as two cells."""
-    return Text(who, style="bold blue"), Text(text, style=style)
+    return who_cell(who), (text, style)
 
 
-def say_event(console: Console, event: RunEvent) -> None:
+def who_cell(who: str) -> terminal.Part:
+    """Return the cell before what somebody says or does."""
+    return who, "bold blue"
+
+
+def say_event(console: terminal.Screen, event: RunEvent) -> None:
     """Print an event."""
     terminal.say_columns(console, *event_cells(event), widths=[WHO_WIDTH])
 
 
-def spaced(text: str) -> str:
-    """Return JSON with room for line breaks; any other text as it is."""
+def one_line(text: str) -> Shown:
+    """Return the beginning of a text in one line, JSON with room for line breaks."""
+    if isinstance(text, Shown):
+        return rendering.excerpt(text)
     try:
-        return json.dumps(json.loads(text), ensure_ascii=False)
-    except ValueError:
-        return text
+        text = rendering.json_text(json.loads(text))
+    except (ValueError, RecursionError):
+        text = re.sub("[ \t\r\n]+", " ", text).strip()
+    return rendering.excerpt(text)
 
 
-def shortened(text: str) -> str:
-    """Return the beginning of a text, in one line."""
-    flat = " ".join(text.split())
-    return flat if len(flat) <= _LONGEST_TEXT else flat[: _LONGEST_TEXT - 1] + "…"
-
-
-def doing(state: RunState) -> str:
+def doing(state: RunState) -> Shown:
     """Return what a run is doing at the moment, for a spinner."""
-    running = [summary(state, effect) for effect in state.pending]
-    return " · ".join(running) or f"{state.agent or 'the run'} · {state.status}"
+    if not state.pending:
+        return joined(state.agent or "the run", " · ", state.status)
+    first, *others = [effect_line(state, effect) for effect in state.pending]
+    return rendering.excerpt(joined(first, *(joined(" · ", one) for one in others)))
 
 
 def answer_text(output: Json) -> str:
@@ -117,42 +122,53 @@ def approval_record(request: ApprovalRequest) -> JsonObject:
     }
 
 
-def show_approval(console: Console, request: ApprovalRequest) -> None:
+def show_approval(console: terminal.Screen, request: ApprovalRequest, run_id: str) -> None:
     """Print what a person has to decide, so that it can be decided."""
-    rows = [
-        ("call", f"{request.name} ({request.id})"),
-        *_arguments(request.arguments),
-        ("asked by", " → ".join(request.handoff_path) or request.agent),
-    ]
+    say_facts(console, [("call", joined(request.name, f" ({request.id})"))])
+    _say_arguments(console, request.arguments, run_id)
+    rows = [("asked by", " → ".join(request.handoff_path) or request.agent)]
     if request.reason:
         rows.append(("why", request.reason))
     say_facts(console, rows)
 
 
-def say_facts(console: Console, rows: Iterable[tuple[str, str]]) -> None:
+def say_facts(console: terminal.Screen, rows: Iterable[tuple[str, str]]) -> None:
     """Print names with values."""
     for name, value in rows:
-        label = Text(f"  {name}", style="dim")
-        terminal.say_columns(console, label, Text(value), widths=[WHO_WIDTH + 2])
+        label = (f"  {name}", "dim")
+        terminal.say_columns(console, label, value, widths=[WHO_WIDTH + 2])
 
 
-def show_how_to_decide(console: Console, run_id: str, requests: Iterable[ApprovalRequest]) -> None:
+def show_how_to_decide(
+    console: terminal.Screen, run_id: str, requests: Iterable[ApprovalRequest]
+) -> None:
     """Print what a run waits for, and the commands that decide it."""
+    word = rendering.shell_word(run_id)
     for request in requests:
-        call = call_line(request.name, request.arguments)
-        terminal.say(console, (f"{run_id} waits for a person: ", "bold yellow"), call)
-        terminal.say(console, f"  outlast approve {run_id} {request.id}")
-        terminal.say(console, f'  outlast reject {run_id} {request.id} --message "..."')
+        request_word = rendering.shell_word(request.id)
+        terminal.say(console, (joined(run_id, " waits for a person:"), "bold yellow"))
+        show_approval(console, request, run_id)
+        terminal.say(console, joined("  outlast approve ", word, " ", request_word))
+        terminal.say(
+            console, joined("  outlast reject ", word, " ", request_word, ' --message "..."')
+        )
 
 
-def _arguments(arguments: str) -> list[tuple[str, str]]:
-    try:
-        fields: Any = json.loads(arguments)
-    except ValueError:
-        fields = None
-    if not isinstance(fields, dict):
-        return [("arguments", arguments)]
-    return [
-        (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
-        for name, value in cast("dict[str, Any]", fields).items()
-    ]
+def _say_arguments(console: terminal.Screen, arguments: str, run_id: str) -> None:
+    """Print arguments behind a bar, which begins each of their own lines and no line that wraps."""
+    label = "arguments"
+    whole = len(arguments) <= LONGEST_ARGUMENTS
+    lines = rendering.argument_lines(arguments) if whole else None
+    if lines is None:
+        label = "text" if whole else "beginning"
+        lines = rendering.visible_lines(arguments[:LONGEST_ARGUMENTS])
+    for at, line in enumerate(lines):
+        name = (f"  {label}" if at == 0 else "", "dim")
+        terminal.say_columns(console, name, ("│", "dim"), line, widths=[WHO_WIDTH + 2, 1])
+    for key in rendering.repeated_keys(arguments):
+        note = f"the key {json.dumps(key)} is repeated; tools usually take its last value"
+        say_facts(console, [("careful", note)])
+    if not whole:
+        remark = rendering.remark(LONGEST_ARGUMENTS, len(arguments))
+        command = joined("`outlast show ", rendering.shell_word(run_id), " --json`")
+        say_facts(console, [("careful", joined(remark, " All of them: ", command))])

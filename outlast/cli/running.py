@@ -11,6 +11,7 @@ import typer
 
 from outlast.cli import options, terminal
 from outlast.cli.exit_codes import ExitCode
+from outlast.rendering import joined, shell_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,8 +168,9 @@ async def _wait(
     except asyncio.CancelledError:
         terminal.say(
             console,
-            f"The run {handle.id} goes on without you. `outlast show {handle.id}` shows it, "
-            f"`outlast cancel {handle.id}` stops it.",
+            f"The run {handle.id} goes on without you. ",
+            joined("`outlast show ", shell_word(handle.id), "` shows it, "),
+            joined("`outlast cancel ", shell_word(handle.id), "` stops it."),
         )
         raise
     result = await watch.verdict()
@@ -179,7 +181,7 @@ async def _wait(
             console, handle.id, [one.request for one in result.interruptions]
         )
     else:
-        terminal.say(terminal.out(), run_view.answer_text(result.final_output))
+        terminal.say_text(terminal.out(), run_view.answer_text(result.final_output))
     return ExitCode.WAITING if result.status == "waiting" else ExitCode.OK
 
 
@@ -198,7 +200,9 @@ def _show_started(connection: "Connection", handle: "RunHandle", *, as_json: boo
         terminal.print_json({"run_id": handle.id, **({"ui": link} if link else {})})
     else:
         terminal.say(terminal.out(), handle.id)
-        terminal.say(terminal.err(), f"started; see `outlast show {handle.id}`")
+        terminal.say(
+            terminal.err(), joined("started; see `outlast show ", shell_word(handle.id), "`")
+        )
 
 
 def _linked(connection: "Connection", handle: "RunHandle") -> list[str]:

@@ -19,6 +19,7 @@ import typer
 from outlast.agents.errors import AgentsException, ServerUnavailable, UserError
 from outlast.cli import options, ports, terminal
 from outlast.contract import names
+from outlast.rendering import LogFormatter
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -161,9 +162,9 @@ def worker(
     On Ctrl-C or SIGTERM it takes no more work and gives what runs 30 seconds to finish; what does
     not is tried again by another worker. A second Ctrl-C ends it at once, which loses nothing.
     """
-    logging.basicConfig(
-        level=logging.INFO if verbose else logging.WARNING, format=_LOG_FORMAT, stream=sys.stderr
-    )
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(LogFormatter(_LOG_FORMAT))
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, handlers=[handler])
 
     async def work() -> None:
         from outlast.cli.agent_loading import load_application

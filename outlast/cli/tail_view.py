@@ -7,35 +7,27 @@ has it all is printed; anywhere else there are only the lines. Must not know: wh
 from types import TracebackType
 from typing import Self
 
-from rich.console import Console
-from rich.live import Live
-from rich.table import Table
-from rich.text import Text
-
 from outlast.cli import run_view, terminal
 from outlast.cli.run_events import RunEvent
 from outlast.contract.delta_reader import GAP, RESTARTED
 from outlast.loop.values import JsonObject
+from outlast.rendering import LONGEST_EXCERPT, cut
 
 _SAID = frozenset({"response.output_text.delta", "response.refusal.delta"})
 _CALLED = "response.function_call_arguments.delta"
-_ROOM_ABOVE = 4
-"""Lines of the screen that a growing text leaves free."""
-
-_FRAMES_PER_SECOND = 12
 
 
 class TailView:
     """Prints a run on a console. To be entered, so that a terminal is left as it was."""
 
-    def __init__(self, console: Console) -> None:
+    def __init__(self, console: terminal.Screen) -> None:
         """Take in where to print."""
         self._console = console
         self._agent = ""
         self._said = ""
         self._is_behind = False
         self._calls: dict[int, str] = {}
-        self._live: Live | None = None
+        self._growing = terminal.Growing(console, run_view.WHO_WIDTH)
 
     def __enter__(self) -> Self:
         """Begin with nothing being said."""
@@ -86,7 +78,7 @@ class TailView:
 
     def text(self) -> str:
         """Return what is being said, and with which arguments what is called."""
-        calls = [run_view.shortened(call) for _, call in sorted(self._calls.items())]
+        calls = [cut(call, LONGEST_EXCERPT) for _, call in sorted(self._calls.items())]
         said = self._said + ("…" if self._is_behind else "")
         return "\n".join([*([said] if said else []), *calls])
 
@@ -97,33 +89,10 @@ class TailView:
             self._show()
 
     def _show(self) -> None:
-        if not self._console.is_terminal:
-            return
-        if self._live is None:
-            self._live = Live(
-                console=self._console,
-                transient=True,
-                refresh_per_second=_FRAMES_PER_SECOND,
-                get_renderable=self._renderable,
-            )
-            self._live.start(refresh=True)
-
-    def _renderable(self) -> Table:
-        width = max(self._console.width - run_view.WHO_WIDTH - 1, 20)
-        room = max(self._console.height - _ROOM_ABOVE, 1)
-        # Of a long text no more than fits, because this runs for every frame.
-        lines = Text(self.text()[-room * width :], style="green").wrap(self._console, width)
-        who, _ = run_view.entry_cells(self._agent, "")
-        grid = Table.grid(padding=(0, 1))
-        grid.add_column(min_width=run_view.WHO_WIDTH, no_wrap=True)
-        grid.add_column()
-        grid.add_row(who, Text("\n").join(lines[-room:]))
-        return grid
+        self._growing.show(run_view.who_cell(self._agent), self.text)
 
     def _clear(self) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
+        self._growing.clear()
         self._said = ""
         self._is_behind = False
         self._calls.clear()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from outlast.cli import options, terminal
+from outlast.rendering import joined, shell_word
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -60,8 +61,9 @@ def tail(
         except asyncio.CancelledError:
             terminal.say(
                 terminal.err(),
-                f"The run {run_id} goes on without you. `outlast tail {run_id} --from-event "
-                f"{next_event}` goes on from here.",
+                f"The run {run_id} goes on without you. ",
+                joined("`outlast tail ", shell_word(run_id), f" --from-event {next_event}`"),
+                " goes on from here.",
             )
             raise
 

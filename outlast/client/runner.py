@@ -44,6 +44,10 @@ from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.ports.engine import rest_engine
 from outlast.ports.session import Session
 from outlast.ports.tracing import join_current_trace
+from outlast.rendering import Shown, excerpt, inline_within, joined
+
+LONGEST_SUMMARY_BYTES = 200
+"""The server refuses to start a run whose summary has more than 400."""
 
 
 class Runner:
@@ -357,7 +361,7 @@ async def _start_workflow(
             id_reuse_policy=reuse,
             memo={names.MEMO_INPUT_DIGEST: _digest(record)},
             search_attributes=_first_attributes(record.agent) if visibility else None,
-            static_summary=f"{record.agent}: {_first_words(record.input)}",
+            static_summary=inline_within(_summary(record), LONGEST_SUMMARY_BYTES),
         )
 
     try:
@@ -394,9 +398,9 @@ def _first_attributes(agent: str) -> TypedSearchAttributes:
     )
 
 
-def _first_words(content: str | list[JsonObject]) -> str:
-    text = content if isinstance(content, str) else f"{len(content)} items"
-    return text if len(text) <= 80 else text[:79] + "…"
+def _summary(record: records.RunInput) -> Shown:
+    content = record.input if isinstance(record.input, str) else f"{len(record.input)} items"
+    return joined(record.agent, ": ", excerpt(content, 80))
 
 
 def _digest(record: records.RunInput) -> str:

@@ -8,10 +8,13 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 DecisionType: TypeAlias = Literal["approve", "reject"]
 ApprovalStatus: TypeAlias = Literal["pending", "approved", "rejected", "cancelled"]
+
+
+_PAIRS = "pairs, because a key is repeated"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,13 +87,24 @@ class Remembered:
 
 
 def digest(arguments: str) -> str:
-    """Return the SHA-256 of arguments, the same for every spelling of the same JSON."""
+    """Return the SHA-256 of arguments, the same for every spelling of the same JSON.
+
+    Where an object has a key twice, each of its values counts, in the order in which they are
+    written: which of them a tool takes is the tool's affair.
+    """
     try:
-        canonical = json.dumps(json.loads(arguments), sort_keys=True, separators=(",", ":"))
+        value = json.loads(arguments, object_pairs_hook=_fields)
+        canonical = json.dumps(value, sort_keys=True, separators=(",", ":"))
     except (ValueError, RecursionError):
         canonical = arguments
     # A model may write half a character; it is still the same half every time.
     return hashlib.sha256(canonical.encode(errors="surrogatepass")).hexdigest()
+
+
+def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object; one with a repeated key as all of its pairs, under a key of our own."""
+    fields = dict(pairs)
+    return fields if len(fields) == len(pairs) else {_PAIRS: pairs}
 
 
 def refusal(requests: Sequence[ApprovalRequest], decision: Decision) -> str | None:

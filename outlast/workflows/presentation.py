@@ -1,13 +1,14 @@
 """What people see of a run in the Temporal UI.
 
 Owns: the summaries of activities, the Markdown of the current details, the search attributes,
-and the answers to the queries. Everything is made from the state. Must not know: how it is shown.
+and the answers to the queries. Everything is made from the state, and what others have written is
+inert in Markdown. Must not know: how it is shown.
 """
 
 import json
 from functools import lru_cache
-from typing import Any, cast
 
+from outlast import rendering
 from outlast.contract import names
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import arguments_of, name_of
@@ -25,6 +26,7 @@ from outlast.loop.commands import (
 from outlast.loop.items import Item, text_of
 from outlast.loop.state import RunState
 from outlast.loop.values import JsonObject
+from outlast.rendering import Shown, code, inline, inline_within, joined
 
 SUMMARY_BYTES = 200
 """The UI shows summaries up to about this length."""
@@ -33,7 +35,10 @@ KEPT_LINE_LENGTH = 2_000
 """How long a call may be whose line is kept for the next time, so that all of them stay small."""
 
 EXCERPT_ITEMS = 6
-EXCERPT_BYTES = 300
+EXCERPT_LENGTH = 300
+DECIDED_LENGTH = 2_000
+"""How much of the arguments the details show that a person has to decide about."""
+
 TRANSCRIPT_ITEM_BYTES = 4_000
 """Items are cut to this in the query `transcript`, whose answer may have 2 MB."""
 
@@ -48,48 +53,38 @@ def attributes(state: RunState) -> dict[str, str | int]:
 
 
 def summary(state: RunState, effect: Effect) -> str:
-    """Return one line that says what an activity does, for the UI's timeline."""
+    """Return one line that says what an activity does, in Markdown, for the UI's timeline."""
+    return inline_within(effect_line(state, effect), SUMMARY_BYTES)
+
+
+def effect_line(state: RunState, effect: Effect) -> Shown:
+    """Return one line that says what an activity does."""
     match effect:
         case PrepareRun():
-            text = f"{effect.agent} · look up"
+            return joined(effect.agent, " · look up")
         case CallModel():
             model = f" · {state.model}" if state.model else ""
-            text = f"{effect.agent}{model} · turn {effect.turn}"
+            return joined(effect.agent, model, f" · turn {effect.turn}")
         case CheckInput():
-            text = f"{effect.agent} · input guardrails"
+            return joined(effect.agent, " · input guardrails")
         case Conclude():
-            text = f"{effect.agent} · conclude the answer"
+            return joined(effect.agent, " · conclude the answer")
         case SaveSession():
-            text = f"save items {effect.start} to {effect.stop}"
+            return joined(f"save items {effect.start} to {effect.stop}")
         case RunTool() | RunAgent():
-            text = call_line(effect.name, effect.arguments)
+            return call_line(effect.name, effect.arguments)
         case RunHandoff():
-            text = f"{effect.agent} → {effect.target}"
-    return _shortened(text, SUMMARY_BYTES)
+            return joined(effect.agent, " → ", effect.target)
 
 
-def call_line(name: str, arguments: str) -> str:
+def call_line(name: str, arguments: str) -> Shown:
     """Return a call as a line of code: `refund_order(order_id="A-17")`."""
     if len(arguments) > KEPT_LINE_LENGTH:
-        return _line_of_code(name, arguments)
-    return _kept_line_of_code(name, arguments)
+        return rendering.call_line(name, arguments)
+    return _kept_call_line(name, arguments)
 
 
-def _line_of_code(name: str, arguments: str) -> str:
-    try:
-        fields: Any = json.loads(arguments)
-    except (ValueError, RecursionError):
-        fields = None
-    if not isinstance(fields, dict):
-        return f"{name}({arguments})"
-    shown = ", ".join(
-        f"{key}={json.dumps(value, ensure_ascii=False)}"
-        for key, value in cast("dict[str, Any]", fields).items()
-    )
-    return f"{name}({shown})"
-
-
-_kept_line_of_code = lru_cache(maxsize=1_000)(_line_of_code)
+_kept_call_line = lru_cache(maxsize=1_000)(rendering.call_line)
 """The newest calls of a run are shown again after each of its steps."""
 
 
@@ -107,7 +102,8 @@ def state_view(state: RunState) -> JsonObject:
         "waiting_messages": [message.id for message in state.inbox],
         "pending_approvals": [request.id for request in state.pending_approvals],
         "running": [
-            {"effect": effect.effect, "what": summary(state, effect)} for effect in state.pending
+            {"effect": effect.effect, "what": effect_line(state, effect)}
+            for effect in state.pending
         ],
         "final_output": state.final_output,
         "failure": None
@@ -138,30 +134,37 @@ def approvals_view(state: RunState) -> list[JsonObject]:
 
 def details(state: RunState) -> str:
     """Return the current details in Markdown: where the run is, and what a person can do."""
-    path = " → ".join(state.handoff_path)
+    path = " → ".join(inline(agent) for agent in state.handoff_path)
     lines = [f"**{state.status}** · {path} · turn {state.turn} of {state.max_turns or 'any'}"]
     if state.failure is not None:
-        message = _shortened(state.failure.message, EXCERPT_BYTES)
-        lines.append(f"Not answered: `{state.failure.code}` {message}")
-    for request in state.pending_approvals:
-        call = _shortened(call_line(request.name, request.arguments), EXCERPT_BYTES)
-        run = request.run_id or state.run_id
-        where = f" (in the nested run `{run}`)" if request.run_id else ""
-        lines.append(
-            f"Waits for a person: `{call}` asked by {request.agent}{where}. Signal `decide` with "
-            f'`{{"request_id": "{request.id}", "type": "approve"}}` or `"reject"`, or '
-            f"`outlast approve {run} {request.id}`."
-        )
+        message = code(state.failure.message, EXCERPT_LENGTH)
+        lines.append(f"Not answered: {code(state.failure.code)} {message}")
+    lines.extend(_to_decide(state, request) for request in state.pending_approvals)
     lines.extend(
-        f"- {_who(item)}: {_shortened(_text(item), EXCERPT_BYTES)}"
+        f"- {inline(_who(item))}: {code(_text(item), EXCERPT_LENGTH)}"
         for item in state.items[-EXCERPT_ITEMS:]
     )
     lines.append(f"{state.usage.total_tokens} tokens in {state.usage.requests} model calls.")
     return "\n\n".join(lines)
 
 
+def _to_decide(state: RunState, request: ApprovalRequest) -> str:
+    run = request.run_id or state.run_id
+    where = f" (in the nested run {code(run)})" if request.run_id else ""
+    shown = rendering.arguments_text(request.arguments)
+    command = joined("outlast approve ", rendering.shell_word(run), " ", request.id)
+    decision = json.dumps({"request_id": request.id, "type": "approve"})
+    whole = "" if len(shown) <= DECIDED_LENGTH else "All of them: the query `approvals`. "
+    return (
+        f"Waits for a person: {code(request.name)} with the arguments "
+        f"{code(shown, DECIDED_LENGTH)}, asked by {inline(request.agent)}{where}. {whole}Signal "
+        f'`decide` with {code(decision)} or `"reject"`, or {code(command)}.'
+    )
+
+
 def _item_view(item: Item) -> JsonObject:
-    text = _shortened(_text(item), TRANSCRIPT_ITEM_BYTES)
+    whole = _text(item)
+    text = rendering.cut(whole, _characters_in(whole, TRANSCRIPT_ITEM_BYTES))
     return {"kind": item.kind, "who": _who(item), "turn": item.turn, "text": text}
 
 
@@ -199,9 +202,7 @@ def _approval_view(state: RunState, request: ApprovalRequest) -> JsonObject:
     }
 
 
-def _shortened(text: str, limit_bytes: int) -> str:
+def _characters_in(text: str, limit_bytes: int) -> int:
     # A character has a byte at least: what is beyond them all need not be looked at.
-    data = text[: limit_bytes + 1].encode(errors="replace")
-    if len(data) <= limit_bytes:
-        return data.decode()
-    return data[: limit_bytes - 3].decode(errors="ignore") + "…"
+    data = text[: limit_bytes + 1].encode(errors="replace")[:limit_bytes]
+    return len(data.decode(errors="ignore"))

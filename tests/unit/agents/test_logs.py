@@ -72,3 +72,16 @@ def test_every_module_that_logs_obeys_the_switch() -> None:
         str(path) for path in package.rglob("*.py") if "getLogger(__name__)" in path.read_text()
     ]
     assert bare == []
+
+
+def test_what_others_have_written_stays_in_its_line(caplog: pytest.LogCaptureFixture) -> None:
+    text = "x\nWARNING all is well\x1b[2K\u202e"
+    get_logger("outlast.hostile").warning("%s and %s, %d", text, ValueError(text), 5)
+    shown = "x\\u000aWARNING all is well\\u001b[2K\\u202e"
+    assert caplog.messages == [f"{shown} and {shown}, 5"]
+
+
+def test_what_is_printed_stays_in_its_line_too(capsys: pytest.CaptureFixture[str]) -> None:
+    enable_verbose_stdout_logging()
+    logging.getLogger("outlast.somewhere").debug("a\nb\x1b")
+    assert capsys.readouterr().out == "a\\u000ab\\u001b\n"

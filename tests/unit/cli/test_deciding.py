@@ -29,7 +29,7 @@ async def test_the_only_request_needs_no_name(
 
     assert done.exit_code == 0
     assert done.stdout.startswith(f"approved a1 of {run_id}, by ann.")
-    assert "order_id   A-42" in done.stderr
+    assert 'arguments  │ {"order_id": "A-42"}' in done.stderr
     state = (await handle.result(), await handle.state())[1]
     (request,) = state.approvals
     assert request.status == "approved"

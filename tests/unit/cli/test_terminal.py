@@ -1,13 +1,18 @@
 import asyncio
+import contextlib
 import io
 import json
+import re
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
-from rich.text import Text
 
 from outlast.cli import terminal
+from tests.hostile_text import TEXTS, assert_visible
+from tests.loop_strategies import examples
 from tests.unit.cli.conftest import eventually
 
 
@@ -39,7 +44,7 @@ def test_an_error_goes_to_standard_error(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_columns_in_a_pipe_are_one_line(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal.say_columns(terminal.out(), Text("who"), Text("what " * 60), widths=[6])
+    terminal.say_columns(terminal.out(), "who", "what " * 60, widths=[6])
 
     line = capsys.readouterr().out
     assert line.startswith("who    what what")
@@ -49,7 +54,7 @@ def test_columns_in_a_pipe_are_one_line(capsys: pytest.CaptureFixture[str]) -> N
 def test_columns_on_a_terminal_wrap_below_themselves() -> None:
     console = a_terminal(no_color=True)
 
-    terminal.say_columns(console, Text("who"), Text("a text that is too long for it"), widths=[6])
+    terminal.say_columns(console, "who", "a text that is too long for it", widths=[6])
 
     lines = [line.rstrip() for line in shown_on(console).splitlines()]
     assert lines == ["who    a text that is too long", "       for it"]
@@ -110,3 +115,85 @@ async def test_a_pipe_never_sees_a_spinner(
         await asyncio.sleep(0.05)  # longer than it takes to appear
 
     assert capsys.readouterr() == ("", "")
+
+
+# --- Text that others have written ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+@examples(100)
+@given(texts=st.lists(TEXTS, min_size=3, max_size=3))
+def test_whatever_is_printed_holds_what_the_layout_wrote_and_no_more(
+    *, is_terminal: bool, texts: list[str]
+) -> None:
+    console = Console(
+        file=io.StringIO(), force_terminal=is_terminal, width=60, color_system=None, emoji=False
+    )
+    who, what, more = texts
+    terminal.say(console, who, (what, "bold"), more)
+    terminal.say_text(console, what)
+    terminal.say_columns(console, who, (what, "green"), widths=[6])
+    terminal.say_table(
+        console,
+        [terminal.Column(name="ID", folds=True), terminal.Column(name="WHO", left_out=1)],
+        [[who, what], [[who, (more, "dim")], what]],
+    )
+    terminal.ask(console, what)
+
+    assert_visible(shown_on(console), layout="\n")
+
+
+@examples(50)
+@given(text=TEXTS)
+def test_what_grows_or_spins_holds_what_the_layout_wrote_and_no_more(text: str) -> None:
+    console = Console(
+        file=io.StringIO(), force_terminal=True, width=60, height=20, color_system=None
+    )
+    growing = terminal.Growing(console, 8)
+    growing.show((text, "bold"), lambda: text)
+    growing.clear()
+    spinner = terminal.Waiting(console, text)
+    spinner.show()
+    spinner.update(text)
+    spinner.hide()
+
+    written = re.sub(r"\x1b\[(?:\?25[lh]|1A|2K)|\r", "", shown_on(console))
+    assert_visible(written, layout="\n")
+
+
+@examples(50)
+@given(text=TEXTS)
+def test_an_error_or_a_record_holds_what_the_layout_wrote_and_no_more(text: str) -> None:
+    with (
+        contextlib.redirect_stderr(io.StringIO()) as err,
+        contextlib.redirect_stdout(io.StringIO()) as out,
+    ):
+        terminal.report(text)
+        terminal.report_traceback(ValueError(text))
+        terminal.print_json_line({"text": text})
+
+    assert_visible(err.getvalue(), layout="\n")
+    assert_visible(out.getvalue(), layout="\n")
+    assert json.loads(out.getvalue())["text"].encode("utf-16", "surrogatepass") == text.encode(
+        "utf-16", "surrogatepass"
+    )
+
+
+def test_lines_of_a_text_stay_in_its_column_of_a_pipe(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal.say_columns(terminal.out(), "who", "one\nwho    two", widths=[6])
+
+    assert capsys.readouterr().out == "who    one\n       who    two\n"
+
+
+def test_lines_of_an_error_stay_below_it(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal.report("no order\nerror: all is well")
+
+    assert capsys.readouterr().err == "error: no order\n       error: all is well\n"
+
+
+def test_markup_and_links_are_printed_as_they_are() -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=60)
+
+    terminal.say(console, "[link=http://x]here[/link] [red]:smile:")
+
+    assert shown_on(console) == "[link=http://x]here[/link] [red]:smile:\n"

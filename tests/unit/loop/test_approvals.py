@@ -140,3 +140,13 @@ def test_a_digest_does_not_depend_on_how_json_is_written(value: Json) -> None:
         json.dumps(value, sort_keys=True, separators=(",", ":")),
     }
     assert len({digest(spelling) for spelling in spellings}) == 1
+
+
+def test_each_value_of_a_repeated_key_counts() -> None:
+    small, large = '{"amount": 5, "amount": 5000}', '{"amount": 5000}'
+    other = '{"amount": 5000, "amount": 5}'
+    nested = ['{"x": {"a": 1, "a": 9}, "y": 2}', '{"y": 2, "x": {"a": 1, "a": 9}}']
+    assert len({digest(one) for one in (small, large, other)}) == 3
+    assert digest(small) == digest('{"amount":5,"\\u0061mount":5000}')
+    assert digest(nested[0]) == digest(nested[1])
+    assert digest('{"a": 1, "b": 2}') == digest('{"b": 2, "a": 1}')

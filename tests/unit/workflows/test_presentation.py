@@ -5,9 +5,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
 
 from outlast.contract import names
+from outlast.loop.approvals import digest
 from outlast.loop.state import RunState
+from outlast.rendering import original
 from outlast.workflows import presentation
 from outlast.workflows.presentation import (
     SUMMARY_BYTES,
@@ -19,6 +24,7 @@ from outlast.workflows.presentation import (
     summary,
     transcript_view,
 )
+from tests.hostile_text import ARGUMENTS, TEXTS, assert_visible
 from tests.loop_driver import (
     SITUATIONS,
     Play,
@@ -31,6 +37,7 @@ from tests.loop_driver import (
     tool,
     transfer,
 )
+from tests.loop_strategies import examples
 
 
 def anywhere(situation: str) -> RunState:
@@ -101,14 +108,16 @@ def test_a_summary_is_cut_to_what_the_ui_shows_and_stays_text(text: str) -> None
     play = Play.ready()
     play.replies(tool("look_up", "c1", json.dumps({"text": text})))
     line = summary(play.state, play.running("c1"))
-    assert SUMMARY_BYTES - 4 <= len(line.encode()) <= SUMMARY_BYTES
-    assert line.endswith("…")
+    assert SUMMARY_BYTES - 8 <= len(line.encode()) <= SUMMARY_BYTES
+    length = len(call_line("look_up", json.dumps({"text": text})))
+    assert line.startswith('`look_up(text="')
+    assert line.endswith(f"` … (cut: {line.index('` … ') - 1} of {length:,} characters)")
 
 
-def test_half_a_character_in_a_call_does_not_break_its_summary() -> None:
+def test_half_a_character_in_a_call_is_seen_in_its_summary() -> None:
     play = Play.ready()
     play.replies(tool("look_up", "c1", '{"text": "\\ud800"}'))
-    assert summary(play.state, play.running("c1")) == 'look_up(text="?")'
+    assert summary(play.state, play.running("c1")) == '`look_up(text="\\ud800")`'
 
 
 @pytest.mark.parametrize(
@@ -240,7 +249,7 @@ def test_the_details_begin_with_where_the_run_is(situation: str) -> None:
 def test_the_details_show_the_way_through_the_agents_and_the_newest_items() -> None:
     text = details(conversation())
     assert text.startswith("**completed** · Triage → Billing · turn 0 of 10")
-    assert "- Billing: It is on its way." in text
+    assert "- Billing: `It is on its way.`" in text
     shown = [line for line in text.splitlines() if line.startswith("- ")]
     assert len(shown) == presentation.EXCERPT_ITEMS
     assert text.endswith("0 tokens in 0 model calls.")
@@ -248,7 +257,7 @@ def test_the_details_show_the_way_through_the_agents_and_the_newest_items() -> N
 
 def test_the_details_say_how_to_decide() -> None:
     text = details(play_in("waiting").state)
-    assert "Waits for a person: `refund()` asked by Triage." in text
+    assert "Waits for a person: `refund` with the arguments `{}`, asked by Triage." in text
     assert '`{"request_id": "a1", "type": "approve"}`' in text
     assert "`outlast approve support-42 a1`" in text
 
@@ -278,7 +287,7 @@ def test_the_details_say_why_a_question_has_no_answer() -> None:
     play = Play.ready(keep_open=True, max_turns=None)
     play.fails(play.issued[1], code="model_call_failed", text="No key.")
     text = details(play.state)
-    assert "Not answered: `model_call_failed` No key." in text
+    assert "Not answered: `model_call_failed` `No key.`" in text
     assert "turn 0 of any" in text
 
 
@@ -300,3 +309,88 @@ def test_a_call_of_another_form_shows_what_it_says() -> None:
     text = transcript_view(replace(RunState(), items=(shell,)))[0]["text"]
     assert text.startswith("shell(")
     assert "ls" in text
+
+
+# --- What others have written ---------------------------------------------------------------------
+
+FORGED = '"}`\n\n**running** · all is well\n\n[pay](http://x) ![p](http://x/p.png) <b>ok</b> {workflowId}'
+PARSER = MarkdownIt("js-default", {"html": True})
+OWN_BLOCKS = {
+    "paragraph_open", "paragraph_close", "bullet_list_open", "bullet_list_close",
+    "list_item_open", "list_item_close", "inline",
+}  # fmt: skip
+OWN_LEAVES = {"text", "code_inline", "strong_open", "strong_close"}
+
+
+def asks_a_person(name: str, arguments: str, said_before: str, agent: str, run_id: str) -> RunState:
+    play = Play.ready()
+    play.replies(said(said_before), gated(name, "c1", arguments, reason=said_before))
+    (request,) = play.state.approvals
+    request = replace(request, agent=agent)
+    return replace(play.state, run_id=run_id, approvals=(request,), handoff_path=(agent, "Billing"))
+
+
+def assert_nothing_is_forged(markdown: str, paragraphs: int) -> list[list[Token]]:
+    """Check what Markdown consists of, and return the leaves of each paragraph."""
+    assert_visible(markdown, layout="\n")
+    blocks = PARSER.parse(markdown)
+    assert {block.type for block in blocks} <= OWN_BLOCKS
+    lines = [block.children or [] for block in blocks if block.type == "inline"]
+    assert {leaf.type for line in lines for leaf in line} <= OWN_LEAVES
+    assert sum(leaf.type == "strong_open" for line in lines for leaf in line) == 1
+    assert len(lines) == paragraphs
+    return lines
+
+
+@examples(150)
+@given(TEXTS, ARGUMENTS, TEXTS, TEXTS, TEXTS)
+@example("refund", json.dumps({"note": FORGED}), FORGED, FORGED, FORGED)
+def test_nobody_can_write_into_the_details(
+    name: str, arguments: str, said_before: str, agent: str, run_id: str
+) -> None:
+    state = asks_a_person(name, arguments, said_before, agent, run_id)
+    first, asked, *_ = assert_nothing_is_forged(details(state), 3 + len(state.items))
+    assert first[1].type == "strong_open"
+    assert first[2].content == "waiting"
+    if len(arguments) > 500:
+        return
+    shown = [leaf.content for leaf in asked if leaf.type == "code_inline"][1 if name else 0]
+    (request,) = state.pending_approvals
+    assert arguments == "" or request.args_digest in {digest(shown), digest(original(shown))}
+
+
+@examples(100)
+@given(TEXTS)
+def test_a_failure_cannot_write_into_the_details_either(text: str) -> None:
+    play = Play.ready(keep_open=True)
+    play.fails(play.issued[1], code="model_call_failed", text=text)
+    assert_nothing_is_forged(details(play.state), 3 + len(play.state.items))
+
+
+@examples(150)
+@given(TEXTS, ARGUMENTS)
+def test_a_summary_is_one_line_without_a_meaning_in_markdown(name: str, arguments: str) -> None:
+    play = Play.ready()
+    play.replies(tool(name, "c1", arguments))
+    line = summary(play.state, play.running("c1"))
+    assert_visible(line)
+    assert len(line.encode()) <= SUMMARY_BYTES
+    leaves = [leaf for one in PARSER.parse(line) for leaf in one.children or []]
+    assert {leaf.type for leaf in leaves} <= {"text", "code_inline"}
+
+
+def test_of_long_arguments_the_details_say_how_much_is_left_out() -> None:
+    play = Play.ready()
+    play.replies(gated("refund", "c1", json.dumps({"note": "x" * 30_000})))
+    text = details(play.state)
+    assert "` … (cut: 2,000 of 30,012 characters), asked by" in text
+    assert "All of them: the query `approvals`." in text
+    assert len(approvals_view(play.state)[0]["arguments"]) == 30_012
+
+
+def test_a_long_text_of_the_transcript_says_how_much_is_left_out() -> None:
+    play = Play.ready()
+    play.replies(said("é" * 10_000))
+    assert transcript_view(play.state)[-1]["text"] == (
+        "é" * 2_000 + "… (cut: 2,000 of 10,000 characters)"
+    )
