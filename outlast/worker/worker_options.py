@@ -5,10 +5,15 @@ Owns: the defaults, and the rule that an option which the user has set stays.
 
 import importlib.metadata
 import inspect
+from collections.abc import Iterable
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Final, cast
 
-from temporalio.worker import Worker, WorkerConfig
+from temporalio.common import VersioningBehavior
+from temporalio.worker import Worker, WorkerConfig, WorkerDeploymentConfig
+
+from outlast.contract import names
 
 GRACE: Final = timedelta(seconds=30)
 """How long running effects may take to finish when the worker is told to stop."""
@@ -30,12 +35,42 @@ def with_defaults(config: WorkerConfig) -> WorkerConfig:
     """Return a worker's options, with ours where the user has set none."""
     options = cast("dict[str, Any]", config)
     defaults = dict(DEFAULTS)
-    if not (options.get("deployment_config") or options.get("use_worker_versioning")):
+    deployment: WorkerDeploymentConfig | None = options.get("deployment_config")
+    if deployment is not None:
+        options = {**options, "deployment_config": _with_behavior(deployment, options["workflows"])}
+    elif not options.get("use_worker_versioning"):
         # Without an id, the SDK hashes every loaded module at start: seconds. It stands in six
         # records of every turn, so it is short.
         defaults["build_id"] = importlib.metadata.version("outlast")
     ours = {name: value for name, value in defaults.items() if not _is_set(options, name)}
     return cast("WorkerConfig", {**options, **ours})
+
+
+def _with_behavior(
+    deployment: WorkerDeploymentConfig, workflows: Iterable[type]
+) -> WorkerDeploymentConfig:
+    """Pin runs where nothing says how they are versioned.
+
+    The workflow of a run cannot say it by itself: the server refuses that from a worker without
+    versions. The worker's default holds for the user's workflows too, so where one of those says
+    nothing either, the SDK's refusal stays.
+    """
+    if (
+        not deployment.use_worker_versioning
+        or deployment.default_versioning_behavior != VersioningBehavior.UNSPECIFIED
+        or not all(_is_ours_or_says(one) for one in workflows)
+    ):
+        return deployment
+    return replace(deployment, default_versioning_behavior=VersioningBehavior.PINNED)
+
+
+def _is_ours_or_says(workflow: type) -> bool:
+    definition: Any = getattr(workflow, "__temporal_workflow_definition", None)
+    return definition is None or bool(
+        definition.name == names.WORKFLOW
+        or definition.versioning_behavior
+        or definition.dynamic_config_fn
+    )
 
 
 def _is_set(options: dict[str, Any], name: str) -> bool:

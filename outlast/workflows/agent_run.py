@@ -91,6 +91,7 @@ class AgentRun:
         self._requests: dict[int, Any] = {}
         self._news = True
         self._stepped = False
+        self._rested = False
         self._rooted = False
         self._telling: asyncio.Task[None] | None = None
         self._cancel_asked = False
@@ -123,6 +124,8 @@ class AgentRun:
             if self._defect is not None:
                 await self._leave_everything()
                 raise self._defect
+            if self._rested and self._upgrades():
+                await self._take_in_the_rest()
             if self._cancel_asked:
                 self._cancel_asked = False
                 self._take(CancelRequested(at_ms=self._now_ms()))
@@ -136,6 +139,7 @@ class AgentRun:
                     return self._finish(command)
                 self._carry_out(command)
             self._show()
+            self._rested = self._state.phase == "idle" and not self._running
 
     async def _leave_everything(self) -> None:
         """Cancel what is in flight: a fast tool's end may not come after that of its workflow."""
@@ -153,6 +157,17 @@ class AgentRun:
                 self._cancel_asked = True
                 await workflow.wait_condition(lambda: True)
         self._news = False
+
+    async def _take_in_the_rest(self) -> None:
+        """Wait until a cancel that came with a message has been delivered, too.
+
+        The SDK delivers messages first and lets the workflow run. A timer's end is delivered last.
+        """
+        try:
+            await workflow.sleep(timedelta(milliseconds=1))
+        except asyncio.CancelledError:
+            self._cancel_asked = True
+        self._stepped = True
 
     # --- What arrives ---------------------------------------------------------------------------
 
@@ -357,20 +372,35 @@ class AgentRun:
         task, and a cancel that comes after the end of this history would be lost.
         """
         info = workflow.info()
+        events, size_bytes = info.get_current_history_length(), info.get_current_history_size()
+        if info.is_target_worker_deployment_version_changed() and not self._may_change_version():
+            # The turn may end first, and the new version take over then.
+            events, size_bytes = events // 2, size_bytes // 2
         return (
             not (self._running or self._rooted)
             and self._state.phase not in {"new", "closed"}
             and (self._telling is None or self._telling.done())
             and workflow.all_handlers_finished()
             and (
-                info.is_continue_as_new_suggested()
-                or policies.rolls_over(
-                    self._state,
-                    events=info.get_current_history_length(),
-                    size_bytes=info.get_current_history_size(),
-                )
+                self._upgrades()
+                or info.is_continue_as_new_suggested()
+                or policies.rolls_over(self._state, events=events, size_bytes=size_bytes)
             )
         )
+
+    def _upgrades(self) -> bool:
+        """Whether to go on in the worker deployment's new version: at rest, or just after it."""
+        at_rest = self._rested or self._state.phase == "idle"
+        return at_rest and not (self._running or self._rooted) and self._may_change_version()
+
+    def _may_change_version(self) -> bool:
+        """Whether a pinned run has another version to go to, and no plan of this one is open.
+
+        A plan names tools and agents of the version that made it, so that one has to finish it.
+        """
+        state = self._state
+        planned = state.calls or state.candidate or state.closing
+        return not planned and workflow.info().is_target_worker_deployment_version_changed()
 
     def _continue_as_new(self) -> None:
         """Go on in a new history; with a state that no payload can hold, in this one after all."""
@@ -384,7 +414,11 @@ class AgentRun:
             visibility=self._visibility,
             carried=carried,
         )
-        workflow.continue_as_new(records.write(record))
+        upgrade = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
+        workflow.continue_as_new(
+            records.write(record),
+            initial_versioning_behavior=upgrade if self._may_change_version() else None,
+        )
 
     # --- What people see --------------------------------------------------------------------------
 

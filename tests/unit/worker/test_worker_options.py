@@ -5,6 +5,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from temporalio import workflow
 from temporalio.common import VersioningBehavior, WorkerDeploymentVersion
 from temporalio.worker import Worker, WorkerDeploymentConfig
 
@@ -68,3 +69,44 @@ def test_a_worker_of_a_deployment_gets_no_build_id_of_ours() -> None:
     )
     assert configured(deployment_config=deployment)["build_id"] is None
     assert configured(use_worker_versioning=True)["build_id"] is None, "Temporal refuses this"
+
+
+@workflow.defn
+class Silent:
+    @workflow.run
+    async def run(self) -> None: ...
+
+
+@workflow.defn(versioning_behavior=VersioningBehavior.AUTO_UPGRADE)
+class Outspoken:
+    @workflow.run
+    async def run(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("said", "others", "expected"),
+    [
+        ("UNSPECIFIED", [], "PINNED"),
+        ("UNSPECIFIED", [Outspoken], "PINNED"),
+        ("UNSPECIFIED", [Silent], "UNSPECIFIED"),
+        ("AUTO_UPGRADE", [Silent], "AUTO_UPGRADE"),
+        ("PINNED", [], "PINNED"),
+    ],
+)
+def test_runs_are_pinned_unless_somebody_says_otherwise(
+    said: str, others: list[type], expected: str
+) -> None:
+    deployment = WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion("support", "2"),
+        use_worker_versioning=True,
+        default_versioning_behavior=VersioningBehavior[said],
+    )
+    options = configured(deployment_config=deployment, workflows=others)
+    assert options["deployment_config"].default_versioning_behavior.name == expected
+
+
+def test_a_version_that_is_only_a_label_stays_as_it_is() -> None:
+    label = WorkerDeploymentConfig(
+        version=WorkerDeploymentVersion("support", "2"), use_worker_versioning=False
+    )
+    assert configured(deployment_config=label)["deployment_config"] == label
