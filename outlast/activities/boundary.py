@@ -6,6 +6,7 @@ else is.
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -17,8 +18,10 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.activities.attempt_error import AttemptError
 from outlast.activities.conclusion import conclude
+from outlast.activities.engine_heartbeat import began_in_time, heartbeat_timeout, sender
 from outlast.activities.errors import EffectError, cut, is_retryable
 from outlast.activities.handoff import run_handoff
+from outlast.activities.heartbeats import Beat, heartbeats
 from outlast.activities.input_check import check_input
 from outlast.activities.memory import save_session
 from outlast.activities.model import call_model
@@ -139,7 +142,13 @@ class EffectActivities:
 
 
 async def _request(kind: type[T], payload: JsonObject) -> T:
-    """Return an effect's request: as it came, from this process, or from the workflow."""
+    """Return an effect's request: as it came, from this process, or from the workflow.
+
+    Raises:
+        ApplicationError: the server has given this attempt up before it began here.
+    """
+    if not await began_in_time(activity.info()):
+        raise _given_up()
     if "request" in payload:
         return records.read(kind, payload["request"])
     effect = int(payload["claim"])
@@ -181,29 +190,45 @@ async def _ask_workflow(kind: type[T], effect: int) -> T:
 def _beating(window: DeltaWindow | None = None) -> Generator[None]:
     """Heartbeat while an effect runs, so that a dead worker is noticed and a cancel arrives.
 
-    Where a model streams, the heartbeats carry what it said, as soon as there is something new.
+    The heartbeats come from a thread that a blocked event loop does not stop. Where a model
+    streams, the loop sends what it said as soon as there is something new, and the thread only
+    where the loop has not.
     """
     info = activity.info()
-    if info.is_local:
-        yield
-        return
-    timeout = info.heartbeat_timeout
-    interval = (timeout.total_seconds() if timeout else policies.HEARTBEAT_MS / 1000) / 4
-    pause = interval if window is None else min(interval, STREAM_BEAT_SECONDS)
     loop = asyncio.get_running_loop()
+    what = f"{info.activity_type} of {info.workflow_id}"
+    if info.is_local:
+        beat = Beat(what, loop)
+    elif window is None:
+        beat = Beat(what, loop, sender(), heartbeat_timeout(info).total_seconds() / 4)
+    else:
+        beat = Beat(what, loop, sender(window.details), heartbeat_timeout(info).total_seconds() / 2)
+    heartbeats.add(beat)
+    with contextlib.ExitStack() as stack:
+        stack.callback(heartbeats.remove, beat)
+        if window is not None and not info.is_local:
+            stack.enter_context(_saying(window, beat))
+        yield
+
+
+@contextlib.contextmanager
+def _saying(window: DeltaWindow, beat: Beat) -> Generator[None]:
+    """Heartbeat from the loop while a model speaks, with what it said."""
+    interval = beat.interval / 2
+    pause = min(interval, STREAM_BEAT_SECONDS)
     silent = 0.0
 
-    def beat() -> None:
+    def look() -> None:
         nonlocal silent, timer
-        timer = loop.call_later(pause, beat)
+        timer = beat.loop.call_later(pause, look)
         silent += pause
-        news = window.news() if window is not None else None
-        if news is not None or silent >= interval:
+        if window.news() is not None or silent >= interval:
             silent = 0.0
-            activity.heartbeat(*([] if window is None else [window.details()]))
+            beat.last = time.monotonic()
+            activity.heartbeat(window.details())
 
     # A timer and no task: most effects end before the first beat, and a task costs ten times it.
-    timer = loop.call_later(pause, beat)
+    timer = beat.loop.call_later(pause, look)
     try:
         yield
     finally:
@@ -219,11 +244,9 @@ def _typed_errors() -> Generator[None]:
         if not _is_given_up():
             raise
         # Nobody reads this. To end cancelled without having been asked to would be logged.
-        raise ApplicationError(
-            "Nobody waits for this attempt any more.",
-            type=failures.CANCELLED,
-            category=ApplicationErrorCategory.BENIGN,
-        ) from None
+        raise _given_up() from None
+    except ApplicationError:
+        raise
     except EffectError as error:
         delay = error.retry_after
         longest = policies.LONGEST_RETRY_AFTER
@@ -247,6 +270,14 @@ def _typed_errors() -> Generator[None]:
         raise AttemptError(
             message, of=error, type=failures.INTERNAL, non_retryable=not again
         ) from error
+
+
+def _given_up() -> ApplicationError:
+    return ApplicationError(
+        "The server does not wait for this attempt any more.",
+        type=failures.CANCELLED,
+        category=ApplicationErrorCategory.BENIGN,
+    )
 
 
 def _is_given_up() -> bool:

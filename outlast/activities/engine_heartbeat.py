@@ -1,0 +1,154 @@
+"""Heartbeats of Temporal's activities from any thread, and attempts that began too late.
+
+The SDK sends a heartbeat from the event loop only. Below that, the worker's core takes one from any
+thread; the way there is not public. Where an SDK lacks it, heartbeats go through the loop as usual.
+"""
+
+import asyncio
+import contextvars
+import time
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+from temporalio import activity
+from temporalio.api.workflowservice.v1 import RecordActivityTaskHeartbeatRequest
+from temporalio.bridge.proto import ActivityHeartbeat
+from temporalio.service import RPCError, RPCStatusCode
+
+from outlast.agents.logs import get_logger
+from outlast.contract import policies
+
+ASKING = timedelta(seconds=5)
+"""How long the server may take to say whether it waits for an attempt."""
+
+logger = get_logger(__name__)
+
+
+def heartbeat_timeout(info: activity.Info) -> timedelta:
+    """Return how long the server lets an attempt be silent."""
+    return info.heartbeat_timeout or timedelta(milliseconds=policies.HEARTBEAT_MS)
+
+
+def sender(details: Callable[[], Any] | None = None) -> Callable[[], None]:
+    """Return what sends a heartbeat of the running activity, from any thread.
+
+    Args:
+        details: what goes with it, where no codec has to encode it first.
+    """
+    worker = _activity_worker()
+    record = _recorder(worker)
+    if record is None:
+        return _through_the_loop(details)
+    token = activity.info().task_token
+    converter = activity.payload_converter()
+    is_plain = details is not None and not _encodes(worker)
+
+    def send() -> None:
+        beat = ActivityHeartbeat(task_token=token)
+        if details is not None and is_plain:
+            beat.details.extend(converter.to_payloads([details()]))
+        record(beat)
+
+    return send
+
+
+def _activity_worker() -> Any:
+    """Return the SDK's worker behind the running activity, or None."""
+    outbound: Any = getattr(activity._Context.current().heartbeat, "__self__", None)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    while outbound is not None and not hasattr(outbound, "_worker"):
+        outbound = getattr(outbound, "next", None)  # past the program's own interceptors
+    return getattr(outbound, "_worker", None)
+
+
+def _recorder(worker: Any) -> Callable[[ActivityHeartbeat], object] | None:
+    """Return what hands a heartbeat to the worker's core, or None where there is no such thing."""
+    try:
+        record: Any = worker._bridge_worker().record_activity_heartbeat  # noqa: SLF001
+    except (AttributeError, TypeError):
+        return None
+    return record if callable(record) else None
+
+
+def _encodes(worker: Any) -> bool:
+    """Return whether details need more than a converter, such as encryption."""
+    converter: Any = getattr(worker, "_data_converter", None)
+    return getattr(converter, "payload_codec", "unknown") is not None
+
+
+def _through_the_loop(details: Callable[[], Any] | None) -> Callable[[], None]:
+    loop, context = asyncio.get_running_loop(), contextvars.copy_context()
+
+    def beat() -> None:
+        activity.heartbeat(*([] if details is None else [details()]))
+
+    def send() -> None:
+        loop.call_soon_threadsafe(beat, context=context)
+
+    return send
+
+
+# --- Attempts that began too late -----------------------------------------------------------------
+
+
+class _Clocks:
+    """How much later this machine's clock seems to be than the server's."""
+
+    def __init__(self) -> None:
+        self._ahead = timedelta()
+        self._late_and_wanted: list[timedelta] = []
+
+    def waited(self, info: activity.Info) -> timedelta:
+        """Return how long ago an attempt was taken from the server, as far as clocks can tell."""
+        if info.started_time.year < _NO_TIME:
+            return timedelta()
+        difference = timedelta(seconds=time.time() - info.started_time.timestamp())
+        if not info.is_local:
+            self._ahead = min(self._ahead, difference)  # nothing is taken before it is there
+        return difference - (timedelta() if info.is_local else self._ahead)
+
+    def was_wanted(self, waited: timedelta) -> None:
+        """Learn from the server's answer; where it is always the same, the clocks differ."""
+        self._late_and_wanted.append(waited)
+        if len(self._late_and_wanted) == _ENOUGH:
+            self._ahead += min(self._late_and_wanted)
+            self._late_and_wanted.clear()
+
+    def was_in_time(self) -> None:
+        """Learn from an attempt that began at once."""
+        self._late_and_wanted.clear()
+
+
+_NO_TIME = 2000
+"""A year before which nothing was taken from a server."""
+
+_ENOUGH = 5
+"""This many attempts in a row that seem late and are wanted show that the clocks differ."""
+
+_clocks = _Clocks()
+
+
+async def began_in_time(info: activity.Info) -> bool:
+    """Return whether the server still waits for an attempt that begins now.
+
+    A worker has taken an attempt before its event loop begins it. If the loop is blocked in
+    between, the server hears nothing and gives the attempt up; the next one is under way then, and
+    this one must not begin. The clocks only say when to ask: the server's answer decides.
+    """
+    waited = _clocks.waited(info)
+    if info.is_local:  # the worker's core has given it up by the same clock
+        return info.start_to_close_timeout is None or waited < info.start_to_close_timeout
+    if waited <= heartbeat_timeout(info) / 2:
+        _clocks.was_in_time()
+        return True
+    client = activity.client()
+    request = RecordActivityTaskHeartbeatRequest(
+        namespace=info.namespace, task_token=info.task_token, identity=client.identity
+    )
+    try:
+        await client.workflow_service.record_activity_task_heartbeat(request, timeout=ASKING)
+    except RPCError as error:
+        logger.info("an attempt of %s began too late: %s", info.activity_type, error)
+        return error.status != RPCStatusCode.NOT_FOUND and waited < heartbeat_timeout(info)
+    _clocks.was_wanted(waited)
+    return True

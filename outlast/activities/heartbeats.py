@@ -1,0 +1,246 @@
+"""Heartbeats from a thread of their own, which also watches the event loops of what it beats for.
+
+A heartbeat says that the worker lives. One that came from the event loop would stop with the first
+`async def` that blocks it, and everything on that worker would then be done again elsewhere. So
+they come from one thread of the process, which names the code that blocks a loop, too.
+"""
+
+import asyncio
+import inspect
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, Final
+
+from outlast.activities.failure_words import is_users, one_line
+from outlast.agents.logs import get_logger
+
+LOOK_SECONDS: Final = 0.25
+"""How often the thread looks at what there is to do."""
+
+BLOCKED_SECONDS: Final = 1.0
+"""A loop that one piece of code has blocked for this long is warned of."""
+
+IDLE_SECONDS: Final = 10.0
+"""The thread ends when there has been nothing to beat for this long."""
+
+_NEVER: Final = float("inf")
+
+logger = get_logger(__name__)
+
+
+@dataclass(eq=False, slots=True)
+class Beat:
+    """One attempt that runs in this process.
+
+    Attributes:
+        what: names the attempt in a warning.
+        loop: the event loop that it runs in.
+        send: sends a heartbeat, from any thread; None for what needs none.
+        interval: seconds between two heartbeats.
+        task: what it runs in.
+        thread_id: the thread of the loop.
+        last: when it was last heard of.
+    """
+
+    what: str
+    loop: asyncio.AbstractEventLoop
+    send: Callable[[], None] | None = None
+    interval: float = _NEVER
+    task: "asyncio.Task[Any] | None" = field(default_factory=asyncio.current_task)
+    thread_id: int = field(default_factory=threading.get_ident)
+    last: float = field(default_factory=time.monotonic)
+
+
+class Heartbeats:
+    """Sends the heartbeats of a process, and watches its event loops."""
+
+    def __init__(self) -> None:
+        self._beats: dict[int, Beat] = {}
+        self._watches: dict[asyncio.AbstractEventLoop, _Watch] = {}
+        self._warned: set[CodeType] = set()
+        self._pause = LOOK_SECONDS
+        self._wake = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._starting = threading.Lock()
+
+    def add(self, beat: Beat) -> None:
+        """Send heartbeats for an attempt, until it is removed. Costs as much as a dict insert."""
+        self._beats[id(beat)] = beat
+        if self._thread is None:
+            self._start()
+        elif beat.interval < self._pause:
+            self._wake.set()
+
+    def remove(self, beat: Beat) -> None:
+        """Send no more heartbeats for an attempt."""
+        self._beats.pop(id(beat), None)
+
+    def _start(self) -> None:
+        with self._starting:
+            if self._thread is None:
+                self._thread = threading.Thread(
+                    target=self._serve, name="outlast-heartbeats", daemon=True
+                )
+                self._thread.start()
+
+    def _serve(self) -> None:
+        busy_at = looked_at = time.monotonic()
+        while True:
+            self._wake.wait(self._pause)
+            self._wake.clear()
+            now = time.monotonic()
+            beats = list(self._beats.values())
+            # A process that was stopped, or a machine that slept, blocked no loop.
+            stood_still = now - looked_at > self._pause + BLOCKED_SECONDS / 2
+            looked_at = now
+            self._send_due(beats, now)
+            self._watch(beats, now, afresh=stood_still)
+            self._pause = min([LOOK_SECONDS, *(beat.interval for beat in beats)])
+            if beats:
+                busy_at = now
+            elif now - busy_at > IDLE_SECONDS and self._is_over():
+                return
+
+    def _is_over(self) -> bool:
+        """End the thread, unless something came in meanwhile."""
+        with self._starting:
+            mine, self._thread = self._thread, None
+            if self._beats:  # added by somebody who still saw the thread
+                self._thread = mine
+            return self._thread is None
+
+    def _send_due(self, beats: list[Beat], now: float) -> None:
+        for beat in beats:
+            if beat.send is None or now - beat.last < beat.interval or id(beat) not in self._beats:
+                continue
+            beat.last = now
+            try:
+                beat.send()
+            except Exception as error:  # noqa: BLE001  the other attempts need theirs
+                # The worker may be ending; the attempt itself goes on.
+                logger.debug("no heartbeat for %s: %r", beat.what, error)
+
+    def _watch(self, beats: list[Beat], now: float, *, afresh: bool) -> None:
+        loops = {beat.loop: beat for beat in beats}
+        for loop in [loop for loop in self._watches if loop not in loops]:
+            del self._watches[loop]
+        for loop, beat in loops.items():
+            watch = self._watches.get(loop)
+            if watch is None or afresh:
+                watch = self._watches[loop] = _Watch(loop, beat.thread_id)
+            blocker = watch.look(now)
+            if blocker is not None and blocker.code not in self._warned:
+                self._warned.add(blocker.code)
+                logger.warning("%s", _warning(blocker, beats))
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocker:
+    """The users' code that blocks a loop.
+
+    Attributes:
+        code: of the outermost function of theirs.
+        is_async: whether that is an `async def`.
+        task: what it runs in.
+        place: the innermost line of theirs.
+        seconds: for how long it has been seen.
+    """
+
+    code: CodeType
+    is_async: bool
+    task: "asyncio.Task[Any] | None"
+    place: str
+    seconds: float
+
+
+class _Watch:
+    """Asks a loop for a sign of life, and looks at its thread while there is none."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, thread_id: int) -> None:
+        self._loop = loop
+        self._thread_id = thread_id
+        self._has_answered = True
+        self._suspect: tuple[int, CodeType, asyncio.Task[Any] | None] | None = None
+        self._since = 0.0
+
+    def look(self, now: float) -> _Blocker | None:
+        """Return what blocks the loop, once it has done so for long enough."""
+        if self._has_answered:
+            self._has_answered, self._suspect = False, None
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._answer)
+            return None
+        frames = _users_frames(sys._current_frames().get(self._thread_id))  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]  documented
+        if not frames:
+            self._suspect = None
+            return None
+        first, last = frames[0], frames[-1]
+        task = asyncio.current_task(self._loop)
+        suspect = (id(first), first.f_code, task)
+        if suspect != self._suspect:
+            # Only what stays is the cause: many short steps may keep a loop busy, too.
+            self._suspect, self._since = suspect, now
+            return None
+        if now - self._since < BLOCKED_SECONDS - LOOK_SECONDS:
+            return None
+        return _Blocker(
+            code=first.f_code,
+            is_async=bool(first.f_code.co_flags & inspect.CO_COROUTINE),
+            task=task,
+            place=f"{Path(last.f_code.co_filename).name}:{last.f_lineno} in {last.f_code.co_name}",
+            seconds=now - self._since + LOOK_SECONDS,
+        )
+
+    def _answer(self) -> None:
+        self._has_answered = True
+
+
+def _users_frames(frame: FrameType | None) -> list[FrameType]:
+    """Return the frames of users' code that a loop runs, the outermost first."""
+    stack = list(_outwards(frame))[::-1]
+    steps = [at for at, one in enumerate(stack) if _is_coroutine(one)]
+    # What is further out has started the loop, as a program's last line does.
+    inside = stack[steps[0] :] if steps else []
+    return [one for one in inside if is_users(one.f_code.co_filename)]
+
+
+def _outwards(frame: FrameType | None) -> Iterator[FrameType]:
+    while frame is not None:
+        yield frame
+        frame = frame.f_back
+
+
+def _is_coroutine(frame: FrameType) -> bool:
+    return bool(frame.f_code.co_flags & (inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR))
+
+
+def _warning(blocker: _Blocker, beats: list[Beat]) -> str:
+    where = next((f" {beat.what}" for beat in beats if beat.task is blocker.task), "")
+    name = blocker.code.co_qualname.rpartition("<locals>.")[2]
+    kind = "async def" if blocker.is_async else "function"
+    return one_line(
+        f"{kind} {name} blocks the event loop ({blocker.place}), for {blocker.seconds:.1f} s so"
+        f" far{where and ', in' + where}: meanwhile no other run of this process moves. Write `def`"
+        " instead of `async def`, which is called in a thread, or call what blocks with"
+        " `await asyncio.to_thread(...)`."
+    )
+
+
+heartbeats = Heartbeats()
+"""This process's."""
+
+
+def _begin_anew() -> None:
+    """Forget the thread of the process that this one was forked from: it is not here."""
+    heartbeats.__init__()
+
+
+if hasattr(os, "register_at_fork"):  # not on Windows, which has no forks
+    os.register_at_fork(after_in_child=_begin_anew)

@@ -1,0 +1,97 @@
+"""An `async def` that blocks the event loop: nobody's call is repeated, and the log names it."""
+
+import asyncio
+import logging
+import time
+from collections import Counter
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from outlast.activities import engine_heartbeat
+from outlast.activities.heartbeats import heartbeats
+from outlast.agents.agent import Agent
+from outlast.agents.run_config import RunConfig
+from outlast.agents.tool import function_tool
+from outlast.testing import ScriptedModel, call, say
+from tests.workflow.desk import Desk
+
+BLOCKED_SECONDS = 4.0
+"""Four times as long as a worker may be silent in these runs."""
+
+CONFIG = RunConfig(heartbeat_timeout=timedelta(seconds=1))
+
+
+async def test_a_blocked_loop_repeats_nobodys_call_and_is_warned_of_once(
+    desk: Desk, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    calls: Counter[str] = Counter()
+    monkeypatch.setattr(heartbeats, "_warned", set[Any]())
+    others_run, blocked = asyncio.Event(), asyncio.Event()
+
+    @function_tool
+    async def blocker() -> str:
+        """Block the loop, as a call of a synchronous package does."""
+        calls["blocker"] += 1
+        await others_run.wait()
+        time.sleep(BLOCKED_SECONDS)  # noqa: ASYNC251  this is it
+        blocked.set()
+        return "done"
+
+    @function_tool
+    async def other(n: int) -> str:
+        """Wait as one should."""
+        calls[f"other {n}"] += 1
+        if sum(name.startswith("other") for name in calls) == 5:
+            others_run.set()
+        await blocked.wait()
+        return "done"
+
+    @function_tool
+    def in_thread(n: int) -> str:
+        """Run beside the loop."""
+        calls[f"thread {n}"] += 1
+        return "done"
+
+    def reply(request: Any) -> Any:
+        question = str(request.input[0]["content"])
+        calls[f"model {question} {len(request.input)}"] += 1
+        if len(request.input) > 1:
+            return say("Done.")
+        if question == "block":
+            return [call("blocker", "c0")]
+        return [call("other", "c1", n=int(question)), call("in_thread", "c2", n=int(question))]
+
+    agent = Agent(name="Clerk", tools=[blocker, other, in_thread])
+    model = ScriptedModel(always=reply)
+    await desk.open(agent, model=model)
+    with caplog.at_level(logging.WARNING, "outlast"):
+        results = await asyncio.gather(
+            *(desk.run(agent, question, run_config=CONFIG) for question in ["block", *"12345"])
+        )
+    assert [result.final_output for result in results] == ["Done."] * 6
+    assert set(calls.values()) == {1}, calls
+    warnings = [text for text in caplog.messages if "blocks the event loop" in text]
+    assert len(warnings) == 1, warnings
+    assert "blocker blocks the event loop (test_blocked_loop.py:" in warnings[0]
+    assert f"in tool:blocker of {desk.ids[0]}" in warnings[0]
+    assert "Write `def` instead of `async def`" in warnings[0]
+
+
+async def test_the_sdk_still_takes_heartbeats_from_any_thread(desk: Desk):
+    """Should an upgrade of the SDK end this, heartbeats would stop with a blocked loop again."""
+    found: list[bool] = []
+
+    @function_tool
+    async def look() -> str:
+        """Look for the way to the engine's core."""
+        worker = engine_heartbeat._activity_worker()
+        found.append(engine_heartbeat._recorder(worker) is not None)
+        found.append(not engine_heartbeat._encodes(worker))
+        return "done"
+
+    agent = Agent(name="Clerk", tools=[look])
+    await desk.open(agent, model=ScriptedModel([call("look", "c1")], "Done."))
+    await desk.run(agent, "look")
+    assert found == [True, True]
