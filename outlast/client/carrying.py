@@ -4,6 +4,7 @@ Owns: `Carrying`: which of them, and when the run is not waited for any more. Mu
 the run is about.
 """
 
+from datetime import timedelta
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -13,6 +14,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.errors import RunAlreadyStarted, ServerUnavailable
 from outlast.client.handle import RunHandle
 from outlast.client.known_agents import KnownAgents
+from outlast.client.outages import patience_of
 from outlast.client.start import context_class
 from outlast.contract import names
 from outlast.loop.state import RunState
@@ -29,15 +31,22 @@ class Carrying:
         client: the client that the program gave; without one, the process has an engine.
         task_queue: where workers wait, if the program said so.
         context: the context of the run.
+        patience: how long to wait for a server that does not answer.
     """
 
     def __init__(
-        self, agent: Any, client: Client | None, task_queue: str | None, context: object = None
+        self,
+        agent: Any,
+        client: Client | None,
+        task_queue: str | None,
+        context: object = None,
+        patience: timedelta | None = None,
     ) -> None:
         self._agent = agent
         self._given = client
         self._queue = task_queue
         self._context_type = context_class(context)
+        self.patience = patience_of(patience)
         self._engine: Engine | None = None
         self._serving: list[Serving] = []
 
@@ -111,7 +120,13 @@ class Carrying:
         Raises:
             ServerUnavailable: as for `client`.
         """
-        return RunHandle(await self.client(), run_id, known, from_engine=self._given is None)
+        return RunHandle(
+            await self.client(),
+            run_id,
+            known,
+            from_engine=self._given is None,
+            patience=self.patience,
+        )
 
     async def follow(self, handle: RunHandle) -> None:
         """Carry a run that was started before, here or by another program, where it is.

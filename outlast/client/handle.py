@@ -8,6 +8,7 @@ import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any, Literal
 
 from temporalio.client import Client, WorkflowExecutionDescription, WorkflowFailureError
@@ -57,6 +58,9 @@ class RunHandle:
         known: the agents that this process knows; without it, results have their names.
         from_engine: the client is that of this process's own engine, which may be another one
             by the time the run goes on.
+        patience: how long calls wait for a server that does not answer, or for a run that takes
+            nothing, before they raise `ServerUnavailable`; default: OUTLAST_PATIENCE_SECONDS, or
+            five minutes.
 
     Attributes:
         id: the workflow id.
@@ -71,13 +75,15 @@ class RunHandle:
         known: KnownAgents | None = None,
         *,
         from_engine: bool = False,
+        patience: timedelta | None = None,
     ) -> None:
         wait_for_native_threads()
         self.id = run_id
         self.client = client
         self.kept_client: Any = ENGINE if from_engine else client
         self._known = known or KnownAgents()
-        self._address = RunAddress(client, run_id)
+        self._address = RunAddress(client, run_id, patience)
+        self._patience = self._address.patience
         self._workflow = self._address.workflow
 
     def __repr__(self) -> str:
@@ -89,10 +95,7 @@ class RunHandle:
         Raises:
             RunNotFound: there is none, or it is another workflow.
         """
-        try:
-            return self._address.checked(await self._workflow.describe())
-        except RPCError as error:
-            raise await self._address.translated(error) from error
+        return self._address.checked(await self._address.ask(self._workflow.describe))
 
     async def result(self) -> RunResult:
         """Wait until the run is closed, through approvals, for as long as it takes.
@@ -103,11 +106,9 @@ class RunHandle:
             AgentsException: it failed; the subclass says why.
         """
         try:
-            await self._workflow.result()
+            await self._address.ask(self._workflow.result)
         except WorkflowFailureError as error:
             raised = ending.error_of_closing(error, await self.state(), self._known)
-        except RPCError as error:
-            raise await self._address.translated(error) from error
         else:
             return ending.verdict(await self.state(), self._known, self.kept_client)
         raise raised
@@ -126,7 +127,7 @@ class RunHandle:
         Raises:
             RunNotFound: there is no such run.
         """
-        reader = RunReader(self.client, self.id)
+        reader = RunReader(self.client, self.id, self._patience)
         try:
             state = await reader.catch_up()
         except RPCError as error:
@@ -189,7 +190,7 @@ class RunHandle:
         self, condition: Callable[[RunState], bool], since: Place | None = None
     ) -> RunState:
         """Return the first state that satisfies a condition, or the last state there is."""
-        reader = RunReader(self.client, self.id)
+        reader = RunReader(self.client, self.id, self._patience)
         present = Present(since, from_start=False)
         async with aclosing(self._follow(reader, from_start=False)) as following:
             async for _ in following:
@@ -207,7 +208,7 @@ class RunHandle:
         Raises:
             RunNotFound: there is no such run.
         """
-        reader = RunReader(self.client, self.id)
+        reader = RunReader(self.client, self.id, self._patience)
         async with aclosing(self._follow(reader, from_start=from_start)) as following:
             async for progress in following:
                 yield progress
@@ -231,7 +232,7 @@ class RunHandle:
             AgentsException: it was ended by the engine's means.
         """
         from_start = stretch.begins is None
-        reader = RunReader(self.client, self.id)
+        reader = RunReader(self.client, self.id, self._patience)
         begun = Present(stretch.begins, from_start=from_start)
         present = Present(stretch.settles, from_start=from_start)
         following = with_deltas(self._follow(reader, from_start=from_start), self.client, self.id)
@@ -262,7 +263,7 @@ class RunHandle:
             RunNotFound: there is no such run.
         """
         before, number = RunState(), 0
-        reader = RunReader(self.client, self.id)
+        reader = RunReader(self.client, self.id, self._patience)
         following = with_deltas(self._follow(reader, from_start=True), self.client, self.id)
         async with aclosing(following) as events:
             async for one in events:
@@ -368,7 +369,7 @@ class RunHandle:
         request_id, taken = decision.request_id, None
         if nested_id is None and "." in request_id:  # as the ids of nested runs have it
             nested_id, taken = await asker_of(request_id, await self.state(), self.client)
-        address = RunAddress(self.client, nested_id) if nested_id else self._address
+        address = RunAddress(self.client, nested_id, self._patience) if nested_id else self._address
         payload = records.write(decision)
         taken = taken or await address.update(names.UPDATE_DECIDE, payload, request_id)
         wanted = "approved" if decision.type == "approve" else "rejected"
@@ -387,14 +388,12 @@ class RunHandle:
             RunNotFound: there is no such run.
         """
         check_cancel_mode(mode)
-        try:
-            if mode == "immediate":
-                # The server takes a cancel of an ended workflow without a word.
-                description = await self._workflow.describe()
-                if description.close_time is not None:
-                    raise self._address.closed(description)
-                await self._workflow.cancel()
-            else:
-                await self._workflow.signal(names.SIGNAL_CANCEL, {"mode": mode})
-        except RPCError as error:
-            raise await self._address.translated(error) from error
+        if mode == "immediate":
+            # The server takes a cancel of an ended workflow without a word.
+            description = await self._address.ask(self._workflow.describe)
+            if description.close_time is not None:
+                raise self._address.closed(description)
+            await self._address.ask(self._workflow.cancel)
+        else:
+            payload: JsonObject = {"mode": mode}
+            await self._address.ask(lambda: self._workflow.signal(names.SIGNAL_CANCEL, payload))

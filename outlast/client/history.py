@@ -9,6 +9,7 @@ import json
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 from temporalio.api.common.v1 import Payloads
@@ -19,6 +20,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
+from outlast.client.outages import Outage, patience_of, ride_out
 from outlast.contract import history, names
 from outlast.contract.failures import EngineFailure
 from outlast.contract.records import NOT_JSON, Unreadable
@@ -232,6 +234,7 @@ class RunReader:
     """Reads a run from its history, from its first event to its last, across continue-as-new.
 
     Attributes:
+        patience: how long to wait for a server that does not answer.
         state: the run as read so far.
         place: how far it was read: which of the histories that continue each other, and how many
             events of it. Places of the same history can be compared.
@@ -240,6 +243,7 @@ class RunReader:
 
     client: Client
     run_id: str
+    patience: timedelta = field(default_factory=lambda: patience_of(None))
     state: RunState = field(default_factory=RunState)
     place: tuple[str, int] = ("", 0)
     closed_by: HistoryEvent | None = None
@@ -249,8 +253,9 @@ class RunReader:
 
         Raises:
             RPCError: no such run.
+            ServerUnavailable: the server did not answer for too long.
         """
-        history_ = await self._handle(None).fetch_history()
+        history_ = await ride_out(self._handle(None).fetch_history, self.patience)
         async for _ in self._fold(HistoryReader(self.client.data_converter), [history_.events]):
             pass
         return self.state
@@ -265,7 +270,7 @@ class RunReader:
         Raises:
             RPCError: no such run.
         """
-        description = await self._handle(None).describe()
+        description = await ride_out(self._handle(None).describe, self.patience)
         run: str | None = description.run_id
         first = description.raw_info.first_run_id
         if from_start and first and await self._is_retained(first):
@@ -282,7 +287,7 @@ class RunReader:
 
     async def _is_retained(self, run: str) -> bool:
         try:
-            await self._handle(run).describe()
+            await ride_out(self._handle(run).describe, self.patience)
         except RPCError as error:
             if error.status == RPCStatusCode.NOT_FOUND:
                 return False
@@ -291,9 +296,11 @@ class RunReader:
 
     async def _pages(self, run: str) -> AsyncGenerator[Sequence[HistoryEvent]]:
         events, seen = self._handle(run).fetch_history_events(wait_new_event=True), 0
+        outage = Outage(self.patience)
         while True:
             try:
                 await events.fetch_next_page()
+                outage.is_over()
             except RPCError as error:
                 if error.status == RPCStatusCode.INVALID_ARGUMENT and events.next_page_token:
                     # The server holds the history otherwise than it did when it made the token.
@@ -302,7 +309,7 @@ class RunReader:
                     RPCStatusCode.DEADLINE_EXCEEDED,
                     RPCStatusCode.CANCELLED,
                 }:
-                    raise
+                    await outage.wait(error)
                 continue
             page = [event for event in events.current_page or () if event.event_id > seen]
             if page:

@@ -9,6 +9,7 @@ import json
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
+from datetime import timedelta
 from typing import Any, Unpack
 
 from temporalio.client import Client, WorkflowHandle
@@ -22,7 +23,7 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.agent import Agent
-from outlast.agents.errors import RunAlreadyStarted, ServerUnavailable, UserError
+from outlast.agents.errors import RunAlreadyStarted, UserError
 from outlast.agents.lifecycle import RunHooks
 from outlast.agents.run_config import RunConfig
 from outlast.agents.run_error import RunErrorHandlers
@@ -30,11 +31,12 @@ from outlast.client.carrying import Carrying
 from outlast.client.connection import add_search_attributes
 from outlast.client.handle import RunHandle
 from outlast.client.known_agents import KnownAgents, RemoteAgent
+from outlast.client.outages import is_passing, ride_out, unavailable
 from outlast.client.reading import RunReading, Stretch
 from outlast.client.results import RunResult
 from outlast.client.resuming import resume
 from outlast.client.run_state import ENGINE, RunState, gave_items
-from outlast.client.sending import check_size
+from outlast.client.sending import RunAddress, check_size
 from outlast.client.start import OF_THE_CLIENT, RunOptions, agent_name, check_place, run_input
 from outlast.client.streaming import RunResultStreaming
 from outlast.client.thread_loop import thread_loop
@@ -77,6 +79,7 @@ class Runner:
         id: str | None = None,
         client: Client | None = None,
         task_queue: str | None = None,
+        patience: timedelta | None = None,
     ) -> RunResult:
         """Ask an agent, and wait for the answer, or until a person has to decide.
 
@@ -102,6 +105,7 @@ class Runner:
             session=session,
             client=client,
             task_queue=task_queue,
+            patience=patience,
         )
         with _carrying(starting_agent, input, options) as carrying:
             handle, stretch = await _open(starting_agent, input, options, carrying)
@@ -206,7 +210,12 @@ class Runner:
 
     @classmethod
     async def attach(
-        cls, id: str, *, agent: Agent[Any] | None = None, client: Client | None = None
+        cls,
+        id: str,
+        *,
+        agent: Agent[Any] | None = None,
+        client: Client | None = None,
+        patience: timedelta | None = None,
     ) -> RunHandle:
         """Return a handle on a run that was started before, here or elsewhere.
 
@@ -215,13 +224,15 @@ class Runner:
             agent: the agent that the run was started with, for results that have agents and
                 answers as objects; and to carry the run here, as with `run`.
             client: a connected Temporal client.
+            patience: how long to wait for a server that does not answer; default:
+                OUTLAST_PATIENCE_SECONDS, or five minutes.
 
         Raises:
             RunNotFound: there is no such run.
             UserError: an argument does not fit.
         """
         check_place(id or "", client)
-        with Carrying(agent, client, None) as carrying:
+        with Carrying(agent, client, None, patience=patience) as carrying:
             handle = await carrying.handle(id, KnownAgents(agent))
             await handle.check()
             await carrying.follow(handle)
@@ -274,7 +285,7 @@ async def _begin(
     run_id = options.get("id") or f"run-{secrets.token_hex(6)}"
     handle = await carrying.handle(run_id, known)
     queue = await carrying.queue(run_id)
-    if not await _start(handle.client, queue, run_id, record):
+    if not await _start(handle.client, queue, run_id, record, carrying.patience):
         await carrying.follow(handle)
     return handle
 
@@ -305,7 +316,13 @@ def _carrying(
     check_place(options.get("id"), client, options.get("task_queue"))
     if client is None and isinstance(input, RunState) and input.client != ENGINE:
         client = input.client
-    return Carrying(agent, client, options.get("task_queue"), _context(input, options))
+    return Carrying(
+        agent,
+        client,
+        options.get("task_queue"),
+        _context(input, options),
+        options.get("patience"),
+    )
 
 
 def _context(input: object, options: RunOptions) -> Any:
@@ -314,22 +331,36 @@ def _context(input: object, options: RunOptions) -> Any:
     return input.context_override if given is None and isinstance(input, RunState) else given
 
 
-async def _start(client: Client, queue: str, run_id: str, record: records.RunInput) -> bool:
+async def _start(
+    client: Client, queue: str, run_id: str, record: records.RunInput, patience: timedelta
+) -> bool:
     """Start a run, or find it: return whether it is new."""
+
+    async def start(reuse: WorkflowIDReusePolicy) -> None:
+        try:
+            await ride_out(lambda: _start_workflow(client, queue, run_id, record, reuse), patience)
+        except RPCError as error:
+            raise _start_error(client, error) from error
+
     try:
-        await _start_workflow(
-            client, queue, run_id, record, WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY
-        )
+        await start(WorkflowIDReusePolicy.ALLOW_DUPLICATE_FAILED_ONLY)
     except WorkflowAlreadyStartedError:
-        return await _join_or_replace(client, queue, run_id, record)
+        if not await _is_replaced(client, run_id, record, patience):
+            return False
+        await start(WorkflowIDReusePolicy.ALLOW_DUPLICATE)
     return True
 
 
-async def _join_or_replace(
-    client: Client, queue: str, run_id: str, record: records.RunInput
+async def _is_replaced(
+    client: Client, run_id: str, record: records.RunInput, patience: timedelta
 ) -> bool:
-    """The id is known: the same question is the same run; another one needs the first to end."""
-    description = await client.get_workflow_handle(run_id).describe()
+    """The id is known: the same question is the same run; another one needs the first to end.
+
+    Raises:
+        RunAlreadyStarted: it has not ended.
+    """
+    address = RunAddress(client, run_id, patience)
+    description = await address.ask(address.workflow.describe)
     if await description.memo_value(names.MEMO_INPUT_DIGEST, "") == _digest(record):
         return False
     if description.close_time is None:
@@ -337,7 +368,6 @@ async def _join_or_replace(
             f"The id {run_id!r} is in use by a run that was started with another agent or input. "
             f"Talk to that run with Runner.attach({run_id!r}), or choose another id."
         )
-    await _start_workflow(client, queue, run_id, record, WorkflowIDReusePolicy.ALLOW_DUPLICATE)
     return True
 
 
@@ -348,7 +378,13 @@ async def _start_workflow(
     record: records.RunInput,
     reuse: WorkflowIDReusePolicy,
 ) -> WorkflowHandle[Any, Any]:
-    """Start the workflow with its search attributes, or without where there are none."""
+    """Start the workflow with its search attributes, or without where there are none.
+
+    Raises:
+        RPCError: the server refuses, or does not answer.
+        UserError: the input is too large.
+        WorkflowAlreadyStartedError: the id is in use.
+    """
     payload = records.write(record)
     check_size(client, payload)
 
@@ -365,16 +401,11 @@ async def _start_workflow(
         )
 
     try:
-        try:
-            return await start(visibility=True)
-        except RPCError as error:
-            if error.status != RPCStatusCode.INVALID_ARGUMENT or "search attribute" not in str(
-                error
-            ):
-                raise
-            return await start(visibility=await add_search_attributes(client))
+        return await start(visibility=True)
     except RPCError as error:
-        raise _start_error(client, error) from error
+        if error.status != RPCStatusCode.INVALID_ARGUMENT or "search attribute" not in str(error):
+            raise
+        return await start(visibility=await add_search_attributes(client))
 
 
 def _start_error(client: Client, error: RPCError) -> Exception:
@@ -382,8 +413,8 @@ def _start_error(client: Client, error: RPCError) -> Exception:
         return UserError(
             f"The namespace {client.namespace!r} does not exist on this server: {error.message}"
         )
-    if error.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED}:
-        return ServerUnavailable(f"The Temporal server does not answer: {error.message}")
+    if is_passing(error):
+        return unavailable(error)
     return UserError(f"The Temporal server refused to start the run: {error.message}")
 
 

@@ -6,7 +6,9 @@ errors into ours, and how much may be sent. Must not know: what is sent.
 
 import asyncio
 import json
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any, Final, TypeVar
 
 from temporalio.client import (
     Client,
@@ -25,12 +27,28 @@ from outlast.agents.errors import (
     ServerUnavailable,
     UserError,
 )
+from outlast.client.outages import (
+    AWAY,
+    is_passing,
+    patience_of,
+    ride_out,
+    unavailable,
+    wait_seconds,
+)
 from outlast.client.raising import exception_of
 from outlast.contract import names
 from outlast.loop.values import Failure, JsonObject
 
-UPDATE_WAITS_SECONDS = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 2.0, 2.0, 2.0)
-"""Between the attempts of an update that meets a workflow task that is being repeated."""
+T = TypeVar("T")
+
+FULL: Final = "total number of"
+"""In the refusal of an update by a history that has taken as many as the server allows."""
+
+SHORTEST_PATIENCE: Final = timedelta(seconds=5)
+"""An update is a round trip through a worker, so it gets this long at least."""
+
+PATIENCE_WITH_FULL: Final = timedelta(seconds=10)
+"""A run whose history is full continues as new after its next step, which is usually soon."""
 
 LARGEST_BYTES: Final = 1_900_000
 """A server takes 2 MB at a time. It lets a larger update through to the run, whose worker can
@@ -59,18 +77,43 @@ def check_size(client: Client, payload: JsonObject) -> None:
 class RunAddress:
     """Where a run is: what is said to it, and what the server says of it.
 
+    Args:
+        client: connected to the run's server.
+        run_id: the workflow id.
+        patience: how long to wait for a server that does not answer, and for a run that takes
+            nothing; None for the default.
+
     Attributes:
         run_id: the workflow id.
+        patience: how long to wait.
         workflow: the engine's handle.
     """
 
-    def __init__(self, client: Client, run_id: str) -> None:
+    def __init__(self, client: Client, run_id: str, patience: timedelta | None = None) -> None:
         self.run_id = run_id
+        self.patience = patience_of(patience)
         self._client = client
+        self._turns: dict[str, asyncio.Lock] = {}
         self.workflow: WorkflowHandle[Any, Any] = client.get_workflow_handle(run_id)
+
+    async def ask(self, call: Callable[[], Awaitable[T]]) -> T:
+        """Call the server, also through an outage.
+
+        Raises:
+            RunNotFound: there is no such run.
+            ServerUnavailable: the server did not answer for too long.
+            AgentsException: the server refused.
+        """
+        try:
+            return await ride_out(call, self.patience)
+        except RPCError as error:
+            raise await self.translated(error) from error
 
     async def update(self, name: str, payload: JsonObject, update_id: str) -> JsonObject:
         """Send an update, once, however often it has to be tried.
+
+        Updates of one name are sent one after the other, in the order of the calls. The server
+        takes ten of a run at a time and refuses the eleventh, which is then tried again.
 
         Raises:
             RunClosed: the run has ended.
@@ -80,31 +123,61 @@ class RunAddress:
             AgentsException: the run refused it; the subclass says why.
         """
         check_size(self._client, payload)
-        for wait_seconds in UPDATE_WAITS_SECONDS:
+        seconds = max(self.patience, SHORTEST_PATIENCE).total_seconds()
+        refusals: list[RPCError] = []
+        turn = self._turns.setdefault(name, asyncio.Lock())
+        try:
+            async with asyncio.timeout(seconds), turn:
+                return await self._update_until_taken(name, payload, update_id, refusals)
+        except TimeoutError:
+            last = refusals[-1] if refusals else None
+            raise self._not_taken(seconds, last) from last
+
+    def _not_taken(self, seconds: float, last: RPCError | None) -> ServerUnavailable:
+        if last is not None and last.status in AWAY:
+            return unavailable(last, timedelta(seconds=seconds))
+        said = f" The server's last answer: {last.message}." if last is not None else ""
+        return ServerUnavailable(
+            f"The run {self.run_id} did not take it within {seconds:g} s.{said} Is a worker "
+            "running, and do its workflow tasks succeed? It may still be taken: try again with the "
+            "same id."
+        )
+
+    async def _update_until_taken(
+        self, name: str, payload: JsonObject, update_id: str, refusals: list[RPCError]
+    ) -> JsonObject:
+        began = asyncio.get_running_loop().time()
+        while True:
             try:
                 return await self._update_once(name, payload, update_id)
             except RPCError as error:
+                refusals.append(error)
+                waited = asyncio.get_running_loop().time() - began
+                if is_full(error) and waited >= PATIENCE_WITH_FULL.total_seconds():
+                    raise AgentsException(
+                        f"The run {self.run_id} has taken as many messages and decisions as the "
+                        f"server allows for one history: {error.message} It takes more when it "
+                        "continues as new, after its next step."
+                    ) from error
                 if not await self._is_passing(error):
                     raise await self.translated(error) from error
-            await asyncio.sleep(wait_seconds)
-        raise ServerUnavailable(
-            f"The run {self.run_id} did not take it, many times over. Try again with the same id, "
-            "and see in the Temporal UI whether its workflow tasks fail."
-        )
+            await asyncio.sleep(wait_seconds(len(refusals) - 1))
 
     async def translated(self, error: RPCError) -> AgentsException:
         """Say what a refusal of the server means; it calls ended runs not found, too."""
         if error.status == RPCStatusCode.NOT_FOUND:
             try:
-                description = await self.workflow.describe()
+                description = await ride_out(self.workflow.describe, self.patience)
+            except ServerUnavailable as outage:
+                return outage
             except RPCError:
                 return RunNotFound(
                     f"There is no run {self.run_id!r} in the namespace {self._client.namespace!r}. Is "
                     "the id right, and its history still retained?"
                 )
             return self.closed(description)
-        if error.status in {RPCStatusCode.UNAVAILABLE, RPCStatusCode.DEADLINE_EXCEEDED}:
-            return ServerUnavailable(f"The Temporal server does not answer: {error.message}")
+        if is_passing(error):
+            return unavailable(error)
         return AgentsException(f"The Temporal server refused: {error.message}")
 
     def checked(self, description: WorkflowExecutionDescription) -> WorkflowExecutionDescription:
@@ -132,16 +205,16 @@ class RunAddress:
         """Whether an update met a moment in which the run takes none; its id makes it one update.
 
         That is so while a workflow task is repeated, because something arrived at its end, and
-        while the run goes on in a new history.
+        while the run goes on in a new history. The same goes for a server that is busy or away.
         """
-        if error.status == RPCStatusCode.FAILED_PRECONDITION:
+        if is_passing(error) or error.status == RPCStatusCode.FAILED_PRECONDITION:
             return True
         if error.status != RPCStatusCode.NOT_FOUND:
             return False
         try:
             return (await self.workflow.describe()).close_time is None
-        except RPCError:
-            return False
+        except RPCError as refusal:
+            return is_passing(refusal)
 
     async def _update_once(self, name: str, payload: JsonObject, update_id: str) -> JsonObject:
         try:
@@ -157,7 +230,11 @@ class RunAddress:
         except WorkflowUpdateRPCTimeoutOrCancelledError as error:
             if isinstance(error.__cause__, asyncio.CancelledError):
                 raise error.__cause__ from None  # the caller was cancelled, and has to notice
-            raise ServerUnavailable(
-                f"The run {self.run_id} did not take it in time. Is a worker running? It may still "
-                "be taken later: try again with the same id."
-            ) from error
+            if isinstance(error.__cause__, RPCError):
+                raise error.__cause__ from error  # the server did not answer: it is tried again
+            raise
+
+
+def is_full(error: RPCError) -> bool:
+    """Whether a history takes no more updates; the server's limit is 2,000."""
+    return error.status == RPCStatusCode.FAILED_PRECONDITION and FULL in error.message

@@ -5,6 +5,7 @@ not know: who carries the run.
 """
 
 from collections.abc import Mapping
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
 
 from outlast.agents.agent import Agent
@@ -52,6 +53,8 @@ class RunOptions(TypedDict, total=False):
         session: remembers the conversation between runs.
         client: a connected Temporal client.
         task_queue: where the workers wait that carry the run.
+        patience: how long to wait for a server that does not answer, such as one that is being
+            restarted; default: OUTLAST_PATIENCE_SECONDS, or five minutes.
     """
 
     id: str | None
@@ -66,9 +69,10 @@ class RunOptions(TypedDict, total=False):
     session: Session | None
     client: "Client | None"
     task_queue: str | None
+    patience: timedelta | None
 
 
-OF_THE_CLIENT: Final = frozenset({"id", "client", "task_queue"})
+OF_THE_CLIENT: Final = frozenset({"id", "client", "task_queue", "patience"})
 """Options that say where a run is, and not what it is."""
 
 

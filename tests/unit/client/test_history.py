@@ -10,6 +10,7 @@ from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
+from outlast.agents.errors import ServerUnavailable
 from outlast.client.history import HistoryReader, Progress, RunReader
 from outlast.contract import records
 from outlast.contract.failures import EngineFailure
@@ -504,5 +505,5 @@ async def test_a_server_that_fails_to_describe_a_history_is_not_taken_for_one_th
             return super().get(run, default)
 
     client.runs = Failing(client.runs)
-    with pytest.raises(RPCError):
+    with pytest.raises(ServerUnavailable):
         await followed(run_of(client))

@@ -1,0 +1,139 @@
+"""Outages of the server: which refusals pass, and how long a caller waits for their end."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Final, TypeVar
+
+from temporalio.service import RPCError, RPCStatusCode
+
+from outlast.agents.errors import ServerUnavailable, UserError
+
+T = TypeVar("T")
+
+PATIENCE: Final = timedelta(minutes=5)
+"""How long a caller waits for a server that does not answer, unless it says otherwise."""
+
+PATIENCE_VARIABLE: Final = "OUTLAST_PATIENCE_SECONDS"
+
+WAITS_SECONDS: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
+"""Between attempts; the last one repeats."""
+
+LONGEST_CALL_IN_OUTAGE_SECONDS: Final = 90.0
+"""A call that failed later than this after the failure before it worked in between."""
+
+PASSING: Final = frozenset(
+    {
+        RPCStatusCode.ABORTED,
+        RPCStatusCode.CANCELLED,
+        RPCStatusCode.DATA_LOSS,
+        RPCStatusCode.DEADLINE_EXCEEDED,
+        RPCStatusCode.INTERNAL,
+        RPCStatusCode.RESOURCE_EXHAUSTED,
+        RPCStatusCode.UNAVAILABLE,
+        RPCStatusCode.UNKNOWN,
+    }
+)
+"""A server that is restarted, overtaxed or out of reach answers with one of these."""
+
+AWAY: Final = frozenset(
+    {RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.UNAVAILABLE, RPCStatusCode.UNKNOWN}
+)
+"""Of these, the ones that say nothing of the run: nobody answered."""
+
+TOO_LARGE: Final = "larger than max"
+
+
+def patience_of(given: timedelta | None) -> timedelta:
+    """Return how long to wait for a server: as given, as the environment says, or the default.
+
+    Raises:
+        UserError: it is no duration.
+    """
+    if given is not None:
+        if not isinstance(given, timedelta) or given < timedelta(0):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise UserError(f"patience= must be a timedelta of at least zero, not {given!r}.")
+        return given
+    text = os.environ.get(PATIENCE_VARIABLE, "")
+    if not text:
+        return PATIENCE
+    try:
+        seconds = float(text)
+        return timedelta(seconds=max(seconds, 0.0))
+    except (ValueError, OverflowError):
+        raise UserError(
+            f"{PATIENCE_VARIABLE}={text!r} must be a number of seconds, such as 300."
+        ) from None
+
+
+def is_passing(error: RPCError) -> bool:
+    """Whether the same call may succeed later, when the server is back or less busy."""
+    return error.status in PASSING and TOO_LARGE not in error.message
+
+
+def unavailable(error: RPCError, patience: timedelta | None = None) -> ServerUnavailable:
+    """Return the error of a server that does not answer."""
+    waited = f" for {patience.total_seconds():g} s" if patience else ""
+    return ServerUnavailable(f"The Temporal server does not answer{waited}: {error.message}")
+
+
+def wait_seconds(attempt: int) -> float:
+    """Return how long to wait after an attempt; the first one is number 0."""
+    return WAITS_SECONDS[min(attempt, len(WAITS_SECONDS) - 1)]
+
+
+class Outage:
+    """Counts how long a server has not answered.
+
+    Args:
+        patience: how long that may take.
+    """
+
+    def __init__(self, patience: timedelta) -> None:
+        self._patience = patience
+        self._attempt = 0
+        self._since: float | None = None
+        self._last = 0.0
+
+    def is_over(self) -> None:
+        """Note that the server has answered."""
+        self._since, self._attempt = None, 0
+
+    async def wait(self, error: RPCError) -> None:
+        """Wait until the next attempt is due.
+
+        Raises:
+            RPCError: it will not pass.
+            ServerUnavailable: the server has not answered for too long.
+        """
+        if not is_passing(error):
+            raise error
+        now = asyncio.get_running_loop().time()
+        if self._since is None or now - self._last > LONGEST_CALL_IN_OUTAGE_SECONDS:
+            self._since, self._attempt = now, 0
+        left = self._since + self._patience.total_seconds() - now
+        if left <= 0:
+            raise unavailable(error, self._patience) from error
+        await asyncio.sleep(min(wait_seconds(self._attempt), left))
+        self._attempt += 1
+        self._last = asyncio.get_running_loop().time()
+
+
+async def ride_out(call: Callable[[], Awaitable[T]], patience: timedelta) -> T:
+    """Call, and call again for as long as the server does not answer.
+
+    Args:
+        call: may be repeated without harm.
+        patience: how long an outage may last.
+
+    Raises:
+        RPCError: the server refused.
+        ServerUnavailable: it did not answer for too long.
+    """
+    outage = Outage(patience)
+    while True:
+        try:
+            return await call()
+        except RPCError as error:
+            await outage.wait(error)

@@ -1,0 +1,13 @@
+"""No server is there for these tests, so no caller waits for one to come back."""
+
+from datetime import timedelta
+
+import pytest
+
+from outlast.client import sending
+
+
+@pytest.fixture(autouse=True)
+def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTLAST_PATIENCE_SECONDS", "0")
+    monkeypatch.setattr(sending, "SHORTEST_PATIENCE", timedelta(seconds=0.05))

@@ -1,0 +1,99 @@
+"""Outages: what passes is waited for, as long as the caller allows, and no longer."""
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.service import RPCError, RPCStatusCode
+
+from outlast.agents.errors import ServerUnavailable, UserError
+from outlast.client import outages
+from outlast.client.outages import PATIENCE, Outage, is_passing, patience_of, ride_out
+from tests.unit.client.recorded import refused
+
+AWAY = refused(RPCStatusCode.UNAVAILABLE, "transport error")
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outages, "WAITS_SECONDS", (0,))
+    monkeypatch.delenv("OUTLAST_PATIENCE_SECONDS", raising=False)
+
+
+class Server:
+    def __init__(self, *answers: Any) -> None:
+        self._answers = list(answers)
+
+    async def call(self) -> Any:
+        answer = self._answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+async def test_a_call_outlasts_an_outage() -> None:
+    assert await ride_out(Server(AWAY, AWAY, AWAY, "here").call, PATIENCE) == "here"
+
+
+async def test_a_refusal_that_will_not_pass_is_raised_at_once() -> None:
+    with pytest.raises(RPCError, match="gone"):
+        await ride_out(Server(AWAY, refused(RPCStatusCode.NOT_FOUND, "gone")).call, PATIENCE)
+
+
+async def test_an_outage_that_takes_too_long_is_a_server_that_is_unavailable() -> None:
+    with pytest.raises(ServerUnavailable, match="does not answer: transport error") as raised:
+        await ride_out(Server(AWAY).call, timedelta(0))
+    assert raised.value.__cause__ is AWAY
+
+
+async def test_an_answer_ends_an_outage() -> None:
+    outage = Outage(timedelta(seconds=0.01))
+    for _ in range(3):
+        await outage.wait(AWAY)
+        outage.is_over()
+
+
+async def test_a_call_that_worked_for_long_ends_an_outage(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outages, "LONGEST_CALL_IN_OUTAGE_SECONDS", -1.0)
+    outage = Outage(timedelta(seconds=0.0001))
+    for _ in range(100):
+        await outage.wait(AWAY)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "passing"),
+    [
+        (RPCStatusCode.UNAVAILABLE, "x", True),
+        (RPCStatusCode.UNKNOWN, "transport error", True),
+        (RPCStatusCode.RESOURCE_EXHAUSTED, "busy", True),
+        (RPCStatusCode.RESOURCE_EXHAUSTED, "received message larger than max", False),
+        (RPCStatusCode.NOT_FOUND, "x", False),
+        (RPCStatusCode.INVALID_ARGUMENT, "x", False),
+        (RPCStatusCode.FAILED_PRECONDITION, "x", False),
+        (RPCStatusCode.PERMISSION_DENIED, "x", False),
+    ],
+)
+def test_what_passes(status: RPCStatusCode, message: str, *, passing: bool) -> None:
+    assert is_passing(refused(status, message)) is passing
+
+
+def test_patience_is_as_given_or_as_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert patience_of(None) == PATIENCE
+    monkeypatch.setenv("OUTLAST_PATIENCE_SECONDS", "1.5")
+    assert patience_of(None) == timedelta(seconds=1.5)
+    assert patience_of(timedelta(hours=1)) == timedelta(hours=1)
+
+
+@pytest.mark.parametrize("given", [5, "x", timedelta(seconds=-1)])
+def test_patience_that_is_no_duration_is_refused(given: Any) -> None:
+    with pytest.raises(UserError, match="patience="):
+        patience_of(given)
+
+
+@pytest.mark.parametrize("text", ["soon", "1e400"])
+def test_an_environment_that_makes_no_sense_is_named(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OUTLAST_PATIENCE_SECONDS", text)
+    with pytest.raises(UserError, match="OUTLAST_PATIENCE_SECONDS"):
+        patience_of(None)
