@@ -106,8 +106,7 @@ class EffectActivities:
         with _beating(), _typed_errors():
             request = await _request(records.SaveRequestRecord, payload)
             attempt = activity.info().attempt
-            await save_session(self._worker.registry, request, attempt=attempt)
-            return {}
+            return await save_session(self._worker.registry, request, attempt=attempt)
 
     @activity.defn(dynamic=True)
     async def run_by_name(self, arguments: Sequence[RawValue]) -> JsonObject:

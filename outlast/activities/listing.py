@@ -4,21 +4,22 @@ Owns: listing them, and what a failure of that comes to. From there on they are 
 any other. Knows no Temporal and no protocol.
 """
 
-import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from outlast.activities.errors import EffectError, of_user_code
+from outlast.activities.failure_words import failure_words
 from outlast.activities.inner_spans import listing
 from outlast.activities.scene import Scene
 from outlast.agents.errors import UserError
+from outlast.agents.logs import get_logger
 from outlast.agents.mcp_server import MCPFault, MCPProtocolError, MCPRefusal, MCPServer
 from outlast.agents.mcp_tools import mcp_tools_of
 from outlast.agents.tool_definition import FunctionTool
 from outlast.contract import failures
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 LATE_ATTEMPTS = 2
 """How often a server is asked that answers too late or cannot be understood."""
@@ -67,7 +68,8 @@ async def list_mcp_tools(scene: Scene, *, attempt: int = 1, attempts: int = 1) -
             failed.attempts, failed.retryable = most, attempt < most
             if failed.retryable or server.required:
                 raise failed from error
-            logger.warning("agent %r continues without MCP tools: %s", agent.name, failed.message)
+            words = failure_words(failed.message, error)
+            logger.warning("agent %r continues without MCP tools: %s", agent.name, words)
             away.append(server.name)
             return None
 

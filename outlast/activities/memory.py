@@ -9,9 +9,10 @@ from typing import Any, cast
 
 from outlast.activities.errors import EffectError, of_user_code
 from outlast.activities.outer_call import outer_call_of
-from outlast.activities.session import load_session, save_items, to_session_item
+from outlast.activities.session import is_gone, load_session, save_items, to_session_item
 from outlast.agents.agent_tool import AgentTool
 from outlast.agents.errors import UserError
+from outlast.agents.logs import get_logger
 from outlast.agents.raw_items import as_input
 from outlast.agents.registry import Registry
 from outlast.agents.session_memory import CALL_OF_OUTPUT, MergedInput
@@ -23,6 +24,8 @@ from outlast.loop.call_forms import FUNCTION, output_item
 from outlast.loop.items import Item, call_id_of
 from outlast.loop.values import JsonObject
 from outlast.ports.session import Session, session_from_description
+
+logger = get_logger(__name__)
 
 REFERENCE = "ref"
 """The key of a session that travels by name; any other is described by data."""
@@ -99,8 +102,14 @@ async def load(
         raise of_user_code(_named(session), error) from error
 
 
-async def save_session(registry: Registry, request: SaveRequestRecord, *, attempt: int) -> None:
+async def save_session(
+    registry: Registry, request: SaveRequestRecord, *, attempt: int
+) -> JsonObject:
     """Write items into the session of a run, once.
+
+    Returns:
+        Nothing to note; or, where the session has lost what it held, a note for who looks at the
+        run. What is saved now is kept all the same: the run goes on.
 
     Raises:
         EffectError: the session failed.
@@ -112,11 +121,21 @@ async def save_session(registry: Registry, request: SaveRequestRecord, *, attemp
     omits = settings.get("reasoning_item_id_policy") == "omit"
     rows = _rows(request.items, call.withheld, omits=omits)
     try:
+        # What comes before `start` was saved already, or was in the session when the run began.
+        gone = call.start > 0 and await is_gone(session)
         await save_items(session, key, rows, attempt=attempt)
     except Exception as error:
         failed = of_user_code(_named(session), error)
         failed.attempts = None  # a database may be away for longer than a function is wrong
         raise failed from error
+    if not gone:
+        return {}
+    note = (
+        f"{_named(session)} holds nothing any more of what was saved before: it was deleted, "
+        f"replaced or cleared while the run {call.run_id!r} used it. It begins anew here."
+    )
+    logger.warning("%s", note)
+    return {"note": note}
 
 
 def _rows(items: Sequence[Item], withheld: str | None, *, omits: bool) -> list[JsonObject]:

@@ -93,6 +93,16 @@ async def save_items(
     return True
 
 
+async def is_gone(session: Session) -> bool:
+    """Whether a session that knows what it has saved holds nothing at all.
+
+    Of others this is not asked: reading them may be slow, or mean something to them.
+    """
+    if not isinstance(session, IdempotentSession):
+        return False
+    return not await _read(session, 1)
+
+
 def to_session_item(
     raw: object, *, reasoning_item_id_policy: ReasoningItemIdPolicy | None = None
 ) -> JsonObject:

@@ -41,6 +41,9 @@ CALL_OF_OUTPUT = {output: call_type for call_type, output in OUTPUT_OF_CALL.item
 
 _NO_IDS = frozenset({"", NO_ID})
 
+_QUESTION_ROLES = frozenset({"user", "system", "developer"})
+_INPUT_TYPES = frozenset(CALL_OF_OUTPUT)
+
 _Key: TypeAlias = tuple[str, str]
 
 
@@ -106,8 +109,10 @@ def merge_history(
     """Put the new items behind the history.
 
     What the session remembers is cleaned for the model: of an item that is there twice, the
-    newest value stays, and calls without an output and outputs without a call go, as they are
-    found where a limit cuts. The new items are the caller's: they stay as they are.
+    newest value stays, and what has lost its other half goes, as it is found where a limit cuts or
+    where rows are lost: calls and their outputs that come before any question, calls without an
+    output, outputs without a call, and reasoning without what it led to. The new items are the
+    caller's: they stay as they are.
     """
     flagged = [(item, False) for item in history] + [(item, True) for item in new_items]
     return _merged(flagged, tuple(new_items), reasoning_item_id_policy)
@@ -237,7 +242,7 @@ def _merged(
         (raws[newest], flagged[newest][1])
         for _, newest in _unique(raws)
     ]
-    kept = _without_orphans(unique)
+    kept = _without_lone_reasoning(_without_orphans(_from_a_question(unique)))
     return MergedInput(
         items=tuple(item if new else _without_reasoning_id(item, policy) for item, new in kept),
         new=tuple(new for _, new in kept),
@@ -330,6 +335,53 @@ def _next_stands(items: Sequence[JsonObject], at: int, standing: set[int]) -> bo
     """Whether the item that reasoning led to stands where it follows this reasoning."""
     after = next((i for i in range(at + 1, len(items)) if not _is_reasoning(items[i])), None)
     return after is not None and (after in standing or _key(items[after]) is None)
+
+
+def _from_a_question(flagged: Sequence[tuple[JsonObject, bool]]) -> list[tuple[JsonObject, bool]]:
+    """Drop, at the beginning of the history, what was done for an answer whose question is lost.
+
+    What was said stays, with the reasoning that led to it: a conversation may begin with a
+    greeting, and the answer that a limit leaves of a question is worth knowing. So does a call
+    whose output the caller brings.
+    """
+    start = next(
+        (at for at, (item, new) in enumerate(flagged) if new or _begins(item)), len(flagged)
+    )
+    answered = {_call_of(item) for item, new in flagged[start:] if new} - {None}
+    kept, is_kept = list[tuple[JsonObject, bool]](), False
+    for item, new in reversed(flagged[:start]):
+        is_needed = "role" in item or _key(item) in answered
+        is_kept = is_needed or (is_kept and _is_reasoning(item))
+        if is_kept:
+            kept.append((item, new))
+    return [*reversed(kept), *flagged[start:]]
+
+
+def _call_of(item: JsonObject) -> _Key | None:
+    """Return the key of the call that an output answers; None for any other item."""
+    key = _key(item)
+    if key is None or key[0] not in CALL_OF_OUTPUT:
+        return None
+    return CALL_OF_OUTPUT[key[0]], key[1]
+
+
+def _begins(item: JsonObject) -> bool:
+    """Whether an item needs nothing before it: a question, or a summary of all that was before."""
+    return item.get("role") in _QUESTION_ROLES or item.get("type") == "compaction"
+
+
+def _without_lone_reasoning(
+    flagged: Sequence[tuple[JsonObject, bool]],
+) -> list[tuple[JsonObject, bool]]:
+    """Drop, of the history, reasoning that is not followed by anything that the model has made."""
+    kept: list[tuple[JsonObject, bool]] = []
+    for item, new in reversed(flagged):
+        if not new and _is_reasoning(item):
+            after = kept[-1][0] if kept else {"role": "user"}
+            if after.get("role") in _QUESTION_ROLES or after.get("type") in _INPUT_TYPES:
+                continue
+        kept.append((item, new))
+    return kept[::-1]
 
 
 def _without_orphans(flagged: Sequence[tuple[JsonObject, bool]]) -> list[tuple[JsonObject, bool]]:

@@ -93,7 +93,7 @@ class SQLAlchemySession(SessionABC):
         self._engine = engine
         self._ensure_ascii = ensure_ascii
         self._tables = _Tables(sessions_table, messages_table)
-        self._to_create = create_tables
+        self._creates = self._to_create = create_tables
         self._creating = asyncio.Lock()
 
     @classmethod
@@ -239,6 +239,12 @@ class SQLAlchemySession(SessionABC):
                         yield connection
                 except DBAPIError as error:
                     if missing := await self._missing_tables(connection):
+                        if self._creates:  # they were there, and are made anew by the next try
+                            self._to_create = True
+                            raise ConnectionError(
+                                f"The session {self.session_id!r} has lost its table "
+                                f"{', '.join(missing)}. Try again: it is made anew, and empty."
+                            ) from error
                         raise UserError(
                             "SQLAlchemySession: the database has no table "
                             f"{', '.join(missing)}. Pass create_tables=True, or make it with your "

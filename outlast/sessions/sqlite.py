@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from outlast.agents.errors import UserError
+from outlast.agents.logs import get_logger
 from outlast.agents.session_memory import SessionSettings
 from outlast.agents.settings_field import as_settings
 from outlast.agents.threads import run_in_thread
@@ -23,6 +24,8 @@ from outlast.ports.session import SessionABC, item_limit
 from outlast.sessions.rows import read_rows, write_row
 
 T = TypeVar("T")
+
+logger = get_logger(__name__)
 
 MEMORY = ":memory:"
 KIND = "sqlite"
@@ -77,6 +80,7 @@ class SQLiteSession(SessionABC):
         self._sql = _Statements(sessions_table, messages_table)
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
+        self._file: tuple[int, int] | None = None
         self._closed = False
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
@@ -214,8 +218,18 @@ class SQLiteSession(SessionABC):
     def _opened(self) -> sqlite3.Connection:
         if self._closed:
             raise UserError(f"The session {self.session_id!r} is closed; make a new one.")
+        if self._connection is not None and _file_of(self.db_path) != self._file:
+            # What is written to a deleted file is lost with the process.
+            logger.warning(
+                "The file of the session %r was deleted or replaced; %s is opened anew.",
+                self.session_id,
+                self.db_path,
+            )
+            self._connection.close()
+            self._connection = None
         if self._connection is None:
             self._connection = _open(self.db_path, self._sql)
+            self._file = _file_of(self.db_path)
             # Nobody has to call close(); a connection that is just dropped warns.
             weakref.finalize(self, self._connection.close).atexit = False
         return self._connection
@@ -343,6 +357,17 @@ def _open(path: str, sql: _Statements) -> sqlite3.Connection:
             "be writable, and the file must be a SQLite database or not be there."
         ) from error
     return connection
+
+
+def _file_of(path: str) -> tuple[int, int] | None:
+    """Return which file is at a path now; None for no file, and in memory."""
+    if path == MEMORY:
+        return None
+    try:
+        found = Path(path).stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _make_tables(connection: sqlite3.Connection, sql: _Statements) -> None:

@@ -52,7 +52,7 @@ async def test_the_second_run_begins_with_what_was_said_in_the_first(
         (0, []),
         (1, ["It is here."]),
         (2, ["It is here."]),  # the output whose call was cut off is left out, too
-        (3, ["function_call", "function_call_output", "It is here."]),
+        (3, ["It is here."]),  # and a call whose question was
         (None, ["Where is it?", "function_call", "function_call_output", "It is here."]),
     ],
 )

@@ -67,6 +67,44 @@ async def test_a_worker_that_leaves_in_the_middle_costs_no_item_and_doubles_none
     assert await saved(session) == [*EXCHANGE, "Thanks.", "You are welcome."]
 
 
+def delete(session: outlast.SQLiteSession) -> None:
+    """Delete the file of a session."""
+    for name in ("", "-wal", "-shm"):
+        Path(f"{session.db_path}{name}").unlink(missing_ok=True)
+
+
+async def test_a_session_that_is_deleted_meanwhile_costs_no_answer_and_is_missed(
+    desk: Desk, session: Any, caplog: pytest.LogCaptureFixture
+):
+    @function_tool(needs_approval=True)
+    async def act() -> str:
+        return "acted"
+
+    agent = Agent[Any](name="A", tools=[act])
+    model = ScriptedModel("Hi.", [call("act", "c1")], "Done.", "Still here.", "New here.")
+    await desk.open(agent, model=model)
+    handle = await desk.start(agent, session=session, keep_open=True)
+    await desk.until_status(handle, "idle")
+    sent = await handle.send("Act.")
+    await desk.until_status(handle, "waiting")
+    session.close()
+    delete(session)
+    await handle.approve("a1")
+    async with desk.patience(handle):
+        assert (await sent.answer()).final_output == "Done."
+        assert (await (await handle.send("Sure?")).answer()).final_output == "Still here."
+    await desk.settled(handle)
+    assert "The session 's' holds nothing any more" in caplog.text
+    history = await desk.workflow(handle).fetch_history()
+    assert "holds nothing any more" in str(history.events)
+    found = outlast.SQLiteSession("s", session.db_path)
+    assert await saved(found) == ["function_call_output", "Done.", "Sure?", "Still here."]
+    # The next run begins with what stands by itself, and not with half of a call.
+    assert (await desk.run(agent, "Hello?", session=found)).final_output == "New here."
+    texts = [text_of(item) for item in model.requests[4].input]
+    assert texts == ["Done.", "Sure?", "Still here.", "Hello?"]
+
+
 async def test_what_is_waited_for_days_is_saved_before_and_nothing_twice(desk: Desk, session: Any):
     @function_tool(needs_approval=True)
     async def act() -> str:

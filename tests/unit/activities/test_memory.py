@@ -169,6 +169,34 @@ async def test_every_part_of_every_run_is_saved(kept: SQLiteSession, other: Json
     assert await kept.get_items() == [HELLO.raw, HELLO.raw]
 
 
+def delete(session: SQLiteSession) -> None:
+    """Delete the file of a session."""
+    for name in (session.db_path, f"{session.db_path}-wal", f"{session.db_path}-shm"):
+        Path(name).unlink(missing_ok=True)
+
+
+async def test_a_session_that_lost_what_it_held_is_missed_and_goes_on(
+    kept: SQLiteSession, caplog: pytest.LogCaptureFixture
+) -> None:
+    settings: JsonObject = {"session": kept.describe()}
+    await save(settings, HELLO)
+    delete(kept)
+    request = save_request(Item("input", BYE, "A", 1), settings=settings, start=1)
+    note = await save_session(REGISTRY, request, attempt=1)
+    lost = "The session 'support-42' holds nothing any more of what was saved before"
+    assert str(note["note"]).startswith(lost)
+    assert lost in caplog.text
+    assert await kept.get_items() == [BYE]
+    request = save_request(Item("input", BYE, "A", 2), settings=settings, start=2)
+    assert await save_session(REGISTRY, request, attempt=1) == {}
+
+
+async def test_a_session_without_keys_is_not_read_for_what_it_lost() -> None:
+    notebook = Notebook()
+    await save(by_name(notebook), HELLO, start=1)
+    assert notebook.items == [HELLO.raw]
+
+
 async def test_a_session_without_keys_is_asked_before_a_second_try() -> None:
     notebook = Notebook()
     await save(by_name(notebook), HELLO)

@@ -70,7 +70,7 @@ class TestLoading:
             (0, ()),
             (1, (ANSWER,)),
             (2, (ANSWER,)),
-            (3, (CALL, OUTPUT, ANSWER)),
+            (3, (ANSWER,)),
             (None, (ORDER, CALL, OUTPUT, ANSWER)),
         ],
     )

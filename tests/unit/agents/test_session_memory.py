@@ -100,7 +100,7 @@ class TestMerging:
 
     @pytest.mark.parametrize("kind", OUTPUT_OF_CALL)
     def test_a_pair_stays(self, kind: str) -> None:
-        history = [called("a", kind=kind), returned("a", kind=OUTPUT_OF_CALL[kind])]
+        history = [HELLO, called("a", kind=kind), returned("a", kind=OUTPUT_OF_CALL[kind])]
         assert merge_history(history, [BYE]).items == (*history, BYE)
 
     def test_an_output_before_its_call_is_none_for_it(self) -> None:
@@ -121,19 +121,73 @@ class TestMerging:
     def test_items_that_a_provider_made_alone_stay(self) -> None:
         search = {"type": "web_search_call", "id": "ws_1", "status": "completed"}
         hosted = {"type": "tool_search_call", "call_id": None, "id": "ts_1"}
-        assert merge_history([search, hosted], []).items == (search, hosted)
+        assert merge_history([HELLO, search, hosted], []).items == (HELLO, search, hosted)
 
     def test_reasoning_goes_with_the_call_it_led_to(self) -> None:
         history = [HELLO, thought("1"), thought("2"), called("a"), answered("hi")]
         assert merge_history(history, []).items == (HELLO, answered("hi"))
 
     def test_reasoning_stays_with_a_sibling_of_a_call_that_goes(self) -> None:
-        history = [thought("1"), called("a"), called("b"), returned("b")]
-        assert merge_history(history, []).items == (thought("1"), called("b"), returned("b"))
+        history = [HELLO, thought("1"), called("a"), called("b"), returned("b")]
+        assert merge_history(history, []).items == (HELLO, thought("1"), called("b"), returned("b"))
 
     def test_reasoning_of_a_message_stays(self) -> None:
         history = [called("a"), thought("1"), answered("hi")]
         assert merge_history(history, []).items == (thought("1"), answered("hi"))
+
+    @pytest.mark.parametrize(
+        ("history", "left"),
+        [
+            ([called("a"), returned("a"), answered("hi")], [answered("hi")]),
+            ([thought("1"), called("a"), returned("a"), ORDER], [ORDER]),
+            (
+                [returned("a"), thought("2"), answered("hi"), ORDER],
+                [thought("2"), answered("hi"), ORDER],
+            ),
+            ([searched("done"), answered("hi")], [answered("hi")]),
+            ([answered("welcome"), ORDER], [answered("welcome"), ORDER]),
+            ([answered("welcome"), called("a"), returned("a")], [answered("welcome")]),
+            ([called("a"), ORDER, returned("a")], [ORDER]),
+            ([{"role": "developer", "content": "go"}, called("a"), returned("a")], None),
+            ([{"type": "compaction", "id": "c"}, called("a"), returned("a")], None),
+        ],
+    )
+    def test_a_history_never_begins_with_what_was_done_for_a_question_that_is_lost(
+        self, history: list[Raw], left: list[Raw] | None
+    ) -> None:
+        kept = history if left is None else left
+        assert merge_history(history, [BYE]).items == (*kept, BYE)
+
+    def test_a_call_whose_question_is_lost_stays_where_its_output_is_new(self) -> None:
+        history = [called("b"), returned("b"), called("a")]
+        merged = merge_history(history, [returned("a")])
+        assert merged.items == (called("a"), returned("a"))
+
+    @pytest.mark.parametrize("after", [[], [ORDER], [ORDER, answered("yes")]])
+    def test_reasoning_whose_result_is_lost_goes(self, after: list[Raw]) -> None:
+        history = [HELLO, thought("1"), thought("2"), *after]
+        assert merge_history(history, [BYE]).items == (HELLO, *after, BYE)
+
+    @given(st.lists(st.booleans(), min_size=15, max_size=15), st.integers(0, 15))
+    def test_whatever_rows_are_lost_nothing_is_left_without_what_belongs_to_it(
+        self, is_there: list[bool], limit: int
+    ) -> None:
+        turn = [said("1"), thought("1"), called("a"), called("b"), returned("a"), returned("b")]
+        rows = [*turn, thought("2"), answered("one"), said("2"), called("c"), returned("c")]
+        rows += [thought("3"), called("d"), returned("d"), answered("two")]
+        left = [row for row, there in zip(rows, is_there, strict=True) if there]
+        merged = merge_history(left[len(left) - min(limit, len(left)) :], [BYE])
+        assert merged.items[-1] == BYE
+        for at, item in enumerate(merged.items):
+            kind, before = item.get("type"), merged.items[:at]
+            following = merged.items[at + 1 : at + 2]
+            if kind == "function_call":
+                assert returned(item["call_id"]) in merged.items[at + 1 :]
+                assert any(one.get("role") == "user" for one in before)
+            if kind == "function_call_output":
+                assert called(item["call_id"]) in before
+            if kind == "reasoning":
+                assert following[0].get("type") in {"message", "function_call", "reasoning"}
 
     def test_a_history_that_is_passed_again_as_input_is_shown_once(self) -> None:
         """As with `result.to_input_list()` and a session in the same call."""
@@ -145,10 +199,10 @@ class TestMerging:
 
     def test_the_newest_value_of_an_item_wins(self) -> None:
         merged = merge_history(
-            [called("a", "old"), returned("a", "old"), searched("old")], [searched("new")]
+            [HELLO, called("a", "old"), returned("a", "old"), searched("old")], [searched("new")]
         )
-        assert merged.items[2] == searched("new")
-        assert merged.new == (False, False, True)
+        assert merged.items[3] == searched("new")
+        assert merged.new == (False, False, False, True)
 
     def test_a_model_that_gives_all_it_says_one_id_is_remembered_in_full(self) -> None:
         history = [HELLO, answered("hi", "m"), ORDER, answered("on its way", "m")]

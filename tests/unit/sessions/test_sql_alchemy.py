@@ -220,6 +220,20 @@ async def test_tables_that_cannot_be_made_are_an_error_now_and_made_later(tmp_pa
     await session.engine.dispose()
 
 
+async def test_tables_that_were_dropped_are_made_anew_by_the_next_try(tmp_path: Path) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path / 'sessions.db'}"
+    session = SQLAlchemySession.from_url("a", url=url, create_tables=True)
+    assert await session.add_items_once("run-1:0", [HELLO])
+    async with session.engine.begin() as connection:
+        await connection.execute(sql("DROP TABLE agent_messages"))
+    with pytest.raises(ConnectionError, match="'a' has lost its table agent_messages"):
+        await session.get_items()
+    assert await session.get_items() == []
+    assert await session.add_items_once("run-1:1", [HELLO])
+    assert await session.get_items() == [HELLO]
+    await session.engine.dispose()
+
+
 async def test_a_database_that_is_not_there_is_the_error_of_its_driver(tmp_path: Path) -> None:
     for create_tables in (True, False):
         session = SQLAlchemySession.from_url(

@@ -71,6 +71,46 @@ async def test_a_file_is_remembered_after_its_session_is_closed(tmp_path: Path) 
     assert await SQLiteSession("a", str(path)).get_items() == [HELLO]
 
 
+def delete(path: Path) -> None:
+    """Delete a database with the files beside it, which SQLite would read into the next one."""
+    for name in (path.name, f"{path.name}-wal", f"{path.name}-shm"):
+        path.with_name(name).unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize("replaced", [False, True])
+async def test_a_file_that_was_deleted_or_replaced_is_opened_anew(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, *, replaced: bool
+) -> None:
+    path = tmp_path / "sessions.db"
+    session = SQLiteSession("a", path)
+    await session.add_items([HELLO])
+    delete(path)
+    if replaced:
+        other = SQLiteSession("a", tmp_path / "other.db")
+        await other.add_items([ORDER])
+        other.close()
+        (tmp_path / "other.db").rename(path)
+    assert await session.get_items() == ([ORDER] if replaced else [])
+    assert "The file of the session 'a' was deleted or replaced" in caplog.text
+    await session.add_items([BYE])
+    session.close()
+    found = SQLiteSession("a", path)
+    assert (await found.get_items())[-1] == BYE
+    found.close()
+
+
+async def test_a_file_that_became_garbage_is_named_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "sessions.db"
+    session = SQLiteSession("a", path)
+    await session.add_items([HELLO])
+    delete(path)
+    path.write_bytes(b"no database" * 1000)
+    with pytest.raises(UserError, match=r"no session can be kept in .*sessions.db"):
+        await session.get_items()
+    assert path.read_bytes() == b"no database" * 1000
+    session.close()
+
+
 async def test_a_closed_session_says_so() -> None:
     session = SQLiteSession("support-7")
     await session.add_items([HELLO])
