@@ -61,6 +61,7 @@ from outlast.loop.values import Failure, Json, JsonObject
 from tests.loop_step_laws import (
     check_approvals,
     check_calls,
+    check_items,
     check_messages,
     check_nothing_happened,
     check_reports,
@@ -198,8 +199,8 @@ def play_with_everything() -> "Play":
     """Return a run that asked for one effect of every kind at least."""
     play = Play(session=True)
     play.prepared(duties=("check",))
-    play.saved()
     play.checked()
+    play.saved()
     calls = tool("look_up", "c1"), nested("Orders", "c2"), transfer("Billing", "h1", callback=True)
     play.replies(*calls)
     play.returns("c1")
@@ -466,7 +467,7 @@ class Play:
     def _check_step(self, before: RunState, commands: Sequence[Command]) -> None:
         after = self.state
         assert violations(after) == []
-        assert after.items[: len(before.items)] == before.items, "an item was lost or changed"
+        check_items(before, after)
         assert tuple(self.outstanding.values()) == after.pending, "pending is not what is out"
         numbers = [one.effect for one in self.issued]
         assert numbers == list(range(1, after.next_effect)), "effects are not numbered in order"

@@ -39,7 +39,7 @@ from outlast.loop.events import (
     ToolFinished,
 )
 from outlast.loop.items import Message
-from outlast.loop.state import RunState
+from outlast.loop.state import CALL_KINDS, RunState
 from outlast.loop.values import JsonObject
 from outlast.loop.view import shown, size
 
@@ -125,6 +125,19 @@ def check_messages(state: RunState, accepted: Sequence[Message], opened: Briefin
     assert inputs == [*opening, *(raw for one in accepted[:shown] for raw in one.content)]
 
 
+def check_items(before: RunState, after: RunState) -> None:
+    """No item is lost, and none changes but the newest turn's when its answer is withheld."""
+    kept = after.items[: len(before.items)]
+    assert len(kept) == len(before.items), "an item was lost"
+    changed = [(old, new) for old, new in zip(before.items, kept, strict=True) if old != new]
+    assert not changed or before.phase == "concluding", "an item has changed"
+    for old, new in changed:
+        assert old.turn == before.turns, "an item of an earlier turn has changed"
+        assert (old.kind, old.agent, old.turn) == (new.kind, new.agent, new.turn)
+        assert old.raw.get("call_id") == new.raw.get("call_id")
+        assert new.kind not in CALL_KINDS
+
+
 def check_calls(state: RunState) -> None:
     """Every call has one output after it and no more; calls being acted on have none yet."""
     open_calls: list[str] = []
@@ -177,7 +190,8 @@ def check_saves(
     """
     saves = [one for one in issued if isinstance(one, SaveSession)]
     assert not saves or state.session
-    ranges = [(one.start, one.stop) for one in saves]
+    # One that failed is asked for again.
+    ranges = list(dict.fromkeys((one.start, one.stop) for one in saves))
     ranges += [
         (one.start, one.stop) for one in state.to_save if (one.start, one.stop) not in ranges
     ]

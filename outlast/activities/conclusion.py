@@ -106,11 +106,7 @@ async def _concluded(
     if output is None:
         declined = asked.candidate.failure is not None
         return Conclusion(final=False, declined=declined, changes=scene.changes())
-    if asked.candidate.tool_made:
-        await told.answer(request.items)
-    await _end(scene, output, request)
-    leave_turn()
-    records, failure = await _check(scene, output)
+    records, failure = await _ended_and_checked(scene, output, request, told)
     blocked = next((record.name for record in records if record.tripped), None)
     placeholder = None if blocked is None else withheld(scene, blocked)
     if placeholder is not None and asked.candidate.tool_made:
@@ -147,6 +143,22 @@ async def _concluded(
         withheld=placeholder,
         changes=scene.changes(),
     )
+
+
+async def _ended_and_checked(
+    scene: Scene, output: _Output, request: ConclusionRequestRecord, told: NestedStream
+) -> tuple[list[GuardrailRecord], Failure | None]:
+    """Call the end hooks, run the output guardrails, and tell the answer once they have passed."""
+    candidate, has_guardrails = request.call.candidate, bool(scene.output_guardrails())
+    if candidate.tool_made and not has_guardrails:
+        await told.answer(request.items)
+    await _end(scene, output, request)
+    leave_turn()
+    records, failure = await _check(scene, output)
+    if has_guardrails and failure is None and candidate.failure is None:
+        tell = told.answer if candidate.tool_made else told.passed_answer
+        await tell(request.items)
+    return records, failure
 
 
 async def _output(
@@ -290,7 +302,7 @@ async def _end(scene: Scene, output: _Output, request: ConclusionRequestRecord) 
 
 
 async def _check(scene: Scene, output: _Output) -> tuple[list[GuardrailRecord], Failure | None]:
-    """Ask the output guardrails, all at once; a tripwire counts more than what one raised."""
+    """Run all output guardrails at once; a tripwire outranks what another one raised."""
     guardrails = scene.output_guardrails()
     running = [
         asyncio.create_task(
@@ -303,9 +315,15 @@ async def _check(scene: Scene, output: _Output) -> tuple[list[GuardrailRecord], 
         for one in guardrails
     ]
     records: list[GuardrailRecord] = []
+    failure: Failure | None = None
     try:
         for finished in asyncio.as_completed(running):
-            result = await finished
+            try:
+                result = await finished
+            except Exception as error:  # noqa: BLE001  whatever it raised, it is the run's failure
+                what = f"An output guardrail of agent {scene.agent.name!r}"
+                failure = failure or failure_of(what, error)
+                continue
             records.append(
                 GuardrailRecord(
                     stage="output",
@@ -318,14 +336,11 @@ async def _check(scene: Scene, output: _Output) -> tuple[list[GuardrailRecord], 
             )
             if records[-1].tripped:
                 break
-    except Exception as error:  # noqa: BLE001  whatever a guardrail raised, it is the run's failure
-        what = f"An output guardrail of agent {scene.agent.name!r}"
-        return records, failure_of(what, error)
     finally:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-    return records, tripwire(scene, failures.OUTPUT_GUARDRAIL, "output", records)
+    return records, tripwire(scene, failures.OUTPUT_GUARDRAIL, "output", records) or failure
 
 
 def _value(scene: Scene, candidate: Candidate) -> Any:

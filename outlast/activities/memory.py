@@ -4,8 +4,11 @@ Owns: which session a run's settings mean, and answering `SaveSession`. How a se
 written once is in `session.py`. Knows no Temporal.
 """
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any, cast
+
+from pydantic_core import to_json
 
 from outlast.activities.errors import EffectError, of_user_code
 from outlast.activities.outer_call import outer_call_of
@@ -15,12 +18,12 @@ from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.agents.raw_items import as_input
 from outlast.agents.registry import Registry
-from outlast.agents.session_memory import CALL_OF_OUTPUT, MergedInput
+from outlast.agents.session_memory import MergedInput
 from outlast.agents.settings import read_session_settings
 from outlast.contract import failures
 from outlast.contract.names import SETTING_SESSION
 from outlast.contract.records import SaveRequestRecord
-from outlast.loop.call_forms import FUNCTION, output_item
+from outlast.loop.call_forms import FORM_OF_OUTPUT, FUNCTION, output_item
 from outlast.loop.items import Item, call_id_of
 from outlast.loop.values import JsonObject
 from outlast.ports.session import Session, session_from_description
@@ -117,9 +120,9 @@ async def save_session(
     call, settings = request.call, request.call.settings or {}
     outer = outer_call_of(registry, settings)
     session = session_of(registry, settings, outer.tool if outer is not None else None)
-    key = f"{call.run_id}@{call.started_at_ms}:{call.start}"
     omits = settings.get("reasoning_item_id_policy") == "omit"
     rows = _rows(request.items, call.withheld, omits=omits)
+    key = f"{call.run_id}@{call.chain_id}:{call.start}:{_digest(rows)}"
     try:
         # What comes before `start` was saved already, or was in the session when the run began.
         gone = call.start > 0 and await is_gone(session)
@@ -136,6 +139,11 @@ async def save_session(
     )
     logger.warning("%s", note)
     return {"note": note}
+
+
+def _digest(rows: Sequence[JsonObject]) -> str:
+    """Return what tells the rows of a save from others: after a reset, an answer may differ."""
+    return hashlib.sha256(to_json(rows)).hexdigest()[:16]
 
 
 def _rows(items: Sequence[Item], withheld: str | None, *, omits: bool) -> list[JsonObject]:
@@ -169,7 +177,7 @@ def _row(item: Item, *, omits: bool) -> JsonObject:
 def _withheld(item: Item, placeholder: str) -> JsonObject:
     if item.kind != "tool_output":
         return as_input(item.raw)
-    form = CALL_OF_OUTPUT.get(str(item.raw.get("type")), FUNCTION)
+    form = FORM_OF_OUTPUT.get(str(item.raw.get("type")), FUNCTION)
     return output_item(call_id_of(item.raw), placeholder, form)
 
 

@@ -40,6 +40,7 @@ from outlast.contract.names import SETTING_STREAM
 from outlast.contract.records import ModelRequestRecord
 from outlast.loop.call_forms import FUNCTION, form_of
 from outlast.loop.calls import ModelReply
+from outlast.loop.checks import INPUT_CHECKS
 from outlast.loop.commands import CallModel
 from outlast.loop.items import Item
 from outlast.loop.values import Failure, JsonObject
@@ -78,11 +79,21 @@ async def call_model(
     """
     asked = request.call
     scene = _scene(worker, asked)
+    if _has_new_checks(scene, asked):
+        return ModelReply(items=(), duties=scene.duties(), unchecked=True)
     async with telling(scene, asked) as told:
         await told.turn(asked, request.items, attempt=attempt)
         reply = await _answered(scene, request, on_event, told, attempt)
         await told.reply(asked, reply)
     return reply
+
+
+def _has_new_checks(scene: Scene, asked: CallModel) -> bool:
+    """Whether the agent has kinds of input guardrails that were not run for the question.
+
+    A conversation may be open for days: what the run knows of its agent is from before a deploy.
+    """
+    return asked.turn == 1 and not INPUT_CHECKS.intersection(scene.duties()) <= {*asked.duties}
 
 
 async def _answered(

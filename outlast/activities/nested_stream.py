@@ -40,6 +40,7 @@ from outlast.loop.calls import ModelReply
 from outlast.loop.commands import CallModel, Conclude, RunHandoff
 from outlast.loop.items import Item, ItemKind, call_id_of
 from outlast.loop.phrases import handed_over
+from outlast.loop.state import ANSWER_KINDS
 from outlast.loop.values import JsonObject
 
 logger = get_logger(__name__)
@@ -141,10 +142,22 @@ class NestedStream:
                 await cast("AsyncGenerator[JsonObject]", events).aclose()
 
     async def reply(self, asked: CallModel, reply: ModelReply) -> None:
-        """Tell what the model has written, now that it is known what it means."""
+        """Tell what the model has written, now that it is known what it means.
+
+        An answer that output guardrails have to pass is told by `passed_answer`.
+        """
         if self.is_heard:
             written = _written(asked, reply)
-            await self._items(written, among=written)
+            waits = "check_output" in reply.duties and not reply.calls
+            ready = [one for one in written if not (waits and one.kind in ANSWER_KINDS)]
+            await self._items(ready, among=written)
+
+    async def passed_answer(self, items: Sequence[Item]) -> None:
+        """Tell the answer of the newest turn, which output guardrails have passed."""
+        if self.is_heard:
+            newest = items[-1].turn if items else 0
+            said = [one for one in items if one.turn == newest > 0]
+            await self._items([one for one in said if one.kind in ANSWER_KINDS], among=items)
 
     async def handoff(self, asked: RunHandoff, items: Sequence[Item], target: str) -> None:
         """Tell that another agent has taken over, and first what was done besides.

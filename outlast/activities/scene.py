@@ -212,10 +212,12 @@ class Scene:
         )
         # No model call follows that would tell what these tools came to.
         tells_end = self.is_streamed and agent.tool_use_behavior != "run_llm_again"
+        judges = bool(self.output_guardrails(agent))
         found: dict[Duty, bool] = {
             "check_first": any(not one.run_in_parallel for one in checks),
             "check": any(one.run_in_parallel for one in checks),
-            "conclude": ends or answers_call or tells_end or bool(self.output_guardrails(agent)),
+            "conclude": ends or answers_call or tells_end or judges,
+            "check_output": judges,
         }
         return tuple(duty for duty, is_due in found.items() if is_due)
 

@@ -19,10 +19,8 @@ from outlast.agents.run_config import OutputGuardrailBlockedMessageArgs
 from outlast.agents.settings import BLOCKED_MESSAGE_REF
 from outlast.contract import records
 from outlast.loop.checks import GuardrailRecord
+from outlast.loop.phrases import WITHHELD
 from outlast.loop.values import Failure, JsonObject
-
-BLOCKED = "[This output was withheld by a guardrail.]"
-"""What stands in a session instead of a tool's output that a guardrail has blocked."""
 
 
 def tripwire(
@@ -78,7 +76,7 @@ def withheld(scene: Scene, guardrail: str) -> str:
     message = scene.settings.get("output_guardrail_blocked_message")
     if message is None and (formatter := scene.reference(BLOCKED_MESSAGE_REF)) is not None:
         given = OutputGuardrailBlockedMessageArgs(
-            default_message=BLOCKED,
+            default_message=WITHHELD,
             guardrail_name=guardrail,
             agent=scene.agent,
             run_context=scene.wrapper,
@@ -87,4 +85,4 @@ def withheld(scene: Scene, guardrail: str) -> str:
             message = formatter(given)
         except Exception:  # noqa: BLE001  what is blocked stays blocked, whatever the formatter does
             message = None
-    return message if isinstance(message, str) and message else BLOCKED
+    return message if isinstance(message, str) and message else WITHHELD

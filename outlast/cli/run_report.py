@@ -91,6 +91,11 @@ def show_report(report: Report, last: int) -> None:
         rows.append(("context", json_text(state.context)))
     if state.failure is not None:
         rows.append(("failure", f"{state.failure.message} ({state.failure.code})"))
+    if state.save_failure is not None:
+        since = iso_time(state.save_failure.at_ms)
+        problem = state.save_failure.failure.message
+        items = presentation.unsaved_items(state)
+        rows.append(("unsaved", f"{items} items are not in the session since {since}: {problem}"))
     rows += [("doing", presentation.effect_line(state, effect)) for effect in state.pending]
     rows += [("unread", f"message {message.id}") for message in state.inbox]
     rows += [("ignored", f"{one.what}: {one.why}") for one in state.ignored]

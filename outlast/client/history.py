@@ -83,7 +83,9 @@ class HistoryReader:
                 if values is None:
                     values = (Unreadable(NOT_JSON),)
                 self.start_payload = values[0] if values else None
-                self._note(event, history.Started(payload=self.start_payload))
+                self._note(
+                    event, history.Started(payload=self.start_payload, chain_id=self.history_id)
+                )
             case EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED:
                 self._started_ms[event.event_id] = _milliseconds(event.event_time)
             case EventType.EVENT_TYPE_WORKFLOW_TASK_COMPLETED:

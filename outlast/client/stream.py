@@ -17,7 +17,7 @@ from outlast.agents.stream_events import (
 )
 from outlast.client.known_agents import KnownAgents
 from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.state import RunState, Status
+from outlast.loop.state import RunState, Status, released
 
 _NOBODY = KnownAgents()
 
@@ -51,13 +51,16 @@ def changes(
 ) -> Iterator[NumberedEvent]:
     """Yield what happened between two consecutive states, in the order in which it did.
 
+    An answer that output guardrails have to pass comes once they have; a blocked one, as the
+    placeholder in its place.
+
     Args:
         before: the state before an event of the loop.
         after: the state after it.
         next_id: the number of the first event yielded.
         known: the agents that this process knows.
     """
-    for entry in after.items[len(before.items) :]:
+    for entry in after.items[released(before) : released(after)]:
         yield item_event(entry, known.run_item(entry), next_id)
         next_id += 1
     for agent in after.handoff_path[len(before.handoff_path) :]:

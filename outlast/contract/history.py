@@ -66,8 +66,15 @@ from outlast.loop.state import RunState
 from outlast.loop.values import Failure, Json, Usage
 
 
-def started(run_id: str, record: RunInput, at_ms: int) -> RunStarted:
-    """Return the event of a run's start."""
+def started(run_id: str, record: RunInput, at_ms: int, chain_id: str = "") -> RunStarted:
+    """Return the event of a run's start.
+
+    Args:
+        run_id: the workflow id.
+        record: the run's input.
+        at_ms: when, in milliseconds since the epoch.
+        chain_id: the run id of the first of all histories of the run, resets included.
+    """
     return RunStarted(
         at_ms=at_ms,
         run_id=run_id,
@@ -82,6 +89,7 @@ def started(run_id: str, record: RunInput, at_ms: int) -> RunStarted:
         thread=record.thread,
         handled=record.handled,
         parent=record.parent,
+        chain_id=chain_id,
     )
 
 
@@ -174,6 +182,7 @@ class Started:
     """The workflow began."""
 
     payload: Json | Unreadable
+    chain_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -273,7 +282,7 @@ def opening(payload: Json | Unreadable) -> RunState:
 def _event_of(state: RunState, run_id: str, happening: Happening, at_ms: int) -> Event | None:
     match happening:
         case Started():
-            return _start_of(run_id, happening.payload, at_ms)
+            return _start_of(run_id, happening, at_ms)
         case Signalled():
             return signalled(happening.name, happening.arguments, at_ms)
         case Updated():
@@ -294,9 +303,11 @@ def _event_of(state: RunState, run_id: str, happening: Happening, at_ms: int) ->
             assert_never(happening)
 
 
-def _start_of(run_id: str, payload: Json | Unreadable, at_ms: int) -> RunStarted | None:
+def _start_of(run_id: str, happening: Started, at_ms: int) -> RunStarted | None:
     try:
-        record = read(RunInput, payload)
+        record = read(RunInput, happening.payload)
     except UnreadableRecordError:
         return None
-    return started(run_id, record, at_ms) if record.carried is None else None
+    if record.carried is not None:
+        return None
+    return started(run_id, record, at_ms, happening.chain_id)

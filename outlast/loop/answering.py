@@ -13,8 +13,14 @@ from outlast.loop.changes import apply
 from outlast.loop.checks import Candidate, Conclusion
 from outlast.loop.commands import CancelEffect, Command
 from outlast.loop.items import Item, last_words, refusal_of, text_of
-from outlast.loop.state import Answer, Outcome, RunState, Step, revised
-from outlast.loop.transcript import hide_turn, last_message, note, take_over
+from outlast.loop.state import Answer, Outcome, RunState, SaveFailure, Step, revised
+from outlast.loop.transcript import (
+    drop_unchecked,
+    last_message,
+    note,
+    take_over,
+    withhold_turn,
+)
 from outlast.loop.values import Failure, Json
 
 
@@ -58,7 +64,7 @@ def concluded(state: RunState, conclusion: Conclusion) -> Step:
     if candidate.failure is not None and (conclusion.declined or not conclusion.final):
         return give_up(state, candidate.failure)
     index = candidate.item
-    if conclusion.message is not None:
+    if conclusion.message is not None and conclusion.failure is None:
         index = len(state.items)
         said = Item("message", conclusion.message, state.agent)
         state = revised(state, items=(*state.items, said))
@@ -67,7 +73,9 @@ def concluded(state: RunState, conclusion: Conclusion) -> Step:
     if not conclusion.final:
         return revised(state, phase="turned", candidate=None), ()
     output = conclusion.output if conclusion.replaced else candidate.output
-    return _answer(_noted(state, candidate, conclusion), output, index)
+    if _is_blocked(conclusion):
+        return _answer(_withhold(state, candidate, conclusion), output, index)
+    return _answer(note(state, len(state.items)), output, index)
 
 
 def fail(state: RunState, failure: Failure) -> Step:
@@ -115,7 +123,7 @@ def close_gently(state: RunState) -> RunState:
 
 def close(state: RunState, outcome: Outcome) -> RunState:
     """End the run, as soon as everything is saved."""
-    return revised(state, phase="closing", closing=outcome)
+    return retry_saving(revised(state, phase="closing", closing=outcome))
 
 
 def finish(state: RunState, outcome: Outcome) -> Step:
@@ -132,14 +140,31 @@ def end_told(state: RunState) -> RunState:
     return revised(state, trace=None)
 
 
-def save_failed(state: RunState, failure: Failure) -> Step:
-    """The session did not take its items: they are lost to it, and that must not go unseen."""
-    state = revised(state, to_save=())
+def saved(state: RunState) -> RunState:
+    """The session has the oldest of what was queued for it."""
+    left = state.to_save[1:]
+    return revised(state, to_save=left, save_failure=state.save_failure if left else None)
+
+
+def retry_saving(state: RunState) -> RunState:
+    """Try again to save what the session did not take."""
+    if state.save_failure is None:
+        return state
+    return revised(state, save_failure=replace(state.save_failure, retrying=True))
+
+
+def save_failed(state: RunState, failure: Failure, at_ms: int) -> Step:
+    """Keep what the session did not take: a conversation tries again, any other run fails."""
+    since = at_ms if state.save_failure is None else state.save_failure.at_ms
+    trouble = SaveFailure(at_ms=since, failure=failure)
     if state.phase == "closing":
-        return revised(state, closing="failed", failure=state.failure or failure), ()
-    if state.answering:
-        return give_up(state, failure)
-    return revised(state, failure=failure), ()
+        why = state.failure or failure
+        outcome = "cancelled" if state.closing == "cancelled" else "failed"
+        return revised(state, save_failure=trouble, closing=outcome, failure=why), ()
+    if state.keep_open:
+        return revised(state, save_failure=trouble), ()
+    state, commands = give_up(state, failure)
+    return revised(state, save_failure=trouble), commands
 
 
 def abandon(state: RunState, output: str, *, keep: frozenset[str]) -> Step:
@@ -170,26 +195,31 @@ def _answer(state: RunState, output: Json, item: int | None) -> Step:
     return next_question(_settled(state, answer, output, None))
 
 
+def not_concluded(state: RunState, failure: Failure) -> Step:
+    """The check of an answer failed: it counts only where no guardrail had to pass it."""
+    candidate = state.candidate or Candidate()
+    return _not_answered(state, candidate, Conclusion(), failure)
+
+
 def _not_answered(
     state: RunState, candidate: Candidate, conclusion: Conclusion, failure: Failure
 ) -> Step:
-    """A blocked answer is not shown; one that could not be checked is."""
-    state = _noted(state, candidate, conclusion)
-    in_reply = candidate.failure is None  # what a handler said was never in the transcript
-    return give_up(hide_turn(state) if _is_blocked(conclusion) and in_reply else state, failure)
+    """An answer that guardrails blocked, or did not all pass, is not shown, saved or kept."""
+    if _is_blocked(conclusion) or "check_output" in state.duties:
+        return give_up(_withhold(state, candidate, conclusion), failure)
+    return give_up(note(state, len(state.items)), failure)
 
 
-def _noted(state: RunState, candidate: Candidate, conclusion: Conclusion) -> RunState:
-    """Have the session get the turn: not with an answer that a guardrail has blocked.
-
-    That may be no failure: an agent that works as a tool tells the outer model of it.
-    """
-    length = len(state.items)
-    if not _is_blocked(conclusion):
-        return note(state, length)
-    if candidate.tool_made and conclusion.withheld is not None:
-        return note(state, length, withheld=conclusion.withheld)
-    return revised(state, noted=length)
+def _withhold(state: RunState, candidate: Candidate, conclusion: Conclusion) -> RunState:
+    """Withhold the newest turn; the session gets of it, at most, that a tool was called."""
+    if candidate.failure is not None:  # a handler's answer was never in the transcript
+        return revised(state, noted=len(state.items))
+    default = phrases.WITHHELD if _is_blocked(conclusion) else phrases.UNCHECKED
+    placeholder = conclusion.withheld or default
+    state = withhold_turn(state, placeholder)
+    if candidate.tool_made:
+        return note(state, len(state.items), withheld=placeholder)
+    return revised(state, noted=len(state.items))
 
 
 def _is_blocked(conclusion: Conclusion) -> bool:
@@ -199,6 +229,7 @@ def _is_blocked(conclusion: Conclusion) -> bool:
 def give_up(state: RunState, failure: Failure) -> Step:
     """The question has no answer. A conversation says so and stays open; a run closes."""
     state, stops = abandon(state, phrases.NOT_RUN, keep=frozenset({"save_session"}))
+    state = drop_unchecked(state)
     answer = Answer(state.answering, None, state.agent, failure)
     state = revised(_settled(state, answer, None, failure), noted=len(state.items))
     if state.keep_open:

@@ -81,6 +81,9 @@ Functions are always run here. What is called in the other forms may be the prov
 answers itself, and the call has no plan.
 """
 
+FORM_OF_OUTPUT = {form.output: name for name, form in FORMS.items()}
+"""By the type of an output item, the form of its call."""
+
 
 def form_of(raw: JsonObject) -> str:
     """Return the form of a call; a function's where the item says nothing else."""

@@ -129,6 +129,8 @@ class ModelReply:
         parallel: how many tool calls may run at once; None for no bound.
         raw_usage: the usage in the provider's words, where that was asked for.
         checks: what tools' guardrails said before people are asked.
+        unchecked: the model was not called, because the agent has input guardrails that were not
+            run for the question; `duties` says which.
     """
 
     items: tuple[JsonObject, ...]
@@ -146,6 +148,7 @@ class ModelReply:
     parallel: int | None = None
     raw_usage: JsonObject | None = None
     checks: tuple[GuardrailRecord, ...] = ()
+    unchecked: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a plan that does not fit the reply, so that no call can go unanswered.

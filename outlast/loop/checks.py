@@ -6,7 +6,7 @@ they are user code.
 """
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from outlast.loop.changes import Change
 from outlast.loop.values import Failure, Json, JsonObject
@@ -16,9 +16,12 @@ CheckStage: TypeAlias = Literal["blocking", "parallel", "added"]
 
 GuardrailStage: TypeAlias = Literal["input", "output", "tool_input", "tool_output"]
 
-Duty: TypeAlias = Literal["check_first", "check", "conclude"]
-"""What has to be done for an agent besides asking its model: run input guardrails before the
-model is asked, or meanwhile; conclude its answers (end hooks, output guardrails)."""
+Duty: TypeAlias = Literal["check_first", "check", "conclude", "check_output"]
+"""What an agent's definition requires besides its model calls: input guardrails before the first
+model call (`check_first`) or beside it (`check`); end hooks and the like before an answer counts
+(`conclude`), output guardrails among them (`check_output`)."""
+
+INPUT_CHECKS: Final[frozenset[Duty]] = frozenset({"check_first", "check"})
 
 
 ENDS_CALLER = "ends_caller"

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import FUNCTION
 from outlast.loop.calls import DEFAULT_NESTED, DEFAULT_POLICY, NestedPlan, Policy
-from outlast.loop.checks import Candidate, CheckStage
+from outlast.loop.checks import Candidate, CheckStage, Duty
 from outlast.loop.items import Item
 from outlast.loop.trace_mark import TraceMark
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, Usage
@@ -52,6 +52,8 @@ class CallModel:
         starts: the agent begins to work, or works again after people decided.
         history: where it starts with more than the question began with: how much that was.
         decided: the agent's tools about which people have decided for all calls.
+        duties: in the first turn of a question, the kinds of input guardrails that are run for
+            it; a worker whose agent has others answers with `ModelReply.unchecked`.
     """
 
     effect: int
@@ -71,6 +73,7 @@ class CallModel:
     starts: bool = False
     history: int | None = None
     decided: tuple[str, ...] = ()
+    duties: tuple[Duty, ...] = ()
     trace: TraceMark | None = None
     kind: Literal["call_model"] = "call_model"
 
@@ -210,8 +213,8 @@ class SaveSession:
     """Write items into the run's session. Answered by `SessionSaved`.
 
     The items are those of the transcript from `start` up to `stop`, without those that a filter
-    has `dropped` by then. `withheld` stands in for the output of a tool. `started_at_ms` tells the run
-    from others that had its id.
+    has `dropped` by then. `withheld` stands in for the output of a tool. `chain_id` tells the run
+    from others that had its id; it is the same after a reset.
     """
 
     effect: int
@@ -221,7 +224,7 @@ class SaveSession:
     withheld: str | None = None
     settings: JsonObject | None = None
     run_id: str
-    started_at_ms: int = 0
+    chain_id: str = ""
     kind: Literal["save_session"] = "save_session"
 
 

@@ -46,6 +46,7 @@ class RunStarted:
         thread: how the provider's server keeps the conversation.
         handled: the codes of the failures that may become answers; `*` for all.
         parent: the run that this one works for.
+        chain_id: the same for every history of the run, also after a reset.
     """
 
     at_ms: int
@@ -61,6 +62,7 @@ class RunStarted:
     thread: ServerThread | None = None
     handled: tuple[str, ...] = ()
     parent: Parent | None = None
+    chain_id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

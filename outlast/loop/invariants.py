@@ -5,7 +5,7 @@ Owns: the laws of a single state. The laws of sequences are in the tests.
 
 from collections import Counter
 
-from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, RunState
+from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, RunState, may_save
 
 _EFFECT_OF_PHASE = {
     "preparing": "prepare_run",
@@ -55,8 +55,9 @@ def violations(state: RunState) -> list[str]:
         or (state.keep_open and not state.inbox and not state.answering),
         "I12: acting has something to wait for": state.phase != "acting"
         or bool(running or waiting),
-        "I13: what is to be saved is being saved, one range at a time": len(saving)
-        == min(len(state.to_save), 1),
+        "I13: what may be saved is being saved, one range at a time": may_save(state)
+        <= len(saving)
+        <= min(len(state.to_save), 1),
         "I14: an answer waits for its conclusion exactly while there is one": (
             state.phase == "concluding"
         )

@@ -63,16 +63,19 @@ from outlast.loop.answering import (
     end_told,
     fail,
     finish,
-    give_up,
     is_handled,
+    not_concluded,
+    retry_saving,
     save_failed,
+    saved,
 )
 from outlast.loop.approvals import refusal
 from outlast.loop.calls import Briefing, ModelReply
 from outlast.loop.changes import apply
-from outlast.loop.checks import CheckResult
+from outlast.loop.checks import INPUT_CHECKS, CheckResult
 from outlast.loop.commands import (
     CallModel,
+    CancelEffect,
     CheckInput,
     Command,
     Conclude,
@@ -108,11 +111,21 @@ from outlast.loop.state import (
     Step,
     has_message,
     is_held,
+    may_save,
     revised,
     waits_for_people,
 )
 from outlast.loop.trace_mark import TraceMark
-from outlast.loop.transcript import admit, begin_question, note, open_with, take_in, with_ignored
+from outlast.loop.transcript import (
+    admit,
+    begin_question,
+    drop_unchecked,
+    hide_blocked,
+    note,
+    open_with,
+    take_in,
+    with_ignored,
+)
 from outlast.loop.values import Failure
 from outlast.loop.view import shown
 
@@ -162,7 +175,7 @@ def _go_on(state: RunState) -> Step:
     commands: tuple[Command, ...] = ()
     while True:
         kinds = {effect.kind for effect in state.pending}
-        if state.to_save and "save_session" not in kinds:
+        if may_save(state) and "save_session" not in kinds:
             step = requests.issue(state, requests.session_save(state, state.to_save[0]))
         elif state.phase == "turned" and not is_held(state):
             step = _begin_turn(state)
@@ -196,6 +209,7 @@ def _run_started(event: RunStarted) -> Step:
         thread=event.thread,
         handled=event.handled,
         parent=event.parent,
+        chain_id=event.chain_id,
     )
     return requests.issue(state, requests.preparation(state))
 
@@ -206,7 +220,7 @@ def _effect_answered(state: RunState, event: EffectEvent) -> Step:
         return state, ()
     rest = revised(state, pending=tuple(one for one in state.pending if one is not effect))
     if isinstance(event, EffectFailed):
-        return _effect_failed(rest, effect, event.failure)
+        return _effect_failed(rest, effect, event)
     return _effect_done(rest, effect, event) or (state, ())
 
 
@@ -228,20 +242,23 @@ def _effect_done(rest: RunState, effect: Effect, event: EffectEvent) -> Step | N
         case Conclude(), AnswerConcluded():
             return concluded(rest, event.conclusion)
         case SaveSession(), SessionSaved():
-            return revised(rest, to_save=rest.to_save[1:]), ()
+            return saved(rest), ()
         case _:
             return None
 
 
-def _effect_failed(state: RunState, effect: Effect, failure: Failure) -> Step:
+def _effect_failed(state: RunState, effect: Effect, event: EffectFailed) -> Step:
     """A call's failure is told to the model, unless its plan says otherwise; others end the run.
 
     A run that cannot even be prepared closes, also a conversation: it has no agent to talk to.
     """
+    failure = event.failure
     match effect:
         case PrepareRun():
             return close(revised(state, failure=failure), "failed"), ()
-        case CallModel() | RunHandoff() | CheckInput():
+        case CheckInput():
+            return _not_passed(state, failure)
+        case CallModel() | RunHandoff():
             return fail(state, failure)
         case Conclude() if state.phase == "closing":
             return end_told(state), ()
@@ -249,10 +266,9 @@ def _effect_failed(state: RunState, effect: Effect, failure: Failure) -> Step:
             own = effect.candidate.failure
             if own is not None and not is_handled(state, own):  # it was only to be told
                 failure = own
-            # The answer could not be checked, which is no reason to forget it.
-            return give_up(note(state, len(state.items)), failure)
+            return not_concluded(state, failure)
         case SaveSession():
-            return save_failed(state, failure)
+            return save_failed(state, failure, event.at_ms)
         case RunTool() | RunAgent():
             return call_failed(state, effect, failure)
         case _:
@@ -277,26 +293,51 @@ def _input_checked(state: RunState, result: CheckResult) -> Step:
         guardrails=(*state.guardrails, *result.results),
     )
     if result.failure is not None:
-        return fail(state, result.failure)
+        return _not_passed(state, result.failure)
+    if state.phase == "checking" and state.cancel is None:
+        state, commands = _ask_model(state)
+        return state if is_held(state) else revised(state, unchecked_from=None), commands
+    state = revised(state, unchecked_from=None)
     if state.phase == "acting":  # a run that is to stop after the turn may now wait for people only
         return continue_acting(state)
-    if state.phase != "checking":
-        return state, ()
-    return _ask_model(state) if state.cancel is None else (close(state, "cancelled"), ())
+    return close(state, "cancelled") if state.phase == "checking" else state, ()
+
+
+def _not_passed(state: RunState, failure: Failure) -> Step:
+    """The question stays unanswered, and later calls, checks and the session know nothing of it."""
+    state, commands = fail(state, failure)
+    return drop_unchecked(state), commands
 
 
 def _model_replied(state: RunState, reply: ModelReply, at_ms: int) -> Step:
+    if reply.unchecked:
+        return _check_anew(state, reply)
     state = take_in(state, reply)
     if reply.failure is not None:
         return fail(state, reply.failure)
     return start_acting(state, at_ms) if reply.calls else end_of_reply(state, reply)
 
 
+def _check_anew(state: RunState, reply: ModelReply) -> Step:
+    """Check the question with the guardrails that the agent has now, and call the model then."""
+    checks = tuple(one for one in state.pending if isinstance(one, CheckInput))
+    state = revised(
+        state,
+        pending=tuple(one for one in state.pending if one not in checks),
+        duties=reply.duties,
+        turn=state.turn - 1,
+        starts=True,
+        unchecked_from=state.question_from,
+    )
+    state, commands = _check_question(state)
+    return state, (*(CancelEffect(effect=one.effect) for one in checks), *commands)
+
+
 def _message_received(state: RunState, event: MessageReceived) -> RunState:
     if has_message(state, event.message.id):
         return state
     phase = "turned" if state.phase == "idle" else state.phase
-    return revised(state, inbox=(*state.inbox, event.message), phase=phase)
+    return retry_saving(revised(state, inbox=(*state.inbox, event.message), phase=phase))
 
 
 def _decision_received(state: RunState, event: DecisionReceived) -> Step:
@@ -339,25 +380,41 @@ def _cancel_requested(state: RunState, event: CancelRequested) -> Step:
 def _begin_turn(state: RunState) -> Step:
     """Take in what was said and check it, and then ask the model."""
     if state.cancel is not None:
-        return close(note(state, len(state.items)), "cancelled"), ()
+        return close(drop_unchecked(note(state, len(state.items))), "cancelled"), ()
     first = not state.answering
     spent = state.max_turns is not None and state.turn >= state.max_turns
     before = len(state.items)
+    if first:
+        state = hide_blocked(state)
     if first or not spent:  # a new message has a budget of its own
         state = admit(state)
+    has_checks = not spent and not INPUT_CHECKS.isdisjoint(state.duties)
+    if not has_checks:
+        state = revised(state, unchecked_from=None)
+    elif state.unchecked_from is None and len(state.items) > before:
+        state = revised(state, unchecked_from=before)
     state = note(state, len(state.items))
-    state = begin_question(state) if first else state
+    if first:
+        start = before if state.unchecked_from is None else state.unchecked_from
+        state = revised(begin_question(state), question_from=start)
     if spent:
         message = phrases.turns_used_up(state.turn)
         return fail(state, Failure(code="max_turns_exceeded", message=message))
     added = state.items[before:]
-    if first and "check_first" in state.duties:
-        everything = shown(state.view, state.items, len(state.items))
-        check = requests.input_check(state, "blocking", everything)
-    elif added and not first and {"check_first", "check"} & set(state.duties):
+    if first:
+        return _check_question(state)
+    if added and has_checks:
         check = requests.input_check(state, "added", added)
-    else:
+        return requests.issue(revised(state, phase="checking"), check)
+    return _ask_model(state)
+
+
+def _check_question(state: RunState) -> Step:
+    """Run the input guardrails that come before the model, if there are any."""
+    if "check_first" not in state.duties:
         return _ask_model(state)
+    everything = shown(state.view, state.items, len(state.items))
+    check = requests.input_check(state, "blocking", everything)
     return requests.issue(revised(state, phase="checking"), check)
 
 

@@ -11,6 +11,8 @@ CANCELLED = "This call was cancelled and did not run to its end."
 NOT_RUN = "This call was not run, because the run could not go on."
 STOPPED = "The run was cancelled."
 REJECTED = "A person decided that this call must not run."
+WITHHELD = "[This output was withheld by a guardrail.]"
+UNCHECKED = "[This output is withheld: not all guardrails could check it.]"
 HANDOFF_IGNORED = "This handoff was ignored: a reply can hand over to one agent only."
 
 

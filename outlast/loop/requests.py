@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from outlast.loop.approvals import ApprovalRequest, digest
 from outlast.loop.calls import DEFAULT_NESTED, Call
-from outlast.loop.checks import Candidate, CheckStage
+from outlast.loop.checks import INPUT_CHECKS, Candidate, CheckStage
 from outlast.loop.commands import (
     CallModel,
     CheckInput,
@@ -23,8 +23,8 @@ from outlast.loop.commands import (
     TellParent,
 )
 from outlast.loop.items import Item
-from outlast.loop.state import ItemsToSave, Outcome, RunState, Step, revised
-from outlast.loop.transcript import context_before, turn_start
+from outlast.loop.state import ItemsToSave, Outcome, RunState, Step, revised, turn_start
+from outlast.loop.transcript import context_before
 from outlast.loop.view import size
 
 
@@ -123,6 +123,7 @@ def model_call(state: RunState) -> CallModel:
         starts=state.starts,
         history=state.view.history if has_more else None,
         decided=tuple(one.name for one in state.remembered if one.agent == state.agent),
+        duties=tuple(duty for duty in state.duties if duty in INPUT_CHECKS and state.turn == 1),
     )
 
 
@@ -215,7 +216,7 @@ def session_save(state: RunState, items: ItemsToSave) -> SaveSession:
         withheld=items.withheld,
         settings=state.settings,
         run_id=state.run_id,
-        started_at_ms=state.started_at_ms,
+        chain_id=state.chain_id,
     )
 
 

@@ -1,6 +1,6 @@
 """The state of a run: one frozen value that holds everything the run is.
 
-Owns: `RunState`, what can be read off it, and its invariants. Only `machine.py` makes new ones.
+Owns: `RunState` and what can be read off it. Only modules of `loop/` make new ones.
 """
 
 from dataclasses import dataclass, fields
@@ -42,6 +42,8 @@ Status: TypeAlias = Literal["running", "waiting", "idle", "completed", "failed",
 
 CALL_KINDS = frozenset({"tool_call", "handoff_call"})
 OUTPUT_KINDS = frozenset({"tool_output", "handoff_output"})
+ANSWER_KINDS = frozenset({"message", "tool_output", "other"})
+"""Kinds of items that may hold an answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +94,15 @@ class ItemsToSave:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SaveFailure:
+    """Why the session lacks what is queued for it, and since when; `retrying` tries again."""
+
+    at_ms: int
+    failure: Failure
+    retrying: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class NestedRequests:
     """What people have to decide in a nested run, and in those nested in it."""
 
@@ -138,12 +149,17 @@ class RunState:
         responses: the models' responses, one for each turn.
         view: what the model is shown of the transcript.
         asked_from: the index of the first item after the current question.
+        question_from: the index of the current question's first item.
+        unchecked_from: the index from which items wait for input guardrails to pass them.
+        blocked_from: the index from which input guardrails did not pass the last question.
         hidden: indices of items that a filter took out of the run.
         thread: how the provider's server keeps the conversation.
         known: how many items that server has.
         session: the run has a session.
         to_save: what the session has to get, oldest first.
         noted: the index up to which it is decided what the session gets.
+        save_failure: why `to_save` is not being saved; the next question tries again.
+        chain_id: the same for every history of the run, also after a reset.
         closing: how the run ends, once everything is saved.
         judged: a rule decides whether the outputs of the calls are the answer.
         parallel: how many calls may run at once.
@@ -189,12 +205,17 @@ class RunState:
     responses: tuple[Response, ...] = ()
     view: View = WHOLE
     asked_from: int = 0
+    question_from: int = 0
+    unchecked_from: int | None = None
+    blocked_from: int | None = None
     hidden: tuple[int, ...] = ()
     thread: ServerThread | None = None
     known: int = 0
     session: bool = False
     to_save: tuple[ItemsToSave, ...] = ()
     noted: int = 0
+    save_failure: SaveFailure | None = None
+    chain_id: str = ""
     closing: Outcome | None = None
     judged: bool = False
     parallel: int | None = None
@@ -210,7 +231,7 @@ class RunState:
         """The phase as a person would put it: is it working, or whom does it wait for?"""
         if self.outcome is not None:
             return self.outcome
-        if self.to_save:
+        if may_save(self):
             return "running"  # whoever is waited for finds everything saved
         if self.phase == "idle":
             return "idle"
@@ -247,6 +268,14 @@ Step: TypeAlias = tuple[RunState, tuple[Command, ...]]
 """Where a run is after something, and what the shell has to do about it."""
 
 
+def may_save(state: RunState) -> bool:
+    """Whether the session is due its next items: guardrails have passed them, and it takes them."""
+    trouble = state.save_failure
+    if not state.to_save or (trouble is not None and not trouble.retrying):
+        return False
+    return state.unchecked_from is None or state.to_save[0].stop <= state.unchecked_from
+
+
 def waits_for_people(state: RunState) -> bool:
     """Whether nothing will happen until a person decides, here or in every nested run."""
     asking = {one.nested_id for one in state.nested if one.requests}
@@ -259,6 +288,30 @@ def waits_for_people(state: RunState) -> bool:
 def is_held(state: RunState) -> bool:
     """Whether input guardrails still run beside a turn; it may not lead to anything before."""
     return any(isinstance(effect, CheckInput) for effect in state.pending)
+
+
+def released(state: RunState) -> int:
+    """Return how many items readers may see: output guardrails may still withhold the others.
+
+    While an answer waits for output guardrails, or the outputs of the calls may become one, what
+    the newest turn says and its outputs are not shown to anybody.
+    """
+    judged = state.judged or any(call.plan.final for call in state.calls)
+    is_candidate = state.candidate is not None and state.candidate.failure is None
+    if "check_output" not in state.duties or not (is_candidate or (state.calls and judged)):
+        return len(state.items)
+    at = turn_start(state)
+    while at < len(state.items) and state.items[at].kind not in ANSWER_KINDS:
+        at += 1
+    return at
+
+
+def turn_start(state: RunState) -> int:
+    """Return the index of the first item of the newest turn: the reply and its outputs."""
+    index = len(state.items)
+    while index > 0 and state.items[index - 1].turn == state.turns > 0:
+        index -= 1
+    return index
 
 
 def has_message(state: RunState, message_id: str) -> bool:

@@ -7,17 +7,32 @@ Must not know: when it happens; that is `machine.py`.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from outlast.loop.call_forms import arguments_of, form_of, name_of, output_item
+from outlast.loop.call_forms import (
+    FORM_OF_OUTPUT,
+    FUNCTION,
+    arguments_of,
+    form_of,
+    name_of,
+    output_item,
+)
 from outlast.loop.calls import Call, CallStatus, ModelReply, PlannedCall
 from outlast.loop.changes import apply
+from outlast.loop.checks import INPUT_CHECKS
 from outlast.loop.commands import RunAgent, RunTool
 from outlast.loop.items import Item, ItemKind, Message, call_id_of
-from outlast.loop.state import Ignored, ItemsToSave, Response, RunState, revised
+from outlast.loop.state import Ignored, ItemsToSave, Response, RunState, revised, turn_start
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import ViewEdit, edited, places_in_transcript, size, without
 
 KEPT_IGNORED = 20
 """How many notes of ignored things stay visible."""
+
+
+def hide_blocked(state: RunState) -> RunState:
+    """Show the model no more of the last question, and of what it replied, if it was blocked."""
+    if state.blocked_from is None:
+        return state
+    return hide_from(revised(state, blocked_from=None), state.blocked_from)
 
 
 def admit(state: RunState) -> RunState:
@@ -43,6 +58,9 @@ def open_with(state: RunState, content: Sequence[JsonObject], old: Sequence[int]
     )
     first, *others = state.inbox
     state = revised(state, inbox=(Message(first.id, (), first.at_ms), *others), items=items)
+    first_input = next((at for at, item in enumerate(items) if item.kind == "input"), None)
+    if not INPUT_CHECKS.isdisjoint(state.duties):
+        state = revised(state, unchecked_from=first_input)
     for at, item in enumerate(items):
         if item.kind == "input":
             state = note(revised(state, noted=at), at + 1)
@@ -100,14 +118,6 @@ def take_in(state: RunState, reply: ModelReply) -> RunState:
     return revised(state, thread=thread, known=len(state.items))
 
 
-def turn_start(state: RunState) -> int:
-    """Return the index of the first item of the newest turn: the reply and its outputs."""
-    index = len(state.items)
-    while index > 0 and state.items[index - 1].turn == state.turns > 0:
-        index -= 1
-    return index
-
-
 def last_message(state: RunState, count: int) -> int | None:
     """Return the index of the last message among the newest `count` items."""
     first = len(state.items) - count
@@ -148,10 +158,57 @@ def change_view(state: RunState, edit: ViewEdit) -> RunState:
     )
 
 
-def hide_turn(state: RunState) -> RunState:
-    """Show the model no more of the newest turn: its answer was blocked."""
-    view = without(state.view, turn_start(state), len(state.items))
-    return revised(state, view=view)
+def hide_from(state: RunState, start: int) -> RunState:
+    """Show the model no more of the transcript from an index on."""
+    length = len(state.items)
+    view = without(state.view, start, length)
+    return revised(state, view=view, known=min(state.known, size(view, length)))
+
+
+def drop_unchecked(state: RunState) -> RunState:
+    """Take what input guardrails did not pass out of what is to be saved.
+
+    It stays in the transcript, where people see it, and in the view until the next question
+    begins: that is what this question's failure tells of.
+    """
+    start = state.unchecked_from
+    if start is None:
+        return state
+    is_saving = any(effect.kind == "save_session" for effect in state.pending)
+    kept = tuple(
+        one for at, one in enumerate(state.to_save) if one.stop <= start or (is_saving and at == 0)
+    )
+    length = len(state.items)
+    return revised(state, to_save=kept, unchecked_from=None, blocked_from=start, noted=length)
+
+
+def withhold_turn(state: RunState, placeholder: str) -> RunState:
+    """Replace what the newest turn said and its outputs, and show the model no more of it.
+
+    The calls stay, so that each still has its output.
+    """
+    start = turn_start(state)
+    withheld = tuple(_withheld(item, placeholder) for item in state.items[start:])
+    state = revised(state, items=(*state.items[:start], *withheld))
+    return hide_from(state, start)
+
+
+def _withheld(item: Item, placeholder: str) -> Item:
+    raw = item.raw
+    kept = {name: raw[name] for name in ("type", "id", "role", "status") if name in raw}
+    match item.kind:
+        case "message":
+            part: JsonObject = {"type": "output_text", "text": placeholder, "annotations": []}
+            return replace(item, raw={**kept, "content": [part]})
+        case "tool_output":
+            form = FORM_OF_OUTPUT.get(str(raw.get("type")), FUNCTION)
+            return replace(item, raw=output_item(call_id_of(raw), placeholder, form))
+        case "reasoning":
+            return replace(item, raw={**kept, "summary": []})
+        case "other":
+            return replace(item, raw=kept)
+        case _:
+            return item
 
 
 def note(state: RunState, length: int, withheld: str | None = None) -> RunState:

@@ -86,7 +86,8 @@ class MemoryRun:
 
     def start(self, record: records.RunInput) -> None:
         """Take the run's input in."""
-        self.take(history.started(self.run_id, record, _start_ms()))
+        started_at_ms = _start_ms()
+        self.take(history.started(self.run_id, record, started_at_ms, str(started_at_ms)))
 
     async def go_on(self) -> RunState:
         """Carry out commands until the run is closed, or can go no further without a person."""

@@ -101,7 +101,8 @@ class AgentRun:
             record = records.read(records.RunInput, _json(payload))
             self._visibility = record.visibility
             if record.carried is None:
-                self._take(history.started(self._id, record, self._now_ms()))
+                chain_id = info.original_execution_run_id
+                self._take(history.started(self._id, record, self._now_ms(), chain_id))
             else:
                 self._state = records.read_state(record.carried)
                 self._commands.extend(self._state.pending)

@@ -6,6 +6,7 @@ inert in Markdown. Must not know: how it is shown.
 """
 
 import json
+from datetime import UTC, datetime
 from functools import lru_cache
 
 from outlast import rendering
@@ -24,7 +25,7 @@ from outlast.loop.commands import (
     SaveSession,
 )
 from outlast.loop.items import Item, text_of
-from outlast.loop.state import RunState
+from outlast.loop.state import RunState, released
 from outlast.loop.values import JsonObject
 from outlast.rendering import Shown, code, inline, inline_within, joined
 
@@ -109,6 +110,13 @@ def state_view(state: RunState) -> JsonObject:
         "failure": None
         if state.failure is None
         else {"code": state.failure.code, "message": state.failure.message},
+        "unsaved": None
+        if state.save_failure is None
+        else {
+            "since": _time(state.save_failure.at_ms),
+            "items": unsaved_items(state),
+            "problem": state.save_failure.failure.message,
+        },
         "context": state.context,
         "usage": {
             "requests": state.usage.requests,
@@ -124,7 +132,7 @@ def state_view(state: RunState) -> JsonObject:
 
 def transcript_view(state: RunState, last: int = 200) -> list[JsonObject]:
     """Return the answer to the query `transcript`: the newest items, as people read them."""
-    return [_item_view(item) for item in state.items[-last:]]
+    return [_item_view(item) for item in state.items[: released(state)][-last:]]
 
 
 def approvals_view(state: RunState) -> list[JsonObject]:
@@ -139,10 +147,17 @@ def details(state: RunState) -> str:
     if state.failure is not None:
         message = code(state.failure.message, EXCERPT_LENGTH)
         lines.append(f"Not answered: {code(state.failure.code)} {message}")
+    if state.save_failure is not None:
+        trouble = state.save_failure
+        lines.append(
+            f"The session lacks {unsaved_items(state)} items since {_time(trouble.at_ms)}: "
+            f"{code(trouble.failure.code)} {code(trouble.failure.message, EXCERPT_LENGTH)}. "
+            "The next message tries again."
+        )
     lines.extend(_to_decide(state, request) for request in state.pending_approvals)
     lines.extend(
         f"- {inline(_who(item))}: {code(_text(item), EXCERPT_LENGTH)}"
-        for item in state.items[-EXCERPT_ITEMS:]
+        for item in state.items[: released(state)][-EXCERPT_ITEMS:]
     )
     lines.append(f"{state.usage.total_tokens} tokens in {state.usage.requests} model calls.")
     return "\n\n".join(lines)
@@ -160,6 +175,15 @@ def _to_decide(state: RunState, request: ApprovalRequest) -> str:
         f"{code(shown, DECIDED_LENGTH)}, asked by {inline(request.agent)}{where}. {whole}Signal "
         f'`decide` with {code(decision)} or `"reject"`, or {code(command)}.'
     )
+
+
+def unsaved_items(state: RunState) -> int:
+    """Return how many items are queued for the session."""
+    return sum(one.stop - one.start - len(one.dropped) for one in state.to_save)
+
+
+def _time(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
 
 
 def _item_view(item: Item) -> JsonObject:

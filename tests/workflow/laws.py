@@ -23,6 +23,7 @@ from outlast.loop.invariants import violations
 from outlast.loop.state import RunState
 from outlast.payloads.readable import readable
 from outlast.workflows.agent_run import AgentRun
+from tests.loop_step_laws import check_items
 
 COMMANDS = {
     EventType.EVENT_TYPE_ACTIVITY_TASK_SCHEDULED,
@@ -79,7 +80,7 @@ async def fold(client: Client, run_id: str, events: list[HistoryEvent]) -> RunSt
     state = history.opening(reader.start_payload)
     for event, after in history.fold(state, run_id, tasks):
         assert not (broken := violations(after)), f"{broken} after {event}"
-        assert after.items[: len(state.items)] == state.items, "an item was lost or changed"
+        check_items(state, after)
         state = after
     return state
 

@@ -1,6 +1,9 @@
 """Guardrails: what may be asked and answered, in front of the model and beside it."""
 
 import asyncio
+from collections.abc import AsyncGenerator
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +14,7 @@ from outlast.agents.errors import InputGuardrailTripwireTriggered, OutputGuardra
 from outlast.agents.tool import function_tool
 from outlast.contract import names
 from outlast.ports.model import ModelRequest
+from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import PATIENCE_SECONDS, QUICK, Desk
 from tests.workflow.replies import last_user_text
@@ -189,3 +193,93 @@ async def test_a_blocked_answer_fails_the_run_and_says_what_was_blocked(desk: De
         await desk.result(handle)
     assert caught.value.guardrail_result.agent_output == "The secret is 42."
     assert (await handle.state()).status == "failed"
+
+
+@outlast.input_guardrail
+async def no_poison(_ctx: Any, _agent: Any, asked: Any) -> Any:
+    return verdict(tripped="poison" in str(asked))
+
+
+@pytest.mark.parametrize("parallel", [True, False])
+async def test_a_conversation_goes_on_after_a_blocked_question(
+    desk: Desk, tmp_path: Path, *, parallel: bool
+):
+    """Later questions are neither checked nor answered together with it, nor is it saved."""
+    guardrail = replace(no_poison, run_in_parallel=parallel)
+    model = ScriptedModel(always=lambda request: say(f"answer to {last_user_text(request)}"))
+    agent = Agent(name="A", input_guardrails=[guardrail])
+    session = SQLiteSession("s", tmp_path / "s.db")
+    await desk.open(agent, model=model)
+    handle = await desk.start(agent, "Hello", session=session, keep_open=True)
+    await handle.wait_for_people()
+    with pytest.raises(InputGuardrailTripwireTriggered) as caught:
+        await (await handle.send("poison")).answer()
+    assert "poison" in str(caught.value.run_data.input)
+    result = await (await handle.send("Still there?")).answer()
+    assert result.final_output == "answer to Still there?"
+    assert "poison" not in texts(model.requests[-1])
+    assert "poison" not in str(await session.get_items())
+    assert "poison" in str((await handle.state()).items), "people still see it"
+    await handle.cancel("after_turn")
+    await desk.result(handle)
+
+
+async def test_a_tripwire_outranks_a_guardrail_that_raised_before_it(desk: Desk, tmp_path: Path):
+    tripping = asyncio.Event()
+
+    @outlast.output_guardrail
+    async def moderation(_ctx: Any, _agent: Any, output: str) -> Any:
+        if "CARD" in output:
+            tripping.set()
+            raise ConnectionError("moderation is down")
+        return verdict(tripped=False)
+
+    @outlast.output_guardrail
+    async def no_cards(_ctx: Any, _agent: Any, output: str) -> Any:
+        if "CARD" in output:
+            await tripping.wait()
+            await asyncio.sleep(0.1)  # well after the other one has raised
+        return verdict(tripped="CARD" in output)
+
+    model = ScriptedModel("It is CARD-4111.", "Hello.")
+    agent = Agent(name="A", output_guardrails=[moderation, no_cards])
+    session = SQLiteSession("s", tmp_path / "s.db")
+    await desk.open(agent, model=model)
+    handle = await desk.start(agent, session=session, keep_open=True)
+    with pytest.raises(OutputGuardrailTripwireTriggered) as caught:
+        await handle.wait_for_people()
+    assert "CARD" not in str([one.to_input_item() for one in caught.value.run_data.new_items])
+    await (await handle.send("And now?")).answer()
+    assert "CARD" not in texts(model.requests[-1])
+    assert "CARD" not in str(await session.get_items())
+    assert "CARD" not in str(await desk.workflow(handle).query(names.QUERY_TRANSCRIPT))
+    items = [one async for one in events_until_idle(handle) if one.type == "run_item_stream_event"]
+    assert "CARD" not in str([one.item.to_input_item() for one in items])
+    await handle.cancel("after_turn")
+    await desk.result(handle)
+
+
+async def events_until_idle(handle: Any) -> AsyncGenerator[Any]:
+    """Yield the events of a conversation until it waits for its third message."""
+    idle = 0
+    async for event in handle.stream_events():
+        yield event
+        idle += getattr(event, "status", "") == "idle"
+        if idle == 2:
+            return
+
+
+async def test_a_guardrail_that_a_deploy_adds_checks_the_next_question(desk: Desk):
+    model = ScriptedModel("Hello.", "never", "Fine.")
+    before = await desk.open(Agent(name="A"), model=model)
+    handle = await desk.start(Agent(name="A"), keep_open=True)
+    await handle.wait_for_people()
+    await desk.close(before)
+    await desk.open(Agent(name="A", input_guardrails=[no_poison]), model=model)
+    with pytest.raises(InputGuardrailTripwireTriggered):
+        await (await handle.send("poison")).answer()
+    result = await (await handle.send("Still there?")).answer()
+    assert result.final_output in {"never", "Fine."}
+    assert "poison" not in texts(model.requests[-1])
+    await handle.cancel("after_turn")
+    await desk.result(handle)

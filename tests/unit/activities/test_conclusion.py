@@ -9,7 +9,6 @@ from pydantic import BaseModel
 
 from outlast.activities.conclusion import conclude
 from outlast.activities.errors import EffectError
-from outlast.activities.tripwires import BLOCKED
 from outlast.agents.agent import Agent
 from outlast.agents.errors import (
     MaxTurnsExceeded,
@@ -29,6 +28,7 @@ from outlast.agents.tool_use import FunctionToolResult, ToolsToFinalOutputResult
 from outlast.loop.changes import Change
 from outlast.loop.checks import Candidate, Conclusion, GuardrailRecord, ToolOutcome
 from outlast.loop.items import Item
+from outlast.loop.phrases import WITHHELD as BLOCKED
 from outlast.loop.values import Failure, JsonObject
 from outlast.testing import say
 from tests.unit.activities.desk import HELLO, answering, conclusion_request, raising, worker_of
@@ -162,6 +162,19 @@ async def test_a_guardrail_that_raises_is_the_runs_failure_and_nothing_is_blocke
         "text": "down",
     }
     assert (conclusion.withheld, conclusion.results) == (None, ())
+
+
+async def test_a_tripwire_outranks_what_another_guardrail_raised_before_it() -> None:
+    async def late(*_arguments: Any) -> GuardrailFunctionOutput:
+        await asyncio.sleep(0)
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
+
+    guardrails = [checking(raising(ConnectionError("down"))), checking(late, name="no_cards")]
+    conclusion = await concluded(Agent[Any](name="A", output_guardrails=guardrails), TEXT)
+    assert conclusion.failure is not None
+    assert conclusion.failure.code == "output_guardrail_tripwire"
+    assert [record.name for record in conclusion.results if record.tripped] == ["no_cards"]
+    assert conclusion.withheld == BLOCKED
 
 
 @pytest.mark.parametrize(

@@ -159,10 +159,9 @@ async def test_a_save_that_is_tried_again_doubles_nothing(kept: SQLiteSession) -
 
 
 @pytest.mark.parametrize(
-    "other", [{"start": 1}, {"run_id": "support-43"}, {"started_at_ms": 1}], ids=str
+    "other", [{"start": 1}, {"run_id": "support-43"}, {"chain_id": "second"}], ids=str
 )
 async def test_every_part_of_every_run_is_saved(kept: SQLiteSession, other: JsonObject) -> None:
-    """A second run of the same id began at another time."""
     settings: JsonObject = {"session": kept.describe()}
     await save(settings, HELLO)
     await save(settings, HELLO, **other)
@@ -195,6 +194,16 @@ async def test_a_session_without_keys_is_not_read_for_what_it_lost() -> None:
     notebook = Notebook()
     await save(by_name(notebook), HELLO, start=1)
     assert notebook.items == [HELLO.raw]
+
+
+async def test_an_answer_that_differs_after_a_reset_is_saved_too(kept: SQLiteSession) -> None:
+    """A reset repeats the question, and the model may answer it otherwise."""
+    settings: JsonObject = {"session": kept.describe()}
+    other = Item("message", {"type": "message", "role": "assistant", "content": []}, "A", 1)
+    await save(settings, HELLO)
+    await save(settings, HELLO)
+    await save(settings, other)
+    assert await kept.get_items() == [HELLO.raw, other.raw]
 
 
 async def test_a_session_without_keys_is_asked_before_a_second_try() -> None:

@@ -14,7 +14,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.agent_output import AgentOutputSchema
 from outlast.agents.context import RunContextWrapper, ToolContext
 from outlast.agents.custom_tool import CustomTool
-from outlast.agents.guardrail import GuardrailFunctionOutput, OutputGuardrail
+from outlast.agents.guardrail import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
 from outlast.agents.handoff import Handoff, handoff
 from outlast.agents.hosted_tools import WebSearchTool
 from outlast.agents.lifecycle import AgentHooks, RunHooks
@@ -30,6 +30,7 @@ from outlast.agents.usage import Usage as PublicUsage
 from outlast.loop.call_forms import output_item
 from outlast.loop.calls import ModelReply
 from outlast.loop.changes import Change
+from outlast.loop.checks import Duty
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject, Usage
 from outlast.ports.model import Model, ModelError, ModelProvider, ModelRequest, ModelResponse
@@ -965,6 +966,22 @@ async def test_a_stream_that_breaks_off_is_the_calls_failure() -> None:
 # --- What the reply says further ------------------------------------------------------------------------------------
 
 
+def _passing(*_arguments: Any) -> GuardrailFunctionOutput:
+    return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+
+@pytest.mark.parametrize(("turn", "duties", "calls"), [(1, (), 0), (1, ("check",), 1), (2, (), 1)])
+async def test_no_model_is_called_for_a_question_that_new_guardrails_have_not_checked(
+    turn: int, duties: tuple[Duty, ...], calls: int
+) -> None:
+    model = ScriptedModel("Hello.")
+    agent = Agent[Any](name="A", input_guardrails=[InputGuardrail(_passing)])
+    request = model_request(turn=turn, duties=duties)
+    reply = await call_model(worker_of(agent, model=model), request)
+    assert (model.calls, reply.unchecked) == (calls, calls == 0)
+    assert reply.duties == ("check",)
+
+
 async def test_a_reply_says_what_is_due_and_how_its_calls_are_run() -> None:
     def check(*_arguments: Any) -> GuardrailFunctionOutput:
         raise AssertionError
@@ -982,7 +999,7 @@ async def test_a_reply_says_what_is_due_and_how_its_calls_are_run() -> None:
     settings = write_run_config(RunConfig(tool_execution=execution))
     model = ScriptedModel([call("look_up", "c1", order_id="x")])
     reply = await call_model(worker_of(agent, model=model), model_request(settings=settings))
-    assert (reply.duties, reply.judged, reply.parallel) == (("conclude",), True, 2)
+    assert (reply.duties, reply.judged, reply.parallel) == (("conclude", "check_output"), True, 2)
 
 
 async def test_callables_of_a_nested_run_see_the_arguments_of_its_call() -> None:

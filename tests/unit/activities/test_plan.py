@@ -538,7 +538,7 @@ async def test_what_is_due_for_the_agent_that_takes_over_is_in_the_plan() -> Non
     target = Agent[Any](name="B", output_guardrails=[OutputGuardrail(checks)])
     offer = offer_of(handoffs=[handoff(target)])
     planned = await only_call(offer, call("transfer_to_b", "h1"))
-    assert planned.target_duties == ("conclude",)
+    assert planned.target_duties == ("conclude", "check_output")
 
 
 # --- Tools whose output may be the answer ------------------------------------------------------------------

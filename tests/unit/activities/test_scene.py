@@ -112,7 +112,7 @@ def test_the_runs_guardrails_come_after_the_agents() -> None:
         ({"input_guardrails": [beside]}, ("check",)),
         ({"input_guardrails": [before]}, ("check_first",)),
         ({"input_guardrails": [beside, before]}, ("check_first", "check")),
-        ({"output_guardrails": [polite]}, ("conclude",)),
+        ({"output_guardrails": [polite]}, ("conclude", "check_output")),
         ({"hooks": EndHooks()}, ("conclude",)),
         ({"hooks": AgentHooks[Any]()}, ()),
     ],
@@ -129,7 +129,7 @@ def test_hooks_that_do_nothing_cost_nothing(hooks: Any, duties: tuple[str, ...])
 def test_what_is_due_for_the_agent_that_takes_over_can_be_asked() -> None:
     scene = scene_of(Agent(name="A"), Agent(name="B", output_guardrails=[polite]))
     assert scene.duties() == ()
-    assert scene.duties(scene.worker.registry.agent("B")) == ("conclude",)
+    assert scene.duties(scene.worker.registry.agent("B")) == ("conclude", "check_output")
 
 
 def test_what_callables_changed_is_found_also_in_a_new_context() -> None:

@@ -17,8 +17,11 @@ from outlast.client.stream import (
     StatusStreamEvent,
     changes,
 )
+from outlast.loop.checks import GuardrailRecord
+from outlast.loop.items import text_of
 from outlast.loop.machine import advance
 from outlast.loop.state import RunState
+from outlast.loop.values import Failure
 from tests.loop_driver import Play, gated, said, searched, thought, tool, transfer
 
 
@@ -148,3 +151,21 @@ def test_a_run_that_is_cancelled_says_so_last() -> None:
     play = Play.ready()
     play.cancelled()
     assert told(seen_in(play)[-1]) == "cancelled"
+
+
+def test_an_answer_is_seen_once_its_guardrails_have_passed_it() -> None:
+    play = Play.ready()
+    play.replies(said("Hello."), duties=("conclude", "check_output"))
+    assert told(seen_in(play)[-1]) != "message_output_created"
+    play.concluded()
+    assert [told(event) for event in seen_in(play)][-2:] == ["message_output_created", "completed"]
+
+
+def test_of_a_blocked_answer_only_the_placeholder_is_seen() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(said("a secret"), duties=("conclude", "check_output"))
+    blocked = Failure(code="output_guardrail_tripwire", message="It tripped.")
+    record = GuardrailRecord(stage="output", name="tone", tripped=True)
+    play.concluded(results=(record,), failure=blocked, withheld="Withheld.")
+    entries = [event.entry for event in seen_in(play) if isinstance(event, RunItemStreamEvent)]
+    assert [text_of(entry.raw) for entry in entries] == ["Hello", "Withheld."]

@@ -9,9 +9,10 @@ from outlast.loop.changes import Change
 from outlast.loop.checks import Candidate, Duty, GuardrailRecord, ToolOutcome
 from outlast.loop.commands import CallModel, CheckInput, Conclude, SaveSession
 from outlast.loop.events import Parent
-from outlast.loop.state import Answer, items_of
+from outlast.loop.items import text_of
+from outlast.loop.state import Answer, items_of, released
 from outlast.loop.values import Failure, Json
-from tests.loop_driver import Part, Play, gated, refused, said, tool, transfer, unknown
+from tests.loop_driver import Part, Play, gated, patch, refused, said, tool, transfer, unknown
 
 BLOCKED = Failure(code="output_guardrail_tripwire", message="The guardrail tone tripped.")
 TRIPPED = GuardrailRecord(stage="output", name="tone", agent="Triage", tripped=True)
@@ -19,10 +20,10 @@ PASSED = GuardrailRecord(stage="output", name="tone", agent="Triage")
 ENDS: tuple[Duty, ...] = ("conclude",)
 
 
-def proposed(*parts: Part, **start: Any) -> Play:
+def proposed(*parts: Part, duties: tuple[Duty, ...] = ENDS, **start: Any) -> Play:
     """A run that has an answer which is not given yet."""
     play = Play.ready(**start)
-    play.replies(*(parts or (said("Hello."),)), duties=ENDS)
+    play.replies(*(parts or (said("Hello."),)), duties=duties)
     return play
 
 
@@ -117,12 +118,78 @@ def test_only_the_blocked_turn_is_hidden() -> None:
     assert [item.kind for item in shown] == ["input", "tool_call", "tool_output", "input"]
 
 
-def test_an_answer_that_could_not_be_checked_is_shown_and_there_is_none() -> None:
+def test_an_answer_whose_end_hook_fails_stays_where_there_is_no_guardrail() -> None:
     play = proposed(keep_open=True)
     play.concluded(failure=Failure(code="ValueError", message="Oh."), results=(PASSED,))
     assert play.answers() == [(("start",), "ValueError")]
     play.hears("m2")
     assert len(items_of(play.state, play.only(CallModel))) == 3
+
+
+GUARDED: tuple[Duty, ...] = ("conclude", "check_output")
+
+
+@pytest.mark.parametrize("fails", ["raised", "given up"])
+def test_an_answer_that_not_all_guardrails_passed_is_not_kept(fails: str) -> None:
+    play = proposed(keep_open=True, session=True, duties=GUARDED)
+    play.saved()
+    if fails == "raised":
+        play.concluded(failure=Failure(code="ValueError", message="Oh."), results=(PASSED,))
+    else:
+        play.fails(play.only(Conclude), "ValueError")
+    assert play.answers() == [(("start",), "ValueError")]
+    assert text_of(play.state.items[1].raw) == phrases.UNCHECKED
+    play.hears("m2")
+    assert [item.kind for item in items_of(play.state, play.only(CallModel))] == ["input", "input"]
+    assert ranges(play) == [(0, 1), (2, 3)]
+
+
+def test_a_blocked_answer_is_nowhere_in_the_state() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(
+        ({"type": "reasoning", "id": "r", "summary": [{"text": "a secret"}]}, None),
+        ({"type": "image_generation_call", "id": "i", "result": "a secret"}, None),
+        said("a secret"),
+        duties=GUARDED,
+    )
+    assert released(play.state) == 2, "reasoning is no answer"
+    play.concluded(results=(TRIPPED,), failure=BLOCKED, withheld="Withheld.")
+    assert "a secret" not in repr(play.state)
+    assert [item.raw.get("type") for item in play.state.items[1:]] == [
+        "reasoning",
+        "image_generation_call",
+        "message",
+    ]
+    assert released(play.state) == 4
+
+
+@pytest.mark.parametrize("form", ["function", "patch"])
+def test_a_tool_output_that_is_blocked_as_the_answer_is_nowhere_in_the_state(form: str) -> None:
+    play = Play.ready(keep_open=True)
+    made = tool("f", "c1", final=True) if form == "function" else patch("c1", final=True)
+    play.replies(made, duties=GUARDED)
+    play.returns("c1", "a secret")
+    assert released(play.state) == 2
+    play.concluded(results=(TRIPPED,), failure=BLOCKED, withheld="Withheld.")
+    assert "a secret" not in repr(play.state)
+    assert play.outputs["c1"] == "Withheld."
+
+
+def test_a_nested_run_tells_of_a_blocked_answer_and_keeps_nothing_of_it() -> None:
+    play = proposed(said("a secret"), duties=GUARDED)
+    play.concluded(results=(TRIPPED,), output="It was blocked.", replaced=True)
+    assert play.finish.final_output == "It was blocked."
+    assert "a secret" not in repr(play.state.items)
+
+
+def test_items_that_may_be_the_answer_are_released_when_they_are_not() -> None:
+    play = Play.ready()
+    play.replies(
+        said("Wait."), tool("f", "c1", final=True), transfer("Billing", "h1"), duties=GUARDED
+    )
+    assert released(play.state) == 1
+    play.returns("c1")
+    assert released(play.state) == len(play.state.items)
 
 
 def test_a_conclusion_that_fails_fails_the_question() -> None:
@@ -214,11 +281,11 @@ def test_a_blocked_tool_output_is_saved_with_what_stands_for_it() -> None:
     assert play.finish.failure == BLOCKED
 
 
-def test_a_blocked_tool_output_that_nothing_stands_for_is_not_saved() -> None:
+def test_a_blocked_tool_output_has_a_placeholder_where_the_worker_gave_none() -> None:
     play = judging(tool("f", "c1"), session=True)
     play.saved()
     play.concluded(results=(TRIPPED,), failure=BLOCKED)
-    assert ranges(play) == [(0, 1)]
+    assert play.only(SaveSession).withheld == phrases.WITHHELD
 
 
 # --- Handlers ------------------------------------------------------------------------------------

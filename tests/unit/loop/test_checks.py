@@ -8,7 +8,8 @@ from outlast.loop import phrases
 from outlast.loop.changes import Change
 from outlast.loop.checks import CheckResult, Conclusion, Duty, GuardrailRecord
 from outlast.loop.commands import CallModel, CheckInput, RunHandoff, SaveSession
-from outlast.loop.values import Failure
+from outlast.loop.state import items_of
+from outlast.loop.values import Failure, ServerThread
 from tests.loop_driver import Play, gated, message, nested, said, tool, transfer
 
 TRIPPED = Failure(code="input_guardrail_tripwire", message="The guardrail topic tripped.")
@@ -247,26 +248,126 @@ def test_an_agent_without_guardrails_takes_no_effect_for_them() -> None:
 
 
 @pytest.mark.parametrize("duty", ["check_first", "check"])
-def test_what_was_asked_is_saved_also_when_a_guardrail_trips(duty: Duty) -> None:
+def test_a_question_is_saved_once_its_guardrails_pass_it(duty: Duty) -> None:
+    play = checked_by(duty, session=True)
+    assert saves(play) == []
+    play.checked()
+    assert saves(play) == [(0, 1)]
+
+
+@pytest.mark.parametrize("duty", ["check_first", "check"])
+def test_a_blocked_question_is_not_saved(duty: Duty) -> None:
     play = checked_by(duty, session=True)
     play.checked(failure=TRIPPED)
-    assert [(one.start, one.stop) for one in play.issued if isinstance(one, SaveSession)] == [
-        (0, 1)
-    ]
-    assert play.state.phase == "closing"
-    play.saved()
-    assert play.finish.failure == TRIPPED
+    assert (play.finish.failure, saves(play)) == (TRIPPED, [])
 
 
 def test_a_turn_that_a_guardrail_may_still_take_back_is_not_saved_while_people_decide() -> None:
     play = checked_by("check", session=True)
-    play.saved()
     play.replies(gated("refund", "c1"))
     play.checked(failure=TRIPPED)
-    assert play.finish.status == "failed"
-    assert [(one.start, one.stop) for one in play.issued if isinstance(one, SaveSession)] == [
-        (0, 1)
+    assert (play.finish.status, saves(play)) == ("failed", [])
+
+
+def test_a_question_is_saved_only_after_all_of_its_guardrails() -> None:
+    play = checked_by("check_first", "check", session=True, keep_open=True)
+    play.checked()
+    assert saves(play) == []
+    play.checked(failure=TRIPPED)
+    assert saves(play) == []
+    play.hears("m2")
+    play.checked()
+    play.checked()
+    assert saves(play) == [(1, 2)]
+
+
+def saves(play: Play) -> list[tuple[int, int]]:
+    """The ranges of the transcript that the session was asked to save."""
+    return [(one.start, one.stop) for one in play.issued if isinstance(one, SaveSession)]
+
+
+# --- A question that was not passed --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("duty", ["check_first", "check"])
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_blocked_question_is_not_part_of_later_questions(duty: Duty, *, raises: bool) -> None:
+    play = checked_by(duty, keep_open=True, session=True)
+    if raises:
+        play.fails(play.only(CheckInput))
+    else:
+        play.checked(failure=TRIPPED)
+    play.hears("m2")
+    assert [item.raw["content"] for item in play.only(CheckInput).items] == ["text of m2"]
+    play.checked()
+    assert [item.raw["content"] for item in items_of(play.state, play.only(CallModel))] == [
+        "text of m2"
     ]
+    assert saves(play) == [(1, 2)]
+    assert len(play.state.items) == 2, "people still see it"
+
+
+def test_what_the_model_said_to_a_blocked_question_is_not_shown_again() -> None:
+    play = checked_by("check", keep_open=True)
+    play.replies(tool("f", "c1"), said("Well."), duties=("check",))
+    play.checked(failure=TRIPPED)
+    play.hears("m2")
+    play.checked()
+    assert [item.kind for item in items_of(play.state, play.only(CallModel))] == ["input"]
+
+
+def test_a_blocked_addition_leaves_the_rest_of_the_question() -> None:
+    play = checked_by("check", keep_open=True)
+    play.checked()
+    play.replies(tool("f", "c1"), duties=("check",))
+    play.hears("m2")
+    play.returns("c1")
+    play.checked(failure=TRIPPED)
+    play.hears("m3")
+    play.checked()
+    kinds = [item.kind for item in items_of(play.state, play.only(CallModel))]
+    assert kinds == ["input", "tool_call", "tool_output", "input"]
+
+
+def test_a_thread_on_the_server_is_sent_the_next_question_after_a_blocked_one() -> None:
+    play = checked_by("check", keep_open=True, thread=ServerThread(chained=True))
+    play.replies(said("Well."), response_id="r1", duties=("check",))
+    play.checked(failure=TRIPPED)
+    play.hears("m2")
+    play.checked()
+    shown = items_of(play.state, play.only(CallModel))
+    assert [item.raw["content"] for item in shown] == ["text of m2"]
+
+
+# --- Guardrails that a deploy adds ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("duty", ["check_first", "check"])
+def test_a_guardrail_that_the_worker_has_since_is_run_before_the_model(duty: Duty) -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(said("Hello."))
+    play.hears("m2")
+    assert play.only(CallModel).duties == ()
+    play.replies(unchecked=True, duties=(duty,))
+    check = play.only(CheckInput)
+    assert [item.raw["content"] for item in check.items if item.kind == "input"] == [
+        "Hello",
+        "text of m2",
+    ]
+    assert check.stage == ("blocking" if duty == "check_first" else "parallel")
+    play.checked(failure=TRIPPED)
+    assert play.answers()[1:] == [(("m2",), "input_guardrail_tripwire")]
+
+
+def test_a_further_guardrail_takes_the_place_of_the_check_that_runs() -> None:
+    play = checked_by("check")
+    before = play.only(CheckInput)
+    play.replies(unchecked=True, duties=("check_first", "check"))
+    assert play.stopped == [before.effect]
+    assert play.only(CheckInput).stage == "blocking"
+    play.checked()
+    assert (play.only(CheckInput).stage, play.only(CallModel).turn) == ("parallel", 1)
+    assert play.only(CallModel).duties == ("check_first", "check")
 
 
 # --- The records ---------------------------------------------------------------------------------

@@ -318,16 +318,69 @@ def test_what_is_said_to_a_run_that_closes_can_be_read_in_its_inbox() -> None:
 # --- When it cannot be saved ---------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("keep_open", [False, True])
-def test_a_question_fails_when_its_session_does_not_take_it(*, keep_open: bool) -> None:
-    play = Play(session=True, keep_open=keep_open)
+def test_a_run_fails_when_its_session_does_not_take_the_question() -> None:
+    play = Play(session=True)
     play.prepared()
     model = play.only(CallModel).effect
     failure = play.fails(play.only(SaveSession), "session_failed")
     assert play.stopped == [model]
     assert play.answers() == [(("start",), "session_failed")]
     assert play.state.failure == failure
-    assert play.state.phase == ("idle" if keep_open else "closed")
+    assert play.state.phase == "closed"
+
+
+def test_a_conversation_answers_while_its_session_takes_nothing() -> None:
+    play = Play(session=True, keep_open=True)
+    play.prepared()
+    failure = play.fails(play.only(SaveSession), "session_failed")
+    trouble = play.state.save_failure
+    assert trouble is not None
+    assert trouble.failure == failure
+    play.replies(said("Done."))
+    assert play.answers() == [(("start",), None)]
+    assert play.state.status == "idle"
+    assert not play.outstanding, "until somebody says something again"
+
+
+def test_what_the_session_did_not_take_is_saved_with_the_next_question() -> None:
+    play = Play(session=True, keep_open=True)
+    play.prepared()
+    play.fails(play.only(SaveSession), "session_failed")
+    assert play.state.save_failure is not None
+    since = play.state.save_failure.at_ms
+    play.replies(said("Done."))
+    play.hears("m2")
+    assert saving(play) == ["input"]
+    play.fails(play.only(SaveSession), "session_failed")
+    assert play.state.save_failure.at_ms == since
+    play.replies(said("Again."))
+    play.hears("m3")
+    for _ in range(5):
+        assert play.state.save_failure is not None
+        play.saved()
+    assert (play.state.to_save, play.state.save_failure) == ((), None)
+    ranges = dict.fromkeys(
+        (one.start, one.stop) for one in play.issued if isinstance(one, SaveSession)
+    )
+    assert list(ranges) == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 5)]
+
+
+@pytest.mark.parametrize("recovers", [False, True])
+def test_a_conversation_with_unsaved_items_does_not_end_as_completed(*, recovers: bool) -> None:
+    play = Play(session=True, keep_open=True)
+    play.prepared()
+    play.replies(said("Done."))
+    failure = play.fails(play.only(SaveSession), "session_failed")
+    play.cancelled("after_turn")
+    assert play.state.phase == "closing"
+    if recovers:
+        play.saved()
+        play.saved()
+        assert play.finish == Finish(status="completed", final_output="Done.")
+    else:
+        play.fails(play.only(SaveSession), "session_failed")
+        assert play.finish == Finish(status="failed", failure=failure)
+        assert [one.start for one in play.state.to_save] == [0, 1], "it says what is missing"
 
 
 def test_an_answer_that_was_given_stays_and_the_run_says_that_it_is_not_saved() -> None:
@@ -345,16 +398,6 @@ def test_a_run_that_failed_already_keeps_its_own_failure() -> None:
     play.fails(play.only(SaveSession), "session_failed")
     assert play.finish.failure is not None
     assert play.finish.failure.code == "max_turns_exceeded"
-
-
-def test_an_idle_conversation_shows_that_its_answer_was_not_saved() -> None:
-    play = with_session(keep_open=True)
-    play.replies(said("Done."))
-    failure = play.fails(play.only(SaveSession), "session_failed")
-    assert (play.state.phase, play.state.failure) == ("idle", failure)
-    play.hears("m2")
-    assert play.state.failure is None
-    assert saving(play) == ["input"]
 
 
 # --- Threads on the provider's server ------------------------------------------------------------
