@@ -286,8 +286,12 @@ def _visible_json(text: str) -> str:
 # --- Markdown -----------------------------------------------------------------------------------
 
 _PLAIN = re.compile(
-    r"""[^\W\d_](?:[^\W_]|(?<=[^\W_])_(?=[^\W_])|(?<!\ )\ |[-.,;:()"'/·→?%]|=(?!=))*""", re.VERBOSE
+    r"""(?:[a-zA-Z]|[^\x00-\x7f])
+        (?:[a-zA-Z0-9]|[^\x00-\x7f]|(?<=[^\W_])_(?=[^\W_])|(?<!\ )\ |[-.,;:()"'/?!%]|=(?!=))*""",
+    re.VERBOSE,
 )
+"""Text in which nothing can have a meaning in Markdown: what has one is ASCII."""
+
 _LINKED = re.compile(r"://|www\.|mailto:|xmpp:", re.IGNORECASE)
 _TEMPLATE = re.compile(r"(\\*)\{(?=(?:namespace|workflowId|runId)\})")
 """What the Temporal UI replaces in a text before it reads the Markdown in it."""

@@ -157,7 +157,7 @@ async def test_the_type_of_a_context_travels_where_it_has_one(
 
 async def test_the_summary_has_the_first_words_only() -> None:
     started = await start(StartClient(), A, "x" * 1000)
-    assert started["static_summary"] == f"`A: {'x' * 80}… (cut: 80 of 1,000 characters)`"
+    assert started["static_summary"] == f"A: {'x' * 80}… (cut: 80 of 1,000 characters)"
     items = await start(StartClient(), A, [{"role": "user", "content": "Hi"}] * 3)
     assert items["static_summary"] == "A: 3 items"
 
