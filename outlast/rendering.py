@@ -353,6 +353,22 @@ def shell_word(text: str) -> Shown:
     return Shown(f"$'{escaped}'")
 
 
+def command(verb: str, *operands: str, options: str = "") -> Shown:
+    """Return a command of `outlast` to copy.
+
+    Args:
+        verb: the command's name.
+        operands: what it is about, whoever has written that.
+        options: further options, in our own words.
+    """
+    words = [shell_word(one) for one in operands]
+    if any(one.startswith("-") for one in operands):
+        parts = [verb, options, "--", *words]  # an id like an option is none
+    else:
+        parts = [verb, *words, options]
+    return Shown(" ".join(["outlast", *(part for part in parts if part)]))
+
+
 class LogFormatter(logging.Formatter):
     """Formats a record as one line, whatever its message holds, and indents the traceback.
 

@@ -12,7 +12,7 @@ import typer
 
 from outlast.agents.errors import DecisionRefused, UserError
 from outlast.cli import options, terminal
-from outlast.rendering import joined, shell_word
+from outlast.rendering import command
 
 if TYPE_CHECKING:
     from outlast.client.handle import RunHandle
@@ -147,8 +147,8 @@ class _Decision:
         first, *others = pending
         if others:
             raise UserError(
-                f"{self._run_id} waits for {len(pending)} approvals: {known}. Say which: `outlast "
-                f"{self._verb} {self._run_id} {first.id}`. `outlast show` has the details."
+                f"{self._run_id} waits for {len(pending)} approvals: {known}. Say which: "
+                f"`{command(self._verb, self._run_id, first.id)}`. `outlast show` has the details."
             )
         return first
 
@@ -168,8 +168,9 @@ class _Decision:
         else:
             terminal.say(
                 terminal.out(),
-                f"{done} {request.id} of {self._run_id}, by {self._by}. See what comes of it: ",
-                joined("`outlast show ", shell_word(self._run_id), "`."),
+                f"{done} {request.id} of {self._run_id}, by {self._by}. See what comes of it: `",
+                command("show", self._run_id),
+                "`.",
             )
 
 

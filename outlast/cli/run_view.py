@@ -143,15 +143,13 @@ def show_how_to_decide(
     console: terminal.Screen, run_id: str, requests: Iterable[ApprovalRequest]
 ) -> None:
     """Print what a run waits for, and the commands that decide it."""
-    word = rendering.shell_word(run_id)
     for request in requests:
-        request_word = rendering.shell_word(request.id)
         terminal.say(console, (joined(run_id, " waits for a person:"), "bold yellow"))
         show_approval(console, request, run_id)
-        terminal.say(console, joined("  outlast approve ", word, " ", request_word))
-        terminal.say(
-            console, joined("  outlast reject ", word, " ", request_word, ' --message "..."')
-        )
+        approve = rendering.command("approve", run_id, request.id)
+        reject = rendering.command("reject", run_id, request.id, options='--message "..."')
+        terminal.say(console, "  ", approve)
+        terminal.say(console, "  ", reject)
 
 
 def _say_arguments(console: terminal.Screen, arguments: str, run_id: str) -> None:
@@ -170,5 +168,5 @@ def _say_arguments(console: terminal.Screen, arguments: str, run_id: str) -> Non
         say_facts(console, [("careful", note)])
     if not whole:
         remark = rendering.remark(LONGEST_ARGUMENTS, len(arguments))
-        command = joined("`outlast show ", rendering.shell_word(run_id), " --json`")
-        say_facts(console, [("careful", joined(remark, " All of them: ", command))])
+        command = rendering.command("show", run_id, options="--json")
+        say_facts(console, [("careful", joined(remark, " All of them: `", command, "`"))])

@@ -11,7 +11,7 @@ import typer
 
 from outlast.cli import options, terminal
 from outlast.cli.exit_codes import ExitCode
-from outlast.rendering import joined, shell_word
+from outlast.rendering import command
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -168,9 +168,11 @@ async def _wait(
     except asyncio.CancelledError:
         terminal.say(
             console,
-            f"The run {handle.id} goes on without you. ",
-            joined("`outlast show ", shell_word(handle.id), "` shows it, "),
-            joined("`outlast cancel ", shell_word(handle.id), "` stops it."),
+            f"The run {handle.id} goes on without you. `",
+            command("show", handle.id),
+            "` shows it, `",
+            command("cancel", handle.id),
+            "` stops it.",
         )
         raise
     result = await watch.verdict()
@@ -200,9 +202,7 @@ def _show_started(connection: "Connection", handle: "RunHandle", *, as_json: boo
         terminal.print_json({"run_id": handle.id, **({"ui": link} if link else {})})
     else:
         terminal.say(terminal.out(), handle.id)
-        terminal.say(
-            terminal.err(), joined("started; see `outlast show ", shell_word(handle.id), "`")
-        )
+        terminal.say(terminal.err(), "started; see `", command("show", handle.id), "`")
 
 
 def _linked(connection: "Connection", handle: "RunHandle") -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from outlast.cli import options, terminal
-from outlast.rendering import joined, shell_word
+from outlast.rendering import command
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable
@@ -62,8 +62,9 @@ def tail(
             terminal.say(
                 terminal.err(),
                 f"The run {run_id} goes on without you. ",
-                joined("`outlast tail ", shell_word(run_id), f" --from-event {next_event}`"),
-                " goes on from here.",
+                "`",
+                command("tail", run_id, options=f"--from-event {next_event}"),
+                "` goes on from here.",
             )
             raise
 

@@ -167,7 +167,7 @@ def _to_decide(state: RunState, request: ApprovalRequest) -> str:
     run = request.run_id or state.run_id
     where = f" (in the nested run {code(run)})" if request.run_id else ""
     shown = rendering.arguments_text(request.arguments)
-    command = joined("outlast approve ", rendering.shell_word(run), " ", request.id)
+    command = rendering.command("approve", run, request.id)
     decision = json.dumps({"request_id": request.id, "type": "approve"})
     whole = "" if len(shown) <= DECIDED_LENGTH else "All of them: the query `approvals`. "
     return (

@@ -20,6 +20,7 @@ from outlast.rendering import (
     arguments_text,
     call_line,
     code,
+    command,
     cut,
     excerpt,
     inline,
@@ -262,6 +263,12 @@ def test_an_ordinary_id_needs_no_quotes_in_a_shell() -> None:
     assert shell_word("support-42") == "support-42"
     assert shell_word("a b; rm") == shlex.quote("a b; rm")
     assert shell_word("a\x1b'") == "$'a\\u001b\\''"
+
+
+def test_an_id_like_an_option_is_none_in_a_command() -> None:
+    assert command("show", "support-42", options="--json") == "outlast show support-42 --json"
+    assert command("approve", "--address=x y", "a1") == "outlast approve -- '--address=x y' a1"
+    assert command("reject", "-x", options="-m no") == "outlast reject -m no -- -x"
 
 
 def log_line(message: str, *arguments: object, error: BaseException | None = None) -> str:
