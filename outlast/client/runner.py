@@ -386,7 +386,7 @@ async def _start_workflow(
         WorkflowAlreadyStartedError: the id is in use.
     """
     payload = records.write(record)
-    check_size(client, payload)
+    await check_size(client, payload)
 
     async def start(*, visibility: bool) -> WorkflowHandle[Any, Any]:
         return await client.start_workflow(

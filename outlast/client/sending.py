@@ -36,7 +36,7 @@ from outlast.client.outages import (
     wait_seconds,
 )
 from outlast.client.raising import exception_of
-from outlast.contract import names
+from outlast.contract import names, records
 from outlast.loop.values import Failure, JsonObject
 
 T = TypeVar("T")
@@ -50,28 +50,28 @@ SHORTEST_PATIENCE: Final = timedelta(seconds=5)
 PATIENCE_WITH_FULL: Final = timedelta(seconds=10)
 """A run whose history is full continues as new after its next step, which is usually soon."""
 
-LARGEST_BYTES: Final = 1_900_000
-"""A server takes 2 MB at a time. It lets a larger update through to the run, whose worker can
-then never answer it: the run would stand still."""
+SURELY_SMALL_BYTES: Final = 200_000
+"""No codec makes what has fewer bytes of JSON too large, so that it need not be encoded twice."""
 
 
-def check_size(client: Client, payload: JsonObject) -> None:
-    """Refuse what no server takes, before it is sent.
+async def check_size(client: Client, payload: JsonObject) -> None:
+    """Refuse what no server takes, before it is sent; its size is the one that it is sent with.
 
-    Where the program has a codec or a store for large payloads, only that knows what is too large.
+    Where the client has external storage, large payloads go there, and are not measured.
 
     Raises:
         UserError: it is too large.
     """
     converter = client.data_converter
-    if converter.payload_codec is not None or converter.external_storage is not None:
+    if converter.external_storage is not None:
         return
     size = len(json.dumps(payload, separators=(",", ":")))
-    if size > LARGEST_BYTES:
-        raise UserError(
-            f"What is sent to the run has {size:,} bytes of JSON, of at most {LARGEST_BYTES:,}. "
-            "Say it in several messages, or keep large data elsewhere and say where it is."
-        )
+    if size > SURELY_SMALL_BYTES and converter.payload_codec is not None:
+        encoded = converter.payload_converter.to_payloads([payload])
+        encoded = await converter.payload_codec.encode(encoded)
+        size = sum(one.ByteSize() for one in encoded)
+    if size > records.LARGEST_BYTES:
+        raise UserError(records.too_large(size))
 
 
 class RunAddress:
@@ -122,7 +122,7 @@ class RunAddress:
             UserError: it is too large.
             AgentsException: the run refused it; the subclass says why.
         """
-        check_size(self._client, payload)
+        await check_size(self._client, payload)
         seconds = max(self.patience, SHORTEST_PATIENCE).total_seconds()
         refusals: list[RPCError] = []
         turn = self._turns.setdefault(name, asyncio.Lock())

@@ -53,10 +53,22 @@ COMPRESS_ABOVE_BYTES = 250_000
 """States larger than this are compressed when a run continues as new."""
 
 
+LARGEST_BYTES: Final = 1_900_000
+"""A server records payloads of 2 MB. It lets a larger update through to the run, whose worker can
+then never complete its workflow task: the run would stand still."""
+
 NOT_JSON: Final = (
     "This is not JSON that can be stored: it is damaged, nested too deep, or something else."
 )
 """The one text for all of these: where a parser gives up depends on the process."""
+
+
+def too_large(size: int) -> str:
+    """Return what to say of a message, decision or start that no server records."""
+    return (
+        f"What is sent to the run has {size:,} bytes, of at most {LARGEST_BYTES:,}. Say it in "
+        "several messages, or keep large data elsewhere and say where it is."
+    )
 
 
 class UnreadableRecordError(ValueError):

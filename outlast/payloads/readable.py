@@ -33,6 +33,11 @@ UNDECODABLE: Final = b"binary/undecodable"
 
 ORIGINAL_ENCODING: Final = "original-encoding"
 
+SENT_BYTES: Final = "sent-bytes"
+"""On a large payload that a codec has decoded: its size as it was sent."""
+
+LARGE_BYTES: Final = 500_000
+
 JSON_TYPES: Final = (dict, list, str, int, float, bool, type(None))
 
 NETWORK_PACKAGES: Final = frozenset(
@@ -140,6 +145,19 @@ async def decode_failure(converter: DataConverter, failure: Failure) -> BaseExce
     return await readable(converter).decode_failure(copy)
 
 
+def sent_bytes(value: Any) -> int:
+    """Return the size that a raw value had when it was sent: encoded, and with its arguments."""
+    if not isinstance(value, RawValue):
+        return 0
+    return int(value.payload.metadata.get(SENT_BYTES, b"0")) or value.payload.ByteSize()
+
+
+def _with_sent_bytes(payload: Payload, size: int) -> Payload:
+    copy = Payload.FromString(payload.SerializeToString())
+    copy.metadata[SENT_BYTES] = str(size).encode()
+    return copy
+
+
 def _problem(payload: Payload) -> str:
     encoding = payload.metadata.get(ORIGINAL_ENCODING) or payload.metadata.get("encoding", b"")
     shown = encoding.decode(errors="backslashreplace")[:60]
@@ -193,7 +211,11 @@ class _Marking:
     """What the converters of `readable` do otherwise than those that they stand for."""
 
     async def _decode_payload_sequence(self, payloads: Sequence[Payload]) -> list[Payload]:
-        return await _decode_each(self._whole("_decode_payload_sequence"), payloads)
+        sent = sum(payload.ByteSize() for payload in payloads)
+        decoded = await _decode_each(self._whole("_decode_payload_sequence"), payloads)
+        if sent < LARGE_BYTES and all(payload.ByteSize() < LARGE_BYTES for payload in decoded):
+            return decoded
+        return [_with_sent_bytes(payload, sent) for payload in decoded]
 
     async def _decode_reference_payload_sequence(
         self, payloads: Sequence[Payload]

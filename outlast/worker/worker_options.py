@@ -42,6 +42,11 @@ def with_defaults(config: WorkerConfig) -> WorkerConfig:
         # Without an id, the SDK hashes every loaded module at start: seconds. It stands in six
         # records of every turn, so it is short.
         defaults["build_id"] = importlib.metadata.version("outlast")
+    if all(_is_ours(one) for one in options.get("workflows", ())):
+        # The SDK cannot refuse an update larger than 2 MB: its refusal repeats the update, and its
+        # check of sizes then fails the workflow task, for 20 seconds and more. The server drops
+        # the update at once. Everything else that runs send is bounded before.
+        defaults["disable_payload_error_limit"] = True
     ours = {name: value for name, value in defaults.items() if not _is_set(options, name)}
     return cast("WorkerConfig", {**options, **ours})
 
@@ -62,6 +67,11 @@ def _with_behavior(
     ):
         return deployment
     return replace(deployment, default_versioning_behavior=VersioningBehavior.PINNED)
+
+
+def _is_ours(workflow: type) -> bool:
+    definition: Any = getattr(workflow, "__temporal_workflow_definition", None)
+    return definition is not None and definition.name == names.WORKFLOW
 
 
 def _is_ours_or_says(workflow: type) -> bool:

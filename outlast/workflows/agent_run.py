@@ -34,6 +34,7 @@ from outlast.payloads.readable import json_of
 from outlast.workflows import presentation
 from outlast.workflows.translation import (
     attribute_update,
+    check_size,
     first_attributes,
     readable_update,
     retry_policy,
@@ -230,6 +231,7 @@ class AgentRun:
     @takes_raw_value
     def validate_decide(self, payload: RawValue = NOTHING, *_more: Any) -> None:
         """Refuse a decision that does not count, before it gets into history."""
+        check_size(payload)
         event = readable_update(names.UPDATE_DECIDE, _json(payload))
         assert isinstance(event, DecisionReceived)  # noqa: S101  the table says so
         problem = refusal(self._state.approvals, event.decision)
@@ -250,6 +252,7 @@ class AgentRun:
     @takes_raw_value
     def validate_send(self, payload: RawValue = NOTHING, *_more: Any) -> None:
         """Refuse a message that cannot be read or would never be answered."""
+        check_size(payload)
         readable_update(names.UPDATE_SEND, _json(payload))
         if self._state.phase in {"closing", "closed"}:
             raise typed_error(

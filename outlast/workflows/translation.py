@@ -18,10 +18,11 @@ from temporalio.exceptions import ApplicationError
 
 from outlast.contract import history, names
 from outlast.contract.failures import USER_ERROR
-from outlast.contract.records import UnreadableRecordError
+from outlast.contract.records import LARGEST_BYTES, UnreadableRecordError, too_large
 from outlast.loop.calls import Policy
 from outlast.loop.events import Event
 from outlast.loop.values import Json, JsonObject
+from outlast.payloads.readable import sent_bytes
 
 
 def typed_error(
@@ -47,6 +48,17 @@ def readable_update(name: str, payload: Json) -> Event:
         return history.updated(name, [payload], 0)
     except UnreadableRecordError as error:
         raise typed_error(USER_ERROR, str(error)) from None
+
+
+def check_size(payload: object) -> None:
+    """Refuse an update that the server would not record: its workflow task would fail for ever.
+
+    Raises:
+        ApplicationError: it is too large.
+    """
+    size = sent_bytes(payload)
+    if size > LARGEST_BYTES:
+        raise typed_error(USER_ERROR, too_large(size))
 
 
 def retry_policy(policy: Policy) -> RetryPolicy:

@@ -133,7 +133,7 @@ async def test_an_input_that_is_neither_text_nor_items_is_refused_at_once(desk: 
 
 
 async def test_an_input_too_large_for_the_server_is_refused_with_its_reason(desk: Desk):
-    with pytest.raises(UserError, match="bytes of JSON, of at most"):
+    with pytest.raises(UserError, match="bytes, of at most"):
         await desk.start(HELPER, "x" * 3_000_000)
     desk.ids.clear()
 
@@ -600,9 +600,9 @@ async def test_a_namespace_that_does_not_exist_is_named(server: EmbeddedServer):
 
 async def test_what_is_too_large_to_be_said_is_refused_and_stops_nothing(desk: Desk):
     run, _ = await waiting_clerk(desk, keep_open=True)
-    with pytest.raises(UserError, match="bytes of JSON, of at most"):
+    with pytest.raises(UserError, match="bytes, of at most"):
         await run.send("x" * TEN_MB)
-    with pytest.raises(UserError, match="bytes of JSON, of at most"):
+    with pytest.raises(UserError, match="bytes, of at most"):
         await run.reject("a1", message="x" * TEN_MB)
     await run.approve("a1")
     assert (await desk.until_status(run, "idle")).final_output == "Done."
