@@ -69,9 +69,9 @@ $(VENV)/.demo: $(LOCK) | $(BIN)/uv
 	@touch $@
 
 $(VENV)/.test: $(LOCK) | $(BIN)/uv
-	@$(SYNC) --extra cli --extra dev --extra mcp --extra sqlalchemy --group test
+	@$(SYNC) --extra blobs --extra cli --extra dev --extra mcp --extra sqlalchemy --group test
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/.lint: $(LOCK) | $(BIN)/uv
-	@$(SYNC) --extra cli --extra dev --extra mcp --extra sqlalchemy --group test --group lint
+	@$(SYNC) --extra blobs --extra cli --extra dev --extra mcp --extra sqlalchemy --group test --group lint
 	@touch $@ $(VENV)/.demo $(VENV)/.test

@@ -7,6 +7,7 @@ every step, and short ways to write replies down. Must not know: what a particul
 from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
+from outlast.contract.blobs import encode, is_plain
 from outlast.contract.records import Request
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.calls import (
@@ -27,6 +28,7 @@ from outlast.loop.commands import (
     Conclude,
     Effect,
     Finish,
+    OffloadItems,
     PrepareRun,
     RunAgent,
     RunHandoff,
@@ -44,6 +46,7 @@ from outlast.loop.events import (
     Event,
     HandoffFinished,
     InputChecked,
+    ItemsOffloaded,
     MessageReceived,
     ModelReplied,
     NestedReported,
@@ -54,9 +57,10 @@ from outlast.loop.events import (
     ToolFinished,
 )
 from outlast.loop.invariants import violations
-from outlast.loop.items import Message
+from outlast.loop.items import Item, Message
 from outlast.loop.machine import advance
-from outlast.loop.state import RunState
+from outlast.loop.state import RunState, revised
+from outlast.loop.stored import OFFLOAD_ABOVE, Moved, Offload, long_texts
 from outlast.loop.values import Failure, Json, JsonObject
 from tests.loop_step_laws import (
     check_approvals,
@@ -195,10 +199,24 @@ def play_in(situation: str, **start: Any) -> "Play":
     return play
 
 
+def everything_stored(effect: OffloadItems, state: RunState, at_ms: int) -> ItemsOffloaded:
+    """The event that all content of a range is stored outside now."""
+    key = "sha256:" + "0" * 64
+    moved = [
+        Moved(at, path, len(encode(text)), 0)
+        for at in range(effect.start, effect.stop)
+        for path, text in long_texts(state.items[at].raw, 1)
+        if path[-1] in {"content", "output"}
+    ]
+    result = Offload(keys=(key,), moved=tuple(moved))
+    return ItemsOffloaded(at_ms=at_ms, effect=effect.effect, result=result)
+
+
 def play_with_everything() -> "Play":
     """Return a run that asked for one effect of every kind at least."""
-    play = Play(session=True)
-    play.prepared(duties=("check",))
+    play = Play(session=True, said=message("start", "x" * (OFFLOAD_ABOVE + 1)))
+    play.prepared(duties=("check",), stores=True)
+    play.offloaded()
     play.checked()
     play.saved()
     calls = tool("look_up", "c1"), nested("Orders", "c2"), transfer("Billing", "h1", callback=True)
@@ -239,6 +257,7 @@ class Play:
         accepted: messages that reached the run, in order of arrival, each once.
         opened: what the worker knew of the starting agent.
         requests: what each effect asked when it was issued, by number.
+        stored: items whose content is stored outside of the run, as they were, by index.
     """
 
     run_id = "support-42"
@@ -260,6 +279,7 @@ class Play:
         self.accepted: list[Message] = []
         self.opened: Briefing | None = None
         self.requests: dict[int, Request] = {}
+        self.stored: dict[int, Item] = {}
         self.take(
             RunStarted(
                 at_ms=self.now_ms,
@@ -287,7 +307,7 @@ class Play:
 
     def take(self, event: Event) -> tuple[Command, ...]:
         """Take an event into the run, and check what has to hold of every step."""
-        before = self.state
+        before = self.before = self.state
         inert = bool(self.events) and is_inert(before, self.outstanding, self.accepted, event)
         self.state, commands = advance(before, event)
         self.events.append(event)
@@ -325,6 +345,11 @@ class Play:
         """The session has its items."""
         effect = self.only(SaveSession).effect
         return self.take(SessionSaved(at_ms=self.now_ms, effect=effect))
+
+    def offloaded(self) -> tuple[Command, ...]:
+        """The content of items is stored outside of the run."""
+        effect = self.only(OffloadItems)
+        return self.take(everything_stored(effect, self.state, self.now_ms))
 
     def worked(self, **result: Any) -> tuple[Command, ...]:
         """The agent that works as a tool is done."""
@@ -443,6 +468,10 @@ class Play:
         match event:
             case RunStarted() | MessageReceived():
                 self.accepted.append(event.message)
+            case ItemsOffloaded():
+                moved = {one.item for one in event.result.moved}
+                self.stored = {at: self.before.items[at] for at in moved} | self.stored
+                del self.outstanding[event.effect]
             case RunPrepared():
                 self.opened = event.briefing
                 del self.outstanding[event.effect]
@@ -464,10 +493,19 @@ class Play:
                 assert command.effect not in earlier, "an effect was issued twice"
                 self.outstanding[command.effect] = command
 
+    def whole(self, state: RunState) -> RunState:
+        """Return a state with the content that is stored outside."""
+        items = tuple(
+            self.stored[at] if at in self.stored and not is_plain(item.raw) else item
+            for at, item in enumerate(state.items)
+        )
+        return revised(state, items=items)
+
     def _check_step(self, before: RunState, commands: Sequence[Command]) -> None:
         after = self.state
         assert violations(after) == []
-        check_items(before, after)
+        whole = self.whole(after)
+        check_items(self.whole(before), whole)
         assert tuple(self.outstanding.values()) == after.pending, "pending is not what is out"
         numbers = [one.effect for one in self.issued]
         assert numbers == list(range(1, after.next_effect)), "effects are not numbered in order"
@@ -477,10 +515,10 @@ class Play:
         finishes = [one for one in self.commands if isinstance(one, Finish)]
         assert len(finishes) == (after.phase == "closed"), "a run ends exactly once"
         assert all(not isinstance(one, Finish) for one in commands[:-1]), "the end comes last"
-        check_messages(after, self.accepted, self.opened)
+        check_messages(whole, self.accepted, self.opened)
         check_calls(after)
         check_approvals(before, after)
         check_reports(after, self.commands)
         check_saves(before, after, self.issued, self.opened)
         check_view(after)
-        check_requests(after, self.requests)
+        check_requests(whole, self.requests)

@@ -13,6 +13,7 @@ from outlast.loop.commands import (
     Command,
     Conclude,
     Effect,
+    OffloadItems,
     PrepareRun,
     RunAgent,
     RunHandoff,
@@ -29,6 +30,7 @@ from outlast.loop.events import (
     Event,
     HandoffFinished,
     InputChecked,
+    ItemsOffloaded,
     MessageReceived,
     ModelReplied,
     NestedReported,
@@ -52,6 +54,7 @@ ANSWER_OF: dict[type, type] = {
     RunHandoff: HandoffFinished,
     Conclude: AnswerConcluded,
     SaveSession: SessionSaved,
+    OffloadItems: ItemsOffloaded,
 }
 
 

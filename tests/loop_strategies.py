@@ -25,6 +25,7 @@ from outlast.loop.commands import (
     CheckInput,
     Conclude,
     Effect,
+    OffloadItems,
     PrepareRun,
     RunAgent,
     RunHandoff,
@@ -49,11 +50,13 @@ from outlast.loop.events import (
     SignalUnreadable,
     ToolFinished,
 )
+from outlast.loop.state import RunState
 from outlast.loop.values import Failure, Json, JsonObject, ServerThread, Usage
 from outlast.loop.view import ViewEdit
 from tests.loop_driver import (
     Part,
     Play,
+    everything_stored,
     message,
     nested,
     patch,
@@ -321,15 +324,17 @@ def event_of(play: Play, script: Script, move: Move) -> Event:
         kind = "answer"
     out = list(play.outstanding.values())
     if kind in {"answer", "fail", "wrong"} and out:
-        return _answer_of_kind(kind, out[a % len(out)], script.replies, b, play.now_ms)
+        return _answer_of_kind(kind, out[a % len(out)], script, b, play.state, play.now_ms)
     return _said_by_others(play, kind, a, b)
 
 
 def _answer_of_kind(
-    kind: str, effect: Effect, script: Sequence[ModelReply], b: int, at_ms: int
+    kind: str, effect: Effect, script: Script, b: int, state: RunState, at_ms: int
 ) -> Event:
+    if kind == "answer" and isinstance(effect, OffloadItems):
+        return everything_stored(effect, state, at_ms)
     if kind == "answer":
-        return answer_to(effect, script, b, at_ms)
+        return answer_to(effect, script.replies, b, at_ms)
     if kind == "wrong":
         return wrong_answer_to(effect, b, at_ms)
     code = ("tool_timeout", "tool_failed", "model_call_failed")[b % 3]
@@ -402,7 +407,7 @@ def briefing_of(effect: PrepareRun, b: int) -> Briefing:
     """Return what the worker may know: where there is a session, also what was said in it."""
     duties = DUTIES[b % len(DUTIES)]
     if effect.input is None or b % 3 == 0:
-        return Briefing(model="m", duties=duties, traced=b % 4 == 1)
+        return Briefing(model="m", duties=duties, traced=b % 4 == 1, stores=b % 2 == 0)
     old: JsonObject = {"role": "assistant", "content": "said before"}
     content = ((old, *effect.input), (*effect.input, old, *effect.input), ())[b % 3 - 1 + b % 2]
     known = tuple(at for at, raw in enumerate(content) if raw is old)

@@ -18,6 +18,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.activities.attempt_error import AttemptError
 from outlast.activities.conclusion import conclude
+from outlast.activities.content import offload, recorded_result, whole_request
 from outlast.activities.engine_heartbeat import began_in_time, heartbeat_timeout, sender
 from outlast.activities.errors import EffectError, cut, is_retryable
 from outlast.activities.handoff import run_handoff
@@ -63,6 +64,7 @@ class EffectActivities:
             self.call_model,
             self.conclude,
             self.save_session,
+            self.offload_items,
             self.run_by_name,
         ]
 
@@ -70,14 +72,14 @@ class EffectActivities:
     async def prepare_run(self, payload: JsonObject) -> JsonObject:
         """Look the starting agent up."""
         with _beating(), _typed_errors():
-            request = await _request(PrepareRun, payload)
+            request = await self._request(PrepareRun, payload)
             return await self._answer(request, partial(prepare_run, self._worker, request))
 
     @activity.defn(name=names.ACTIVITY_CHECK)
     async def check_input(self, payload: JsonObject) -> JsonObject:
         """Ask input guardrails."""
         with _beating(), _typed_errors():
-            request = await _request(CheckInput, payload)
+            request = await self._request(CheckInput, payload)
             return await self._answer(request, partial(check_input, self._worker, request))
 
     @activity.defn(name=names.ACTIVITY_MODEL)
@@ -86,7 +88,7 @@ class EffectActivities:
         info = activity.info()
         window = DeltaWindow(effect=int(info.activity_id), attempt=info.attempt)
         with _beating(window), _typed_errors():
-            request = await _request(records.ModelRequestRecord, payload)
+            request = await self._request(records.ModelRequestRecord, payload)
             work = partial(call_model, self._worker, request, window.feed, attempt=info.attempt)
             return await self._answer(request, work)
 
@@ -94,7 +96,7 @@ class EffectActivities:
     async def conclude(self, payload: JsonObject) -> JsonObject:
         """Decide what becomes of an answer."""
         with _beating(), _typed_errors():
-            request = await _request(records.ConclusionRequestRecord, payload)
+            request = await self._request(records.ConclusionRequestRecord, payload)
             attempt = activity.info().attempt
             return await self._answer(
                 request, partial(conclude, self._worker, request, attempt=attempt)
@@ -104,9 +106,16 @@ class EffectActivities:
     async def save_session(self, payload: JsonObject) -> JsonObject:
         """Write items into the run's session."""
         with _beating(), _typed_errors():
-            request = await _request(records.SaveRequestRecord, payload)
+            request = await self._request(records.SaveRequestRecord, payload)
             attempt = activity.info().attempt
             return await save_session(self._worker.registry, request, attempt=attempt)
+
+    @activity.defn(name=names.ACTIVITY_OFFLOAD)
+    async def offload_items(self, payload: JsonObject) -> JsonObject:
+        """Store the content of items outside of the run."""
+        with _beating(), _typed_errors():
+            request = await _claimed(records.OffloadRequestRecord, payload)
+            return records.write(await offload(self._known.content, request))
 
     @activity.defn(dynamic=True)
     async def run_by_name(self, arguments: Sequence[RawValue]) -> JsonObject:
@@ -119,14 +128,14 @@ class EffectActivities:
         payload: JsonObject = activity.payload_converter().from_payload(arguments[0].payload)
         with _beating(), _typed_errors():
             if kind.startswith(names.TOOL_PREFIX):
-                request = await _request(RunTool, payload)
+                request = await self._request(RunTool, payload)
                 attempt = activity.info().attempt
                 return await self._answer(
                     request, partial(run_tool, self._worker, request, attempt=attempt)
                 )
             if kind.startswith(names.HANDOFF_PREFIX):
                 either: Any = RunHandoff | records.HandoffRequestRecord
-                asked = await _request(either, payload)
+                asked = await self._request(either, payload)
                 return await self._answer(asked, partial(run_handoff, self._worker, asked))
             raise EffectError(
                 failures.USER_ERROR,
@@ -134,13 +143,17 @@ class EffectActivities:
                 retryable=True,
             )
 
+    async def _request(self, kind: type[T], payload: JsonObject) -> T:
+        """Return an effect's request, with all of its content."""
+        return await whole_request(self._known.content, await _claimed(kind, payload))
+
     async def _answer(self, request: object, work: Callable[[], Awaitable[Any]]) -> JsonObject:
         """Carry an attempt of an effect out, and return what it came to as JSON."""
         result = await traced(self._worker, request, work, attempt=activity.info().attempt)
-        return records.write(result)
+        return records.write(await recorded_result(self._known.content, request, result))
 
 
-async def _request(kind: type[T], payload: JsonObject) -> T:
+async def _claimed(kind: type[T], payload: JsonObject) -> T:
     """Return an effect's request: as it came, from this process, or from the workflow.
 
     Raises:

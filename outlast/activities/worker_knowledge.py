@@ -3,21 +3,23 @@
 Owns: `WorkerKnowledge`, handed to each effect explicitly; there are no globals.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from outlast.agents.context_codec import BorrowedContext
 from outlast.agents.registry import Registry
 from outlast.loop.values import Json
+from outlast.ports.blobs import LargeContent
 from outlast.ports.model import ModelProvider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerKnowledge:
-    """The registry of users' definitions, and the provider of models."""
+    """The registry of users' definitions, the provider of models, and the store for content."""
 
     registry: Registry
     models: ModelProvider
+    content: LargeContent = field(default=LargeContent(None), compare=False)
 
     def of_run(self, run_id: str) -> "WorkerKnowledge":
         """Return what is known to the effects of one run, which may have its own definitions."""

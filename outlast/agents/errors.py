@@ -17,6 +17,8 @@
     ├── ToolInputGuardrailTripwireTriggered   a guardrail refused a tool call
     ├── ToolOutputGuardrailTripwireTriggered  a guardrail refused what a tool returned
     ├── SessionFailed                 the session could not be written
+    ├── ConversationFull              the run holds so much that nothing more fits
+    ├── ContentUnavailable            large content is in a store that cannot be reached
     ├── RunCancelled                  somebody cancelled the run
     ├── DecisionRefused               an approval decision was late, unknown or forged
     └── ServerUnavailable             no Temporal server answers
@@ -220,6 +222,18 @@ class SessionFailed(AgentsException):
     """The session could not be written, on every attempt; the answer may be lost to it."""
 
     code = "session_failed"
+
+
+class ConversationFull(AgentsException):
+    """The run holds so much that nothing more fits; it stays open and readable."""
+
+    code = "conversation_full"
+
+
+class ContentUnavailable(AgentsException):
+    """Large content of a run cannot be read from, or written to, its blob store."""
+
+    code = "content_unavailable"
 
 
 class RunCancelled(AgentsException):

@@ -18,6 +18,7 @@ from outlast.client.stream import (
     StatusStreamEvent,
     changes,
 )
+from outlast.contract.blobs import readable
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.items import Item, call_id_of, text_of
@@ -102,7 +103,7 @@ def _is_decision(change: NumberedEvent) -> bool:
 
 
 def _item(at_ms: int, name: str, item: Item, *, answers: bool) -> RunEvent:
-    raw = item.raw
+    raw: JsonObject = readable(item.raw)
     text, who = "", item.agent
     data: JsonObject = {"turn": item.turn}
     match item.kind:

@@ -11,7 +11,7 @@ from urllib.parse import quote
 
 from outlast.agents.errors import ServerUnavailable
 from outlast.cli import ports
-from outlast.dev.data_dir import default_data_dir, running_server
+from outlast.dev.data_dir import default_blob_dir, default_data_dir, running_server
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -68,6 +68,10 @@ async def connect(address: str | None = None, namespace: str | None = None) -> C
                 "TEMPORAL_ADDRESS."
             ) from error
     at_home = embedded is not None and client.service_client.config.target_host == embedded.address
+    if at_home:
+        from outlast.blobs import FileBlobStore, store_from_environment, use_blob_store
+
+        use_blob_store(client, store_from_environment() or FileBlobStore(default_blob_dir()))
     return Connection(client=client, ui_url=embedded.ui_url if embedded and at_home else None)
 
 

@@ -12,12 +12,14 @@ from temporalio.client import Client
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import RunAlreadyStarted, ServerUnavailable
+from outlast.blobs import use_blob_store
 from outlast.client.handle import RunHandle
 from outlast.client.known_agents import KnownAgents
 from outlast.client.outages import patience_of
 from outlast.client.start import context_class
 from outlast.contract import names
 from outlast.loop.state import RunState
+from outlast.ports.blobs import BlobStore
 from outlast.ports.engine import Engine, Serving, local_engine
 
 
@@ -32,6 +34,7 @@ class Carrying:
         task_queue: where workers wait, if the program said so.
         context: the context of the run.
         patience: how long to wait for a server that does not answer.
+        blob_store: where large content is kept, if the program said so.
     """
 
     def __init__(
@@ -41,7 +44,10 @@ class Carrying:
         task_queue: str | None,
         context: object = None,
         patience: timedelta | None = None,
+        *,
+        blob_store: BlobStore | None = None,
     ) -> None:
+        self._blob_store = blob_store
         self._agent = agent
         self._given = client
         self._queue = task_queue
@@ -96,11 +102,14 @@ class Carrying:
         Raises:
             ServerUnavailable: there is no server, and none can be started.
         """
-        if self._given is not None:
-            return self._given
-        if self._engine is None:
-            self._engine = await local_engine().shared()
-        return cast("Client", self._engine.client)
+        client = self._given
+        if client is None:
+            if self._engine is None:
+                self._engine = await local_engine().shared()
+            client = cast("Client", self._engine.client)
+        if self._blob_store is not None:
+            use_blob_store(client, self._blob_store)
+        return client
 
     async def queue(self, run_id: str) -> str:
         """Return the task queue for a new run.

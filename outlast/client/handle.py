@@ -16,6 +16,7 @@ from temporalio.service import RPCError
 
 from outlast.agents.errors import DecisionRefused, RunClosed
 from outlast.client import ending
+from outlast.client.content import outgoing, reader_of
 from outlast.client.deltas import RawEvent, with_deltas
 from outlast.client.history import Progress, RunReader
 from outlast.client.known_agents import KnownAgents
@@ -82,6 +83,7 @@ class RunHandle:
         self.client = client
         self.kept_client: Any = ENGINE if from_engine else client
         self._known = known or KnownAgents()
+        self._known.content = reader_of(client)
         self._address = RunAddress(client, run_id, patience)
         self._patience = self._address.patience
         self._workflow = self._address.workflow
@@ -236,12 +238,16 @@ class RunHandle:
         begun = Present(stretch.begins, from_start=from_start)
         present = Present(stretch.settles, from_start=from_start)
         following = with_deltas(self._follow(reader, from_start=from_start), self.client, self.id)
+        seen = 0
         if from_start:
             yield RunState()
         async with aclosing(following) as events:
             async for one in events:
                 if not begun.is_reached(reader.place):
                     continue
+                if isinstance(one, Progress):
+                    await self._known.content.prefetch(one.state.items[seen:])
+                    seen = len(one.state.items)
                 yield one.state if isinstance(one, Progress) else one
                 settled = isinstance(one, Progress) and present.is_reached(reader.place)
                 if settled and is_settled(reader.state, stretch.without):
@@ -271,6 +277,7 @@ class RunHandle:
                     if number >= from_event:
                         yield RawResponsesStreamEvent(raw=one, next_id=number)
                     continue
+                await self._known.content.prefetch(one.state.items[len(before.items) :])
                 for event in changes(before, one.state, number, self._known):
                     number = event.id + 1
                     if event.id >= from_event:
@@ -294,6 +301,7 @@ class RunHandle:
         said = check_input(input)
         message_id = message_id or f"m-{secrets.token_hex(8)}"
         record = records.SendRecord(input=said, message_id=message_id)
+        record = await outgoing(self.client, record)
         await self._address.update(names.UPDATE_SEND, records.write(record), message_id)
         return SentMessage(message_id, self)
 

@@ -24,9 +24,14 @@ from outlast.agents.run_items import RunItem
 from outlast.agents.tool_definition import FunctionTool
 from outlast.agents.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.tool_origin import ToolOrigin
+from outlast.client.content import ContentReader
 from outlast.loop.call_forms import name_of
 from outlast.loop.items import Item, call_id_of
 from outlast.loop.values import Json
+from outlast.ports.blobs import LargeContent
+
+NO_CONTENT = ContentReader(LargeContent(None))
+"""Shows placeholders for content that is stored outside of a run."""
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,7 @@ class KnownAgents:
         make_context: makes the context of its JSON, where its type is not known; or None.
         lent: the context that the program gave; None for none.
         items_given: the program asked with a list of items.
+        content: puts back the large content of what is read of the run.
     """
 
     def __init__(
@@ -83,6 +89,7 @@ class KnownAgents:
         self._registry: Registry | None = None
         self._origins: dict[str, ToolOrigin] = {}
         self._served: dict[tuple[str, str], FunctionTool] = {}
+        self.content = NO_CONTENT
 
     def agent(self, name: str) -> Any:
         """Return the agent of a name: an `Agent`, or a `RemoteAgent` where it is not known."""
@@ -130,6 +137,7 @@ class KnownAgents:
 
     def run_item(self, item: Item) -> RunItem:
         """Return an entry of a transcript as programs see it; calls are seen before outputs."""
+        item = self.content.whole_item(item)
         call_id = call_id_of(item.raw)
         if item.kind != "tool_call":
             return run_item(item, self.agent, tool_origin=self._origins.get(call_id))

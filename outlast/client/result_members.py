@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, overload
 from outlast.agents.agent_output import output_as, read_output
 from outlast.agents.context import RunContextWrapper
 from outlast.agents.context_codec import read_context
-from outlast.agents.errors import UserError
+from outlast.agents.errors import ContentUnavailable, UserError
 from outlast.agents.guardrail import InputGuardrailResult, OutputGuardrailResult
 from outlast.agents.raw_items import as_input
 from outlast.agents.run_items import RunItem, ToolApprovalItem
@@ -30,6 +30,7 @@ from outlast.client.interruptions import (
 from outlast.client.known_agents import KnownAgents
 from outlast.client.run_responses import last_turn, run_responses
 from outlast.client.run_state import RunState as WaitingState
+from outlast.contract.blobs import is_plain
 from outlast.loop.items import Item, only_text, text_of
 from outlast.loop.state import OUTPUT_KINDS, Answer, RunState, Status
 from outlast.loop.values import Json, JsonObject
@@ -83,8 +84,16 @@ class RunResultBase:
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """The whole transcript, complete whatever the length of the run."""
-        return self.snapshot.items
+        """The whole transcript, complete whatever the length of the run.
+
+        Raises:
+            ContentUnavailable: large content is in a store that cannot be read.
+        """
+        return self._items
+
+    @cached_property
+    def _items(self) -> tuple[Item, ...]:
+        return self._known.content.whole_items(self.snapshot.items)
 
     @property
     def usage(self) -> Usage:
@@ -124,7 +133,7 @@ class RunResultBase:
         start, stop = self._span()
         asked: dict[int, list[Interruption]] = {}
         for one in self._approvals:
-            place = None if one.run_id else place_of_call(one.request, self.items)
+            place = None if one.run_id else place_of_call(one.request, self.snapshot.items)
             if place is not None and start <= place < stop:
                 asked.setdefault(self._end_of_reply(place), []).append(one)
         found: list[RunItem] = []
@@ -138,8 +147,9 @@ class RunResultBase:
     def raw_responses(self) -> list[ModelResponse]:
         """What the models answered, one response for each model call."""
         start, stop = self._span()
-        until = None if self._answer is None else last_turn(self.items[:stop])
-        return run_responses(self.snapshot, after=last_turn(self.items[:start]), until=until)
+        items = self.snapshot.items
+        until = None if self._answer is None else last_turn(items[:stop])
+        return run_responses(self._spanned, after=last_turn(items[:start]), until=until)
 
     @property
     def last_response_id(self) -> str | None:
@@ -166,15 +176,18 @@ class RunResultBase:
             return None
         schema = self._known.output_schema(answer.agent)
         if answer is not newest_answer(state):
-            text = None if answer.item is None else text_of(self.items[answer.item].raw)
+            text = None
+            if answer.item is not None:
+                text = text_of(self._known.content.whole_item(state.items[answer.item]).raw)
             return text if text is None or schema is None else schema.validate_json(text)
         if state.final_output is None:
             return None
+        output = self._known.content.whole(state.final_output)
         try:
-            return read_output(schema, state.final_output)
+            return read_output(schema, output)
         except UserError:
             if answer.item is None:  # what a tool returned need not be of the type
-                return state.final_output
+                return output
             raise
 
     @overload
@@ -250,12 +263,20 @@ class RunResultBase:
 
         Raises:
             UserError: there is no such mode.
+            ContentUnavailable: large content is in a store that this process lacks, or cannot
+                read.
         """
         if mode not in {"preserve_all", "normalized"}:
             raise UserError(f"to_input_list(mode=...) is preserve_all or normalized, not {mode!r}.")
         state = self.snapshot
+        content = self._known.content
+        if not content.has_store and not all(is_plain(item.raw) for item in state.items):
+            raise ContentUnavailable(
+                f"Large content of the run {self.run_id} is in a blob store, and this process has "
+                "none. Give it the workers' one: blob_store=, or OUTLAST_BLOB_STORE."
+            )
         if mode == "normalized":
-            model_sees = shown(state.view, state.items, len(state.items))
+            model_sees = content.whole_items(shown(state.view, state.items, len(state.items)))
             raws = [as_input(item.raw) for item in model_sees]
             return deepcopy(list(without_reasoning_ids(raws, self._policy())))
         given = {id(self._own[at]) for at in self._passed_on() & self._own.keys()}
@@ -288,17 +309,17 @@ class RunResultBase:
     def _approvals(self) -> list[Interruption]:
         """Everything that people were or are asked; the same objects wherever they are shown."""
         nested = [one for one in self.snapshot.pending_approvals if one.run_id]
+        items = self._spanned.items
         return [
-            interruption(one, self.items, self._known)
-            for one in (*self.snapshot.approvals, *nested)
+            interruption(one, items, self._known) for one in (*self.snapshot.approvals, *nested)
         ]
 
     def _attributed(self, at: int) -> Item:
         """Return an entry of the transcript; what was said to a run is the listening agent's."""
-        item = self.items[at]
+        item = self._spanned.items[at]
         if item.kind != "input" or item.agent:
             return item
-        later = (one.agent for one in self.items[at:] if one.agent)
+        later = (one.agent for one in self.snapshot.items[at:] if one.agent)
         return replace(item, agent=next(later, self.snapshot.agent))
 
     def _forget(self) -> None:
@@ -306,10 +327,25 @@ class RunResultBase:
         for name in _MADE & vars(self).keys():
             delattr(self, name)
 
+    @cached_property
+    def _spanned(self) -> RunState:
+        """The state, with the content of the question's own items."""
+        state = self.snapshot
+        start, stop = self._span()
+        own = state.items[start:stop]
+        new = self._known.content.whole_items(own)
+        if all(one is other for one, other in zip(own, new, strict=True)):
+            return state
+        return replace(state, items=(*state.items[:start], *new, *state.items[stop:]))
+
     def _asked(self) -> list[JsonObject]:
+        return self._known.content.all_whole(self._referred())
+
+    def _referred(self) -> list[JsonObject]:
+        """Return what the run was asked, with references to large content."""
         state = self.snapshot
         if self._answer is not None:
-            return [item.raw for item in self.items[: self._span()[0]]]
+            return [item.raw for item in state.items[: self._span()[0]]]
         if not _has_begun(state):
             said = [raw for message in state.inbox for raw in message.content]
             return said or [item.raw for item in state.items]
@@ -350,9 +386,10 @@ class RunResultBase:
 
     def _end_of_reply(self, place: int) -> int:
         """Return the index of the last item that the model wrote together with another."""
-        turn = self.items[place].turn
-        while place + 1 < len(self.items):
-            following = self.items[place + 1]
+        items = self.snapshot.items
+        turn = items[place].turn
+        while place + 1 < len(items):
+            following = items[place + 1]
             if following.turn != turn or following.kind in OUTPUT_KINDS:
                 break
             place += 1

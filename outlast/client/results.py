@@ -5,6 +5,7 @@ Owns: `RunResult`, and the errors of failed runs. Must not know: how the state w
 
 from typing import Any
 
+from outlast.agents.errors import ContentUnavailable
 from outlast.agents.run_error import RunErrorDetails
 from outlast.agents.usage import Usage
 from outlast.client.guardrail_results import guardrail_result, tripped, tripped_inside
@@ -109,8 +110,11 @@ class FailedRun(RunErrorDetails):
 
 
 def run_details(state: RunState, known: KnownAgents = NOBODY) -> FailedRun:
-    """Return a run up to its failure."""
-    return FailedRun(RunResult(state, known))
+    """Return a run up to its failure, with placeholders for content that cannot be read."""
+    try:
+        return FailedRun(RunResult(state, known))
+    except ContentUnavailable:
+        return FailedRun(RunResult(state))
 
 
 def error_of(

@@ -29,6 +29,7 @@ from outlast.agents.run_config import RunConfig
 from outlast.agents.run_error import RunErrorHandlers
 from outlast.client.carrying import Carrying
 from outlast.client.connection import add_search_attributes
+from outlast.client.content import outgoing
 from outlast.client.handle import RunHandle
 from outlast.client.known_agents import KnownAgents, RemoteAgent
 from outlast.client.outages import is_passing, ride_out, unavailable
@@ -43,6 +44,7 @@ from outlast.client.thread_loop import thread_loop
 from outlast.client.unattended import warned_without_worker
 from outlast.contract import names, records
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
+from outlast.ports.blobs import BlobStore, check_blob_store
 from outlast.ports.engine import rest_engine
 from outlast.ports.session import Session
 from outlast.ports.tracing import join_current_trace
@@ -80,6 +82,7 @@ class Runner:
         client: Client | None = None,
         task_queue: str | None = None,
         patience: timedelta | None = None,
+        blob_store: BlobStore | None = None,
     ) -> RunResult:
         """Ask an agent, and wait for the answer, or until a person has to decide.
 
@@ -106,6 +109,7 @@ class Runner:
             client=client,
             task_queue=task_queue,
             patience=patience,
+            blob_store=blob_store,
         )
         with _carrying(starting_agent, input, options) as carrying:
             handle, stretch = await _open(starting_agent, input, options, carrying)
@@ -216,6 +220,7 @@ class Runner:
         agent: Agent[Any] | None = None,
         client: Client | None = None,
         patience: timedelta | None = None,
+        blob_store: BlobStore | None = None,
     ) -> RunHandle:
         """Return a handle on a run that was started before, here or elsewhere.
 
@@ -226,13 +231,15 @@ class Runner:
             client: a connected Temporal client.
             patience: how long to wait for a server that does not answer; default:
                 OUTLAST_PATIENCE_SECONDS, or five minutes.
+            blob_store: where large content is kept; the workers need the same one.
 
         Raises:
             RunNotFound: there is no such run.
             UserError: an argument does not fit.
         """
         check_place(id or "", client)
-        with Carrying(agent, client, None, patience=patience) as carrying:
+        check_blob_store(blob_store)
+        with Carrying(agent, client, None, patience=patience, blob_store=blob_store) as carrying:
             handle = await carrying.handle(id, KnownAgents(agent))
             await handle.check()
             await carrying.follow(handle)
@@ -316,12 +323,15 @@ def _carrying(
     check_place(options.get("id"), client, options.get("task_queue"))
     if client is None and isinstance(input, RunState) and input.client != ENGINE:
         client = input.client
+    store = options.get("blob_store")
+    check_blob_store(store)
     return Carrying(
         agent,
         client,
         options.get("task_queue"),
         _context(input, options),
         options.get("patience"),
+        blob_store=store,
     )
 
 
@@ -385,7 +395,7 @@ async def _start_workflow(
         UserError: the input is too large.
         WorkflowAlreadyStartedError: the id is in use.
     """
-    payload = records.write(record)
+    payload = records.write(await outgoing(client, record))
     await check_size(client, payload)
 
     async def start(*, visibility: bool) -> WorkflowHandle[Any, Any]:

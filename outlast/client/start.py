@@ -23,6 +23,7 @@ from outlast.contract import failures, names, records
 from outlast.loop.events import ServerThread
 from outlast.loop.items import only_text
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
+from outlast.ports.blobs import BlobStore
 from outlast.ports.engine import check_client
 from outlast.ports.session import DescribedSession, Session
 
@@ -55,6 +56,7 @@ class RunOptions(TypedDict, total=False):
         task_queue: where the workers wait that carry the run.
         patience: how long to wait for a server that does not answer, such as one that is being
             restarted; default: OUTLAST_PATIENCE_SECONDS, or five minutes.
+        blob_store: where large content is kept; the workers need the same one.
     """
 
     id: str | None
@@ -70,9 +72,10 @@ class RunOptions(TypedDict, total=False):
     client: "Client | None"
     task_queue: str | None
     patience: timedelta | None
+    blob_store: BlobStore | None
 
 
-OF_THE_CLIENT: Final = frozenset({"id", "client", "task_queue", "patience"})
+OF_THE_CLIENT: Final = frozenset({"id", "client", "task_queue", "patience", "blob_store"})
 """Options that say where a run is, and not what it is."""
 
 

@@ -13,6 +13,7 @@ from outlast.loop.commands import (
     CheckInput,
     Conclude,
     Effect,
+    OffloadItems,
     PrepareRun,
     RunAgent,
     RunHandoff,
@@ -37,6 +38,8 @@ TOOL_TIMEOUT: Final = "tool_timeout"
 CANCELLED: Final = "cancelled"
 DECISION_REFUSED: Final = "decision_refused"
 RUN_CLOSED: Final = "run_closed"
+CONTENT_UNAVAILABLE: Final = "content_unavailable"
+CONVERSATION_FULL: Final = "conversation_full"
 INTERNAL: Final = "internal_error"
 
 CODES: Final = frozenset(
@@ -97,3 +100,5 @@ def _named(effect: Effect) -> tuple[str, str]:
             return f"The end of {effect.agent}'s answer", USER_ERROR
         case SaveSession():
             return "Saving the session", SESSION_FAILED
+        case OffloadItems():
+            return "Storing content outside of the run", CONTENT_UNAVAILABLE

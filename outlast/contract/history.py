@@ -37,6 +37,7 @@ from outlast.loop.commands import (
     CheckInput,
     Conclude,
     Effect,
+    OffloadItems,
     PrepareRun,
     RunAgent,
     RunHandoff,
@@ -52,6 +53,7 @@ from outlast.loop.events import (
     Event,
     HandoffFinished,
     InputChecked,
+    ItemsOffloaded,
     MessageReceived,
     ModelReplied,
     NestedReported,
@@ -63,6 +65,7 @@ from outlast.loop.events import (
 )
 from outlast.loop.machine import advance
 from outlast.loop.state import RunState
+from outlast.loop.stored import Offload
 from outlast.loop.values import Failure, Json, Usage
 
 
@@ -155,6 +158,8 @@ def _answer(effect: Effect, payload: Json | Unreadable, at_ms: int, number: int)
             return AnswerConcluded(at_ms=at_ms, effect=number, conclusion=conclusion)
         case SaveSession():
             return SessionSaved(at_ms=at_ms, effect=number)
+        case OffloadItems():
+            return ItemsOffloaded(at_ms=at_ms, effect=number, result=read(Offload, payload))
 
 
 def effect_of_nested(nested_id: str) -> int:

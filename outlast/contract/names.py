@@ -7,6 +7,7 @@ from outlast.loop.commands import (
     CheckInput,
     Conclude,
     Effect,
+    OffloadItems,
     PrepareRun,
     RunAgent,
     RunHandoff,
@@ -76,6 +77,7 @@ ACTIVITY_MODEL: Final = "call_model"
 ACTIVITY_CHECK: Final = "check_input"
 ACTIVITY_CONCLUDE: Final = "conclude"
 ACTIVITY_SAVE: Final = "save_session"
+ACTIVITY_OFFLOAD: Final = "offload_items"
 TOOL_PREFIX: Final = "tool:"
 HANDOFF_PREFIX: Final = "handoff:"
 
@@ -102,6 +104,8 @@ def activity_type(effect: Effect) -> str:
             return ACTIVITY_CONCLUDE
         case SaveSession():
             return ACTIVITY_SAVE
+        case OffloadItems():
+            return ACTIVITY_OFFLOAD
         case RunAgent():
             return WORKFLOW
         case CallModel():

@@ -14,6 +14,7 @@ from outlast.loop.commands import (
     CheckInput,
     Conclude,
     Effect,
+    OffloadItems,
     PrepareRun,
     RunAgent,
     RunHandoff,
@@ -39,6 +40,9 @@ NESTED: Final = Policy(attempts=1)
 """A nested run retries what it does by itself."""
 
 SAVE: Final = Policy(timeout_ms=60_000, attempts=10, maximum_interval_ms=60_000)
+
+OFFLOAD: Final = Policy(timeout_ms=120_000, attempts=5, maximum_interval_ms=60_000)
+"""Nothing waits for it; what fails is tried again when a model has been asked once more."""
 
 LONGEST_MS: Final = 24 * 3_600_000
 """Bound on an effect as a whole. Generous, because it also covers the time without any worker."""
@@ -73,6 +77,8 @@ def policy_of(effect: Effect) -> Policy:
             return CHECK
         case SaveSession():
             return SAVE
+        case OffloadItems():
+            return OFFLOAD
         case RunTool() | RunHandoff():
             return effect.policy
         case RunAgent():

@@ -28,6 +28,7 @@ from outlast.loop.commands import (
     CallModel,
     Conclude,
     Effect,
+    OffloadItems,
     RunAgent,
     RunHandoff,
     SaveSession,
@@ -191,8 +192,21 @@ class SaveRequestRecord:
     items: tuple[Item, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
+class OffloadRequestRecord:
+    """The whole request of an offload: the command and the items."""
+
+    call: OffloadItems
+    items: tuple[Item, ...]
+
+
 Request: TypeAlias = (
-    Effect | ModelRequestRecord | HandoffRequestRecord | ConclusionRequestRecord | SaveRequestRecord
+    Effect
+    | ModelRequestRecord
+    | HandoffRequestRecord
+    | ConclusionRequestRecord
+    | SaveRequestRecord
+    | OffloadRequestRecord
 )
 """What an activity gets: an effect as it is, or with the items it is about."""
 
@@ -322,6 +336,9 @@ def request_of(state: RunState, effect: Effect) -> Request:
             return ConclusionRequestRecord(call=effect, items=items_of(state, effect))
         case SaveSession():
             return SaveRequestRecord(call=effect, items=items_to_save(state, effect))
+        case OffloadItems():
+            items = state.items[effect.start : effect.stop]
+            return OffloadRequestRecord(call=effect, items=items)
         case _:
             return effect
 
@@ -388,7 +405,10 @@ def small(request: Request, limit_bytes: int) -> JsonObject | None:
     if isinstance(request, ModelRequestRecord):
         if request.call.input_length > 12:
             return None
-    elif isinstance(request, HandoffRequestRecord | ConclusionRequestRecord | SaveRequestRecord):
+    elif isinstance(
+        request,
+        HandoffRequestRecord | ConclusionRequestRecord | SaveRequestRecord | OffloadRequestRecord,
+    ):
         return None
     written = write(request)
     return written if len(_text(written)) <= limit_bytes else None

@@ -42,6 +42,11 @@ def default_data_dir() -> Path:
     return Path.home() / ".local" / "share" / "outlast"
 
 
+def default_blob_dir() -> Path:
+    """Return where large content of runs on this user's embedded server is kept."""
+    return default_data_dir() / "blobs"
+
+
 def running_server(data_dir: Path) -> ServerInfo | None:
     """Return the server that is alive and ready on this directory, or None.
 

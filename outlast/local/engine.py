@@ -14,9 +14,11 @@ from temporalio.service import RPCError
 from outlast.agents.agent import Agent
 from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.agents.logs import get_logger
+from outlast.blobs import FileBlobStore, store_from_environment, use_blob_store
 from outlast.client.connection import connect, is_configured
 from outlast.contract import names
 from outlast.dev import EmbeddedServer, default_data_dir
+from outlast.dev.data_dir import default_blob_dir
 from outlast.local.carrier import CarriedRun, Carrier
 from outlast.local.core_runtime import have_runtime
 from outlast.local.loop_end import at_loop_end, keep_out_no_more, kept_out
@@ -127,7 +129,9 @@ class LocalEngine:
         server = _embedded()
         await server.start()
         try:
-            return cls(await connect(server.address, server.info.namespace), server)
+            client = await connect(server.address, server.info.namespace)
+            use_blob_store(client, store_from_environment() or FileBlobStore(default_blob_dir()))
+            return cls(client, server)
         except BaseException:
             await server.stop()
             raise

@@ -23,7 +23,7 @@ from outlast.loop.transcript import (
     take_over,
     with_call,
 )
-from outlast.loop.values import Failure, Json
+from outlast.loop.values import Failure, Json, is_reference
 
 
 def start_acting(state: RunState, at_ms: int) -> Step:
@@ -69,7 +69,9 @@ def agent_finished(state: RunState, effect: RunAgent, result: AgentResult) -> St
         failure = result.failure or Failure(code="tool_failed", message=message)
         return call_failed(state, effect, failure)
     changes = diff(effect.context, result.context)
-    output = phrases.as_text(result.final_output)
+    output = result.final_output
+    if not is_reference(output):
+        output = phrases.as_text(output)
     return _settle(_without_nested(state, effect), effect, output, result.final_output, changes)
 
 

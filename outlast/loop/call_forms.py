@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from outlast.loop.items import call_id_of
 from outlast.loop.phrases import as_text
-from outlast.loop.values import Json, JsonObject
+from outlast.loop.values import Json, JsonObject, is_reference, placeholder
 
 FUNCTION = "function_call"
 
@@ -105,7 +105,8 @@ def arguments_of(raw: JsonObject) -> str:
     """Return what a call says, as text: what the model wrote, or JSON of the parts."""
     form = FORMS[form_of(raw)]
     if form.text:
-        return str(raw.get(form.text, ""))
+        text: Json = raw.get(form.text, "")
+        return placeholder(text) if is_reference(text) else str(text)
     said = {part: raw[part] for part in form.parts if raw.get(part) is not None}
     return json.dumps(said, separators=(",", ":"))
 

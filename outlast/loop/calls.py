@@ -131,6 +131,7 @@ class ModelReply:
         checks: what tools' guardrails said before people are asked.
         unchecked: the model was not called, because the agent has input guardrails that were not
             run for the question; `duties` says which.
+        stores: the worker can store content outside of the run, and the run holds much of it.
     """
 
     items: tuple[JsonObject, ...]
@@ -149,6 +150,7 @@ class ModelReply:
     raw_usage: JsonObject | None = None
     checks: tuple[GuardrailRecord, ...] = ()
     unchecked: bool = False
+    stores: bool = False
 
     def __post_init__(self) -> None:
         """Refuse a plan that does not fit the reply, so that no call can go unanswered.
@@ -235,6 +237,7 @@ class Briefing:
             with it, or what an agent that works as a tool is asked. None: the message as it is.
         old: the positions of those that the session has already.
         traced: somebody is told of the run's steps.
+        stores: the worker can store content outside of the run.
     """
 
     model: str = ""
@@ -244,6 +247,7 @@ class Briefing:
     input: tuple[JsonObject, ...] | None = None
     old: tuple[int, ...] = ()
     traced: bool = False
+    stores: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

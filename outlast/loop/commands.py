@@ -228,6 +228,20 @@ class SaveSession:
     kind: Literal["save_session"] = "save_session"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
+class OffloadItems:
+    """Store the content of items outside of the run. Answered by `ItemsOffloaded`.
+
+    The items are those of the transcript from `start` up to `stop`.
+    """
+
+    effect: int
+    start: int
+    stop: int
+    run_id: str
+    kind: Literal["offload_items"] = "offload_items"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelEffect:
     """Stop an effect; whatever it still answers is ignored."""
@@ -259,6 +273,14 @@ class Finish:
 
 
 Effect: TypeAlias = (
-    PrepareRun | CheckInput | CallModel | RunTool | RunAgent | RunHandoff | Conclude | SaveSession
+    PrepareRun
+    | CheckInput
+    | CallModel
+    | RunTool
+    | RunAgent
+    | RunHandoff
+    | Conclude
+    | SaveSession
+    | OffloadItems
 )
 Command: TypeAlias = Effect | CancelEffect | TellParent | Finish

@@ -11,6 +11,7 @@ from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.calls import AgentResult, Briefing, HandoffResult, ModelReply, ToolResult
 from outlast.loop.checks import CheckResult, Conclusion
 from outlast.loop.items import Message
+from outlast.loop.stored import Offload
 from outlast.loop.values import DEFAULT_MAX_TURNS, Failure, Json, JsonObject, ServerThread
 
 CancelMode: TypeAlias = Literal["immediate", "after_turn"]
@@ -137,6 +138,15 @@ class SessionSaved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ItemsOffloaded:
+    """Content of items is stored outside of the run now."""
+
+    at_ms: int
+    effect: int
+    result: Offload
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EffectFailed:
     """An effect failed for good: its last retry, its time-out, its cancellation."""
 
@@ -196,6 +206,7 @@ EffectEvent: TypeAlias = (
     | HandoffFinished
     | AnswerConcluded
     | SessionSaved
+    | ItemsOffloaded
     | EffectFailed
 )
 """What answers an effect."""

@@ -14,7 +14,7 @@ _EFFECT_OF_PHASE = {
     "transferring": "run_handoff",
 }
 
-_SIDE_EFFECTS = frozenset({"save_session", "check_input"})
+_SIDE_EFFECTS = frozenset({"save_session", "check_input", "offload_items"})
 """What may be in flight beside a phase's own effect."""
 
 
@@ -74,7 +74,9 @@ def violations(state: RunState) -> list[str]:
 def _has_its_effects(state: RunState) -> bool:
     kinds = [effect.kind for effect in state.pending]
     if state.phase == "checking":
-        return [kind for kind in kinds if kind != "save_session"] == ["check_input"]
+        return [kind for kind in kinds if kind not in _SIDE_EFFECTS - {"check_input"}] == [
+            "check_input"
+        ]
     own = sorted(kind for kind in kinds if kind not in _SIDE_EFFECTS)
     if state.phase == "acting":
         return set(own) <= {"run_tool", "run_agent"}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, cast
 
-from outlast.loop.values import Json, JsonObject
+from outlast.loop.values import Json, JsonObject, is_reference, placeholder
 
 ItemKind: TypeAlias = Literal[
     "history",
@@ -61,24 +61,38 @@ def call_id_of(raw: JsonObject) -> str:
 
 
 def text_of(raw: JsonObject) -> str:
-    """Return the text of a message item, without refusals; empty where there is none."""
-    content: Json = raw.get("content")
-    if isinstance(content, str):
-        return content
-    return "".join(
-        str(part.get("text") or "")
-        for part in _parts_of(raw)
-        if part.get("type") in {"output_text", "input_text", "text"}
-    )
+    """Return the text of a message item, without refusals; empty where there is none.
+
+    What is stored outside of the run is there as a placeholder.
+    """
+    return "".join(placeholder(one) if is_reference(one) else str(one) for one in _texts_of(raw))
 
 
 def last_words(items: Sequence[Item]) -> Json:
     """Return the last that was said or found, for whoever asked an agent that ended in silence."""
     for item in reversed(items):
-        said: Json = item.raw.get("output") if item.kind == "tool_output" else text_of(item.raw)
+        said: Json = item.raw.get("output") if item.kind == "tool_output" else _said_in(item.raw)
         if said and item.turn:
             return said
     return ""
+
+
+def _said_in(raw: JsonObject) -> Json:
+    """Return the text of a message item, or the reference to it where it is stored outside."""
+    texts = _texts_of(raw)
+    return texts[0] if len(texts) == 1 and is_reference(texts[0]) else text_of(raw)
+
+
+def _texts_of(raw: JsonObject) -> list[Json]:
+    """Return the texts of a message item, or references to them."""
+    content: Json = raw.get("content")
+    if isinstance(content, str) or is_reference(content):
+        return [content]
+    return [
+        part.get("text") or ""
+        for part in _parts_of(raw)
+        if part.get("type") in {"output_text", "input_text", "text"}
+    ]
 
 
 def only_text(raws: Sequence[JsonObject]) -> str | None:

@@ -80,6 +80,7 @@ from outlast.loop.commands import (
     Command,
     Conclude,
     Effect,
+    OffloadItems,
     PrepareRun,
     RunAgent,
     RunHandoff,
@@ -96,6 +97,7 @@ from outlast.loop.events import (
     Event,
     HandoffFinished,
     InputChecked,
+    ItemsOffloaded,
     MessageReceived,
     ModelReplied,
     NestedReported,
@@ -121,9 +123,13 @@ from outlast.loop.transcript import (
     begin_question,
     drop_unchecked,
     hide_blocked,
+    needs_offload,
     note,
     open_with,
+    storing,
     take_in,
+    take_offload,
+    weighed,
     with_ignored,
 )
 from outlast.loop.values import Failure
@@ -145,7 +151,7 @@ def advance(state: RunState, event: Event) -> Step:
     before = state
     state, commands = _take(state, event)
     if state is not before:
-        state, further = _go_on(state)
+        state, further = _go_on(state, len(before.items))
         state, commands = requests.with_marks(state, commands + further, event.at_ms)
     if state.parent is not None and state.pending_approvals != before.pending_approvals:
         commands = (requests.report(state), *commands)
@@ -170,13 +176,16 @@ def _take(state: RunState, event: Event) -> Step:
             return _effect_answered(state, event)
 
 
-def _go_on(state: RunState) -> Step:
-    """Do what needs no further event: begin turns, give answers, save, close."""
+def _go_on(state: RunState, weighed_up_to: int) -> Step:
+    """Do what needs no further event: begin turns, give answers, save, store, close."""
     commands: tuple[Command, ...] = ()
     while True:
+        state, weighed_up_to = weighed(state, weighed_up_to), len(state.items)
         kinds = {effect.kind for effect in state.pending}
         if may_save(state) and "save_session" not in kinds:
             step = requests.issue(state, requests.session_save(state, state.to_save[0]))
+        elif needs_offload(state) and "offload_items" not in kinds:
+            step = requests.issue(state, requests.offload(state))
         elif state.phase == "turned" and not is_held(state):
             step = _begin_turn(state)
         elif state.candidate is not None and not (is_held(state) or "conclude" in kinds):
@@ -226,6 +235,9 @@ def _effect_answered(state: RunState, event: EffectEvent) -> Step:
 
 def _effect_done(rest: RunState, effect: Effect, event: EffectEvent) -> Step | None:
     """Take over what an effect came to; None when the event is the answer to another kind."""
+    if isinstance(effect, OffloadItems):
+        is_answer = isinstance(event, ItemsOffloaded)
+        return (take_offload(rest, effect, event.result), ()) if is_answer else None
     match effect, event:
         case PrepareRun(), RunPrepared():
             return _prepared(rest, event.briefing), ()
@@ -269,6 +281,8 @@ def _effect_failed(state: RunState, effect: Effect, event: EffectFailed) -> Step
             return not_concluded(state, failure)
         case SaveSession():
             return save_failed(state, failure, event.at_ms)
+        case OffloadItems():  # what is large stays where it is, until a worker can store it
+            return revised(state, stores=False, inline=0), ()
         case RunTool() | RunAgent():
             return call_failed(state, effect, failure)
         case _:
@@ -281,6 +295,8 @@ def _prepared(state: RunState, briefing: Briefing) -> RunState:
     state = revised(
         state, phase="turned", model=briefing.model, context=context, duties=briefing.duties
     )
+    if briefing.stores:
+        state = storing(state)
     if briefing.traced:
         state = revised(state, trace=TraceMark(started_at_ms=state.started_at_ms))
     return state if briefing.input is None else open_with(state, briefing.input, briefing.old)
@@ -312,7 +328,7 @@ def _not_passed(state: RunState, failure: Failure) -> Step:
 def _model_replied(state: RunState, reply: ModelReply, at_ms: int) -> Step:
     if reply.unchecked:
         return _check_anew(state, reply)
-    state = take_in(state, reply)
+    state = take_in(storing(state) if reply.stores else state, reply)
     if reply.failure is not None:
         return fail(state, reply.failure)
     return start_acting(state, at_ms) if reply.calls else end_of_reply(state, reply)

@@ -15,6 +15,7 @@ from outlast.loop.commands import (
     Conclude,
     Effect,
     Finish,
+    OffloadItems,
     PrepareRun,
     RunAgent,
     RunHandoff,
@@ -217,6 +218,16 @@ def session_save(state: RunState, items: ItemsToSave) -> SaveSession:
         settings=state.settings,
         run_id=state.run_id,
         chain_id=state.chain_id,
+    )
+
+
+def offload(state: RunState) -> OffloadItems:
+    """Ask for the content of the newest items to be stored outside of the run."""
+    return OffloadItems(
+        effect=state.next_effect,
+        start=state.offloaded,
+        stop=len(state.items),
+        run_id=state.run_id,
     )
 
 

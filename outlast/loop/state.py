@@ -169,6 +169,9 @@ class RunState:
         nested: what people have to decide in nested runs.
         parent: the run that this one works for.
         trace: where the newest effect belongs in the run's trace, if it is traced.
+        stores: workers can store content outside of the run.
+        offloaded: the index up to which content of items was stored outside.
+        inline: characters after that which could be; counted where workers can.
     """
 
     run_id: str = ""
@@ -225,6 +228,9 @@ class RunState:
     nested: tuple[NestedRequests, ...] = ()
     parent: Parent | None = None
     trace: TraceMark | None = None
+    stores: bool = False
+    offloaded: int = 0
+    inline: int = 0
 
     @property
     def status(self) -> Status:
@@ -280,7 +286,8 @@ def waits_for_people(state: RunState) -> bool:
     """Whether nothing will happen until a person decides, here or in every nested run."""
     asking = {one.nested_id for one in state.nested if one.requests}
     return state.phase == "acting" and all(
-        effect.kind == "save_session" or (effect.kind == "run_agent" and effect.nested_id in asking)
+        effect.kind in {"save_session", "offload_items"}
+        or (effect.kind == "run_agent" and effect.nested_id in asking)
         for effect in state.pending
     )
 

@@ -18,9 +18,10 @@ from outlast.loop.call_forms import (
 from outlast.loop.calls import Call, CallStatus, ModelReply, PlannedCall
 from outlast.loop.changes import apply
 from outlast.loop.checks import INPUT_CHECKS
-from outlast.loop.commands import RunAgent, RunTool
+from outlast.loop.commands import OffloadItems, RunAgent, RunTool
 from outlast.loop.items import Item, ItemKind, Message, call_id_of
 from outlast.loop.state import Ignored, ItemsToSave, Response, RunState, revised, turn_start
+from outlast.loop.stored import OFFLOAD_ABOVE, Offload, weight, with_references
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import ViewEdit, edited, places_in_transcript, size, without
 
@@ -209,6 +210,32 @@ def _withheld(item: Item, placeholder: str) -> Item:
             return replace(item, raw=kept)
         case _:
             return item
+
+
+def weighed(state: RunState, before: int) -> RunState:
+    """Count what the items after the first `before` hold that could be stored outside."""
+    if not state.stores or len(state.items) == before:
+        return state
+    return revised(state, inline=state.inline + weight(state.items[before:]))
+
+
+def storing(state: RunState) -> RunState:
+    """Note that workers can store content outside of the run."""
+    if state.stores:
+        return state
+    return revised(state, stores=True, inline=weight(state.items[state.offloaded :]))
+
+
+def needs_offload(state: RunState) -> bool:
+    """Whether the newest items hold more than a run should carry on."""
+    return state.inline > OFFLOAD_ABOVE and state.closing is None
+
+
+def take_offload(state: RunState, effect: OffloadItems, offload: Offload) -> RunState:
+    """Put references into the items whose content is stored outside now."""
+    items = with_references(state.items, offload)
+    inline = weight(items[effect.stop :])
+    return revised(state, items=items, offloaded=effect.stop, inline=inline)
 
 
 def note(state: RunState, length: int, withheld: str | None = None) -> RunState:

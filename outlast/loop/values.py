@@ -1,17 +1,28 @@
 """The plain values that states, events and commands are made of.
 
-Owns: JSON aliases, token usage, the description of a failure, and where a provider keeps a
-conversation. Knows nothing of runs.
+Owns: JSON aliases, references to stored content, token usage, the description of a failure, and
+where a provider keeps a conversation. Knows nothing of runs.
 """
 
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 Json: TypeAlias = Any
 """Any value that JSON can express. Treated as immutable: build a new one, never change one."""
 
 JsonObject: TypeAlias = dict[str, Any]
 """A JSON object. Treated as immutable."""
+
+
+BLOB: Final = "$outlast.blob"
+"""The key of a reference to content that is stored outside: the key of the blob is its value.
+
+A reference stands in the place of a long text: `{"$outlast.blob": "sha256:…", "bytes": n}`. With
+`part`, the blob is a JSON list of texts, and the reference means one of them.
+"""
+
+_BLOB_KEY_LENGTH = len("sha256:") + 64
+_HEXADECIMAL = frozenset("0123456789abcdef")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,3 +104,31 @@ class ServerThread:
     conversation_id: str | None = None
     previous_response_id: str | None = None
     chained: bool = False
+
+
+def reference(key: str, size: int, part: int | None = None) -> JsonObject:
+    """Return the reference to a text."""
+    made: JsonObject = {BLOB: key, "bytes": size}
+    return made if part is None else {**made, "part": part}
+
+
+def is_reference(value: Json) -> bool:
+    """Whether a value stands for a text that is stored outside."""
+    if not isinstance(value, dict) or BLOB not in value:
+        return False
+    fields = cast("JsonObject", value)
+    key, part = fields[BLOB], fields.get("part", 0)
+    return (
+        fields.keys() <= {BLOB, "bytes", "part"}
+        and isinstance(key, str)
+        and len(key) == _BLOB_KEY_LENGTH
+        and key.startswith("sha256:")
+        and _HEXADECIMAL.issuperset(key[7:])
+        and type(fields.get("bytes")) is int
+        and type(part) is int
+    )
+
+
+def placeholder(value: JsonObject) -> str:
+    """Return what people read instead of a text that is stored outside."""
+    return f"[{value['bytes']:,} bytes, stored outside of the run]"

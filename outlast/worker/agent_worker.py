@@ -14,7 +14,9 @@ from temporalio.worker import Worker
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
+from outlast.blobs import large_content
 from outlast.contract import names
+from outlast.ports.blobs import BlobStore
 from outlast.ports.engine import check_client
 from outlast.ports.model import ModelProvider
 from outlast.worker.plugin import OutlastPlugin
@@ -39,6 +41,7 @@ class AgentWorker:
         model_provider: ModelProvider | None = None,
         context_types: Iterable[type] = (),
         references: Iterable[object] | Mapping[str, object] = (),
+        blob_store: BlobStore | None = None,
         **worker_options: Any,
     ) -> None:
         """Make a worker; it starts when it is entered or run.
@@ -51,6 +54,8 @@ class AgentWorker:
             context_types: types of run contexts that no callable is annotated with.
             references: callables and objects that runs refer to in their settings, such as
                 guardrails of a `RunConfig`; a dict gives them names of their own.
+            blob_store: where large content of runs is kept; all workers and clients of a
+                task queue need the same. Default: what `OUTLAST_BLOB_STORE` names, if anything.
             worker_options: further options of `temporalio.worker.Worker`.
 
         Raises:
@@ -66,6 +71,7 @@ class AgentWorker:
             model_provider=model_provider,
             context_types=context_types,
             references=references,
+            blob_store=large_content(blob_store, client=client).store,
         )
         self.registry: Registry = plugin.registry
         plugins = [*worker_options.pop("plugins", []), plugin]

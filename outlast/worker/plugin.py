@@ -19,10 +19,12 @@ from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
+from outlast.blobs import large_content
 from outlast.contract import records
 from outlast.loop.state import RunState
 from outlast.models.multi_provider import MultiProvider
 from outlast.payloads.readable import readable
+from outlast.ports.blobs import BlobStore
 from outlast.ports.interpreter_end import wait_for_native_threads
 from outlast.ports.model import ModelProvider
 from outlast.ports.receivers import REGISTRATION
@@ -52,6 +54,7 @@ class OutlastPlugin(SimplePlugin):
         model_provider: ModelProvider | None = None,
         context_types: Iterable[type] = (),
         references: Iterable[object] | Mapping[str, object] = (),
+        blob_store: BlobStore | None = None,
     ) -> None:
         """Register agents.
 
@@ -63,24 +66,21 @@ class OutlastPlugin(SimplePlugin):
             context_types: types of run contexts that no callable is annotated with.
             references: callables and objects that runs refer to in their settings, such as
                 guardrails of a `RunConfig`; a dict gives them names of their own.
+            blob_store: where large content of runs is kept; all workers and clients of a
+                task queue need the same. Default: what `OUTLAST_BLOB_STORE` names, if anything.
 
         Raises:
             UserError: no agents, or two with one name, or another argument does not fit.
         """
         wait_for_native_threads()
         log_failures_in_lines()
-        given = cast("object", agents)
-        if isinstance(given, Agent | str) or not isinstance(given, Iterable):
-            shown = repr(given) if isinstance(given, str) else type(cast("object", given)).__name__
-            raise UserError(f"agents= is a list of agents, not {shown}: agents=[my_agent].")
-        self.registry = Registry(agents)
-        if not self.registry.names:
-            raise UserError("A worker needs at least one agent: agents=[my_agent].")
+        self.registry = _registry_of(agents)
         _add_context_types(self.registry, context_types)
         self.registry.add_references(references)
         _check_provider(model_provider)
         provider = model_provider or MultiProvider()
-        knowledge = WorkerKnowledge(registry=self.registry, models=provider)
+        content = large_content(blob_store)
+        knowledge = WorkerKnowledge(registry=self.registry, models=provider, content=content)
 
         @contextlib.asynccontextmanager
         async def run_context() -> AsyncGenerator[None]:
@@ -124,6 +124,17 @@ class OutlastPlugin(SimplePlugin):
         config = super().configure_replayer(config)
         config["data_converter"] = readable(config.get("data_converter", DataConverter.default))
         return config
+
+
+def _registry_of(agents: Iterable[Agent[Any]]) -> Registry:
+    given = cast("object", agents)
+    if isinstance(given, Agent | str) or not isinstance(given, Iterable):
+        shown = repr(given) if isinstance(given, str) else type(cast("object", given)).__name__
+        raise UserError(f"agents= is a list of agents, not {shown}: agents=[my_agent].")
+    registry = Registry(agents)
+    if not registry.names:
+        raise UserError("A worker needs at least one agent: agents=[my_agent].")
+    return registry
 
 
 def _add_context_types(registry: Registry, given: object) -> None:

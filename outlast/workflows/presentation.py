@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from outlast import rendering
 from outlast.contract import names
+from outlast.contract.blobs import readable
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.commands import (
@@ -18,6 +19,7 @@ from outlast.loop.commands import (
     CheckInput,
     Conclude,
     Effect,
+    OffloadItems,
     PrepareRun,
     RunAgent,
     RunHandoff,
@@ -72,6 +74,8 @@ def effect_line(state: RunState, effect: Effect) -> Shown:
             return joined(effect.agent, " · conclude the answer")
         case SaveSession():
             return joined(f"save items {effect.start} to {effect.stop}")
+        case OffloadItems():
+            return joined(f"store the content of items {effect.start} to {effect.stop}")
         case RunTool() | RunAgent():
             return call_line(effect.name, effect.arguments)
         case RunHandoff():
@@ -202,7 +206,7 @@ def _text(item: Item) -> str:
         case "tool_call" | "handoff_call":
             return call_line(name_of(raw), arguments_of(raw))
         case "tool_output" | "handoff_output":
-            output = raw.get("output")
+            output = readable(raw.get("output"))
             return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
         case _:
             return text_of(raw)

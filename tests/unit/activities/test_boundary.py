@@ -267,6 +267,7 @@ def test_one_activity_without_a_name_serves_all_tools() -> None:
         "call_model",
         "conclude",
         "save_session",
+        "offload_items",
         None,
     ]
 

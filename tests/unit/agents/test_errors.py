@@ -38,6 +38,8 @@ def test_the_codes_stay_what_they_are() -> None:
     """Recorded failures and users' programs have them."""
     assert {kind.__name__: kind.code for kind in KINDS} == {
         "AgentsException": "agents_error",
+        "ContentUnavailable": "content_unavailable",
+        "ConversationFull": "conversation_full",
         "DecisionRefused": "decision_refused",
         "InputGuardrailTripwireTriggered": "input_guardrail_tripwire",
         "MaxTurnsExceeded": "max_turns_exceeded",

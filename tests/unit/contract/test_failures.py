@@ -30,6 +30,7 @@ WHAT = {
     "check_input": "An input guardrail of Triage",
     "conclude": "The end of Billing's answer",
     "save_session": "Saving the session",
+    "offload_items": "Storing content outside of the run",
 }
 DEFAULT = {
     "prepare_run": failures.USER_ERROR,
@@ -40,6 +41,7 @@ DEFAULT = {
     "check_input": failures.USER_ERROR,
     "conclude": failures.USER_ERROR,
     "save_session": failures.SESSION_FAILED,
+    "offload_items": failures.CONTENT_UNAVAILABLE,
 }
 
 

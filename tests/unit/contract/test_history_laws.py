@@ -25,6 +25,7 @@ from outlast.loop.events import (
     Event,
     HandoffFinished,
     InputChecked,
+    ItemsOffloaded,
     MessageReceived,
     ModelReplied,
     NestedReported,
@@ -80,7 +81,9 @@ def resolved(event: EffectEvent) -> Resolved:
             return Resolved(effect=event.effect, payload=write(event.conclusion))
         case SessionSaved():
             return Resolved(effect=event.effect, payload=None)
-        case ToolFinished() | HandoffFinished() | InputChecked() | AgentFinished():
+        case (
+            ToolFinished() | HandoffFinished() | InputChecked() | AgentFinished() | ItemsOffloaded()
+        ):
             return Resolved(effect=event.effect, payload=write(event.result))
         case EffectFailed():
             code, message = event.failure.code, event.failure.message

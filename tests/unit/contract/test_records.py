@@ -18,6 +18,7 @@ from outlast.contract.records import (
     HandoffRequestRecord,
     ModelRequestRecord,
     NestedRecord,
+    OffloadRequestRecord,
     RunInput,
     RunResultRecord,
     SaveRequestRecord,
@@ -42,6 +43,7 @@ from outlast.loop.commands import (
     CallModel,
     CheckInput,
     Conclude,
+    OffloadItems,
     PrepareRun,
     RunAgent,
     RunHandoff,
@@ -51,6 +53,7 @@ from outlast.loop.commands import (
 from outlast.loop.events import Parent
 from outlast.loop.items import Item, Message
 from outlast.loop.state import RunState
+from outlast.loop.stored import Offload
 from outlast.loop.trace_mark import TraceMark, TurnMark
 from outlast.loop.values import JsonObject, ServerThread
 from tests.loop_driver import SITUATIONS, Play, nested, play_in, said, transfer
@@ -82,6 +85,9 @@ KINDS: list[Any] = [
     HandoffRequestRecord,
     ConclusionRequestRecord,
     SaveRequestRecord,
+    OffloadItems,
+    Offload,
+    OffloadRequestRecord,
 ]
 QUICK = examples(15)
 
@@ -124,6 +130,7 @@ def test_a_run_can_be_carried_from_anywhere(situation: str) -> None:
     assert [type(one) for one in read_back.pending] == [type(one) for one in state.pending]
 
 
+OFFLOAD = {"effect": 1, "start": 0, "stop": 2, "run_id": "r"}
 EFFECT = {"effect": 3, "agent": "A", "context": 1, "context_type": "T", "settings": {"a": 1}}
 CALL = {**EFFECT, "turn": 1, "usage": {"requests": 1}, "run_id": "r"}
 ASKED = {
@@ -170,6 +177,7 @@ SMALLEST: dict[Any, dict[str, Any]] = {
     Conclude: {**CALL, "candidate": {"output": "x", "item": 1}, "input_length": 2},
     Conclusion: {"final": False},
     SaveSession: SAVE,
+    OffloadItems: OFFLOAD,
     NestedRecord: {"nested_id": "r/f-1", "requests": [ASKED]},
     HandoffRequestRecord: {"call": {**TOOL, "target": "B", "input_length": 1}},
     ConclusionRequestRecord: {
@@ -177,6 +185,8 @@ SMALLEST: dict[Any, dict[str, Any]] = {
         "items": [],
     },
     SaveRequestRecord: {"call": SAVE, "items": []},
+    OffloadRequestRecord: {"call": OFFLOAD, "items": []},
+    Offload: {"keys": ["k"], "moved": [{"item": 0, "path": ["output", 1], "bytes": 9, "key": 0}]},
 }
 
 

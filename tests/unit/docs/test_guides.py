@@ -69,6 +69,7 @@ SCRIPTS: dict[str, list[Any]] = {
         "Deleted.",
     ],
     "deployment": [[call("find_order", "c1", order_id="A-17")], "On its way."],
+    "large-content": ["A cat."],
     "testing": [],
     "mcp": [[call("find", "c1", title="Dune")], "On shelf 3."],
 }

@@ -22,6 +22,14 @@ from outlast.ports.tracing import get_current_trace
 FOREIGN = "outlast-local-shop-01234567-A"
 
 
+class FakeClient:
+    """What an engine uses of a client."""
+
+    def __init__(self, where: Any, count_workflows: Any) -> None:
+        self.where = where
+        self.count_workflows = count_workflows
+
+
 class Surroundings:
     """What an engine puts together: a configuration, a server, a client, workers."""
 
@@ -43,7 +51,7 @@ class Surroundings:
         self.connected.append(where)
         if self.refusal is not None:
             raise self.refusal
-        return SimpleNamespace(where=where, count_workflows=self.count)
+        return FakeClient(where=where, count_workflows=self.count)
 
     async def count(self, query: str) -> Any:
         """Answer what the engine asks: how many runs are open in a queue."""

@@ -52,4 +52,5 @@ def test_each_kind_of_effect_says_what_it_is() -> None:
         "run_handoff",
         "conclude",
         "save_session",
+        "offload_items",
     ]

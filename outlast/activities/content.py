@@ -1,0 +1,186 @@
+"""Large content of requests and results: which parts of each record go through the blob store.
+
+Requests get their content back before users' code sees them; results lose theirs before they are
+recorded. Owns: the table of records. How a value is split and joined is in `contract/blobs.py`.
+"""
+
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from outlast.activities.errors import EffectError
+from outlast.contract import blobs, failures, records
+from outlast.contract.blobs import Contents
+from outlast.loop.call_forms import FORMS, is_call
+from outlast.loop.calls import Briefing, HandoffResult, ModelReply, ToolResult
+from outlast.loop.checks import Candidate
+from outlast.loop.commands import CheckInput, PrepareRun, RunTool
+from outlast.loop.items import Item
+from outlast.loop.stored import OFFLOAD_ABOVE, Offload, weight
+from outlast.loop.values import Json, JsonObject
+from outlast.loop.view import ViewEdit
+from outlast.ports.blobs import BlobDamaged, LargeContent
+
+T = TypeVar("T")
+
+logger = logging.getLogger(__name__)
+
+INLINE_BYTES = 500_000
+"""How much of a result may stay in it when its texts are all below the threshold."""
+
+
+async def whole_request(content: LargeContent, request: T) -> T:
+    """Return a request with all of its content.
+
+    Raises:
+        EffectError: the store lacks it, or cannot be reached.
+    """
+    try:
+        return await _whole(content, request)
+    except EffectError:
+        raise
+    except Exception as error:
+        raise _unavailable(error) from error
+
+
+async def recorded_result(content: LargeContent, request: object, result: T) -> T:
+    """Return a result as it is recorded: its large content is in the store.
+
+    What has been done, and maybe paid for, is never done again because the store is away: the
+    content then stays in the result.
+    """
+    if content.store is None:
+        return result
+    found: Contents = {}
+    made = _recorded(content, request, result, found)
+    try:
+        await content.put_all(found)
+    except Exception as error:  # noqa: BLE001  whatever a store raises
+        logger.warning("large content stays in the history of the run: %s", error)
+        return result
+    return made
+
+
+async def offload(content: LargeContent, request: records.OffloadRequestRecord) -> Offload:
+    """Store the content of items outside of the run.
+
+    Raises:
+        EffectError: there is no store here, or it cannot be written.
+    """
+    if content.store is None:
+        message = (
+            "This worker has no blob store, but others of this task queue have one. Give all of "
+            "them the same: blob_store=, or the environment variable OUTLAST_BLOB_STORE."
+        )
+        raise EffectError(failures.CONTENT_UNAVAILABLE, message, retryable=True)
+    found: Contents = {}
+    made = blobs.offload(request.items, request.call.start, content.threshold, found)
+    try:
+        await content.put_all(found)
+    except Exception as error:
+        raise _unavailable(error) from error
+    return made
+
+
+def _unavailable(error: Exception) -> EffectError:
+    message = f"Content that is stored outside of the run: {type(error).__name__}: {error}"
+    retryable = not isinstance(error, BlobDamaged)
+    return EffectError(failures.CONTENT_UNAVAILABLE, message, retryable=retryable)
+
+
+async def _whole(content: LargeContent, request: Any) -> Any:
+    match request:
+        case (
+            records.ModelRequestRecord()
+            | records.HandoffRequestRecord()
+            | records.SaveRequestRecord()
+            | CheckInput()
+        ):
+            items = await _whole_items(content, request.items)
+            return request if items is request.items else replace(request, items=items)
+        case records.ConclusionRequestRecord():
+            items = await _whole_items(content, request.items)
+            candidate = await _whole_candidate(content, request.call.candidate)
+            if items is request.items and candidate is request.call.candidate:
+                return request
+            return replace(request, items=items, call=replace(request.call, candidate=candidate))
+        case PrepareRun() if request.input is not None:
+            said = await content.joined_all(request.input)
+            return replace(request, input=tuple(said))
+        case _:
+            return request
+
+
+async def _whole_items(content: LargeContent, items: Sequence[Item]) -> Sequence[Item]:
+    raws = await content.joined_all([item.raw for item in items])
+    if all(raw is item.raw for raw, item in zip(raws, items, strict=True)):
+        return items
+    return tuple(
+        item if raw is item.raw else replace(item, raw=raw)
+        for raw, item in zip(raws, items, strict=True)
+    )
+
+
+async def _whole_candidate(content: LargeContent, candidate: Candidate) -> Candidate:
+    parts: list[Json] = [candidate.output]
+    for one in candidate.outcomes:
+        parts.extend((one.output, one.value))
+    output, *rest = await content.joined_all(parts)
+    if all(new is old for new, old in zip([output, *rest], parts, strict=True)):
+        return candidate
+    pairs = zip(candidate.outcomes, rest[::2], rest[1::2], strict=True)
+    outcomes = tuple(replace(one, output=said, value=value) for one, said, value in pairs)
+    return replace(candidate, output=output, outcomes=outcomes)
+
+
+def _recorded(content: LargeContent, request: object, result: Any, found: Contents) -> Any:
+    least = content.threshold
+    match result:
+        case Briefing():
+            said = result.input
+            if said is not None:
+                said = tuple(blobs.split_to_fit(said, least, INLINE_BYTES, found))
+            return replace(result, input=said, stores=True)
+        case ModelReply():
+            items = tuple(_recorded_reply(raw, least, found) for raw in result.items)
+            return replace(result, items=items, stores=_holds_much(request))
+        case ToolResult() if isinstance(request, RunTool):
+            return _recorded_output(request, result, least, found)
+        case HandoffResult(edit=ViewEdit() as edit):
+            segments = tuple(
+                blobs.split_item(one, least, found) if isinstance(one, dict) else one
+                for one in edit.segments
+            )
+            added = tuple(blobs.split_item(raw, least, found) for raw in edit.added)
+            return replace(result, edit=replace(edit, segments=segments, added=added))
+        case _:
+            return result
+
+
+def _holds_much(request: object) -> bool:
+    """Whether the run holds so much content that it should know of the store."""
+    items: Iterable[Item] = request.items if isinstance(request, records.ModelRequestRecord) else ()
+    return weight(tuple(items)) > OFFLOAD_ABOVE // 2
+
+
+def _recorded_reply(raw: JsonObject, least: int, found: Contents) -> JsonObject:
+    """Return an item of a reply: what the loop reads itself, calls and answers, stays."""
+    if is_call(raw) or raw.get("type") == "message":
+        return raw
+    return blobs.split_item(raw, least, found)
+
+
+def _recorded_output(
+    request: RunTool, result: ToolResult, least: int, found: Contents
+) -> ToolResult:
+    """Return what a tool came to. An output that may become the answer is stored whole or not."""
+    output, value = result.output, result.value
+    if isinstance(output, str):
+        if FORMS[request.form].text:
+            output = blobs.split(output, least, found)
+    elif not request.final:
+        output = blobs.split(output, least, found)
+    if isinstance(value, str):
+        value = blobs.split(value, least, found)
+    return replace(result, output=output, value=value)

@@ -1,0 +1,23 @@
+"""Stores for large content: adapters behind `outlast.ports.blobs`.
+
+`FileBlobStore` keeps blobs in a directory, `ObjectBlobStore` in a bucket of S3, Google Cloud
+Storage or Azure. `store_from_url` makes the one that a URL names.
+"""
+
+from outlast.blobs.files import FileBlobStore
+from outlast.blobs.locations import (
+    large_content,
+    store_from_environment,
+    store_from_url,
+    use_blob_store,
+)
+from outlast.blobs.objects import ObjectBlobStore
+
+__all__ = [
+    "FileBlobStore",
+    "ObjectBlobStore",
+    "large_content",
+    "store_from_environment",
+    "store_from_url",
+    "use_blob_store",
+]

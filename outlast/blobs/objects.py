@@ -1,0 +1,52 @@
+"""A blob store in a bucket: S3, Google Cloud Storage, Azure, and what speaks their protocols."""
+
+from typing import Any
+
+from outlast.agents.errors import UserError
+from outlast.contract.blobs import key_of
+from outlast.ports.blobs import BlobDamaged, BlobNotFound
+
+
+class ObjectBlobStore:
+    """Keeps blobs in an object store of the package `obstore` (`pip install outlast[blobs]`).
+
+        ObjectBlobStore(obstore.store.S3Store("bucket", prefix="outlast", region="eu-west-1"))
+
+    Args:
+        store: a store of `obstore.store`; it retries and reads its credentials by itself.
+    """
+
+    def __init__(self, store: Any) -> None:
+        if not callable(getattr(store, "get_async", None)):
+            raise UserError(f"ObjectBlobStore takes a store of obstore.store, not {store!r}.")
+        self._store = store
+
+    def __repr__(self) -> str:
+        return f"ObjectBlobStore({self._store!r})"
+
+    async def put(self, data: bytes) -> str:
+        """Keep a blob durably, and return its key."""
+        key = key_of(data)
+        await self._store.put_async(_path(key), data)
+        return key
+
+    async def get(self, key: str) -> bytes:
+        """Return a blob.
+
+        Raises:
+            BlobNotFound: there is none with this key.
+            BlobDamaged: the object does not have this digest.
+        """
+        try:
+            found = await self._store.get_async(_path(key))
+        except FileNotFoundError:
+            raise BlobNotFound(f"{self!r} has no blob {key}.") from None
+        data = bytes(await found.bytes_async())
+        if key_of(data) != key:
+            raise BlobDamaged(f"The blob {key} in {self!r} is damaged: its bytes have changed.")
+        return data
+
+
+def _path(key: str) -> str:
+    digest = key.removeprefix("sha256:")
+    return f"{digest[:2]}/{digest}"

@@ -1,0 +1,125 @@
+"""Large content on the client's side: what leaves a message, and how results get it back.
+
+Owns: which store belongs to which client, and reading content where nothing can be awaited. Must
+not know: how a value is split and joined; that is `contract/blobs.py`.
+"""
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, TypeVar, cast
+
+from outlast.agents.errors import AgentsException, ContentUnavailable
+from outlast.blobs import large_content
+from outlast.contract import blobs, records
+from outlast.loop.items import Item
+from outlast.loop.values import Json
+from outlast.ports.blobs import LargeContent
+
+R = TypeVar("R", records.RunInput, records.SendRecord)
+
+INLINE_BYTES = 500_000
+"""How much JSON of one message travels in it, where there is a store for the rest."""
+
+
+async def outgoing(client: Any, record: R) -> R:
+    """Return a message as it is sent: its large content is in the client's store.
+
+    Raises:
+        ContentUnavailable: the store cannot be written.
+    """
+    content = large_content(client=client)
+    if content.store is None:
+        return record
+    said = list(records.messages_of(record.input))
+    found: blobs.Contents = {}
+    made = blobs.split_to_fit(said, content.threshold, INLINE_BYTES, found)
+    if made == said:
+        return record
+    try:
+        await content.put_all(found)
+    except AgentsException:
+        raise
+    except Exception as error:
+        raise ContentUnavailable(
+            f"The large content of the message cannot be stored in {content.store!r}: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    return cast("R", replace(cast("Any", record), input=made))
+
+
+class ContentReader:
+    """Puts content back into what was read of a run.
+
+    Args:
+        content: where it is kept.
+    """
+
+    def __init__(self, content: LargeContent) -> None:
+        self._content = content
+
+    @property
+    def has_store(self) -> bool:
+        """Whether this process can read stored content."""
+        return self._content.store is not None
+
+    async def prefetch(self, items: Iterable[Item]) -> None:
+        """Read the content of items into memory, so that `whole` need not wait for it."""
+        with suppress(Exception):  # whoever looks at it is told
+            await self._content.joined_all([item.raw for item in items])
+
+    def whole(self, value: Json) -> Json:
+        """Return a value with its content, or with placeholders where this process has no store.
+
+        Raises:
+            ContentUnavailable: the store lacks the content, or cannot be read.
+        """
+        return self.all_whole([value])[0]
+
+    def all_whole(self, values: list[Json]) -> list[Json]:
+        """Return values with their content, as `whole` does, read together.
+
+        Raises:
+            ContentUnavailable: the store lacks the content, or cannot be read.
+        """
+        if all(blobs.is_plain(value) for value in values):
+            return values
+        if self._content.store is None:
+            return [blobs.readable(value) for value in values]
+        with ThreadPoolExecutor(1) as elsewhere:  # an event loop may be running in this thread
+            reading = elsewhere.submit(asyncio.run, self._content.joined_all(values))
+            try:
+                return reading.result()
+            except Exception as error:
+                raise ContentUnavailable(
+                    f"Content of the run that is stored in {self._content.store!r} cannot be read: "
+                    f"{type(error).__name__}: {error}"
+                ) from error
+
+    def whole_item(self, item: Item) -> Item:
+        """Return an item with its content.
+
+        Raises:
+            ContentUnavailable: as for `whole`.
+        """
+        raw = self.whole(item.raw)
+        return item if raw is item.raw else replace(item, raw=raw)
+
+    def whole_items(self, items: Sequence[Item]) -> tuple[Item, ...]:
+        """Return items with their content, read together.
+
+        Raises:
+            ContentUnavailable: as for `whole`.
+        """
+        raws = self.all_whole([item.raw for item in items])
+        return tuple(
+            item if raw is item.raw else replace(item, raw=raw)
+            for item, raw in zip(items, raws, strict=True)
+        )
+
+
+def reader_of(client: Any) -> ContentReader:
+    """Return what puts content back into what is read with a client."""
+    return ContentReader(large_content(client=client))

@@ -1,0 +1,259 @@
+"""How large content of a record is replaced by references, and put back.
+
+A blob holds one text, or a JSON list of texts that are addressed by their place. Its key is the
+SHA-256 of its bytes. A value of a user that has a key like those of references is escaped, so that
+it comes back as it was. Owns: the two directions, as pure functions. Must not know: where blobs
+are kept.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, TypeAlias, cast
+
+from outlast.loop.items import Item
+from outlast.loop.stored import KEPT, MOVED_ABOVE, Moved, Offload, long_texts
+from outlast.loop.values import BLOB, Json, JsonObject, is_reference, placeholder, reference
+
+ESCAPED: Final = "$outlast.json"
+"""The one key of a dict that stands for a user's dict with keys like ours."""
+
+OWN: Final = "$outlast."
+"""What all keys of ours begin with."""
+
+THRESHOLD_BYTES: Final = 64_000
+"""Content larger than this is stored outside, where nobody says otherwise."""
+
+SMALLEST_THRESHOLD: Final = 1_000
+"""No threshold is lowered below this to make a message fit."""
+
+PACK_BYTES: Final = 4_000_000
+"""How much text one blob holds that is made of many."""
+
+MOST_MOVED: Final = 20_000
+"""How many texts are stored outside at once: their references travel in one payload."""
+
+Contents: TypeAlias = dict[str, bytes]
+"""Blobs by their keys."""
+
+Address: TypeAlias = tuple[str, bool]
+"""The key of a blob, and whether it holds several texts."""
+
+
+def key_of(data: bytes) -> str:
+    """Return the key of a blob."""
+    return f"sha256:{hashlib.sha256(data).hexdigest()}"
+
+
+def encode(text: str) -> bytes:
+    """Return a text as the bytes of a blob; half a character survives."""
+    return text.encode(errors="surrogatepass")
+
+
+def decode(data: bytes) -> str:
+    """Return the text in a blob.
+
+    Raises:
+        ValueError: it holds none.
+    """
+    return data.decode(errors="surrogatepass")
+
+
+def split(value: Json, least: int, blobs: Contents) -> Json:
+    """Return a value with references instead of long texts; their content is put into `blobs`.
+
+    Args:
+        value: any JSON.
+        least: texts of fewer bytes stay.
+        blobs: gets the content.
+    """
+    return _split(value, least, blobs, kept=frozenset())
+
+
+def split_item(raw: JsonObject, least: int, blobs: Contents) -> JsonObject:
+    """Return an item with references instead of long texts, but for the fields that always stay."""
+    made: JsonObject = _split(raw, least, blobs, kept=KEPT)
+    return made
+
+
+def _split(value: Json, least: int, blobs: Contents, *, kept: frozenset[str]) -> Json:
+    if isinstance(value, str):
+        return _moved(value, least, blobs)
+    if isinstance(value, list):
+        entries = cast("list[Any]", value)
+        return [_split(one, least, blobs, kept=frozenset()) for one in entries]
+    if isinstance(value, dict):
+        fields = cast("JsonObject", value)
+        made = {
+            key: inner if key in kept else _split(inner, least, blobs, kept=frozenset())
+            for key, inner in fields.items()
+        }
+        return {ESCAPED: made} if any(key.startswith(OWN) for key in fields) else made
+    return value
+
+
+def _moved(text: str, least: int, blobs: Contents) -> Json:
+    if len(text) * 4 < least:  # no character has more than four bytes
+        return text
+    data = encode(text)
+    if len(data) < least:
+        return text
+    key = key_of(data)
+    blobs[key] = data
+    return reference(key, len(data))
+
+
+def split_to_fit(
+    items: Sequence[JsonObject], least: int, most: int, blobs: Contents
+) -> list[JsonObject]:
+    """Return items that fit into a payload, with as few of their texts stored outside as can be.
+
+    Args:
+        items: what is sent.
+        least: texts of fewer bytes stay, unless everything would be too large.
+        most: how many bytes of JSON the items may have.
+        blobs: gets the content.
+    """
+    while True:
+        found: Contents = {}
+        made = [split_item(one, least, found) for one in items]
+        if least <= SMALLEST_THRESHOLD or len(json.dumps(made)) <= most:
+            blobs.update(found)
+            return made
+        least = max(least // 4, SMALLEST_THRESHOLD)
+
+
+def references(value: Json) -> Iterator[JsonObject]:
+    """Yield the references in a value."""
+    if isinstance(value, dict):
+        fields = cast("JsonObject", value)
+        if is_reference(fields):
+            yield fields
+        else:
+            for inner in fields.values():
+                yield from references(inner)
+    elif isinstance(value, list):
+        for inner in cast("list[Any]", value):
+            yield from references(inner)
+
+
+def is_plain(value: Json) -> bool:
+    """Whether a value has nothing to put back."""
+    if isinstance(value, dict):
+        fields = cast("JsonObject", value)
+        if BLOB in fields or ESCAPED in fields:
+            return False
+        return all(is_plain(one) for one in fields.values() if isinstance(one, (dict, list)))
+    if isinstance(value, list):
+        entries = cast("list[Any]", value)
+        return all(is_plain(one) for one in entries if isinstance(one, (dict, list)))
+    return True
+
+
+def join(value: Json, text_of: Callable[[JsonObject], Json]) -> Json:
+    """Return a value with its content put back.
+
+    Args:
+        value: what `split` has made.
+        text_of: returns the text that a reference stands for, or what to show instead.
+    """
+    if isinstance(value, list):
+        return [join(one, text_of) for one in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    fields = cast("JsonObject", value)
+    if is_reference(fields):
+        return text_of(fields)
+    inner: Json = fields.get(ESCAPED)
+    if len(fields) == 1 and isinstance(inner, dict):
+        fields = cast("JsonObject", inner)
+    return {key: join(one, text_of) for key, one in fields.items()}
+
+
+def address(ref: JsonObject) -> Address:
+    """Return which blob a reference needs, and whether it holds several texts."""
+    return ref[BLOB], "part" in ref
+
+
+def readable(value: Json) -> Json:
+    """Return a value with placeholders in the places of its content, for people to read."""
+    if is_plain(value):
+        return value
+    return join(value, placeholder)
+
+
+def text_in(content: Mapping[Address, list[str]], ref: JsonObject) -> str:
+    """Return the text that a reference stands for.
+
+    Raises:
+        ValueError: the blob does not hold it.
+    """
+    texts = content[address(ref)]
+    part: int = ref.get("part", 0)
+    if not 0 <= part < len(texts):
+        raise ValueError(f"The blob {ref[BLOB]} has no part {part}.")
+    return texts[part]
+
+
+def read_blob(data: bytes, *, parts: bool) -> list[str]:
+    """Return the texts in a blob.
+
+    Raises:
+        ValueError: it holds something else.
+    """
+    if not parts:
+        return [decode(data)]
+    texts: Any = json.loads(data)
+    if not isinstance(texts, list) or not all(
+        isinstance(one, str) for one in cast("list[Any]", texts)
+    ):
+        raise ValueError("The blob does not hold a list of texts.")
+    return cast("list[str]", texts)
+
+
+def offload(items: Sequence[Item], first: int, least: int, blobs: Contents) -> Offload:
+    """Return where the content of a range of the transcript goes; the content is put into `blobs`.
+
+    Args:
+        items: the range.
+        first: its index in the transcript.
+        least: texts of fewer bytes share a blob with others.
+        blobs: gets the content.
+    """
+    keys: list[str] = []
+    moved: list[Moved] = []
+    pack: list[tuple[int, Any, str]] = []
+    packed = 0
+
+    def close() -> None:
+        nonlocal packed
+        if pack:
+            data = json.dumps([text for _, _, text in pack]).encode()
+            keys.append(_put(data, blobs))
+            moved.extend(
+                Moved(at, path, len(encode(text)), len(keys) - 1, part)
+                for part, (at, path, text) in enumerate(pack)
+            )
+        pack.clear()
+        packed = 0
+
+    for at, item in enumerate(items, first):
+        for path, text in long_texts(item.raw, MOVED_ABOVE):
+            if len(moved) + len(pack) >= MOST_MOVED:
+                break
+            if len(text) >= least:
+                keys.append(_put(encode(text), blobs))
+                moved.append(Moved(at, path, len(encode(text)), len(keys) - 1))
+                continue
+            pack.append((at, path, text))
+            packed += len(text)
+            if packed >= PACK_BYTES:
+                close()
+    close()
+    return Offload(keys=tuple(keys), moved=tuple(moved))
+
+
+def _put(data: bytes, blobs: Contents) -> str:
+    key = key_of(data)
+    blobs[key] = data
+    return key

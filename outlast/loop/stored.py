@@ -1,0 +1,104 @@
+"""Content of items that is stored outside of the run.
+
+Owns: where long texts of items are, and how references take their places. What a reference looks
+like is in `values.py`. Must not know: where content is stored, or how.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias, cast
+
+from outlast.loop.items import Item
+from outlast.loop.values import Json, JsonObject, reference
+
+OFFLOAD_ABOVE: Final = 1_000_000
+"""Characters of new items above which their content is stored outside. Recorded histories depend
+on this number: it must never change."""
+
+MOVED_ABOVE: Final = 256
+"""Shorter texts stay where they are: a reference is about a hundred characters."""
+
+KEPT: Final = frozenset({"type", "role", "id", "call_id", "name", "status"})
+"""Fields of an item that always stay, because the loop and the tools of people read them."""
+
+Path: TypeAlias = tuple[str | int, ...]
+"""Where a text is in a JSON value: keys and indices, from the outside to the inside."""
+
+
+@dataclass(frozen=True, slots=True)
+class Moved:
+    """One text that is stored outside now.
+
+    Attributes:
+        item: the index of its item in the transcript.
+        path: where the text was.
+        bytes: its size.
+        key: the index of its blob's key in `Offload.keys`.
+        part: its place in a blob that holds several; None for a blob of its own.
+    """
+
+    item: int
+    path: Path
+    bytes: int
+    key: int
+    part: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Offload:
+    """Which texts of a transcript are stored outside now, and in which blobs."""
+
+    keys: tuple[str, ...] = ()
+    moved: tuple[Moved, ...] = ()
+
+
+def long_texts(value: Json, least: int, path: Path = ()) -> Iterator[tuple[Path, str]]:
+    """Yield the texts of at least so many characters in a JSON value, and where they are."""
+    if isinstance(value, str):
+        if len(value) >= least:
+            yield path, value
+    elif isinstance(value, dict):
+        for key, inner in cast("JsonObject", value).items():
+            if path or key not in KEPT:
+                yield from long_texts(inner, least, (*path, key))
+    elif isinstance(value, list):
+        for at, inner in enumerate(cast("list[Any]", value)):
+            yield from long_texts(inner, least, (*path, at))
+
+
+def weight(items: Sequence[Item]) -> int:
+    """Return how many characters of the items could be stored outside."""
+    return sum(len(text) for item in items for _, text in long_texts(item.raw, MOVED_ABOVE, ()))
+
+
+def with_references(items: Sequence[Item], offload: Offload) -> tuple[Item, ...]:
+    """Return the items with references in the places of texts that are stored outside now.
+
+    A place that holds no text of that size is left alone: it was withheld meanwhile.
+    """
+    newer = list(items)
+    for one in offload.moved:
+        if 0 <= one.item < len(newer) and 0 <= one.key < len(offload.keys) and one.path:
+            item = newer[one.item]
+            stands = reference(offload.keys[one.key], one.bytes, one.part)
+            raw = _put(item.raw, one.path, stands)
+            newer[one.item] = Item(item.kind, raw, item.agent, item.turn)
+    return tuple(newer)
+
+
+def _put(value: Json, path: Path, new: JsonObject) -> Json:
+    if not path:
+        return new if isinstance(value, str) and _size(value) == new["bytes"] else value
+    step, rest = path[0], path[1:]
+    if isinstance(value, dict) and step in value:
+        fields = cast("JsonObject", value)
+        return {**fields, str(step): _put(fields[str(step)], rest, new)}
+    if isinstance(value, list) and type(step) is int and 0 <= step < len(cast("list[Any]", value)):
+        entries = list(cast("list[Any]", value))
+        entries[step] = _put(entries[step], rest, new)
+        return entries
+    return cast("Json", value)
+
+
+def _size(text: str) -> int:
+    return len(text.encode(errors="surrogatepass"))

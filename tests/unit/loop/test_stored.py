@@ -1,0 +1,157 @@
+"""A run that holds much has its content stored outside, beside whatever else it does."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+
+from outlast.loop import stored, transcript
+from outlast.loop.calls import ModelReply
+from outlast.loop.commands import CallModel, OffloadItems
+from outlast.loop.events import ItemsOffloaded, SessionSaved
+from outlast.loop.items import Item, last_words, text_of
+from outlast.loop.stored import OFFLOAD_ABOVE, Moved, Offload, long_texts, weight
+from outlast.loop.values import BLOB, is_reference, reference
+from tests.loop_driver import Play, gated, message, nested, said, searched, tool
+from tests.loop_strategies import Script, examples, play_script, scripts
+
+LARGE = "x" * (OFFLOAD_ABOVE + 1)
+KEY = "sha256:" + "0" * 64
+
+
+@examples(60)
+@given(scripts())
+def test_every_step_of_a_run_that_stores_content_keeps_the_laws(script: Script) -> None:
+    """Everything is large here, and everything is stored."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transcript, "OFFLOAD_ABOVE", 20)
+        patch.setattr(stored, "MOVED_ABOVE", 2)
+        play_script(script)
+
+
+def large(**start: Any) -> Play:
+    """A run that asks for its content to be stored."""
+    play = Play(said=message("start", LARGE), **start)
+    play.prepared(stores=True)
+    return play
+
+
+def test_large_content_is_stored_while_the_model_is_asked():
+    play = large()
+    offload = play.only(OffloadItems)
+    assert (offload.start, offload.stop) == (0, 1)
+    assert play.only(CallModel).input_length == 1
+    play.offloaded()
+    assert is_reference(play.state.items[0].raw["content"])
+    assert (play.state.offloaded, play.state.inline) == (1, 0)
+    play.replies(said("Hello."))
+    assert play.finish.final_output == "Hello."
+
+
+def test_a_run_whose_workers_have_no_store_keeps_everything():
+    play = Play(said=message("start", LARGE))
+    play.prepared()
+    assert [one for one in play.issued if isinstance(one, OffloadItems)] == []
+    assert play.state.inline == 0
+
+
+def test_a_model_call_may_tell_of_a_store_later():
+    play = Play(said=message("start", LARGE))
+    play.prepared()
+    play.replies(tool("look_up", "c1"), stores=True)
+    assert play.only(OffloadItems).stop == 2
+    play.returns("c1")
+    play.replies(said("Done."), stores=True)
+    assert play.state.phase == "closing" or play.state.outcome == "completed"
+
+
+def test_what_comes_later_is_counted_from_there():
+    play = large(keep_open=True)
+    play.offloaded()
+    play.replies(said("Hello."))
+    play.hears("m2", LARGE)
+    assert (play.only(OffloadItems).start, play.only(OffloadItems).stop) == (1, 3)
+    play.hears("m3", LARGE)
+    play.offloaded()
+    play.replies(said("Again."))
+    assert play.only(OffloadItems).start == 3
+
+
+def test_what_cannot_be_stored_stays_and_is_tried_again_later():
+    play = large(keep_open=True)
+    play.fails(play.only(OffloadItems))
+    assert play.state.items[0].raw["content"] == LARGE
+    assert not play.state.stores
+    play.replies(said("Hello."), stores=True)
+    assert play.only(OffloadItems).start == 0
+
+
+def test_an_answer_of_another_kind_stores_nothing():
+    play = large()
+    before = play.state
+    effect = play.only(OffloadItems).effect
+    play.take(SessionSaved(at_ms=play.now_ms, effect=effect))
+    call = play.only(CallModel).effect
+    play.take(ItemsOffloaded(at_ms=play.now_ms, effect=call, result=Offload()))
+    assert play.state is before
+
+
+def test_a_run_that_waits_for_people_waits_while_content_is_stored():
+    play = Play(said=message("start", "Hi"))
+    play.prepared(stores=True)
+    play.hears("m2", LARGE)
+    play.replies(tool("look_up", "c1"), gated("refund", "c2"))
+    play.returns("c1", LARGE)
+    assert play.state.status == "waiting"
+    assert play.outputs["c1"] == LARGE, "what has finished is told before people are waited for"
+    play.offloaded()
+    play.decided("a1")
+    play.returns("c2")
+    assert play.only(CallModel)
+
+
+def test_the_answer_of_a_nested_run_may_be_stored():
+    play = Play()
+    play.prepared()
+    play.replies(nested("Orders", "c1"))
+    play.worked(final_output=reference(KEY, 70_000))
+    assert play.outputs["c1"] == reference(KEY, 70_000)
+
+
+def test_the_last_words_of_a_silent_run_may_be_stored():
+    play = Play()
+    play.prepared()
+    play.replies(tool("look_up", "c1"))
+    play.returns("c1", reference(KEY, 70_000))
+    assert last_words(play.state.items) == reference(KEY, 70_000)
+    part = {"type": "output_text", "text": reference(KEY, 9)}
+    raw = {"type": "message", "role": "assistant", "content": [part]}
+    assert text_of(raw) == "[9 bytes, stored outside of the run]"
+    play.replies((raw, None), searched())
+    assert last_words(play.state.items) == reference(KEY, 9)
+    assert text_of({"role": "user", "content": reference(KEY, 9)}).startswith("[9 bytes")
+
+
+def test_long_texts_are_found_everywhere_but_in_what_the_loop_reads():
+    raw = {"type": "x" * 9, "name": "y" * 9, "output": [{"type": "z" * 9, "n": 5}], "s": "abc"}
+    assert list(long_texts(raw, 4)) == [(("output", 0, "type"), "z" * 9)]
+
+
+def test_references_are_put_where_texts_are():
+    play = large()
+    assert weight(play.state.items) == len(LARGE)
+    moved = (
+        Moved(0, ("content",), len(LARGE), 0, 3),
+        Moved(0, ("content", 7), 5, 0),
+        Moved(8, ("a",), 5, 0),
+    )
+    items = stored.with_references(play.state.items, Offload(keys=(KEY,), moved=moved))
+    assert items[0].raw["content"] == {BLOB: KEY, "bytes": len(LARGE), "part": 3}
+    parts = [Item("input", {"content": [{"text": "a"}, "b"]})]
+    moved = (Moved(0, ("content", 0, "text"), 1, 0), Moved(0, ("content", 1), 1, 0))
+    (item,) = stored.with_references(parts, Offload(keys=(KEY,), moved=moved))
+    assert item.raw == {"content": [{"text": reference(KEY, 1)}, reference(KEY, 1)]}
+
+
+def test_a_reply_says_nothing_of_a_store_by_itself():
+    assert ModelReply(items=()).stores is False
