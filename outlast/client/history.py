@@ -16,6 +16,7 @@ from temporalio.api.common.v1 import Payloads
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.failure.v1 import Failure as FailureRecord
 from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.update.v1 import Request as UpdateRequest
 from temporalio.client import Client, WorkflowHandle
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
@@ -52,6 +53,7 @@ class HistoryReader:
     closed_by: HistoryEvent | None = None
     size: int = 0
     _effects: dict[int, int] = field(default_factory=dict[int, int])
+    _admitted: dict[int, UpdateRequest] = field(default_factory=dict[int, UpdateRequest])
     _waiting: list[tuple[int, history.Happening]] = field(
         default_factory=list[tuple[int, history.Happening]]
     )
@@ -94,7 +96,10 @@ class HistoryReader:
                 self._note(event, history.CancelAsked())
             case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_SIGNALED:
                 await self._take_signal(event)
-            case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED:
+            case (
+                EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ADMITTED
+                | EventType.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED
+            ):
                 await self._take_update(event)
             case EventType.EVENT_TYPE_MARKER_RECORDED:
                 await self._take_marker(event)
@@ -118,11 +123,17 @@ class HistoryReader:
         self._note(event, history.Signalled(name=signal.signal_name, arguments=arguments))
 
     async def _take_update(self, event: HistoryEvent) -> None:
+        if event.HasField("workflow_execution_update_admitted_event_attributes"):
+            admitted = event.workflow_execution_update_admitted_event_attributes
+            self._admitted[event.event_id] = admitted.request
+            return
         accepted = event.workflow_execution_update_accepted_event_attributes
-        request = accepted.accepted_request.input
+        came_at = accepted.accepted_request_sequencing_event_id
+        # What a reset applies again stands in the record of its admission only.
+        request = self._admitted.pop(came_at, accepted.accepted_request).input
         arguments = await values_of(self.converter, request.args.payloads)
         happening = history.Updated(name=request.name, arguments=arguments or ())
-        self._waiting.append((accepted.accepted_request_sequencing_event_id, happening))
+        self._waiting.append((came_at, happening))
 
     async def _take_marker(self, event: HistoryEvent) -> None:
         marker = event.marker_recorded_event_attributes
@@ -272,29 +283,37 @@ class RunReader:
         Raises:
             RPCError: no such run.
         """
-        description = await ride_out(self._handle(None).describe, self.patience)
-        run: str | None = description.run_id
-        first = description.raw_info.first_run_id
-        if from_start and first and await self._is_retained(first):
-            run = first
+        run: str | None = (await ride_out(self._handle(None).describe, self.patience)).run_id
+        # Walked backwards: the first one's successor may be one that a reset has left behind.
+        earlier = await self._earlier(run) if from_start else []
         while run is not None:
+            current = earlier.pop() if earlier else run
             reader = HistoryReader(self.client.data_converter)
             # All of them are closed here: left to the event loop, it would have to outlive them.
-            async with aclosing(self._pages(run)) as pages:
+            async with aclosing(self._pages(current)) as pages:
                 async for page in pages:
                     async with aclosing(self._fold(reader, [page])) as folding:
                         async for progress in folding:
                             yield progress
-            run = _successor(reader.closed_by)
+            if current == run:
+                run = _successor(reader.closed_by)
 
-    async def _is_retained(self, run: str) -> bool:
-        try:
-            await ride_out(self._handle(run).describe, self.patience)
-        except RPCError as error:
-            if error.status == RPCStatusCode.NOT_FOUND:
-                return False
-            raise
-        return True
+    async def _earlier(self, run: str) -> list[str]:
+        """Return the histories that a history continues, newest first; none if one is lost."""
+        found: list[str] = []
+        while True:
+            try:
+                first = self._handle(run).fetch_history_events(page_size=1)
+                await ride_out(first.fetch_next_page, self.patience)
+            except RPCError as error:
+                if error.status == RPCStatusCode.NOT_FOUND and found:
+                    return []
+                raise
+            [event, *_] = first.current_page or [HistoryEvent()]
+            run = event.workflow_execution_started_event_attributes.continued_execution_run_id
+            if not run:
+                return found
+            found.append(run)
 
     async def _pages(self, run: str) -> AsyncGenerator[Sequence[HistoryEvent]]:
         events, seen = self._handle(run).fetch_history_events(wait_new_event=True), 0

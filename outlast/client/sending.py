@@ -149,7 +149,8 @@ class RunAddress:
         began = asyncio.get_running_loop().time()
         while True:
             try:
-                return await self._update_once(name, payload, update_id)
+                unique = await self._unique(name, update_id)
+                return await self._update_once(name, payload, unique)
             except RPCError as error:
                 refusals.append(error)
                 waited = asyncio.get_running_loop().time() - began
@@ -200,6 +201,16 @@ class RunAddress:
             f"The run {self.run_id} has ended ({status}). Start a new one; what was said in this "
             "one can still be read."
         )
+
+    async def _unique(self, name: str, update_id: str) -> str:
+        """Return the id of an update; that of a decision counts for one execution.
+
+        A server keeps the ids of the updates that a reset applies again, also of those that the
+        run then refuses: nobody could decide such a request any more.
+        """
+        if name != names.UPDATE_DECIDE:
+            return update_id
+        return f"{update_id}@{(await self.workflow.describe()).run_id}"
 
     async def _is_passing(self, error: RPCError) -> bool:
         """Whether an update met a moment in which the run takes none; its id makes it one update.

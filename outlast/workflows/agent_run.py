@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
-from temporalio.common import RawValue, SearchAttributeUpdate
+from temporalio.common import RawValue, SearchAttributeUpdate, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, FailureError
 
 from outlast.contract import claims, failures, history, names, policies, records
@@ -336,6 +336,8 @@ class AgentRun:
             records.write(record),
             id=effect.nested_id,
             result_type=RawValue,
+            # After a reset, the nested run of the history that was left behind may still be open.
+            id_reuse_policy=WorkflowIDReusePolicy.TERMINATE_IF_RUNNING,
             parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
             search_attributes=first_attributes(effect.target) if self._visibility else None,
             static_summary=presentation.summary(self._state, effect),

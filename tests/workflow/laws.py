@@ -40,7 +40,10 @@ COMMANDS = {
 }
 """The records of what a workflow asked for."""
 
-UNHANDLED = WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND
+BY_DESIGN = {
+    WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_UNHANDLED_COMMAND,
+    WorkflowTaskFailedCause.WORKFLOW_TASK_FAILED_CAUSE_RESET_WORKFLOW,
+}
 
 
 async def check_run(client: Client, run_id: str) -> None:
@@ -89,13 +92,13 @@ def failed_tasks(events: list[HistoryEvent]) -> list[str]:
     """Return the messages of workflow tasks that failed through a fault of ours.
 
     A task whose end was overtaken by a signal or message is tried again by design, so that
-    nothing is lost; Temporal calls that a failure of the task, too.
+    nothing is lost; Temporal calls that a failure of the task, too, and a reset.
     """
     return [
         str(event.workflow_task_failed_event_attributes.failure.message)
         for event in events
         if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
-        and event.workflow_task_failed_event_attributes.cause != UNHANDLED
+        and event.workflow_task_failed_event_attributes.cause not in BY_DESIGN
     ]
 
 

@@ -5,7 +5,7 @@ a server does. Must not know: what a reader makes of them.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -74,8 +74,12 @@ class Recording:
         self.events.append(event)
         return self.last
 
-    def started(self, *values: Any) -> int:
-        return self.add(Kind.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED, input=payloads_of(*values))
+    def started(self, *values: Any, continues: str = "") -> int:
+        return self.add(
+            Kind.EVENT_TYPE_WORKFLOW_EXECUTION_STARTED,
+            input=payloads_of(*values),
+            continued_execution_run_id=continues,
+        )
 
     def asked(self, **fields: Any) -> int:
         """The run starts with a question."""
@@ -186,6 +190,18 @@ class Pages:
         self.next_page_token = b"more" if self._pages else None
 
 
+class FirstPage(Pages):
+    """The beginning of a history, looked up when it is fetched."""
+
+    def __init__(self, pages: Callable[[], Sequence[Sequence[HistoryEvent] | Exception]]) -> None:
+        super().__init__([], [])
+        self._look_up = pages
+
+    async def fetch_next_page(self) -> None:
+        whole = (page for page in self._look_up() if not isinstance(page, Exception))
+        self.current_page = next(whole, None)
+
+
 class FakeHandle:
     """A workflow handle that answers from a recording."""
 
@@ -205,7 +221,6 @@ class FakeHandle:
         self._pages()
         return SimpleNamespace(
             run_id=self._run,
-            raw_info=SimpleNamespace(first_run_id=self._client.first),
             status=self._client.status,
             close_time=None if self._client.status is None else "then",
             task_queue=self._client.task_queue,
@@ -216,7 +231,11 @@ class FakeHandle:
         pages = [page for page in self._pages() if not isinstance(page, Exception)]
         return SimpleNamespace(events=[event for page in pages for event in page])
 
-    def fetch_history_events(self, *, wait_new_event: bool) -> Pages:
+    def fetch_history_events(
+        self, *, page_size: int | None = None, wait_new_event: bool = False
+    ) -> Pages:
+        if page_size == 1:  # to see how it began
+            return FirstPage(self._pages)
         assert wait_new_event
         self._client.note("fetch", self.run_id)
         return Pages(self._pages(), self._client.broken)
@@ -257,9 +276,9 @@ class FakeClient:
         answer: Any = None,
     ) -> None:
         self.runs: dict[str, Sequence[Sequence[HistoryEvent] | Exception]] = {}
-        self.first = self.newest = "run-1"
-        if pages:
-            self.runs["run-1"] = pages
+        self.newest = "run-1"
+        if pages or not (answer is None or isinstance(answer, RPCError)):
+            self.runs["run-1"] = pages or ([],)
         self.status = status
         self.answers: list[Any] = [answer]
         self.calls: list[tuple[Any, ...]] = []

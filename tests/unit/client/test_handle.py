@@ -295,13 +295,13 @@ async def test_a_decision_says_who_made_it_and_for_which_arguments(verb: str, ki
         "channel": "client",
         "args_digest": "d",
     }
-    assert client.calls == [("update", "decide", payload, "a1")]
+    assert client.calls[-1] == ("update", "decide", payload, "a1@run-1")
 
 
 async def test_a_rejection_may_say_something_to_the_model() -> None:
     client = FakeClient(answer={"request_id": "a1", "status": "rejected", "by": None})
     await handle_on(client).reject("a1", message="Too much.")
-    assert client.calls[0][2]["message"] == "Too much."
+    assert client.calls[-1][2]["message"] == "Too much."
 
 
 @pytest.mark.parametrize(
@@ -435,7 +435,7 @@ async def test_a_decision_finds_the_nested_run_that_it_is_about() -> None:
     await handle.approve("e3.a1", always=True)
     assert there.calls[-1][2]["remember"] is True
     await handle.approve("e9.a1")
-    assert client.calls[-1][3] == "e9.a1", "what nobody asked is refused by the run itself"
+    assert client.calls[-1][3] == "e9.a1@run-1", "what nobody asked is refused by the run itself"
 
 
 async def read(handle: RunHandle, stretch: Stretch) -> list[RunState]:

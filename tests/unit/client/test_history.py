@@ -452,7 +452,8 @@ async def continued() -> FakeClient:
     carried = await run_of(FakeClient(first.events)).catch_up()
     first.close(Kind.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW, new_execution_run_id="run-2")
     second = Recording()
-    second.started(records.write(RunInput(agent="Triage", carried=records.write_state(carried))))
+    start = RunInput(agent="Triage", carried=records.write_state(carried))
+    second.started(records.write(start), continues="run-1")
     begun, _ = second.task()
     second.update("send", {"input": "More", "message_id": "m2"}, before=begun - 1)
     second.answered("Again", effect=3)
@@ -486,6 +487,18 @@ async def test_the_newest_history_holds_the_whole_state() -> None:
     assert ("fetch", "run-1") not in client.calls
 
 
+async def test_a_conversation_that_was_reset_is_followed_in_the_history_that_counts() -> None:
+    client = await continued()
+    first = whole_run(keep_open=True)
+    first.close(
+        Kind.EVENT_TYPE_WORKFLOW_EXECUTION_CONTINUED_AS_NEW, new_execution_run_id="left-behind"
+    )
+    client.runs |= {"run-1": [first.events], "left-behind": [[]]}
+    texts = [one.state.final_output for one in await followed(run_of(client)) if one.event]
+    assert texts[-1] == "Again"
+    assert ("fetch", "left-behind") not in client.calls
+
+
 async def test_a_first_history_that_is_no_longer_retained_is_done_without() -> None:
     client = await continued()
     del client.runs["run-1"]
@@ -507,3 +520,19 @@ async def test_a_server_that_fails_to_describe_a_history_is_not_taken_for_one_th
     client.runs = Failing(client.runs)
     with pytest.raises(ServerUnavailable):
         await followed(run_of(client))
+
+
+async def test_an_update_that_a_reset_applied_again_is_read_where_it_was_admitted() -> None:
+    one = whole_run(keep_open=True)
+    admitted = one.add(Kind.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ADMITTED)
+    request = one.events[-1].workflow_execution_update_admitted_event_attributes.request
+    request.input.name = "send"
+    request.input.args.CopyFrom(payloads_of({"input": "More", "message_id": "m2"}))
+    one.task()
+    one.add(
+        Kind.EVENT_TYPE_WORKFLOW_EXECUTION_UPDATE_ACCEPTED,
+        accepted_request_sequencing_event_id=admitted,
+    )
+    one.answered("Again", effect=3)
+    state = await run_of(FakeClient(one.events)).catch_up()
+    assert [answer.to for answer in state.answers] == [("start",), ("m2",)]
