@@ -19,7 +19,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from outlast.activities.attempt_error import AttemptError
 from outlast.activities.conclusion import conclude
 from outlast.activities.content import offload, recorded_result, whole_request
-from outlast.activities.engine_heartbeat import began_in_time, heartbeat_timeout, sender
+from outlast.activities.engine_heartbeat import began_in_time, heartbeat_timeout, relief, sender
 from outlast.activities.errors import EffectError, cut, is_retryable
 from outlast.activities.handoff import run_handoff
 from outlast.activities.heartbeats import Beat, heartbeats
@@ -39,6 +39,8 @@ T = TypeVar("T")
 
 STREAM_BEAT_SECONDS = 0.03
 """How often what a model says is looked at; the Temporal SDK sends it on at its own pace."""
+
+_NOTHING = contextlib.nullcontext()
 
 CLAIM_ATTEMPTS = 20
 CLAIM_WAIT_SECONDS = 0.25
@@ -209,18 +211,19 @@ def _beating(window: DeltaWindow | None = None) -> Generator[None]:
     info = activity.info()
     loop = asyncio.get_running_loop()
     what = f"{info.activity_type} of {info.workflow_id}"
+    key, longest = info.task_token, heartbeat_timeout(info).total_seconds()
     if info.is_local:
-        beat = Beat(what, loop)
+        beat = Beat(what, loop, key=key)
     elif window is None:
-        beat = Beat(what, loop, sender(), heartbeat_timeout(info).total_seconds() / 4)
+        beat = Beat(what, loop, sender(), longest / 4, key, relief())
     else:
-        beat = Beat(what, loop, sender(window.details), heartbeat_timeout(info).total_seconds() / 2)
+        beat = Beat(what, loop, sender(window.details), longest / 2, key, relief())
     heartbeats.add(beat)
-    with contextlib.ExitStack() as stack:
-        stack.callback(heartbeats.remove, beat)
-        if window is not None and not info.is_local:
-            stack.enter_context(_saying(window, beat))
-        yield
+    try:
+        with _NOTHING if window is None or info.is_local else _saying(window, beat):
+            yield
+    finally:
+        heartbeats.remove(beat)
 
 
 @contextlib.contextmanager

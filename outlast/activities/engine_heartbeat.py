@@ -9,6 +9,7 @@ import contextvars
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 from temporalio import activity
@@ -16,6 +17,8 @@ from temporalio.api.workflowservice.v1 import RecordActivityTaskHeartbeatRequest
 from temporalio.bridge.proto import ActivityHeartbeat
 from temporalio.service import RPCError, RPCStatusCode
 
+from outlast.activities.heartbeats import Beat, Heartbeats
+from outlast.activities.intake import relieve
 from outlast.agents.logs import get_logger
 from outlast.contract import policies
 
@@ -51,6 +54,12 @@ def sender(details: Callable[[], Any] | None = None) -> Callable[[], None]:
         record(beat)
 
     return send
+
+
+def relief() -> Callable[[Beat, Heartbeats], None] | None:
+    """Return what takes the worker's attempts past a blocked loop, or None where nothing does."""
+    worker = _activity_worker()
+    return None if worker is None else partial(relieve, worker)
 
 
 def _activity_worker() -> Any:

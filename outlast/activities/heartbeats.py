@@ -44,6 +44,8 @@ class Beat:
         loop: the event loop that it runs in.
         send: sends a heartbeat, from any thread; None for what needs none.
         interval: seconds between two heartbeats.
+        key: what the attempt is known by; a second beat of a key takes the place of the first.
+        relieve: is called where the loop is blocked.
         task: what it runs in.
         thread_id: the thread of the loop.
         last: when it was last heard of.
@@ -53,6 +55,8 @@ class Beat:
     loop: asyncio.AbstractEventLoop
     send: Callable[[], None] | None = None
     interval: float = _NEVER
+    key: bytes = b""
+    relieve: "Callable[[Beat, Heartbeats], None] | None" = None
     task: "asyncio.Task[Any] | None" = field(default_factory=asyncio.current_task)
     thread_id: int = field(default_factory=threading.get_ident)
     last: float = field(default_factory=time.monotonic)
@@ -62,7 +66,7 @@ class Heartbeats:
     """Sends the heartbeats of a process, and watches its event loops."""
 
     def __init__(self) -> None:
-        self._beats: dict[int, Beat] = {}
+        self._beats: dict[bytes, Beat] = {}
         self._watches: dict[asyncio.AbstractEventLoop, _Watch] = {}
         self._warned: set[CodeType] = set()
         self._pause = LOOK_SECONDS
@@ -72,7 +76,7 @@ class Heartbeats:
 
     def add(self, beat: Beat) -> None:
         """Send heartbeats for an attempt, until it is removed. Costs as much as a dict insert."""
-        self._beats[id(beat)] = beat
+        self._beats[beat.key] = beat
         if self._thread is None:
             self._start()
         elif beat.interval < self._pause:
@@ -80,7 +84,8 @@ class Heartbeats:
 
     def remove(self, beat: Beat) -> None:
         """Send no more heartbeats for an attempt."""
-        self._beats.pop(id(beat), None)
+        if self._beats.get(beat.key) is beat:
+            del self._beats[beat.key]
 
     def _start(self) -> None:
         with self._starting:
@@ -118,7 +123,9 @@ class Heartbeats:
 
     def _send_due(self, beats: list[Beat], now: float) -> None:
         for beat in beats:
-            if beat.send is None or now - beat.last < beat.interval or id(beat) not in self._beats:
+            if beat.send is None or now - beat.last < beat.interval:
+                continue
+            if self._beats.get(beat.key) is not beat:  # it has ended meanwhile
                 continue
             beat.last = now
             try:
@@ -136,9 +143,16 @@ class Heartbeats:
             if watch is None or afresh:
                 watch = self._watches[loop] = _Watch(loop, beat.thread_id)
             blocker = watch.look(now)
+            if watch.is_blocked(now):
+                self._relieve(loop, beats)
             if blocker is not None and blocker.code not in self._warned:
                 self._warned.add(blocker.code)
                 logger.warning("%s", _warning(blocker, beats))
+
+    def _relieve(self, loop: asyncio.AbstractEventLoop, beats: list[Beat]) -> None:
+        for beat in beats:
+            if beat.loop is loop and beat.relieve is not None:
+                beat.relieve(beat, self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +183,12 @@ class _Watch:
         self._has_answered = True
         self._suspect: tuple[int, CodeType, asyncio.Task[Any] | None] | None = None
         self._since = 0.0
+        self._asked = 0.0
 
     def look(self, now: float) -> _Blocker | None:
         """Return what blocks the loop, once it has done so for long enough."""
         if self._has_answered:
-            self._has_answered, self._suspect = False, None
+            self._has_answered, self._suspect, self._asked = False, None, now
             with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(self._answer)
             return None
@@ -197,6 +212,10 @@ class _Watch:
             place=f"{Path(last.f_code.co_filename).name}:{last.f_lineno} in {last.f_code.co_name}",
             seconds=now - self._since + LOOK_SECONDS,
         )
+
+    def is_blocked(self, now: float) -> bool:
+        """Return whether the loop has given no sign of life for long, whatever the reason."""
+        return not self._has_answered and now - self._asked >= BLOCKED_SECONDS
 
     def _answer(self) -> None:
         self._has_answered = True

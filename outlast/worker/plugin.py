@@ -15,6 +15,7 @@ from temporalio.plugin import SimplePlugin
 from temporalio.worker import ReplayerConfig, WorkerConfig
 
 from outlast.activities.boundary import EffectActivities
+from outlast.activities.intake import begin_attempts_like_this
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
@@ -84,6 +85,7 @@ class OutlastPlugin(SimplePlugin):
 
         @contextlib.asynccontextmanager
         async def run_context() -> AsyncGenerator[None]:
+            begin_attempts_like_this()
             records.adapter(RunState)  # built now: in a workflow task it would cost its time
             ending = asyncio.create_task(_end_surely(asyncio.current_task()))
             try:

@@ -2,15 +2,18 @@
 
 import asyncio
 import logging
+import threading
 import time
 from collections import Counter
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from temporalio.client import Client
 
 from outlast.activities import engine_heartbeat
 from outlast.activities.heartbeats import heartbeats
+from outlast.activities.intake import fits_sdk
 from outlast.agents.agent import Agent
 from outlast.agents.run_config import RunConfig
 from outlast.agents.tool import function_tool
@@ -79,6 +82,50 @@ async def test_a_blocked_loop_repeats_nobodys_call_and_is_warned_of_once(
     assert "Write `def` instead of `async def`" in warnings[0]
 
 
+async def test_what_arrives_while_a_loop_is_blocked_waits_and_keeps_its_attempts(desk: Desk):
+    is_blocked = threading.Event()
+    config = RunConfig(heartbeat_timeout=timedelta(seconds=3))
+
+    @function_tool
+    async def blocker() -> str:
+        """Block the loop."""
+        is_blocked.set()
+        time.sleep(2 * BLOCKED_SECONDS)  # noqa: ASYNC251  this is it
+        return "done"
+
+    def reply(request: Any) -> Any:
+        first = request.input[0]["content"] == "block" and len(request.input) == 1
+        return [call("blocker", "c0")] if first else say("Done.")
+
+    agent = Agent(name="Clerk", tools=[blocker])
+    await desk.open_effects(agent, model=ScriptedModel(always=reply))
+
+    async def elsewhere() -> list[int]:
+        """Carry the runs where nothing blocks; return how often each effect was begun."""
+        client = await Client.connect(desk.client.service_client.config.target_host)
+        other = Desk(client, cached=desk.cached)
+        other.queue = desk.queue
+        await other.open_workflows(agent)
+        blocked = asyncio.create_task(other.run(agent, "block", run_config=config))
+        await asyncio.to_thread(is_blocked.wait)
+        runs = [other.run(agent, f"{n}", run_config=config) for n in range(5)]
+        results = await asyncio.gather(blocked, *runs)
+        assert [result.final_output for result in results] == ["Done."] * 6
+        attempts = [
+            event.activity_task_started_event_attributes.attempt
+            for run_id in other.ids
+            async for event in client.get_workflow_handle(run_id).fetch_history_events()
+            if event.HasField("activity_task_started_event_attributes")
+        ]
+        await other.close_all()
+        return attempts
+
+    attempts = await asyncio.to_thread(asyncio.run, elsewhere())
+    # One may be on its way between the worker's core and the loop when the loop is blocked.
+    assert sorted(attempts)[:-1] == [1] * (len(attempts) - 1), attempts
+    assert max(attempts) <= 2, attempts
+
+
 async def test_the_sdk_still_takes_heartbeats_from_any_thread(desk: Desk):
     """Should an upgrade of the SDK end this, heartbeats would stop with a blocked loop again."""
     found: list[bool] = []
@@ -89,9 +136,10 @@ async def test_the_sdk_still_takes_heartbeats_from_any_thread(desk: Desk):
         worker = engine_heartbeat._activity_worker()
         found.append(engine_heartbeat._recorder(worker) is not None)
         found.append(not engine_heartbeat._encodes(worker))
+        found.append(fits_sdk(worker))
         return "done"
 
     agent = Agent(name="Clerk", tools=[look])
     await desk.open(agent, model=ScriptedModel([call("look", "c1")], "Done."))
     await desk.run(agent, "look")
-    assert found == [True, True]
+    assert found == [True, True, True]

@@ -48,7 +48,7 @@ async def test_one_that_cannot_be_sent_does_not_stop_the_others(beats: Heartbeat
     def fail() -> None:
         raise RuntimeError("the worker has ended")
 
-    broken, sound = Beat("a", loop, fail, 0.01), Beat("b", loop, heard.set, 0.01)
+    broken, sound = Beat("a", loop, fail, 0.01, b"a"), Beat("b", loop, heard.set, 0.01, b"b")
     beats.add(broken)
     beats.add(sound)
     assert await asyncio.to_thread(heard.wait, 10)

@@ -1,0 +1,128 @@
+"""Attempts that a worker takes while its event loop is blocked.
+
+The worker's core goes on taking attempts from the server for the loop, which cannot begin them: the
+server hears nothing of them and gives each up, one attempt after the other, until there are none
+left. So once a loop has been blocked, a thread takes attempts from the core beside the loop,
+heartbeats for them at once, and has the loop begin them when it can.
+"""
+
+import asyncio
+import contextvars
+import threading
+from typing import Any, Final
+from weakref import WeakKeyDictionary, WeakSet
+
+from temporalio.bridge.proto import ActivityHeartbeat
+from temporalio.worker import _activity as sdk  # pyright: ignore[reportPrivateUsage]
+
+from outlast.activities.heartbeats import Beat, Heartbeats
+from outlast.agents.logs import get_logger
+from outlast.contract import names, policies
+
+KEPT_SECONDS: Final = 10.0
+"""How long an attempt that was passed on may take to begin and heartbeat by itself."""
+
+logger = get_logger(__name__)
+
+_relieved: "WeakSet[Any]" = WeakSet()
+_contexts: "WeakKeyDictionary[asyncio.AbstractEventLoop, contextvars.Context]" = WeakKeyDictionary()
+
+
+def begin_attempts_like_this() -> None:
+    """Begin attempts that the thread takes in the caller's context, as the worker does its own."""
+    _contexts[asyncio.get_running_loop()] = contextvars.copy_context()
+
+
+def relieve(worker: Any, blocked: Beat, beats: Heartbeats) -> None:
+    """Take a worker's attempts in a thread, too, from now on. A second call does nothing.
+
+    Args:
+        worker: the SDK's worker of activities.
+        blocked: an attempt of the worker's, in the loop that is blocked.
+        beats: sends the heartbeats until the attempts have begun.
+    """
+    if worker in _relieved:
+        return
+    _relieved.add(worker)
+    if not fits_sdk(worker):
+        logger.debug("attempts cannot be taken past a blocked event loop: another SDK")
+        return
+    intake = _Intake(worker, blocked, beats)
+    threading.Thread(target=intake.run, name="outlast-intake", daemon=True).start()
+
+
+def fits_sdk(worker: Any) -> bool:
+    """Return whether the SDK's worker has what this needs, which is not public."""
+    try:
+        core: Any = worker._bridge_worker()  # noqa: SLF001
+        parts = (
+            core.poll_activity_task,
+            core.record_activity_heartbeat,
+            worker._handle_start_activity_task,  # noqa: SLF001
+            worker._handle_cancel_activity_task,  # noqa: SLF001
+            sdk._RunningActivity,  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+        )
+        return all(map(callable, parts)) and isinstance(worker._running_activities, dict)  # noqa: SLF001
+    except (AttributeError, TypeError):
+        return False
+
+
+class _Intake:
+    """Takes a worker's attempts from its core, in a thread."""
+
+    def __init__(self, worker: Any, blocked: Beat, beats: Heartbeats) -> None:
+        self._worker = worker
+        self._core: Any = worker._bridge_worker()  # noqa: SLF001
+        self._loop = blocked.loop
+        self._thread_id = blocked.thread_id
+        self._beats = beats
+
+    def run(self) -> None:
+        """Take attempts until the worker ends."""
+        asyncio.run(self._take_all())
+
+    async def _take_all(self) -> None:
+        context = _contexts.get(self._loop) or contextvars.Context()
+        while True:
+            try:
+                task = await self._core.poll_activity_task()
+            except Exception as error:  # noqa: BLE001  the worker itself gets the same
+                logger.debug("no more attempts are taken past the event loop: %r", error)
+                return
+            beat = self._beat_for(task)
+            try:
+                self._loop.call_soon_threadsafe(self._pass_on, task, beat, context=context)
+            except RuntimeError:  # the loop is closed: nobody begins anything
+                return
+
+    def _pass_on(self, task: Any, beat: Beat | None) -> None:
+        """Do what the SDK's worker does with a task that it has taken itself."""
+        worker, token = self._worker, task.task_token
+        if task.HasField("start"):
+            running: Any = sdk._RunningActivity()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+            start = worker._handle_start_activity_task(token, task.start, running)  # noqa: SLF001
+            running.task = self._loop.create_task(start)
+            worker._running_activities[token] = running  # noqa: SLF001
+        elif task.HasField("cancel"):
+            worker._handle_cancel_activity_task(token, task.cancel)  # noqa: SLF001
+        if beat is not None:
+            self._loop.call_later(KEPT_SECONDS, self._beats.remove, beat)
+
+    def _beat_for(self, task: Any) -> Beat | None:
+        start = task.start if task.HasField("start") else None
+        if start is None or start.is_local or start.workflow_type != names.WORKFLOW:
+            return None
+        token: bytes = task.task_token
+        timeout = start.heartbeat_timeout.ToTimedelta().total_seconds()
+        beat = Beat(
+            what=f"{start.activity_type} of {start.workflow_execution.workflow_id}",
+            loop=self._loop,
+            send=lambda: self._core.record_activity_heartbeat(ActivityHeartbeat(task_token=token)),
+            interval=(timeout or policies.HEARTBEAT_MS / 1000) / 4,
+            key=token,
+            task=None,
+            thread_id=self._thread_id,
+            last=0.0,  # it may have waited for long
+        )
+        self._beats.add(beat)
+        return beat
