@@ -5,7 +5,9 @@ code. Must not know: what commands do. Commands import what is slow when they ru
 there at once.
 """
 
+import functools
 import inspect
+import os
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -14,7 +16,17 @@ from typer.core import TyperGroup
 
 import outlast
 from outlast.agents.errors import AgentsException
-from outlast.cli import deciding, demo, doctor, looking, running, serving, tailing, terminal
+from outlast.cli import (
+    deciding,
+    demo,
+    doctor,
+    looking,
+    options,
+    running,
+    serving,
+    tailing,
+    terminal,
+)
 from outlast.cli.exit_codes import ExitCode, epilog, exit_code_of
 
 _HELP = "Agents that outlast the process. Try `outlast demo`, then `outlast dev`."
@@ -87,7 +99,27 @@ def _add(panel: str, command: Callable[..., None], name: str | None = None) -> N
     """Add a command; its docstring is its help, with the lines of each paragraph joined."""
     paragraphs = inspect.cleandoc(command.__doc__ or "").split("\n\n")
     text = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
-    app.command(name, help=text, rich_help_panel=panel)(command)
+    app.command(name, help=text, rich_help_panel=panel)(_with_codec(command))
+
+
+def _with_codec(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command that connects to a server the option `--codec`, which connecting heeds."""
+    signature = inspect.signature(command)
+    if "address" not in signature.parameters:
+        return command
+
+    @functools.wraps(command)
+    def run(*, codec: str | None = None, **arguments: Any) -> None:
+        if codec:
+            os.environ["OUTLAST_CODEC"] = codec
+        command(**arguments)
+
+    kind = inspect.Parameter.KEYWORD_ONLY
+    added = inspect.Parameter("codec", kind, default=None, annotation=options.Codec)
+    parameters = [one.replace(kind=kind) for one in signature.parameters.values()]
+    vars(run)["__signature__"] = signature.replace(parameters=[*parameters, added])
+    run.__annotations__ = {**command.__annotations__, "codec": options.Codec}
+    return run
 
 
 _add("Start here", demo.demo)

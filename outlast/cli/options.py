@@ -28,6 +28,16 @@ Namespace: TypeAlias = Annotated[
     ),
 ]
 
+Codec: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        "--codec",
+        metavar="MODULE:NAME",
+        help="The payload codec that encrypts the runs. Default: OUTLAST_CODEC, or none.",
+        rich_help_panel="Server",
+    ),
+]
+
 AsJson: TypeAlias = Annotated[
     bool, typer.Option("--json", help="JSON instead of text: one document, or one a line.")
 ]

@@ -13,6 +13,7 @@ from temporalio.service import RPCError
 
 from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.agents.logs import get_logger
+from outlast.client.codecs import configured_converter
 from outlast.contract import names
 from outlast.ports.interpreter_end import wait_for_native_threads
 from outlast.visibility.search_attributes import ensure_search_attributes
@@ -41,7 +42,7 @@ async def connect(address: str | None = None, namespace: str | None = None) -> C
 
     Raises:
         ServerUnavailable: nobody answers there.
-        UserError: the configuration cannot be read.
+        UserError: the configuration cannot be read, or OUTLAST_CODEC names no codec.
     """
     options = _configuration()
     if address is not None:
@@ -49,6 +50,8 @@ async def connect(address: str | None = None, namespace: str | None = None) -> C
     options.setdefault("target_host", DEFAULT_ADDRESS)
     if namespace is not None:
         options["namespace"] = namespace
+    if (converter := configured_converter()) is not None:
+        options["data_converter"] = converter
     wait_for_native_threads()
     try:
         return await Client.connect(**options)

@@ -21,6 +21,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.converter import DataConverter
 from temporalio.service import RPCError, RPCStatusCode
 
+from outlast.agents.errors import UserError
 from outlast.client.outages import Outage, patience_of, ride_out
 from outlast.contract import history, names
 from outlast.contract.failures import EngineFailure
@@ -345,6 +346,8 @@ class RunReader:
         for page in pages:
             begins = reader.size == 0
             tasks = await reader.feed(page)
+            if tasks:
+                self._check_readable(reader)
             if begins:
                 self.state = history.opening(reader.start_payload)
                 self.place = (reader.history_id, 0)
@@ -354,6 +357,22 @@ class RunReader:
                 self.place = (reader.history_id, self.place[1] + 1)
                 yield Progress(event, state)
         self.closed_by = reader.closed_by
+
+    def _check_readable(self, reader: HistoryReader) -> None:
+        """Refuse a history whose start a worker could read, and this client cannot.
+
+        Raises:
+            UserError: this client lacks the codec or the key.
+        """
+        start, closed = reader.start_payload, reader.closed_by
+        failed = closed is not None and closed.HasField(
+            "workflow_execution_failed_event_attributes"
+        )
+        if isinstance(start, Unreadable) and not failed:
+            raise UserError(
+                f"The run {self.run_id} cannot be read here: {start.problem} Connect with the "
+                "data converter of its worker, or name its codec with --codec or OUTLAST_CODEC."
+            )
 
     def _handle(self, run: str | None) -> WorkflowHandle[Any, Any]:
         return self.client.get_workflow_handle(self.run_id, run_id=run)

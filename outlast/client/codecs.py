@@ -1,0 +1,60 @@
+"""Finding the payload codec that `--codec` or `OUTLAST_CODEC` names: `MODULE:NAME`."""
+
+import os
+import sys
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final
+
+from temporalio.converter import DataConverter, PayloadCodec
+
+from outlast.agents.errors import UserError
+
+CODEC_VARIABLE: Final = "OUTLAST_CODEC"
+
+
+def configured_converter() -> DataConverter | None:
+    """Return the data converter that the environment names, or None.
+
+    Raises:
+        UserError: there is no such codec.
+    """
+    target = os.environ.get(CODEC_VARIABLE, "")
+    return load_converter(target) if target else None
+
+
+def load_converter(target: str) -> DataConverter:
+    """Return a data converter by its address.
+
+    Args:
+        target: `MODULE:NAME`, of a `PayloadCodec`, of a `DataConverter`, or of a class or function
+            that makes one of them. The module may be in the current directory.
+
+    Raises:
+        UserError: there is none.
+    """
+    module_name, _, name = target.partition(":")
+    if not module_name or not name:
+        raise UserError(
+            f"The codec {target!r} must be written as MODULE:NAME, such as `my_app.security:codec`."
+        )
+    here = str(Path.cwd())
+    if "" not in sys.path and here not in sys.path:
+        sys.path.append(here)
+    try:
+        found: Any = getattr(import_module(module_name), name)
+        if callable(found):
+            found = found()
+    except Exception as error:
+        raise UserError(
+            f"The codec {target!r} cannot be loaded: {type(error).__name__}: {error}"
+        ) from error
+    if isinstance(found, DataConverter):
+        return found
+    if not isinstance(found, PayloadCodec):
+        raise UserError(
+            f"The codec {target!r} is a {type(found).__name__}: name a PayloadCodec, a "
+            "DataConverter, or a function that makes one."
+        )
+    return replace(DataConverter.default, payload_codec=found)
