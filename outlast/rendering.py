@@ -320,9 +320,9 @@ def code(text: str, limit: int | None = None) -> str:
 
 def inline(text: str, limit: int | None = None) -> str:
     """Return a text for a line of Markdown: as it is where nothing in it has a meaning, or code."""
-    shown = visible(text)
     if limit is not None and len(text) > limit:
         return code(text, limit)
+    shown = visible(text)
     plain = _PLAIN.fullmatch(shown) and not shown.endswith(" ") and not _LINKED.search(shown)
     return str(shown) if plain else code(text, limit)
 
@@ -334,9 +334,8 @@ def _without_brace(match: re.Match[str]) -> str:
 
 def inline_within(text: str, limit_bytes: int) -> str:
     """Return `inline` of as much of a text as has room in so many bytes."""
-    shown = visible(text)
-    length = min(len(shown), limit_bytes)
-    while len((line := inline(shown, length)).encode()) > limit_bytes and length:
+    length = min(len(text), limit_bytes)
+    while len((line := inline(text, length)).encode()) > limit_bytes and length:
         length = max(0, length - max(1, (len(line.encode()) - limit_bytes) // 4))
     return line
 

@@ -13,7 +13,7 @@ from outlast.cli.server_lookup import Connection
 from outlast.client.handle import RunHandle
 from outlast.loop.state import RunState
 from outlast.loop.values import JsonObject
-from outlast.rendering import joined, json_text
+from outlast.rendering import excerpt, joined, json_text
 from outlast.workflows import presentation
 
 _PAST_THE_LOOP = {WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT}
@@ -96,7 +96,9 @@ def show_report(report: Report, last: int) -> None:
         problem = state.save_failure.failure.message
         items = presentation.unsaved_items(state)
         rows.append(("unsaved", f"{items} items are not in the session since {since}: {problem}"))
-    rows += [("doing", presentation.effect_line(state, effect)) for effect in state.pending]
+    rows += [
+        ("doing", excerpt(presentation.effect_line(state, effect))) for effect in state.pending
+    ]
     rows += [("unread", f"message {message.id}") for message in state.inbox]
     rows += [("ignored", f"{one.what}: {one.why}") for one in state.ignored]
     if report.ui:

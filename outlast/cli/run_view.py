@@ -79,7 +79,7 @@ def doing(state: RunState) -> Shown:
     """Return what a run is doing at the moment, for a spinner."""
     if not state.pending:
         return joined(state.agent or "the run", " · ", state.status)
-    first, *others = [effect_line(state, effect) for effect in state.pending]
+    first, *others = [rendering.excerpt(effect_line(state, effect)) for effect in state.pending]
     return rendering.excerpt(joined(first, *(joined(" · ", one) for one in others)))
 
 

@@ -29,13 +29,16 @@ from outlast.loop.commands import (
 from outlast.loop.items import Item, text_of
 from outlast.loop.state import RunState, released
 from outlast.loop.values import JsonObject
-from outlast.rendering import Shown, code, inline, inline_within, joined
+from outlast.rendering import code, excerpt, inline, inline_within, joined
 
 SUMMARY_BYTES = 200
 """The UI shows summaries up to about this length."""
 
 KEPT_LINE_LENGTH = 2_000
 """How long a call may be whose line is kept for the next time, so that all of them stay small."""
+
+LONGEST_READ = 20_000
+"""How many characters of arguments are read as JSON in order to be shown."""
 
 EXCERPT_ITEMS = 6
 EXCERPT_LENGTH = 300
@@ -60,8 +63,8 @@ def summary(state: RunState, effect: Effect) -> str:
     return inline_within(effect_line(state, effect), SUMMARY_BYTES)
 
 
-def effect_line(state: RunState, effect: Effect) -> Shown:
-    """Return one line that says what an activity does."""
+def effect_line(state: RunState, effect: Effect) -> str:
+    """Return one line that says what an activity does, to be cut and shown."""
     match effect:
         case PrepareRun():
             return joined(effect.agent, " · look up")
@@ -82,8 +85,13 @@ def effect_line(state: RunState, effect: Effect) -> Shown:
             return joined(effect.agent, " → ", effect.target)
 
 
-def call_line(name: str, arguments: str) -> Shown:
-    """Return a call as a line of code: `refund_order(order_id="A-17")`."""
+def call_line(name: str, arguments: str) -> str:
+    """Return a call as a line of code, `refund_order(order_id="A-17")`, to be cut and shown.
+
+    A very long one is as the model wrote it: to read all of it would hold up the run.
+    """
+    if len(arguments) > LONGEST_READ:
+        return f"{name}({arguments})"
     if len(arguments) > KEPT_LINE_LENGTH:
         return rendering.call_line(name, arguments)
     return _kept_call_line(name, arguments)
@@ -107,7 +115,7 @@ def state_view(state: RunState) -> JsonObject:
         "waiting_messages": [message.id for message in state.inbox],
         "pending_approvals": [request.id for request in state.pending_approvals],
         "running": [
-            {"effect": effect.effect, "what": effect_line(state, effect)}
+            {"effect": effect.effect, "what": excerpt(effect_line(state, effect))}
             for effect in state.pending
         ],
         "final_output": state.final_output,
@@ -170,13 +178,14 @@ def details(state: RunState) -> str:
 def _to_decide(state: RunState, request: ApprovalRequest) -> str:
     run = request.run_id or state.run_id
     where = f" (in the nested run {code(run)})" if request.run_id else ""
-    shown = rendering.arguments_text(request.arguments)
+    whole = len(request.arguments) <= LONGEST_READ
+    shown = rendering.arguments_text(request.arguments) if whole else request.arguments
     command = rendering.command("approve", run, request.id)
     decision = json.dumps({"request_id": request.id, "type": "approve"})
-    whole = "" if len(shown) <= DECIDED_LENGTH else "All of them: the query `approvals`. "
+    rest = "" if len(shown) <= DECIDED_LENGTH else "All of them: the query `approvals`. "
     return (
         f"Waits for a person: {code(request.name)} with the arguments "
-        f"{code(shown, DECIDED_LENGTH)}, asked by {inline(request.agent)}{where}. {whole}Signal "
+        f"{code(shown, DECIDED_LENGTH)}, asked by {inline(request.agent)}{where}. {rest}Signal "
         f'`decide` with {code(decision)} or `"reject"`, or {code(command)}.'
     )
 

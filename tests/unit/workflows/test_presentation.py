@@ -1,6 +1,7 @@
 """What people see of a run in the Temporal UI: all of it made from the state."""
 
 import json
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -106,10 +107,11 @@ def test_a_model_without_a_name_is_not_named() -> None:
 @pytest.mark.parametrize("text", ["x" * 10_000, "é" * 10_000, "🙂" * 10_000, "a" + "🙂" * 10_000])
 def test_a_summary_is_cut_to_what_the_ui_shows_and_stays_text(text: str) -> None:
     play = Play.ready()
-    play.replies(tool("look_up", "c1", json.dumps({"text": text})))
+    arguments = json.dumps({"text": text}, ensure_ascii=False)
+    play.replies(tool("look_up", "c1", arguments))
     line = summary(play.state, play.running("c1"))
     assert SUMMARY_BYTES - 8 <= len(line.encode()) <= SUMMARY_BYTES
-    length = len(call_line("look_up", json.dumps({"text": text})))
+    length = len(call_line("look_up", arguments))
     assert line.startswith('`look_up(text="')
     assert line.endswith(f"` … (cut: {line.index('` … ') - 1} of {length:,} characters)")
 
@@ -394,3 +396,18 @@ def test_a_long_text_of_the_transcript_says_how_much_is_left_out() -> None:
     assert transcript_view(play.state)[-1]["text"] == (
         "é" * 2_000 + "… (cut: 2,000 of 10,000 characters)"
     )
+
+
+def test_however_long_a_hostile_call_is_little_of_it_is_read() -> None:
+    """The engine takes a workflow that thinks for two seconds to be stuck."""
+    play = Play.ready()
+    arguments = json.dumps({"note": "\u202e" * 700_000}, ensure_ascii=False)
+    play.replies(gated("refund", "c1", arguments), tool("look_up", "c2", arguments))
+    began = time.process_time()
+    shown = details(play.state)
+    line = summary(play.state, play.running("c2"))
+    view = state_view(play.state)
+    assert time.process_time() - began < 1
+    assert "(cut: 2,000 of 700,012 characters)" in shown
+    assert "of 700,021 characters)" in line
+    assert len(json.dumps(view)) < 10_000
