@@ -5,6 +5,7 @@ Owns: the defaults, and the rule that an option which the user has set stays.
 
 import importlib.metadata
 import inspect
+import os
 from collections.abc import Iterable
 from dataclasses import replace
 from datetime import timedelta
@@ -28,6 +29,16 @@ DEFAULTS: Final[dict[str, Any]] = {
 }
 """What a worker gets where the user has set nothing."""
 
+TASKS_PER_CORE: Final = 6
+MOST_TASKS: Final = 12
+"""How many workflow tasks a worker holds at once.
+
+A task that a worker holds has ten seconds, and all that it holds share one interpreter. Replaying
+a history as long as they get takes up to 0.8 seconds of that, so a dozen are safe, and tasks beyond
+that are better off in the queue, where another worker may take them. A few per core keep the worker
+busy while others wait for the server or for a fast tool.
+"""
+
 _PARAMETERS = inspect.signature(cast("Any", Worker)).parameters
 
 
@@ -47,8 +58,17 @@ def with_defaults(config: WorkerConfig) -> WorkerConfig:
         # check of sizes then fails the workflow task, for 20 seconds and more. The server drops
         # the update at once. Everything else that runs send is bounded before.
         defaults["disable_payload_error_limit"] = True
+    if options.get("tuner") is None:
+        defaults["max_concurrent_workflow_tasks"] = min(TASKS_PER_CORE * _cores(), MOST_TASKS)
     ours = {name: value for name, value in defaults.items() if not _is_set(options, name)}
     return cast("WorkerConfig", {**options, **ours})
+
+
+def _cores() -> int:
+    """Return how many cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _with_behavior(

@@ -52,6 +52,30 @@ def test_an_option_stays_where_it_is_what_temporal_would_do_anyway() -> None:
     assert options["sticky_queue_schedule_to_start_timeout"] is own
 
 
+@pytest.mark.parametrize(("cores", "tasks"), [(1, 6), (2, 12), (3, 12), (64, 12)])
+def test_a_worker_holds_no_more_tasks_than_its_cores_can_do(
+    cores: int, tasks: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def affinity(_pid: int) -> set[int]:
+        return set(range(cores))
+
+    monkeypatch.setattr("os.sched_getaffinity", affinity, raising=False)
+    assert configured()["max_concurrent_workflow_tasks"] == tasks
+    assert configured(max_concurrent_workflow_tasks=100)["max_concurrent_workflow_tasks"] == 100
+
+
+def test_cores_are_counted_where_a_process_cannot_be_bound_to_some(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delattr("os.sched_getaffinity", raising=False)
+    monkeypatch.setattr("os.cpu_count", lambda: None)
+    assert configured()["max_concurrent_workflow_tasks"] == 6
+
+
+def test_a_tuner_of_the_users_own_decides_how_much_a_worker_holds() -> None:
+    assert configured(tuner=object())["max_concurrent_workflow_tasks"] is None
+
+
 def test_other_workflows_and_activities_of_the_worker_stay() -> None:
     def other() -> None: ...
 
