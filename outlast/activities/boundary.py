@@ -67,6 +67,7 @@ class EffectActivities:
             self.conclude,
             self.save_session,
             self.offload_items,
+            self.refuse_effect,
             self.run_by_name,
         ]
 
@@ -118,6 +119,11 @@ class EffectActivities:
         with _beating(), _typed_errors():
             request = await _claimed(records.OffloadRequestRecord, payload)
             return records.write(await offload(self._known.content, request))
+
+    @activity.defn(name=names.ACTIVITY_REFUSE)
+    async def refuse_effect(self, payload: JsonObject) -> JsonObject:
+        """Fail in the place of an effect for whose result the run has no room."""
+        raise ApplicationError(payload["message"], type=payload["code"], non_retryable=True)
 
     @activity.defn(dynamic=True)
     async def run_by_name(self, arguments: Sequence[RawValue]) -> JsonObject:

@@ -3,6 +3,7 @@
 Owns: `EffectError` and the one table from exceptions of user code to retry or not.
 """
 
+import json
 from datetime import timedelta
 
 from outlast.agents.errors import AgentsException
@@ -28,6 +29,9 @@ USER_CODE_ATTEMPTS = 3
 
 LONGEST_MESSAGE = 4_000
 """Characters of a failure's message. Messages go into history and before people."""
+
+LONGEST_MESSAGE_BYTES = 12_000
+"""The same, as JSON: of control characters, fewer."""
 
 
 class EffectError(Exception):
@@ -59,7 +63,7 @@ class EffectError(Exception):
         self.message = message
         self.retryable = retryable
         self.retry_after = retry_after
-        self.details = details
+        self.details = None if details is None else _short_details(details)
         self.attempts = attempts
 
 
@@ -107,7 +111,37 @@ def failure_of(what: str, error: Exception) -> Failure:
 
 def cut(text: str) -> str:
     """Return a message short enough to travel, without half characters."""
-    return text[:LONGEST_MESSAGE].encode(errors="replace").decode()
+    whole = text[:LONGEST_MESSAGE].encode(errors="replace").decode()
+    return fitting(whole, LONGEST_MESSAGE_BYTES)
+
+
+def fitting(text: str, most_bytes: int) -> str:
+    """Return as much of the beginning of a text as fits, counted as the JSON that travels.
+
+    A control character is six bytes of JSON, and so is any character that is not ASCII.
+    """
+    written = json.dumps(text)
+    if len(written) <= most_bytes:
+        return text
+    end = max(most_bytes - 2, 0)
+    written = written[1 : end + 1]
+    for cut_off in range(13):  # no character is longer, and an escape must not be halved
+        try:
+            kept: str = json.loads(f'"{written[: len(written) - cut_off]}"')
+            kept.encode()
+        except (ValueError, UnicodeEncodeError):
+            continue
+        return kept
+    return ""
+
+
+def _short_details(details: JsonObject) -> JsonObject:
+    """Return details that fit: of those that do not, the short ones and the beginnings of texts."""
+    if len(json.dumps(details, default=repr)) <= LONGEST_MESSAGE_BYTES * 2:
+        return details
+    short = {key: cut(one) if isinstance(one, str) else one for key, one in details.items()}
+    most = LONGEST_MESSAGE_BYTES
+    return {key: one for key, one in short.items() if len(json.dumps(one, default=repr)) <= most}
 
 
 def is_retryable(error: BaseException) -> bool:

@@ -12,7 +12,14 @@ from datetime import timedelta
 from typing import Any
 
 from outlast.activities.conclusion import final_of_tool
-from outlast.activities.errors import EffectError, failure_of, is_retryable, of_user_code
+from outlast.activities.errors import (
+    EffectError,
+    cut,
+    failure_of,
+    fitting,
+    is_retryable,
+    of_user_code,
+)
 from outlast.activities.failure_words import failure_words
 from outlast.activities.inner_spans import tell_failure, tell_server
 from outlast.activities.listing import listed_tool
@@ -30,6 +37,7 @@ from outlast.agents.mcp_tools import MCPFunctionTool
 from outlast.agents.tool_definition import FunctionTool, default_tool_error
 from outlast.agents.tool_output import decode_output, encode_output
 from outlast.contract import failures
+from outlast.contract.records import write
 from outlast.loop.call_forms import call_item
 from outlast.loop.calls import ToolResult
 from outlast.loop.changes import Change, apply
@@ -44,6 +52,9 @@ LARGEST_OUTPUT_BYTES = 500_000
 
 LARGEST_FAST_OUTPUT_BYTES = 100_000
 """The outputs of fast tools travel together, in one message of at most 4 MB."""
+
+LARGEST_FAST_RESULT_BYTES = 300_000
+"""The same for all that a fast call came to, also what it changed in the context."""
 
 LAST_WHEN_LACKED_AFTER = timedelta(seconds=60)
 """When the last attempt of a call comes that workers had no tool for: a deploy takes its time."""
@@ -67,6 +78,15 @@ class _Attempt:
 
 
 async def run_tool(worker: WorkerKnowledge, request: RunTool, *, attempt: int) -> ToolResult:
+    """Run one attempt of a tool call, and bound what it came to.
+
+    Raises:
+        EffectError: as for `_run_attempt`.
+    """
+    return _within_bounds(request, await _run_attempt(worker, request, attempt=attempt))
+
+
+async def _run_attempt(worker: WorkerKnowledge, request: RunTool, *, attempt: int) -> ToolResult:
     """Run one attempt of a tool call.
 
     Args:
@@ -338,9 +358,44 @@ def _broken(this: _Attempt, what: str, error: Exception) -> ToolResult:
     return ToolResult(output=failure.message, failed=True, checks=this.checks, failure=failure)
 
 
-def _shortened(text: str) -> str:
-    data = text.encode(errors="replace")
-    return data[:LARGEST_OUTPUT_BYTES].decode(errors="ignore")
+def _within_bounds(request: RunTool, result: ToolResult) -> ToolResult:
+    """Return a result that fits where it travels, whoever wrote its texts.
+
+    Raises:
+        EffectError: what a fast call changed is too large for a local activity.
+    """
+    fast = request.policy.fast
+    limit = LARGEST_FAST_OUTPUT_BYTES if fast else LARGEST_OUTPUT_BYTES
+    output, value = result.output, result.value
+    if isinstance(output, str):
+        output = _shortened(output, limit)
+    if isinstance(value, str):
+        value = _shortened(value, limit)
+    elif value is not None and len(json.dumps(value)) > limit:
+        value = _too_long(request.name, len(json.dumps(value)), limit)
+    failure = result.failure
+    if failure is not None:
+        failure = replace(failure, message=cut(failure.message))
+    result = replace(result, output=output, value=value, failure=failure)
+    size = len(json.dumps(write(result))) if fast else 0
+    if size > LARGEST_FAST_RESULT_BYTES:
+        message = (
+            f"The fast tool {request.name} returned {size:,} bytes with what it changed in the "
+            f"context, of at most {LARGEST_FAST_RESULT_BYTES:,}. Leave fast=True out."
+        )
+        raise EffectError(failures.TOOL_FAILED, message, retryable=False)
+    return result
+
+
+def _shortened(text: str, limit: int = LARGEST_OUTPUT_BYTES) -> str:
+    return fitting(text.encode(errors="replace").decode(), limit)
+
+
+def _too_long(name: str, size: int, limit: int) -> str:
+    return (
+        f"The tool {name} worked, but its output of {size:,} bytes is too long to read: at "
+        f"most {limit:,} bytes. Ask for less, such as a smaller range or a summary."
+    )
 
 
 def _bounded(tool: FunctionTool, output: Json) -> Json:
@@ -348,7 +403,4 @@ def _bounded(tool: FunctionTool, output: Json) -> Json:
     limit = LARGEST_FAST_OUTPUT_BYTES if tool.fast else LARGEST_OUTPUT_BYTES
     if size <= limit:
         return output
-    return (
-        f"The tool {tool.name} worked, but its output of {size:,} bytes is too long to read: at "
-        f"most {limit:,} bytes. Ask for less, such as a smaller range or a summary."
-    )
+    return _too_long(tool.name, size, limit)

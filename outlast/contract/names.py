@@ -78,6 +78,8 @@ ACTIVITY_CHECK: Final = "check_input"
 ACTIVITY_CONCLUDE: Final = "conclude"
 ACTIVITY_SAVE: Final = "save_session"
 ACTIVITY_OFFLOAD: Final = "offload_items"
+ACTIVITY_REFUSE: Final = "refuse_effect"
+"""Runs in the place of an effect for whose result there is no room: a failure on record."""
 TOOL_PREFIX: Final = "tool:"
 HANDOFF_PREFIX: Final = "handoff:"
 

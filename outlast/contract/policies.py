@@ -58,6 +58,28 @@ ROLL_OVER_EVENTS: Final = 1_250
 ROLL_OVER_BYTES: Final = 2_000_000
 """A history longer or larger than this is continued in a new one, between two steps."""
 
+MAY_BE_CARRIED: Final = 8_000_000
+"""Characters of content up to which a state is compressed to see whether a payload can hold it."""
+
+TRIED_AGAIN_AFTER_BYTES: Final = 2_000_000
+"""How much a history grows before it is seen again whether its state can be carried."""
+
+FULL_BYTES: Final = 44_000_000
+FULL_EVENTS: Final = 45_000
+"""How far a history grows whose state cannot be carried. The server ends one of 50 MB (in this
+count, 52 million bytes) or 51,200 events."""
+
+EFFECT_BYTES: Final = 1_100_000
+"""What an effect may add to a history: its result and the changes of the context."""
+
+FAST_CALLS: Final = 12
+"""How many fast calls of one reply run as local activities: all their results travel together, in a
+message of at most 4 MB. Recorded histories depend on this number."""
+
+STARTED_AT_ONCE_BYTES: Final = 1_500_000
+"""How much input nested runs may have that start in one workflow task, whose commands travel
+together. Recorded histories depend on this number."""
+
 SHORTEST_HISTORY: Final = 20
 """No history is continued before it has held a step; the run would never come to one."""
 
@@ -94,6 +116,17 @@ def rolls_over(state: RunState, *, events: int, size_bytes: int) -> bool:
     """Whether a history of this length is to be continued in a new one."""
     limit = _setting(state.settings, "roll_over_events", ROLL_OVER_EVENTS, least=SHORTEST_HISTORY)
     return events >= limit or size_bytes >= ROLL_OVER_BYTES
+
+
+def is_full(*, events: int, size_bytes: int, running: int) -> bool:
+    """Whether a history that cannot be continued in a new one has no room for another effect.
+
+    Args:
+        events: its length.
+        size_bytes: its size.
+        running: how many effects will still add their results.
+    """
+    return size_bytes + EFFECT_BYTES * (running + 1) > FULL_BYTES or events > FULL_EVENTS
 
 
 def _setting(settings: JsonObject | None, name: str, default: int, *, least: int) -> int:

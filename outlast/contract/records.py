@@ -50,6 +50,9 @@ NOT_INHERITED: Final = frozenset({"hooks", "session", "error_handlers", SETTING_
 ANY_FAILURE: Final = "*"
 """Handles every failure: a tool's failure is its tool's business."""
 
+COMPRESS_QUICKLY_ABOVE_BYTES = 3_000_000
+"""States larger than this are compressed less, so that a workflow task never takes a second."""
+
 COMPRESS_ABOVE_BYTES = 250_000
 """States larger than this are compressed when a run continues as new."""
 
@@ -299,11 +302,15 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
 
 def write_state(state: RunState) -> JsonObject:
     """Return a state as JSON, compressed when it is large: a payload may have 2 MB."""
-    written: JsonObject = adapter(RunState).dump_python(state, mode="json")
-    text = _text(written)
-    if len(text) <= COMPRESS_ABOVE_BYTES:
+    try:
+        data = adapter(RunState).dump_json(state)
+    except ValueError:  # half a character, which only ASCII can say
+        data = _text(adapter(RunState).dump_python(state, mode="json")).encode()
+    if len(data) <= COMPRESS_ABOVE_BYTES:
+        written: JsonObject = json.loads(data)
         return written
-    return {"zlib": base64.b64encode(zlib.compress(text.encode())).decode()}
+    level = 1 if len(data) > COMPRESS_QUICKLY_ABOVE_BYTES else 6
+    return {"zlib": base64.b64encode(zlib.compress(data, level)).decode()}
 
 
 def read_state(payload: JsonObject) -> RunState:

@@ -33,6 +33,15 @@ def tool_failed(name: str, code: str) -> str:
     return f"The tool {name} failed and cannot be used right now."
 
 
+def conversation_full(run_id: str) -> str:
+    """Say that a run has no room for anything more, and what to do."""
+    return (
+        f"The run {run_id} holds more than one history can, and its state is too large to go on in "
+        "a new one. It stays readable. Start a new run, and give workers and clients a blob store "
+        "(blob_store=, OUTLAST_BLOB_STORE), so that large content is kept outside."
+    )
+
+
 def turns_used_up(max_turns: int) -> str:
     """Say that the turn budget is used up, and what to do."""
     return (

@@ -13,21 +13,33 @@ by one coroutine, after everything that a workflow task delivered has been taken
 import asyncio
 import contextlib
 import inspect
+import json
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, TypeVar
 
 from temporalio import workflow
 from temporalio.api.common.v1 import Payload
-from temporalio.common import RawValue, SearchAttributeUpdate, WorkflowIDReusePolicy
+from temporalio.common import RawValue, RetryPolicy, SearchAttributeUpdate, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, FailureError
 
 from outlast.contract import claims, failures, history, names, policies, records
+from outlast.loop import phrases
 from outlast.loop.approvals import refusal
-from outlast.loop.commands import CancelEffect, Command, Effect, Finish, RunAgent, TellParent
+from outlast.loop.commands import (
+    CallModel,
+    CancelEffect,
+    Command,
+    Effect,
+    Finish,
+    RunAgent,
+    RunTool,
+    TellParent,
+)
 from outlast.loop.events import CancelRequested, DecisionReceived, Event
 from outlast.loop.machine import advance
 from outlast.loop.state import RunState
+from outlast.loop.stored import weight
 from outlast.loop.values import JsonObject
 from outlast.payloads.failures import engine_failure
 from outlast.payloads.readable import json_of
@@ -40,6 +52,9 @@ from outlast.workflows.translation import (
     retry_policy,
     typed_error,
 )
+
+PATCH_BOUNDS = "bounds-of-a-workflow-task"
+"""Marks histories in which what one workflow task sends is bounded; only those that need it."""
 
 LARGEST_CARRIED_BYTES = 1_900_000
 """Compressed. The server takes payloads of 2 MB, but histories of 50 MB."""
@@ -93,7 +108,10 @@ class AgentRun:
         self._news = True
         self._stepped = False
         self._rested = False
-        self._rooted = False
+        self._carries_from = 0
+        self._refused = -1
+        self._starting = asyncio.Lock()
+        self._started: tuple[int, int] = (0, 0)
         self._telling: asyncio.Task[None] | None = None
         self._cancel_asked = False
         self._defect: ApplicationError | None = None
@@ -258,6 +276,8 @@ class AgentRun:
             raise typed_error(
                 failures.RUN_CLOSED, f"The run {self._id} has ended. Start a new one."
             )
+        if self._is_full():
+            raise typed_error(failures.CONVERSATION_FULL, phrases.conversation_full(self._id))
 
     # --- What the loop asks for -----------------------------------------------------------------
 
@@ -299,11 +319,13 @@ class AgentRun:
         self._take(event)
 
     async def _execute(self, effect: Effect) -> Any:
+        if isinstance(effect, CallModel | RunTool | RunAgent) and self._is_full():
+            return await self._refuse(effect)
         if isinstance(effect, RunAgent):
             return await self._run_nested(effect)
         policy = policies.policy_of(effect)
         one_attempt = timedelta(milliseconds=policy.timeout_ms + policies.SLACK_MS)
-        if policy.fast:
+        if policy.fast and self._may_be_local(effect):
             # Inputs of local activities are not recorded, so the whole request travels.
             return await workflow.execute_local_activity(
                 names.activity_type(effect),
@@ -328,12 +350,59 @@ class AgentRun:
             summary=presentation.summary(self._state, effect),
         )
 
+    def _may_be_local(self, effect: Effect) -> bool:
+        """Whether a fast effect runs as a local activity: not where the reply has many of them."""
+        fast = [call.effect for call in self._state.calls if call.plan.policy.fast]
+        if effect.effect not in fast or fast.index(effect.effect) < policies.FAST_CALLS:
+            return True
+        return not workflow.patched(PATCH_BOUNDS)
+
+    def _is_full(self) -> bool:
+        """Whether the history can neither go on in a new one nor take another effect's result."""
+        if self._carries_from == 0:
+            return False
+        info = workflow.info()
+        return self._refused == len(self._state.answers) or policies.is_full(
+            events=info.get_current_history_length(),
+            size_bytes=info.get_current_history_size(),
+            running=len(self._running) - 1,
+        )
+
+    async def _refuse(self, effect: Effect) -> Any:
+        """Fail an effect on record, so that every reader of the history sees it, too.
+
+        The rest of the question is refused as well: a model would only try the call again.
+        """
+        self._refused = len(self._state.answers)
+        return await workflow.execute_local_activity(
+            names.ACTIVITY_REFUSE,
+            {"code": failures.CONVERSATION_FULL, "message": phrases.conversation_full(self._id)},
+            activity_id=str(effect.effect),
+            start_to_close_timeout=timedelta(seconds=30),
+            retry_policy=RetryPolicy(maximum_attempts=1),
+            summary=presentation.summary(self._state, effect),
+        )
+
+    async def _room_to_start(self, size_bytes: int) -> None:
+        """Wait until a nested run's input fits into the workflow task that starts it."""
+        async with self._starting:
+            at, started = self._started
+            now = workflow.info().get_current_history_length()
+            started = started if at == now else 0
+            is_full = started > 0 and started + size_bytes > policies.STARTED_AT_ONCE_BYTES
+            if is_full and workflow.patched(PATCH_BOUNDS):
+                await workflow.sleep(timedelta(milliseconds=1))  # it ends the workflow task
+                now, started = workflow.info().get_current_history_length(), 0
+            self._started = now, started + size_bytes
+
     async def _run_nested(self, effect: RunAgent) -> Any:
         """Run an agent that works as a tool: a run of its own, cancelled when this one ends."""
         record = records.nested_input(effect, visibility=self._visibility)
+        payload = records.write(record)
+        await self._room_to_start(len(json.dumps(payload)))
         return await workflow.execute_child_workflow(
             names.WORKFLOW,
-            records.write(record),
+            payload,
             id=effect.nested_id,
             result_type=RawValue,
             # After a reset, the nested run of the history that was left behind may still be open.
@@ -383,7 +452,8 @@ class AgentRun:
             # The turn may end first, and the new version take over then.
             events, size_bytes = events // 2, size_bytes // 2
         return (
-            not (self._running or self._rooted)
+            not self._running
+            and info.get_current_history_size() >= self._carries_from
             and self._state.phase not in {"new", "closed"}
             and (self._telling is None or self._telling.done())
             and workflow.all_handlers_finished()
@@ -397,7 +467,8 @@ class AgentRun:
     def _upgrades(self) -> bool:
         """Whether to go on in the worker deployment's new version: at rest, or just after it."""
         at_rest = self._rested or self._state.phase == "idle"
-        return at_rest and not (self._running or self._rooted) and self._may_change_version()
+        cannot = self._running or self._carries_from
+        return at_rest and not cannot and self._may_change_version()
 
     def _may_change_version(self) -> bool:
         """Whether a pinned run has another version to go to, and no plan of this one is open.
@@ -410,9 +481,11 @@ class AgentRun:
 
     def _continue_as_new(self) -> None:
         """Go on in a new history; with a state that no payload can hold, in this one after all."""
-        carried = records.write_state(self._state)
-        if len(carried.get("zlib", "")) > LARGEST_CARRIED_BYTES:
-            self._rooted = True
+        fits = weight(self._state.items) <= policies.MAY_BE_CARRIED
+        carried = records.write_state(self._state) if fits else {}
+        if not fits or len(carried.get("zlib", "")) > LARGEST_CARRIED_BYTES:
+            size = workflow.info().get_current_history_size()
+            self._carries_from = size + policies.TRIED_AGAIN_AFTER_BYTES
             return
         self._show()
         record = records.RunInput(

@@ -1,18 +1,26 @@
 """Large content is kept outside of histories and states, and is whole wherever it is read."""
 
+import json
 import random
 from pathlib import Path
 from typing import Any
 
+import pytest
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
+from outlast.agents.errors import ConversationFull
+from outlast.agents.run_config import RunConfig, ToolExecutionConfig
+from outlast.agents.tool import function_tool
 from outlast.blobs import FileBlobStore
 from outlast.client.handle import RunHandle
 from outlast.client.results import RunResult
+from outlast.contract import policies
 from outlast.ports.model import ModelRequest
-from outlast.testing import ScriptedModel, say
+from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import Desk
+from tests.workflow.laws import check_run
+from tests.workflow.replies import outputs
 
 IMAGE_BYTES = 1_800_000
 STRETCH_BYTES = 5_000_000
@@ -80,3 +88,127 @@ async def test_a_conversation_of_photos_goes_on(client: Client, tmp_path: Path):
     assert len(result.new_items) == 1
     await handle.cancel("after_turn")
     await desk.close_all()
+
+
+# --- What one workflow task sends -------------------------------------------------------------------
+
+
+@function_tool(fast=True)
+async def page(number: int) -> str:
+    return f"{number:04}" + "x" * 98_900
+
+
+@function_tool(fast=True)
+async def broken(number: int) -> str:
+    raise ValueError("\x01" * 500_000)
+
+
+@pytest.mark.parametrize("parallel", [None, 1])
+async def test_fifty_fast_calls_with_large_outputs_are_answered(desk: Desk, parallel: int | None):
+    calls = 50
+
+    def reply(request: ModelRequest) -> Any:
+        found = outputs(request)
+        if not found:
+            return [call("page", f"c{number}", number=number) for number in range(calls)]
+        return say(f"{sum(len(text) for text in found.values())}")
+
+    agent = Agent[Any](name="Reader", tools=[page])
+    await desk.open(agent, model=ScriptedModel(always=reply))
+    config = RunConfig(tool_execution=ToolExecutionConfig(max_function_tool_concurrency=parallel))
+    result = await desk.run(agent, "Go", run_config=config)
+    assert result.final_output == f"{calls * 98_904}"
+
+
+async def test_the_failure_of_a_fast_call_is_bounded_as_json(desk: Desk):
+    def reply(request: ModelRequest) -> Any:
+        found = outputs(request)
+        if not found:
+            return [call("broken", f"c{number}", number=number) for number in range(12)]
+        return say(f"{max(len(json.dumps(text)) for text in found.values())}")
+
+    agent = Agent[Any](name="Reader", tools=[broken])
+    await desk.open(agent, model=ScriptedModel(always=reply))
+    result = await desk.run(agent)
+    assert int(result.final_output) <= 100_000
+
+
+async def test_twelve_nested_runs_with_a_large_context_are_started(client: Client):
+    desk = Desk(client, cached=True)
+    context = {"text": random.Random(1).randbytes(245_000).hex()}
+
+    def reply(request: ModelRequest) -> Any:
+        if request.instructions == "Help.":
+            return say("Helped.")
+        if not outputs(request):
+            return [call("help", f"c{number}", input="Help") for number in range(12)]
+        return say("Done.")
+
+    helper = Agent[Any](name="Helper", instructions="Help.")
+    agent = Agent[Any](name="Boss", tools=[helper.as_tool("help", "Helps.")])
+    await desk.open(agent, model=ScriptedModel(always=reply))
+    result = await desk.run(agent, "Go", context=context)
+    assert result.final_output == "Done."
+    await desk.close_all()
+
+
+# --- Without a store --------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_server(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bounds that a test reaches; of a server they are 8 MB and 44 MB."""
+    monkeypatch.setattr(policies, "MAY_BE_CARRIED", 100_000)
+    monkeypatch.setattr(policies, "FULL_BYTES", 6_000_000)
+
+
+@pytest.mark.usefixtures("small_server")
+async def test_a_conversation_without_room_refuses_messages_and_stays_open(client: Client):
+    desk = Desk(client, cached=True)
+    agent = Agent[Any](name="Looker")
+    await desk.open(agent, model=ScriptedModel(always=counts_photos))
+    handle = await desk.start(agent, photo(0), keep_open=True)
+    answered: list[int] = []
+
+    async def send_photos() -> None:
+        for number in range(1, 9):
+            await (await handle.send(photo(number))).answer()
+            answered.append(number)
+
+    with pytest.raises(ConversationFull, match="blob store"):
+        await send_photos()
+    assert 1 <= len(answered) < 5
+    with pytest.raises(ConversationFull):
+        await handle.send("And now?")
+    await stays_open(desk, handle)
+    await desk.close_all()
+
+
+@function_tool
+async def noise(number: int) -> str:
+    return random.Random(number).randbytes(240_000).hex()
+
+
+@pytest.mark.usefixtures("small_server")
+async def test_a_question_without_room_fails_and_its_run_stays_open(client: Client):
+    desk = Desk(client, cached=True)
+
+    def reply(request: ModelRequest) -> Any:
+        done = len(outputs(request))
+        return [call("noise", f"c{done + one}", number=done + one) for one in range(3)]
+
+    agent = Agent[Any](name="Looker", tools=[noise])
+    await desk.open(agent, model=ScriptedModel(always=reply))
+    handle = await desk.start(agent, "Go", keep_open=True, max_turns=50)
+    with pytest.raises(ConversationFull, match="blob store"):
+        await handle.wait_for_people()
+    await stays_open(desk, handle)
+    await desk.close_all()
+
+
+async def stays_open(desk: Desk, handle: RunHandle) -> None:
+    """A run that refuses more is read as ever, by its worker and from its history alike."""
+    assert (await handle.state()).status == "idle"
+    assert (await desk.workflow(handle).query("state"))["status"] == "idle"
+    await check_run(desk.client, handle.id)
+    await handle.cancel("after_turn")

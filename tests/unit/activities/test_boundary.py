@@ -268,6 +268,7 @@ def test_one_activity_without_a_name_serves_all_tools() -> None:
         "conclude",
         "save_session",
         "offload_items",
+        "refuse_effect",
         None,
     ]
 

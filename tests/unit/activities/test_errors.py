@@ -4,12 +4,16 @@ import json
 from datetime import timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from outlast.activities.errors import (
     LONGEST_MESSAGE,
     USER_CODE_ATTEMPTS,
     EffectError,
+    cut,
     failure_of,
+    fitting,
     is_retryable,
     of_model,
     of_user_code,
@@ -127,3 +131,24 @@ def test_half_a_character_in_a_message_does_not_stop_it_from_travelling() -> Non
     error = EffectError("user_error", "name: \ud800!", retryable=False)
     assert error.message == "name: ?!"
     assert error.message.encode()
+
+
+@given(text=st.text(), most=st.integers(2, 60))
+def test_a_text_is_cut_to_the_json_that_travels(text: str, most: int) -> None:
+    kept = fitting(text, most)
+    assert len(json.dumps(kept)) <= most
+    assert text.startswith(kept)
+    longer = text[: len(kept) + 1]
+    assert kept == text or len(json.dumps(longer)) > most, "no more would have fitted"
+
+
+def test_control_characters_count_as_what_they_are_in_json():
+    assert len(json.dumps(fitting("\x01" * 500_000, 100_000))) <= 100_000
+    assert len(json.dumps(cut("\x01" * 500_000))) <= 12_000
+
+
+def test_large_details_lose_what_is_large():
+    error = EffectError("c", "m", retryable=False, details={"a": "x" * 90_000, "b": [1] * 9_000})
+    assert error.details is not None
+    assert error.details.keys() == {"a"}
+    assert len(error.details["a"]) == 4_000

@@ -135,3 +135,10 @@ def test_no_setting_makes_a_run_continue_for_ever_without_a_step(bad: int) -> No
 def test_a_heartbeat_is_never_zero(bad: int) -> None:
     """The engine would take zero as none, and a dead worker would be noticed after a day."""
     assert policies.heartbeat_ms({"heartbeat_ms": bad}) > 0
+
+
+def test_a_history_is_full_before_the_server_ends_it() -> None:
+    assert not policies.is_full(events=100, size_bytes=2_000_000, running=0)
+    assert policies.is_full(events=100, size_bytes=43_000_000, running=1)
+    assert policies.is_full(events=45_001, size_bytes=0, running=0)
+    assert policies.is_full(events=1, size_bytes=30_000_000, running=20)
