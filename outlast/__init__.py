@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from outlast.agents.errors import (
         AgentsException, DecisionRefused, InputGuardrailTripwireTriggered, MaxTurnsExceeded,
         ModelBehaviorError, ModelCallFailed, ModelRefusalError, ModelTimeoutError,
-        OutputGuardrailTripwireTriggered, RunAlreadyStarted, RunCancelled, RunClosed, RunNotFound,
+        OutputGuardrailTripwireTriggered, RunAlreadyStarted, RunBusy, RunCancelled, RunClosed,
+        RunNotFound,
         ServerUnavailable, SessionFailed, ToolFailed, ToolInputGuardrailTripwireTriggered,
         ToolOutputGuardrailTripwireTriggered, ToolTimeoutError, UserError,
     )
@@ -162,7 +163,7 @@ _NAMES = {
         "AgentsException DecisionRefused InputGuardrailTripwireTriggered "
         "MaxTurnsExceeded ModelBehaviorError ModelCallFailed ModelRefusalError "
         "ModelTimeoutError OutputGuardrailTripwireTriggered RunAlreadyStarted "
-        "RunCancelled RunClosed RunNotFound ServerUnavailable SessionFailed ToolFailed "
+        "RunBusy RunCancelled RunClosed RunNotFound ServerUnavailable SessionFailed ToolFailed "
         "ToolInputGuardrailTripwireTriggered ToolOutputGuardrailTripwireTriggered "
         "ToolTimeoutError UserError"
     ),
@@ -308,7 +309,7 @@ __all__ = [
     "OutputGuardrailBlockedMessageArgs", "OutputGuardrailBlockedMessageFormatter",
     "OutputGuardrailResult", "OutputGuardrailTripwireTriggered", "Prompt", "ProviderItem",
     "RawResponsesStreamEvent", "ReasoningItem", "ReasoningItemIdPolicy", "RemoteAgent",
-    "RequestUsage", "ResponseSpanData", "RunAlreadyStarted", "RunCancelled", "RunClosed",
+    "RequestUsage", "ResponseSpanData", "RunAlreadyStarted", "RunBusy", "RunCancelled", "RunClosed",
     "RunConfig", "RunContextWrapper", "RunErrorData", "RunErrorDetails", "RunErrorHandler",
     "RunErrorHandlerInput", "RunErrorHandlerResult", "RunErrorHandlers", "RunHandle",
     "RunHooks", "RunItem", "RunItemStreamEvent", "RunNotFound", "RunOptions", "RunResult",

@@ -42,6 +42,7 @@ from outlast.loop.events import (
     CancelMode,
     CancelRequested,
     DecisionReceived,
+    EffectBlocked,
     EffectFailed,
     Event,
     HandoffFinished,
@@ -475,7 +476,13 @@ class Play:
             case RunPrepared():
                 self.opened = event.briefing
                 del self.outstanding[event.effect]
-            case DecisionReceived() | NestedReported() | CancelRequested() | SignalUnreadable():
+            case (
+                DecisionReceived()
+                | NestedReported()
+                | CancelRequested()
+                | SignalUnreadable()
+                | EffectBlocked()
+            ):
                 pass
             case _:
                 del self.outstanding[event.effect]

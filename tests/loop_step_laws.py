@@ -26,6 +26,7 @@ from outlast.loop.events import (
     AnswerConcluded,
     CancelRequested,
     DecisionReceived,
+    EffectBlocked,
     EffectFailed,
     Event,
     HandoffFinished,
@@ -81,7 +82,7 @@ def is_inert(
             )
         case CancelRequested():
             return False
-        case EffectFailed():
+        case EffectFailed() | EffectBlocked():
             return event.effect not in outstanding
         case _:
             effect = outstanding.get(event.effect)

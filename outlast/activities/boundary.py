@@ -9,7 +9,7 @@ import contextlib
 import time
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from temporalio import activity
 from temporalio.common import RawValue
@@ -74,14 +74,14 @@ class EffectActivities:
     @activity.defn(name=names.ACTIVITY_PREPARE)
     async def prepare_run(self, payload: JsonObject) -> JsonObject:
         """Look the starting agent up."""
-        with _beating(), _typed_errors():
+        with _beating(), _typed_errors(payload):
             request = await self._request(PrepareRun, payload)
             return await self._answer(request, partial(prepare_run, self._worker, request))
 
     @activity.defn(name=names.ACTIVITY_CHECK)
     async def check_input(self, payload: JsonObject) -> JsonObject:
         """Ask input guardrails."""
-        with _beating(), _typed_errors():
+        with _beating(), _typed_errors(payload):
             request = await self._request(CheckInput, payload)
             return await self._answer(request, partial(check_input, self._worker, request))
 
@@ -90,7 +90,7 @@ class EffectActivities:
         """Ask an agent's model and plan its reply; what it says goes into the heartbeats."""
         info = activity.info()
         window = DeltaWindow(effect=int(info.activity_id), attempt=info.attempt)
-        with _beating(window), _typed_errors():
+        with _beating(window), _typed_errors(payload):
             request = await self._request(records.ModelRequestRecord, payload)
             work = partial(call_model, self._worker, request, window.feed, attempt=info.attempt)
             return await self._answer(request, work)
@@ -98,7 +98,7 @@ class EffectActivities:
     @activity.defn(name=names.ACTIVITY_CONCLUDE)
     async def conclude(self, payload: JsonObject) -> JsonObject:
         """Decide what becomes of an answer."""
-        with _beating(), _typed_errors():
+        with _beating(), _typed_errors(payload):
             request = await self._request(records.ConclusionRequestRecord, payload)
             attempt = activity.info().attempt
             return await self._answer(
@@ -108,7 +108,7 @@ class EffectActivities:
     @activity.defn(name=names.ACTIVITY_SAVE)
     async def save_session(self, payload: JsonObject) -> JsonObject:
         """Write items into the run's session."""
-        with _beating(), _typed_errors():
+        with _beating(), _typed_errors(payload):
             request = await self._request(records.SaveRequestRecord, payload)
             attempt = activity.info().attempt
             return await save_session(self._worker.registry, request, attempt=attempt)
@@ -134,7 +134,7 @@ class EffectActivities:
         """
         kind = activity.info().activity_type
         payload: JsonObject = activity.payload_converter().from_payload(arguments[0].payload)
-        with _beating(), _typed_errors():
+        with _beating(), _typed_errors(payload):
             if kind.startswith(names.TOOL_PREFIX):
                 request = await self._request(RunTool, payload)
                 attempt = activity.info().attempt
@@ -257,8 +257,14 @@ def _saying(window: DeltaWindow, beat: Beat) -> Generator[None]:
 
 
 @contextlib.contextmanager
-def _typed_errors() -> Generator[None]:
-    """Translate an effect's failure into what Temporal retries, or does not."""
+def _typed_errors(payload: JsonObject) -> Generator[None]:
+    """Translate an effect's failure into what Temporal retries, or does not.
+
+    Where this worker lacks what the effect needs, the run hears of it at once, shows it, and asks
+    again with a `patient` request, which is retried until a worker has it. What else fails then is
+    for the run's next request, which has all of the effect's attempts.
+    """
+    patient = isinstance(cast("object", payload), dict) and payload.get("patient") is True
     try:
         yield
     except asyncio.CancelledError:
@@ -272,13 +278,16 @@ def _typed_errors() -> Generator[None]:
         delay = error.retry_after
         longest = policies.LONGEST_RETRY_AFTER
         raised = error.__cause__ or error
+        lacks = error.code == failures.WORKER_LACKS
+        found = patient and error.retryable and not lacks
+        final = found or not error.retryable or _tried_enough(error)
         raise AttemptError(
             error.message,
             *([error.details] if error.details else []),
             of=raised,
             attempts=error.attempts,
-            type=error.code,
-            non_retryable=not error.retryable or _tried_enough(error),
+            type=failures.WORKER_FOUND if found else error.code,
+            non_retryable=not patient if lacks else final,
             next_retry_delay=min(delay, longest) if delay is not None else None,
         ) from raised
     except records.UnreadableRecordError as error:
@@ -289,7 +298,10 @@ def _typed_errors() -> Generator[None]:
         message = cut(f"The worker could not answer: {type(error).__name__}: {error}")
         again = is_retryable(error)
         raise AttemptError(
-            message, of=error, type=failures.INTERNAL, non_retryable=not again
+            message,
+            of=error,
+            type=failures.WORKER_FOUND if again and patient else failures.INTERNAL,
+            non_retryable=patient or not again,
         ) from error
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, cast
 
 from outlast.activities.call_end import end_call
-from outlast.activities.errors import EffectError, failure_of, is_retryable, of_user_code
+from outlast.activities.errors import EffectError, failure_of, is_retryable, lacking, of_user_code
 from outlast.activities.inner_spans import guarded
 from outlast.activities.input_check import as_input, info_of
 from outlast.activities.listing import listed_tool
@@ -195,7 +195,7 @@ async def _tool_result(scene: Scene, outcome: ToolOutcome) -> FunctionToolResult
     except UserError as error:
         tool, _ = await listed_tool(scene, outcome.name)
         if tool is None:
-            raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
+            raise lacking(str(error)) from error
     raw = output_item(outcome.call_id, outcome.output, tool.form)
     item = run_item(Item("tool_output", raw, scene.agent.name), _finder(scene))
     value = outcome.output if outcome.value is None else outcome.value
@@ -351,7 +351,7 @@ def _value(scene: Scene, candidate: Candidate) -> Any:
     try:
         return read_output(schema, candidate.output)
     except UserError as error:
-        raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
+        raise lacking(str(error)) from error
 
 
 def _run_data(scene: Scene, request: ConclusionRequestRecord) -> RunErrorData:
@@ -388,7 +388,7 @@ def _finder(scene: Scene) -> Callable[[str], Agent[Any]]:
         try:
             return scene.worker.registry.agent(name)
         except UserError as error:
-            raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
+            raise lacking(str(error)) from error
 
     return find
 

@@ -67,6 +67,14 @@ class EffectError(Exception):
         self.attempts = attempts
 
 
+def lacking(message: str) -> EffectError:
+    """Return the failure of an effect that needs what this worker does not have.
+
+    Another worker may have it: during a deploy, old and new ones share a queue.
+    """
+    return EffectError(failures.WORKER_LACKS, message, retryable=True)
+
+
 def of_model(error: ModelError) -> EffectError:
     """Return a provider's failure as an effect's."""
     details: JsonObject = {"reason": error.code}

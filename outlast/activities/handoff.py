@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-from outlast.activities.errors import EffectError, of_user_code
+from outlast.activities.errors import EffectError, lacking, of_user_code
 from outlast.activities.nested_stream import telling
 from outlast.activities.plan import model_label
 from outlast.activities.scene import Scene
@@ -46,7 +46,7 @@ async def run_handoff(
     try:
         entry = worker.registry.handoff(asked.agent, asked.name, asked.target)
     except UserError as error:
-        raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
+        raise lacking(str(error)) from error
     annotated = context_type_of(entry.on_handoff) if entry.on_handoff is not None else None
     scene = Scene.of(worker, asked, annotated)
     async with telling(scene, asked) as told:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from outlast.activities.errors import EffectError, of_user_code
+from outlast.activities.errors import EffectError, lacking, of_user_code
 from outlast.activities.failure_words import failure_words
 from outlast.activities.inner_spans import listing
 from outlast.activities.scene import Scene
@@ -17,7 +17,6 @@ from outlast.agents.logs import get_logger
 from outlast.agents.mcp_server import MCPFault, MCPProtocolError, MCPRefusal, MCPServer
 from outlast.agents.mcp_tools import mcp_tools_of
 from outlast.agents.tool_definition import FunctionTool
-from outlast.contract import failures
 
 logger = get_logger(__name__)
 
@@ -126,4 +125,4 @@ async def listed_tool(
     except UserError as error:
         if scene.agent.mcp_servers:
             return None, away
-        raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
+        raise lacking(str(error)) from error

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from pydantic_core import to_json
 
-from outlast.activities.errors import EffectError, of_user_code
+from outlast.activities.errors import lacking, of_user_code
 from outlast.activities.outer_call import outer_call_of
 from outlast.activities.session import is_gone, load_session, save_items, to_session_item
 from outlast.agents.agent_tool import AgentTool
@@ -20,7 +20,6 @@ from outlast.agents.raw_items import as_input
 from outlast.agents.registry import Registry
 from outlast.agents.session_memory import MergedInput
 from outlast.agents.settings import read_session_settings
-from outlast.contract import failures
 from outlast.contract.names import SETTING_SESSION
 from outlast.contract.records import SaveRequestRecord
 from outlast.loop.call_forms import FORM_OF_OUTPUT, FUNCTION, output_item
@@ -54,7 +53,7 @@ def session_of(registry: Registry, settings: JsonObject, tool: AgentTool | None 
             return _named_session(registry, described)
         return session_from_description(described)
     except UserError as error:
-        raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
+        raise lacking(str(error)) from error
 
 
 def _named_session(registry: Registry, described: JsonObject) -> Session:

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from outlast.activities.asking import OnEvent, ask
-from outlast.activities.errors import EffectError, failure_of, of_model, of_user_code
+from outlast.activities.errors import EffectError, failure_of, lacking, of_model, of_user_code
 from outlast.activities.inner_spans import asking
 from outlast.activities.nested_stream import NestedStream, telling
 from outlast.activities.offer import Offer, offer_of
@@ -147,7 +147,7 @@ def _scene(worker: WorkerKnowledge, asked: CallModel) -> Scene:
             if not entry.picks_agent:
                 target_of(entry)  # found out now, and not when the model is paid
     except UserError as error:
-        raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
+        raise lacking(str(error)) from error
     scene = Scene.of(worker, asked, annotated_type(agent))
     scene.server_managed = asked.conversation_id is not None or asked.chained
     scene.decided = asked.decided

@@ -8,7 +8,7 @@ its answer is concluded. Knows no Temporal.
 from dataclasses import dataclass
 from typing import Any, cast
 
-from outlast.activities.errors import EffectError
+from outlast.activities.errors import lacking
 from outlast.agents.agent import Agent
 from outlast.agents.agent_tool import AgentTool, arguments_of, takes_more_than_text
 from outlast.agents.context import RunContextWrapper, ToolContext
@@ -16,7 +16,6 @@ from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.lifecycle import HookCall
 from outlast.agents.registry import Registry
 from outlast.agents.settings import write_run_config
-from outlast.contract import failures
 from outlast.contract.names import SETTING_AS_TOOL
 from outlast.loop.values import JsonObject
 
@@ -92,10 +91,10 @@ def outer_call_of(registry: Registry, settings: JsonObject) -> OuterCall | None:
         hooks = registry.reference(told["hooks"]) if "hooks" in told else None
     except (UserError, KeyError) as error:
         message = f"This worker cannot find the call that the run answers: {error}"
-        raise EffectError(failures.USER_ERROR, message, retryable=True) from error
+        raise lacking(message) from error
     if not isinstance(tool, AgentTool):
         message = f"The tool {tool.name!r} of agent {agent.name!r} is no agent on this worker."
-        raise EffectError(failures.USER_ERROR, message, retryable=True)
+        raise lacking(message)
     if tool.run_config is not None:
         write_run_config(tool.run_config)  # another process may have planned the call
     return OuterCall(

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol, cast
 
-from outlast.activities.errors import EffectError
+from outlast.activities.errors import EffectError, lacking
 from outlast.activities.outer_call import OuterCall, outer_call_of
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent import Agent
@@ -129,7 +129,7 @@ class Scene:
                 traced=getattr(request, "trace", None) is not None,
             )
         except UserError as error:
-            raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
+            raise lacking(str(error)) from error
 
     def reference(self, key: str) -> Any:
         """Return what a setting names, or None where the run has no such setting.
@@ -149,7 +149,7 @@ class Scene:
         try:
             return self.worker.registry.reference(name)
         except UserError as error:
-            raise EffectError(failures.USER_ERROR, str(error), retryable=True) from error
+            raise lacking(str(error)) from error
 
     @cached_property
     def outer(self) -> OuterCall | None:

@@ -8,7 +8,6 @@ import asyncio
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
 from typing import Any
 
 from outlast.activities.conclusion import final_of_tool
@@ -18,6 +17,7 @@ from outlast.activities.errors import (
     failure_of,
     fitting,
     is_retryable,
+    lacking,
     of_user_code,
 )
 from outlast.activities.failure_words import failure_words
@@ -55,9 +55,6 @@ LARGEST_FAST_OUTPUT_BYTES = 100_000
 
 LARGEST_FAST_RESULT_BYTES = 300_000
 """The same for all that a fast call came to, also what it changed in the context."""
-
-LAST_WHEN_LACKED_AFTER = timedelta(seconds=60)
-"""When the last attempt of a call comes that workers had no tool for: a deploy takes its time."""
 
 
 @dataclass(kw_only=True)
@@ -103,7 +100,7 @@ async def _run_attempt(worker: WorkerKnowledge, request: RunTool, *, attempt: in
         tool = worker.registry.tool(request.agent, request.name)
     except UserError as error:
         if not _lists_tools(worker, request.agent):
-            raise _lacking(request, str(error), attempt) from error
+            raise lacking(str(error)) from error
         scene, attempts = Scene.of(worker, request), request.policy.attempts
         tool, away = await listed_tool(scene, request.name, attempt=attempt, attempts=attempts)
     if tool is None or tool.form != request.form:
@@ -131,16 +128,6 @@ def _lists_tools(worker: WorkerKnowledge, agent: str) -> bool:
         return bool(worker.registry.agent(agent).mcp_servers)
     except UserError:
         return False
-
-
-def _lacking(request: RunTool, message: str, attempt: int) -> EffectError:
-    """Return the failure of a call whose tool or agent this worker does not have.
-
-    During a deploy, old and new ones share a queue: it may be another one's turn next. The last
-    attempt comes when the deploy is over.
-    """
-    later = LAST_WHEN_LACKED_AFTER if attempt == request.policy.attempts - 1 else None
-    return EffectError(failures.USER_ERROR, message, retryable=True, retry_after=later)
 
 
 def _gone(request: RunTool, attempt: int, away: Sequence[str]) -> ToolResult:

@@ -4,6 +4,7 @@
     ├── UserError                     the program is wrong: fix the code or the call
     │   ├── RunNotFound               no run has this id
     │   ├── RunAlreadyStarted         the id belongs to a run that was started differently
+    │   ├── RunBusy                   the run has too many messages that it has not answered
     │   ├── RunClosed                 the run has ended and takes no more messages
     │   └── ToolFailed                a tool failed and may not tell the model
     ├── MaxTurnsExceeded              the turn budget is used up
@@ -65,6 +66,12 @@ class RunAlreadyStarted(UserError):
     """The id belongs to a run that was started with another agent or another input."""
 
     code = "run_already_started"
+
+
+class RunBusy(UserError):
+    """The run has too many messages that it has not answered; nothing was said."""
+
+    code = "run_busy"
 
 
 class RunClosed(UserError):

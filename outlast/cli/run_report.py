@@ -91,6 +91,10 @@ def show_report(report: Report, last: int) -> None:
         rows.append(("context", json_text(state.context)))
     if state.failure is not None:
         rows.append(("failure", f"{state.failure.message} ({state.failure.code})"))
+    rows += [
+        ("blocked", f"no worker can go on since {iso_time(one.at_ms)}: {one.lacks}")
+        for one in state.blocked
+    ]
     if state.save_failure is not None:
         since = iso_time(state.save_failure.at_ms)
         problem = state.save_failure.failure.message

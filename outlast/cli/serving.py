@@ -149,6 +149,14 @@ def worker(
         Path, typer.Option("--app-dir", help="Where MODULE is looked for first.")
     ] = Path(),
     task_queue: options.TaskQueue = options.DEFAULT_TASK_QUEUE,
+    sessions: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--sessions",
+            envvar="OUTLAST_SESSIONS",
+            help="A SQLite file of sessions, or a directory of them, that runs may use.",
+        ),
+    ] = None,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Log more.")] = False,
     until_eof: Annotated[
         bool, typer.Option("--until-eof", help="Also stop when standard input ends.", hidden=True)
@@ -169,12 +177,15 @@ def worker(
     async def work() -> None:
         from outlast.cli.agent_loading import load_application
         from outlast.cli.server_lookup import connect
+        from outlast.ports.session import allow_place
 
         _log_on_standard_error()
         told = _told_to_stop(forced=True)
         if until_eof:
             _stop_at_end_of_input(told)
         application = load_application(target, app_dir)
+        for place in sessions or ():
+            allow_place(place)
         connection = await connect(address, namespace)
         client = connection.client
         await _carry(client, application, task_queue, told, as_json=as_json)

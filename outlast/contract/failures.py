@@ -40,6 +40,11 @@ DECISION_REFUSED: Final = "decision_refused"
 RUN_CLOSED: Final = "run_closed"
 CONTENT_UNAVAILABLE: Final = "content_unavailable"
 CONVERSATION_FULL: Final = "conversation_full"
+RUN_BUSY: Final = "run_busy"
+WORKER_LACKS: Final = "worker_lacks"
+"""Of an attempt: this worker does not have the agent, the tool, the type or the name it needs."""
+WORKER_FOUND: Final = "worker_found"
+"""Of an attempt that waited for a worker: this one has it, and the effect failed otherwise."""
 INTERNAL: Final = "internal_error"
 
 CODES: Final = frozenset(
@@ -80,6 +85,8 @@ def failure_of(effect: Effect, engine: EngineFailure) -> Failure:
             "its time-out long enough?",
         )
     code = engine.code if engine.kind == "application" and engine.code else default
+    if code == WORKER_LACKS:
+        code = USER_ERROR
     return Failure(code=code, message=engine.message or f"{what} failed.", details=engine.details)
 
 

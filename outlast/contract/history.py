@@ -17,7 +17,13 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
 from outlast.contract import names
-from outlast.contract.failures import INTERNAL, EngineFailure, failure_of
+from outlast.contract.failures import (
+    INTERNAL,
+    WORKER_FOUND,
+    WORKER_LACKS,
+    EngineFailure,
+    failure_of,
+)
 from outlast.contract.records import (
     CancelRecord,
     NestedRecord,
@@ -27,7 +33,7 @@ from outlast.contract.records import (
     UnreadableRecordError,
     message_of,
     read,
-    read_state,
+    read_carried,
 )
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import AgentResult, Briefing, HandoffResult, ModelReply, ToolResult
@@ -49,6 +55,7 @@ from outlast.loop.events import (
     AnswerConcluded,
     CancelRequested,
     DecisionReceived,
+    EffectBlocked,
     EffectFailed,
     Event,
     HandoffFinished,
@@ -168,8 +175,21 @@ def effect_of_nested(nested_id: str) -> int:
     return int(number) if number.isdecimal() else 0
 
 
-def failed(effect: Effect, engine: EngineFailure, at_ms: int) -> EffectFailed | AgentFinished:
-    """Return the event of an activity's failure, or a nested run's: what that spent counts."""
+def failed(
+    effect: Effect, engine: EngineFailure, at_ms: int, *, blocked: bool = True
+) -> EffectFailed | AgentFinished | EffectBlocked:
+    """Return the event of an activity's failure, or a nested run's: what that spent counts.
+
+    Args:
+        effect: what failed.
+        engine: how.
+        at_ms: when, in milliseconds since the epoch.
+        blocked: the effect has waited for a worker that can carry it out, so it waits no more.
+    """
+    if engine.code == WORKER_FOUND:
+        return EffectBlocked(at_ms=at_ms, effect=effect.effect, lacks="")
+    if engine.code == WORKER_LACKS and not blocked:
+        return EffectBlocked(at_ms=at_ms, effect=effect.effect, lacks=engine.message)
     failure = failure_of(effect, engine)
     if isinstance(effect, RunAgent) and engine.spent is not None:
         with suppress(UnreadableRecordError):
@@ -177,6 +197,11 @@ def failed(effect: Effect, engine: EngineFailure, at_ms: int) -> EffectFailed | 
             result = AgentResult(status="failed", failure=failure, usage=usage)
             return AgentFinished(at_ms=at_ms, effect=effect.effect, result=result)
     return EffectFailed(at_ms=at_ms, effect=effect.effect, failure=failure)
+
+
+def is_blocked(state: RunState, effect: Effect) -> bool:
+    """Whether an effect waits for a worker that can carry it out."""
+    return any(one.effect == effect.effect for one in state.blocked)
 
 
 # --- Folding a history ---------------------------------------------------------------------------
@@ -279,7 +304,7 @@ def opening(payload: Json | Unreadable) -> RunState:
     """Return the state that a workflow starts from: the carried one, or a new one."""
     try:
         record = read(RunInput, payload)
-        return read_state(record.carried) if record.carried is not None else RunState()
+        return read_carried(record.carried) if record.carried is not None else RunState()
     except UnreadableRecordError:
         return RunState()
 
@@ -300,7 +325,7 @@ def _event_of(state: RunState, run_id: str, happening: Happening, at_ms: int) ->
             if effect is None:
                 return None
             if happening.failure is not None:
-                return failed(effect, happening.failure, at_ms)
+                return failed(effect, happening.failure, at_ms, blocked=is_blocked(state, effect))
             return answered(effect, happening.payload, at_ms)
         case CancelAsked():
             return CancelRequested(at_ms=at_ms)

@@ -36,6 +36,15 @@ what users' code makes of a call."""
 CHECK: Final = Policy(timeout_ms=300_000)
 """Guardrails, hooks and handlers may ask models themselves."""
 
+UNTIL_A_WORKER_HAS_IT: Final = Policy(attempts=0, maximum_interval_ms=15_000)
+"""How often an effect is tried that the first worker could not carry out."""
+
+WAIT_FOR_A_TOOL_MS: Final = 15 * 60_000
+"""How long a call waits for a worker that has its tool, before the model is told: a deploy."""
+
+WAIT_FOR_A_WORKER_MS: Final = 7 * 24 * 3_600_000
+"""How long anything else waits for a worker that has its agent, context type or name."""
+
 NESTED: Final = Policy(attempts=1)
 """A nested run retries what it does by itself."""
 
@@ -80,6 +89,9 @@ STARTED_AT_ONCE_BYTES: Final = 1_500_000
 """How much input nested runs may have that start in one workflow task, whose commands travel
 together. Recorded histories depend on this number."""
 
+LONGEST_INBOX: Final = 1_000
+"""Unanswered messages of a run. A server takes 2,000 updates for one history, decisions included."""
+
 SHORTEST_HISTORY: Final = 20
 """No history is continued before it has held a step; the run would never come to one."""
 
@@ -105,6 +117,11 @@ def policy_of(effect: Effect) -> Policy:
             return effect.policy
         case RunAgent():
             return NESTED
+
+
+def wait_for_worker_ms(effect: Effect) -> int:
+    """Return how long an effect waits for a worker that has what it needs."""
+    return WAIT_FOR_A_TOOL_MS if isinstance(effect, RunTool) else WAIT_FOR_A_WORKER_MS
 
 
 def heartbeat_ms(settings: JsonObject | None) -> int:

@@ -34,6 +34,7 @@ from outlast.loop.commands import (
     SaveSession,
 )
 from outlast.loop.events import Parent
+from outlast.loop.invariants import violations
 from outlast.loop.items import Item, Message
 from outlast.loop.state import RunState, items_of, items_to_save
 from outlast.loop.trace_mark import TraceMark
@@ -329,6 +330,22 @@ def read_state(payload: JsonObject) -> RunState:
         raise UnreadableRecordError(f"The carried state cannot be unpacked: {error}") from None
     if state.phase == "new":
         raise UnreadableRecordError("The carried RunState never began.")
+    return state
+
+
+def read_carried(payload: JsonObject) -> RunState:
+    """Return the state that a workflow goes on from; anybody may have written it.
+
+    Raises:
+        UnreadableRecordError: it does not fit, has ended, or would never go on.
+    """
+    state = read_state(payload)
+    if state.phase == "closed":
+        raise UnreadableRecordError(
+            "The carried RunState has ended: there is nothing to go on with."
+        )
+    if broken := violations(state):
+        raise UnreadableRecordError(f"The carried RunState breaks a law of runs: {broken[0]}.")
     return state
 
 

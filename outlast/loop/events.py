@@ -156,6 +156,18 @@ class EffectFailed:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class EffectBlocked:
+    """No worker could carry an effect out so far: `lacks` says what they lack.
+
+    The effect is tried again until a worker has it; then `lacks` is empty.
+    """
+
+    at_ms: int
+    effect: int
+    lacks: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class MessageReceived:
     """Somebody said something more."""
 
@@ -214,6 +226,7 @@ EffectEvent: TypeAlias = (
 Event: TypeAlias = (
     RunStarted
     | EffectEvent
+    | EffectBlocked
     | MessageReceived
     | DecisionReceived
     | NestedReported

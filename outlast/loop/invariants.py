@@ -65,6 +65,8 @@ def violations(state: RunState) -> list[str]:
         "I15: only what is held or being saved stays where it would go on by itself": state.phase
         not in {"turned", "closing"}
         or bool(state.pending),
+        "I17: only what is in flight is blocked": {one.effect for one in state.blocked}
+        <= set(effects),
         "I16: a run closes because it has decided how": (state.phase == "closing")
         == (state.closing is not None),
     }

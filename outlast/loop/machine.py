@@ -92,6 +92,7 @@ from outlast.loop.events import (
     AnswerConcluded,
     CancelRequested,
     DecisionReceived,
+    EffectBlocked,
     EffectEvent,
     EffectFailed,
     Event,
@@ -108,6 +109,7 @@ from outlast.loop.events import (
     ToolFinished,
 )
 from outlast.loop.state import (
+    Blocked,
     NestedRequests,
     RunState,
     Step,
@@ -151,11 +153,20 @@ def advance(state: RunState, event: Event) -> Step:
     before = state
     state, commands = _take(state, event)
     if state is not before:
-        state, further = _go_on(state, len(before.items))
+        state, further = _go_on(_without_stale_blocks(state), len(before.items))
         state, commands = requests.with_marks(state, commands + further, event.at_ms)
     if state.parent is not None and state.pending_approvals != before.pending_approvals:
         commands = (requests.report(state), *commands)
     return state, commands
+
+
+def _without_stale_blocks(state: RunState) -> RunState:
+    """Forget what blocked effects that have been answered or stopped."""
+    if not state.blocked:
+        return state
+    pending = {effect.effect for effect in state.pending}
+    kept = tuple(one for one in state.blocked if one.effect in pending)
+    return state if kept == state.blocked else revised(state, blocked=kept)
 
 
 def _take(state: RunState, event: Event) -> Step:
@@ -170,6 +181,8 @@ def _take(state: RunState, event: Event) -> Step:
             return _nested_reported(state, event)
         case CancelRequested():
             return _cancel_requested(state, event)
+        case EffectBlocked():
+            return _effect_blocked(state, event), ()
         case SignalUnreadable():
             return with_ignored(state, event.at_ms, event.name, event.problem), ()
         case _:
@@ -221,6 +234,17 @@ def _run_started(event: RunStarted) -> Step:
         chain_id=event.chain_id,
     )
     return requests.issue(state, requests.preparation(state))
+
+
+def _effect_blocked(state: RunState, event: EffectBlocked) -> RunState:
+    """Show what no worker has, until one has it."""
+    if all(effect.effect != event.effect for effect in state.pending):
+        return state
+    others = tuple(one for one in state.blocked if one.effect != event.effect)
+    if not event.lacks:
+        return revised(state, blocked=others) if others != state.blocked else state
+    newest = Blocked(effect=event.effect, at_ms=event.at_ms, lacks=event.lacks)
+    return revised(state, blocked=(*others, newest))
 
 
 def _effect_answered(state: RunState, event: EffectEvent) -> Step:

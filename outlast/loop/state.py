@@ -38,7 +38,9 @@ Phase: TypeAlias = Literal[
     "closed",
 ]
 Outcome: TypeAlias = Literal["completed", "failed", "cancelled"]
-Status: TypeAlias = Literal["running", "waiting", "idle", "completed", "failed", "cancelled"]
+Status: TypeAlias = Literal[
+    "running", "waiting", "blocked", "idle", "completed", "failed", "cancelled"
+]
 
 CALL_KINDS = frozenset({"tool_call", "handoff_call"})
 OUTPUT_KINDS = frozenset({"tool_output", "handoff_output"})
@@ -94,6 +96,15 @@ class ItemsToSave:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Blocked:
+    """An effect that no worker could carry out so far: since when, and what they lack."""
+
+    effect: int
+    at_ms: int
+    lacks: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SaveFailure:
     """Why the session lacks what is queued for it, and since when; `retrying` tries again."""
 
@@ -136,6 +147,7 @@ class RunState:
         approvals: everything people were asked, in order.
         handoff_path: the agents the conversation went through.
         usage: tokens spent.
+        blocked: the effects that wait for a worker which can carry them out.
         cancel: a wish to stop after the turn.
         final_output: the newest answer.
         failure: why the newest message has no answer, or why the run failed.
@@ -195,6 +207,7 @@ class RunState:
     approvals: tuple[ApprovalRequest, ...] = ()
     handoff_path: tuple[str, ...] = ()
     usage: Usage = NO_USAGE
+    blocked: tuple[Blocked, ...] = ()
     cancel: CancelMode | None = None
     final_output: Json = None
     failure: Failure | None = None
@@ -241,7 +254,9 @@ class RunState:
             return "running"  # whoever is waited for finds everything saved
         if self.phase == "idle":
             return "idle"
-        return "waiting" if waits_for_people(self) else "running"
+        if waits_for_people(self):
+            return "waiting"
+        return "blocked" if self.blocked else "running"
 
     @property
     def pending_approvals(self) -> tuple[ApprovalRequest, ...]:

@@ -4,9 +4,11 @@ Owns: the protocols and the base class that users and the adapters in `outlast.s
 implement. Must not know: any storage, Temporal, or when a run reads and writes.
 """
 
+import os
 import pkgutil
 from abc import ABC, abstractmethod
-from typing import Any, Protocol, runtime_checkable
+from pathlib import Path
+from typing import Any, Final, Protocol, runtime_checkable
 
 from outlast.agents.errors import UserError
 from outlast.agents.session_memory import SessionSettings
@@ -99,12 +101,35 @@ class DescribedSession(Protocol):
         ...
 
 
+_PLACES: Final[set[str]] = set()
+"""The files of the sessions that this process has made or was given."""
+
+
+def allow_place(path: str | Path) -> None:
+    """Let workers of this process open the sessions of a file, or of all files in a directory."""
+    _PLACES.add(os.path.realpath(path))
+
+
+def is_allowed(path: str) -> bool:
+    """Whether workers of this process may open the sessions of a file."""
+    real = Path(os.path.realpath(path))
+    return any(str(place) in _PLACES for place in (real, *real.parents))
+
+
 def session_from_description(data: JsonObject) -> Session:
     """Return the session that a `DescribedSession` described, perhaps in another process.
 
+    Whoever may start a run can describe any file, so a worker opens only those it was given.
+
     Raises:
-        UserError: the data describes no session.
+        UserError: the data describes no session, or one that this process was not given.
     """
+    path = data.get("db_path")
+    if isinstance(path, str) and not is_allowed(path):
+        raise UserError(
+            f"The run's session is in {path!r}, which this worker was not given. If it should "
+            "open it, name the file or its directory: AgentWorker(sessions=[...])."
+        )
     name = DESCRIBED.get(str(data.get("kind")))
     if name is None:
         raise UserError(

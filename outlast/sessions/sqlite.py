@@ -20,7 +20,7 @@ from outlast.agents.session_memory import SessionSettings
 from outlast.agents.settings_field import as_settings
 from outlast.agents.threads import run_in_thread
 from outlast.loop.values import JsonObject
-from outlast.ports.session import SessionABC, item_limit
+from outlast.ports.session import SessionABC, allow_place, item_limit
 from outlast.sessions.rows import read_rows, write_row
 
 T = TypeVar("T")
@@ -77,6 +77,8 @@ class SQLiteSession(SessionABC):
         self.messages_table = messages_table
         # The folder of the process may change later; the file stays the one that was meant.
         self.db_path = MEMORY if str(db_path) == MEMORY else str(Path(db_path).absolute())
+        if self.db_path != MEMORY:
+            allow_place(self.db_path)
         self._sql = _Statements(sessions_table, messages_table)
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None

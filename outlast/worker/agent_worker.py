@@ -5,6 +5,7 @@ Owns: its arguments, and the engine's refusals in words. Must not know: what run
 
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, cast
 
@@ -42,6 +43,7 @@ class AgentWorker:
         context_types: Iterable[type] = (),
         references: Iterable[object] | Mapping[str, object] = (),
         blob_store: BlobStore | None = None,
+        sessions: Iterable[str | Path] = (),
         **worker_options: Any,
     ) -> None:
         """Make a worker; it starts when it is entered or run.
@@ -56,6 +58,8 @@ class AgentWorker:
                 guardrails of a `RunConfig`; a dict gives them names of their own.
             blob_store: where large content of runs is kept; all workers and clients of a
                 task queue need the same. Default: what `OUTLAST_BLOB_STORE` names, if anything.
+            sessions: SQLite files, or directories of them, that runs may name as their session; a
+                `SQLiteSession` that this process has made is allowed by itself.
             worker_options: further options of `temporalio.worker.Worker`.
 
         Raises:
@@ -72,6 +76,7 @@ class AgentWorker:
             context_types=context_types,
             references=references,
             blob_store=large_content(blob_store, client=client).store,
+            sessions=sessions,
         )
         self.registry: Registry = plugin.registry
         plugins = [*worker_options.pop("plugins", []), plugin]

@@ -7,6 +7,7 @@ clients' options, task queues.
 import asyncio
 import contextlib
 from collections.abc import AsyncGenerator, Iterable, Mapping
+from pathlib import Path
 from typing import Any, cast
 
 from temporalio.client import Client
@@ -29,6 +30,7 @@ from outlast.ports.blobs import BlobStore
 from outlast.ports.interpreter_end import wait_for_native_threads
 from outlast.ports.model import ModelProvider
 from outlast.ports.receivers import REGISTRATION
+from outlast.ports.session import allow_place
 from outlast.ports.tracing import flush_traces
 from outlast.worker.failure_lines import log_failures_in_lines
 from outlast.worker.worker_options import with_defaults
@@ -56,6 +58,7 @@ class OutlastPlugin(SimplePlugin):
         context_types: Iterable[type] = (),
         references: Iterable[object] | Mapping[str, object] = (),
         blob_store: BlobStore | None = None,
+        sessions: Iterable[str | Path] = (),
     ) -> None:
         """Register agents.
 
@@ -69,6 +72,8 @@ class OutlastPlugin(SimplePlugin):
                 guardrails of a `RunConfig`; a dict gives them names of their own.
             blob_store: where large content of runs is kept; all workers and clients of a
                 task queue need the same. Default: what `OUTLAST_BLOB_STORE` names, if anything.
+            sessions: SQLite files, or directories of them, that runs may name as their session; a
+                `SQLiteSession` that this process has made is allowed by itself.
 
         Raises:
             UserError: no agents, or two with one name, or another argument does not fit.
@@ -78,6 +83,7 @@ class OutlastPlugin(SimplePlugin):
         self.registry = _registry_of(agents)
         _add_context_types(self.registry, context_types)
         self.registry.add_references(references)
+        _allow_sessions(sessions)
         _check_provider(model_provider)
         provider = model_provider or MultiProvider()
         content = large_content(blob_store)
@@ -146,6 +152,15 @@ def _add_context_types(registry: Registry, given: object) -> None:
         if not isinstance(one, type):
             raise UserError(f"context_types= holds {one!r}: give the class itself.")
         registry.add_context_type(one)
+
+
+def _allow_sessions(places: object) -> None:
+    if isinstance(places, str | Path) or not isinstance(places, Iterable):
+        raise UserError(f"sessions= is a list of files or directories, not {places!r}.")
+    for place in cast("Iterable[object]", places):
+        if not isinstance(place, str | Path):
+            raise UserError(f"sessions= holds {place!r}: give the path of a file or directory.")
+        allow_place(place)
 
 
 def _check_provider(given: object) -> None:

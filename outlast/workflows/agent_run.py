@@ -36,7 +36,12 @@ from outlast.loop.commands import (
     RunTool,
     TellParent,
 )
-from outlast.loop.events import CancelRequested, DecisionReceived, Event
+from outlast.loop.events import (
+    CancelRequested,
+    DecisionReceived,
+    EffectBlocked,
+    Event,
+)
 from outlast.loop.machine import advance
 from outlast.loop.state import RunState
 from outlast.loop.stored import weight
@@ -123,7 +128,7 @@ class AgentRun:
                 chain_id = info.original_execution_run_id
                 self._take(history.started(self._id, record, self._now_ms(), chain_id))
             else:
-                self._state = records.read_state(record.carried)
+                self._state = records.read_carried(record.carried)
                 self._commands.extend(self._state.pending)
         except records.UnreadableRecordError as error:
             self._defect = typed_error(
@@ -144,7 +149,8 @@ class AgentRun:
             if self._defect is not None:
                 await self._leave_everything()
                 raise self._defect
-            if self._rested and self._upgrades():
+            waits = not (self._stepped or self._commands)
+            if (self._rested and self._upgrades()) or (waits and self._rolls_over()):
                 await self._take_in_the_rest()
             if self._cancel_asked:
                 self._cancel_asked = False
@@ -278,6 +284,12 @@ class AgentRun:
             )
         if self._is_full():
             raise typed_error(failures.CONVERSATION_FULL, phrases.conversation_full(self._id))
+        if len(self._state.inbox) >= policies.LONGEST_INBOX:
+            raise typed_error(
+                failures.RUN_BUSY,
+                f"The run {self._id} has {policies.LONGEST_INBOX:,} messages that it has not "
+                "answered, and takes no more until it has. See what it waits for.",
+            )
 
     # --- What the loop asks for -----------------------------------------------------------------
 
@@ -302,30 +314,42 @@ class AgentRun:
             await parent.signal(names.SIGNAL_NESTED, records.write(record))
 
     async def _perform(self, effect: Effect) -> None:
-        """Run one activity, and make exactly one event of however it ends."""
+        """Run one activity, and make exactly one event of however it ends.
+
+        One that no worker could carry out is run again until one can, which is shown meanwhile.
+        """
         try:
-            payload = _json(await self._execute(effect))
-            event = history.answered(effect, payload, self._now_ms())
+            event = await self._ended(effect)
+            while isinstance(event, EffectBlocked):
+                self._take(event)
+                event = await self._ended(effect)
         except asyncio.CancelledError:
             return
-        except FailureError as error:
-            event = history.failed(effect, engine_failure(error), self._now_ms())
-        except Exception as error:  # noqa: BLE001  an effect never raises: it has an event
-            failure = failures.EngineFailure(kind="other", message=str(error))
-            event = history.failed(effect, failure, self._now_ms())
         self._running.pop(effect.effect, None)
         self._requests.pop(effect.effect, None)
         self._stepped = True
         self._take(event)
 
-    async def _execute(self, effect: Effect) -> Any:
+    async def _ended(self, effect: Effect) -> Event:
+        """Run one activity, and return what it came to."""
+        blocked = history.is_blocked(self._state, effect)
+        try:
+            payload = _json(await self._execute(effect, blocked=blocked))
+            return history.answered(effect, payload, self._now_ms())
+        except FailureError as error:
+            failure = engine_failure(error)
+        except Exception as error:  # noqa: BLE001  an effect never raises: it has an event
+            failure = failures.EngineFailure(kind="other", message=str(error))
+        return history.failed(effect, failure, self._now_ms(), blocked=blocked)
+
+    async def _execute(self, effect: Effect, *, blocked: bool) -> Any:
         if isinstance(effect, CallModel | RunTool | RunAgent) and self._is_full():
             return await self._refuse(effect)
         if isinstance(effect, RunAgent):
             return await self._run_nested(effect)
         policy = policies.policy_of(effect)
         one_attempt = timedelta(milliseconds=policy.timeout_ms + policies.SLACK_MS)
-        if policy.fast and self._may_be_local(effect):
+        if policy.fast and not blocked and self._may_be_local(effect):
             # Inputs of local activities are not recorded, so the whole request travels.
             return await workflow.execute_local_activity(
                 names.activity_type(effect),
@@ -337,16 +361,22 @@ class AgentRun:
                 retry_policy=retry_policy(policy),
                 summary=presentation.summary(self._state, effect),
             )
+        longest_ms, request = policies.LONGEST_MS, self._request(effect)
+        retries = retry_policy(policy)
+        if blocked:
+            request["patient"] = True
+            longest_ms = policies.wait_for_worker_ms(effect)
+            retries = retry_policy(policies.UNTIL_A_WORKER_HAS_IT)
         return await workflow.execute_activity(
             names.activity_type(effect),
-            self._request(effect),
+            request,
             activity_id=str(effect.effect),
             result_type=RawValue,
             task_queue=policy.queue,
             start_to_close_timeout=one_attempt,
-            schedule_to_close_timeout=timedelta(milliseconds=policies.LONGEST_MS),
+            schedule_to_close_timeout=timedelta(milliseconds=longest_ms),
             heartbeat_timeout=timedelta(milliseconds=policies.heartbeat_ms(self._state.settings)),
-            retry_policy=retry_policy(policy),
+            retry_policy=retries,
             summary=presentation.summary(self._state, effect),
         )
 
@@ -443,8 +473,8 @@ class AgentRun:
     def _rolls_over(self) -> bool:
         """Whether to go on in a new history: between two steps, with nothing in flight.
 
-        Asked after a step only: the SDK delivers signals before a cancel of the same workflow
-        task, and a cancel that comes after the end of this history would be lost.
+        Asked after a step, or after `_take_in_the_rest`: the SDK delivers signals before a cancel
+        of the same workflow task, and a cancel after the end of this history would be lost.
         """
         info = workflow.info()
         events, size_bytes = info.get_current_history_length(), info.get_current_history_size()

@@ -118,6 +118,10 @@ def state_view(state: RunState) -> JsonObject:
             {"effect": effect.effect, "what": excerpt(effect_line(state, effect))}
             for effect in state.pending
         ],
+        "blocked": [
+            {"effect": one.effect, "since": _time(one.at_ms), "lacks": one.lacks}
+            for one in state.blocked
+        ],
         "final_output": state.final_output,
         "failure": None
         if state.failure is None
@@ -159,6 +163,11 @@ def details(state: RunState) -> str:
     if state.failure is not None:
         message = code(state.failure.message, EXCERPT_LENGTH)
         lines.append(f"Not answered: {code(state.failure.code)} {message}")
+    lines.extend(
+        f"Waits since {_time(one.at_ms)} for a worker that can go on: "
+        f"{code(one.lacks, EXCERPT_LENGTH)}. The run goes on by itself when there is one."
+        for one in state.blocked
+    )
     if state.save_failure is not None:
         trouble = state.save_failure
         lines.append(

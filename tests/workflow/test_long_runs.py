@@ -11,11 +11,11 @@ from temporalio.client import Client
 
 from outlast.agents.agent import Agent
 from outlast.agents.context import RunContextWrapper
-from outlast.agents.errors import DecisionRefused, RunCancelled
+from outlast.agents.errors import DecisionRefused, RunBusy, RunCancelled
 from outlast.agents.tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.client.stream import NumberedEvent
-from outlast.contract import names, records
+from outlast.contract import names, policies, records
 from outlast.contract.policies import ROLL_OVER_BYTES
 from outlast.loop.state import RunState
 from outlast.ports.model import ModelRequest
@@ -315,3 +315,53 @@ async def test_a_state_too_large_for_any_payload_stays_where_it_is(client: Clien
     assert result.final_output == "Done."
     assert len(records.write_state(await handle.state())["zlib"]) > ROLL_OVER_BYTES
     await desk.close_all()
+
+
+# --- While people are waited for -------------------------------------------------------------------
+
+
+async def test_a_run_that_waits_for_people_continues_as_new_however_much_is_said(desk: Desk):
+    """Anybody who may send messages could fill a history, and then nobody could decide."""
+    model = ScriptedModel([call("refund", "c1", order="A-17")], always="Done.")
+    await desk.open(CLERK, model=model)
+    handle = await desk.start_short(CLERK, keep_open=True, events=40)
+    await desk.until_status(handle, "waiting")
+    for number in range(30):
+        await handle.send(f"message {number}")
+    await true_in_the_end(lambda: in_later_history(desk, handle))
+    state = await handle.state()
+    assert [message.id for message in state.inbox] != []
+    assert len(state.inbox) == 30
+    await handle.approve("a1")
+    result = await handle.wait_for_people()
+    assert result.final_output == "Done."
+    said = [item.raw["content"] for item in (await handle.state()).items if item.kind == "input"]
+    assert said == ["Hello", *(f"message {number}" for number in range(30))]
+
+
+async def test_a_cancel_that_comes_while_a_waiting_run_continues_as_new_counts(desk: Desk):
+    await desk.open(CLERK, model=ScriptedModel([call("refund", "c1", order="A-17")], always="no"))
+    handle = await desk.start_short(CLERK, keep_open=True, events=40)
+    await desk.until_status(handle, "waiting")
+    sending = [handle.send(f"message {number}") for number in range(12)]
+    await asyncio.gather(*sending, handle.cancel(), return_exceptions=True)
+    with pytest.raises(RunCancelled):
+        await desk.result(handle)
+
+
+async def test_a_run_takes_no_more_messages_than_it_can_keep(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(policies, "LONGEST_INBOX", 3)
+    await desk.open(
+        CLERK, model=ScriptedModel([call("refund", "c1", order="A-17")], always="Done.")
+    )
+    handle = await desk.start(CLERK, keep_open=True)
+    await desk.until_status(handle, "waiting")
+    for number in range(3):
+        await handle.send(f"message {number}")
+    with pytest.raises(RunBusy, match="3 messages that it has not answered"):
+        await handle.send("one more")
+    await handle.approve("a1")
+    await handle.wait_for_people()
+    await handle.send("one more")

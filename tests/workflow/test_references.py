@@ -70,6 +70,9 @@ async def test_a_run_waits_for_a_worker_that_knows_what_it_names(desk: Desk):
     lacking = ScriptedModel("never")
     worker = await desk.open(agent, model=lacking)
     await handle.approve("a1")
+    await desk.until_status(handle, "blocked")
+    (block,) = (await handle.state()).blocked
+    assert "'forwards'" in block.lacks
     await desk.pending_activity(handle, lambda one: "'forwards'" in one.last_failure.message)
     await desk.close(worker)
     await desk.open(agent, model=ScriptedModel("Done."), references=known)

@@ -12,6 +12,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.errors import ModelCallFailed
 from outlast.agents.tool import function_tool
 from outlast.client.runner import Runner
+from outlast.contract import names
 from outlast.models.multi_provider import MultiProvider
 from outlast.testing import ScriptedModel, call
 from tests.workflow.desk import Desk
@@ -99,3 +100,70 @@ async def test_a_missing_key_is_one_line_in_the_log_of_any_worker(
     assert "\n" not in failed[0]
     assert f"outlast: call_model failed in {handle.id} (attempt 1 of 10): " in failed[0]
     assert "OPENAI_API_KEY" in failed[0]
+
+
+# --- Deploys under open runs -----------------------------------------------------------------------
+
+
+@function_tool
+async def old_tool() -> str:
+    return "done by the old one"
+
+
+@function_tool
+async def new_tool() -> str:
+    return "done by the new one"
+
+
+@function_tool(name_override="new_tool", needs_approval=True)
+async def gated_tool() -> str:
+    return "done by the new one"
+
+
+async def test_a_call_whose_tool_no_worker_has_waits_for_one_that_has_it(desk: Desk):
+    """A plan of the new version may reach a worker of the old one, which answers nothing."""
+    planning = ScriptedModel([call("new_tool", "c1")])
+    worker = await desk.open(Agent(name="A", tools=[gated_tool]), model=planning)
+    handle = await desk.start("A", keep_open=True)
+    await desk.until_status(handle, "waiting")
+    await desk.close(worker)
+    worker = await desk.open(Agent(name="A", tools=[old_tool]), model=ScriptedModel("never"))
+    await handle.approve("a1")
+    await desk.until_status(handle, "blocked")
+    (block,) = (await handle.state()).blocked
+    assert "new_tool" in block.lacks
+    view = await desk.workflow(handle).query(names.QUERY_STATE)
+    assert (view["status"], view["blocked"][0]["lacks"]) == ("blocked", block.lacks)
+    await desk.close(worker)
+    await desk.open(Agent(name="A", tools=[new_tool]), model=ScriptedModel("Fine."))
+    result = await handle.wait_for_people()
+    assert result.final_output == "Fine."
+    assert "done by the new one" in str((await handle.state()).items)
+
+
+async def test_a_conversation_whose_agent_no_worker_knows_waits_and_says_so(desk: Desk):
+    worker = await desk.open(Agent(name="A"), model=ScriptedModel("Hello."))
+    handle = await desk.start("A", keep_open=True)
+    await handle.wait_for_people()
+    await desk.close(worker)
+    worker = await desk.open(Agent(name="B"), model=ScriptedModel("never"))
+    await handle.send("And?")
+    await desk.until_status(handle, "blocked")
+    assert "'A'" in (await handle.state()).blocked[0].lacks
+    await desk.close(worker)
+    await desk.open(Agent(name="A"), model=ScriptedModel("There you are."))
+    assert (await handle.wait_for_people()).final_output == "There you are."
+
+
+async def test_what_fails_after_a_worker_was_found_has_all_of_its_attempts(desk: Desk):
+    worker = await desk.open(Agent(name="A"), model=ScriptedModel("Hello."))
+    handle = await desk.start("A", keep_open=True)
+    await handle.wait_for_people()
+    await desk.close(worker)
+    worker = await desk.open(Agent(name="B"), model=ScriptedModel("never"))
+    await handle.send("And?")
+    await desk.until_status(handle, "blocked")
+    await desk.close(worker)
+    down = [ConnectionError("down")] * 2
+    await desk.open(Agent(name="A"), model=ScriptedModel(*down, "There you are."))
+    assert (await handle.wait_for_people()).final_output == "There you are."

@@ -19,6 +19,7 @@ from temporalio.testing import ActivityEnvironment
 
 from outlast.activities import boundary
 from outlast.activities.boundary import EffectActivities
+from outlast.activities.errors import EffectError
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent import Agent
 from outlast.agents.context import ToolContext
@@ -256,7 +257,26 @@ async def test_an_activity_that_nobody_knows_may_be_known_elsewhere() -> None:
 async def test_a_tool_that_is_gone_is_refused_in_words() -> None:
     with pytest.raises(ApplicationError, match="'A' has no tool 'gone'") as caught:
         await run_by_name(Agent(name="A"), "tool:gone", inline(tool_request("gone")))
-    assert not caught.value.non_retryable
+    assert (caught.value.type, caught.value.non_retryable) == ("worker_lacks", True)
+
+
+async def test_a_request_that_waits_for_a_worker_is_tried_until_one_has_it() -> None:
+    patient = {**inline(tool_request("gone")), "patient": True}
+    with pytest.raises(ApplicationError, match="'A' has no tool 'gone'") as caught:
+        await run_by_name(Agent(name="A"), "tool:gone", patient)
+    assert (caught.value.type, caught.value.non_retryable) == ("worker_lacks", False)
+
+
+async def test_what_fails_on_the_worker_that_was_waited_for_is_tried_by_the_next_request() -> None:
+    async def broken(_worker: Any, _request: Any, **_options: Any) -> Any:
+        raise EffectError("tool_failed", "It broke.", retryable=True)
+
+    patient = {**inline(tool_request("look_up")), "patient": True}
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(boundary, "run_tool", broken)
+        with pytest.raises(ApplicationError, match=r"It broke\.") as caught:
+            await run_by_name(Agent(name="A"), "tool:look_up", patient)
+    assert (caught.value.type, caught.value.non_retryable) == ("worker_found", True)
 
 
 def test_one_activity_without_a_name_serves_all_tools() -> None:

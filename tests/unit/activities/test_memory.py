@@ -86,7 +86,7 @@ async def test_a_session_travels_as_data_or_by_name(kept: SQLiteSession) -> None
 def test_a_session_that_this_worker_cannot_find_another_may(described: Any, problem: str) -> None:
     with pytest.raises(EffectError, match=problem) as caught:
         session_of(REGISTRY, {"session": described})
-    assert (caught.value.code, caught.value.retryable) == ("user_error", True)
+    assert (caught.value.code, caught.value.retryable) == ("worker_lacks", True)
 
 
 # --- Reading --------------------------------------------------------------------------------------------

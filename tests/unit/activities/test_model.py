@@ -314,7 +314,7 @@ async def test_what_this_worker_does_not_know_another_may(
     model = ScriptedModel("never said")
     error = await failure_of(Agent(name="A", tools=[note]), model, **fields)
     assert error.message.startswith(message)
-    assert (error.code, error.retryable, model.calls) == ("user_error", True, 0)
+    assert (error.code, error.retryable, model.calls) == ("worker_lacks", True, 0)
 
 
 async def test_a_providers_failure_is_the_calls() -> None:

@@ -78,7 +78,7 @@ def test_a_call_that_this_worker_does_not_know_another_may(
     """During a deploy, old and new workers share a queue."""
     with pytest.raises(EffectError, match=problem) as caught:
         outer_call_of(asking(expert(), look_up), settings)
-    assert (caught.value.code, caught.value.retryable) == ("user_error", True)
+    assert (caught.value.code, caught.value.retryable) == ("worker_lacks", True)
 
 
 @pytest.mark.parametrize(

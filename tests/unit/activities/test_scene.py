@@ -73,7 +73,7 @@ def test_what_this_worker_lacks_another_may_have(fields: dict[str, Any], problem
     worker.registry.add_context_type(Notes)
     with pytest.raises(EffectError, match=problem) as caught:
         Scene.of(worker, model_request(**fields).call)
-    assert (caught.value.code, caught.value.retryable) == ("user_error", True)
+    assert (caught.value.code, caught.value.retryable) == ("worker_lacks", True)
 
 
 def test_a_name_in_the_settings_stands_for_a_thing() -> None:

@@ -285,22 +285,6 @@ async def test_a_cancelled_attempt_is_cancelled_and_not_failed() -> None:
         await running
 
 
-# --- A deploy -------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("missing", [{}, {"agent": "New"}])
-@pytest.mark.parametrize(("number", "seconds"), [(1, None), (2, 60), (3, None)])
-async def test_a_call_that_a_worker_has_no_tool_for_is_tried_last_when_a_deploy_is_over(
-    missing: dict[str, str], number: int, seconds: float | None
-) -> None:
-    request = tool_request("new", **missing, policy=Policy(attempts=3))
-    with pytest.raises(EffectError, match=r"on this worker|'New'") as refused:
-        await run_tool(worker_with(failing(ValueError("x"))), request, attempt=number)
-    assert refused.value.retryable
-    after = refused.value.retry_after
-    assert (after.total_seconds() if after else None) == seconds
-
-
 # --- Bad output and bad requests ----------------------------------------------------------------------
 
 
@@ -380,7 +364,7 @@ async def test_what_this_worker_does_not_know_another_may(
         await run_tool(
             worker_with(note), tool_request(**{"name": request.name, **fields}), attempt=1
         )
-    assert (caught.value.code, caught.value.retryable) == ("user_error", True)
+    assert (caught.value.code, caught.value.retryable) == ("worker_lacks", True)
 
 
 async def test_arguments_that_do_not_fit_are_the_calls_failure() -> None:

@@ -117,4 +117,5 @@ def test_every_listed_code_has_an_exception_that_users_see() -> None:
         if isinstance(one, type) and issubclass(one, errors.AgentsException)
     }
     finer = {failures.INTERNAL, failures.INVALID_OUTPUT}
+    finer |= {failures.WORKER_LACKS, failures.WORKER_FOUND}  # of an attempt, not of a run
     assert codes() - finer <= known

@@ -1,6 +1,6 @@
 """Folding a history gives the state that the run had, for any run."""
 
-from hypothesis import given
+from hypothesis import assume, given
 
 from outlast.contract.failures import EngineFailure
 from outlast.contract.history import (
@@ -130,6 +130,7 @@ def test_the_fold_goes_on_across_histories(script: Script) -> None:
     whole = list(fold(RunState(), play.run_id, tasks))
     cut = len(tasks) // 2
     first = list(fold(RunState(), play.run_id, tasks[: cut + 1]))
+    assume(first[-1][1].phase != "closed")  # a run that has ended continues in no other history
     payload = write(RunInput(carried=write_state(first[-1][1])))
     begun = WorkflowTask(at_ms=1, happenings=(Started(payload=payload),))
     second = list(fold(opening(payload), play.run_id, [begun, *tasks[cut + 1 :]]))

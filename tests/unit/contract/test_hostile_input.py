@@ -1,5 +1,6 @@
 """What people, models and tools can send that reads well and breaks a run later."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,13 +11,14 @@ from outlast.contract.records import (
     RunInput,
     UnreadableRecordError,
     read,
+    read_carried,
     read_state,
     write,
     write_state,
 )
 from outlast.loop.events import CancelRequested
 from outlast.loop.state import RunState
-from tests.loop_driver import Play, play_in, tool
+from tests.loop_driver import SITUATIONS, Play, play_in, said, tool
 
 
 def nested(depth: int) -> Any:
@@ -86,3 +88,22 @@ def test_a_signal_without_a_payload_is_the_plain_cancel() -> None:
     """The Temporal UI and CLI send a signal without input as readily as one with an empty one."""
     assert history.signalled("cancel", [], 7) == CancelRequested(at_ms=7)
     assert history.signalled("cancel", [None], 7) == CancelRequested(at_ms=7)
+
+
+def test_a_carried_state_that_has_ended_is_refused() -> None:
+    play = Play.ready()
+    play.replies(said("Done."))
+    with pytest.raises(UnreadableRecordError, match="has ended"):
+        read_carried(write_state(play.state))
+
+
+def test_a_carried_state_that_would_never_go_on_is_refused() -> None:
+    stuck = replace(Play.ready().state, pending=())
+    with pytest.raises(UnreadableRecordError, match="breaks a law of runs: I2"):
+        read_carried(write_state(stuck))
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_a_carried_state_that_goes_on_is_read(situation: str) -> None:
+    state = play_in(situation, keep_open=True).state
+    assert read_carried(write_state(state)) == state

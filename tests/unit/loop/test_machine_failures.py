@@ -5,6 +5,7 @@ import pytest
 from outlast.loop import phrases
 from outlast.loop.changes import Change
 from outlast.loop.commands import CallModel, CancelEffect, Finish, RunHandoff
+from outlast.loop.events import EffectBlocked
 from outlast.loop.state import Answer
 from outlast.loop.values import Failure, Usage
 from tests.loop_driver import Part, Play, gated, said, tool, transfer, unknown
@@ -202,3 +203,40 @@ def test_a_callback_that_fails_is_told_as_the_handoffs_output() -> None:
     assert play.kinds[-2:] == ["handoff_output", "handoff_output"]
     assert play.outputs["h2"] == phrases.HANDOFF_IGNORED
     assert "assistant" not in play.outputs["h1"]
+
+
+# --- What no worker can carry out -----------------------------------------------------------------
+
+
+def blocked(play: Play, effect: int, lacks: str = "no agent 'Triage'") -> None:
+    play.take(EffectBlocked(at_ms=play.now_ms, effect=effect, lacks=lacks))
+
+
+def test_a_run_says_what_no_worker_has_and_goes_on_when_one_has_it() -> None:
+    play = Play.ready()
+    call = play.only(CallModel)
+    blocked(play, call.effect)
+    (block,) = play.state.blocked
+    assert (play.state.status, block.effect, block.lacks) == (
+        "blocked",
+        call.effect,
+        "no agent 'Triage'",
+    )
+    assert play.state.pending == (call,), "the same request is asked again"
+    play.replies(said("Hello."))
+    assert (play.state.blocked, play.finish.final_output) == ((), "Hello.")
+
+
+def test_a_worker_that_has_it_ends_the_block_before_the_effect_is_answered() -> None:
+    play = Play.ready()
+    effect = play.only(CallModel).effect
+    blocked(play, effect)
+    blocked(play, effect, lacks="")
+    assert (play.state.status, play.state.blocked) == ("running", ())
+
+
+def test_what_is_stopped_is_not_blocked_any_more() -> None:
+    play = Play.ready()
+    blocked(play, play.only(CallModel).effect)
+    play.cancelled()
+    assert (play.finish.status, play.state.blocked) == ("cancelled", ())
