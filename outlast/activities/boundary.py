@@ -116,7 +116,7 @@ class EffectActivities:
     @activity.defn(name=names.ACTIVITY_OFFLOAD)
     async def offload_items(self, payload: JsonObject) -> JsonObject:
         """Store the content of items outside of the run."""
-        with _beating(), _typed_errors():
+        with _beating(), _typed_errors(payload):
             request = await _claimed(records.OffloadRequestRecord, payload)
             return records.write(await offload(self._known.content, request))
 

@@ -2,6 +2,7 @@
 
 from hypothesis import assume, given
 
+from outlast.contract import failures
 from outlast.contract.failures import EngineFailure
 from outlast.contract.history import (
     CancelAsked,
@@ -20,6 +21,7 @@ from outlast.loop.events import (
     AnswerConcluded,
     CancelRequested,
     DecisionReceived,
+    EffectBlocked,
     EffectEvent,
     EffectFailed,
     Event,
@@ -71,8 +73,12 @@ def happening_of(event: Event) -> Happening:
             return resolved(event)
 
 
-def resolved(event: EffectEvent) -> Resolved:
+def resolved(event: EffectEvent | EffectBlocked) -> Resolved:
     match event:
+        case EffectBlocked():
+            code = failures.WORKER_LACKS if event.lacks else failures.WORKER_FOUND
+            failure = EngineFailure(kind="application", code=code, message=event.lacks)
+            return Resolved(effect=event.effect, failure=failure)
         case RunPrepared():
             return Resolved(effect=event.effect, payload=write(event.briefing))
         case ModelReplied():

@@ -20,7 +20,7 @@ from outlast.models.provider import OpenAIProvider
 from outlast.testing import ScriptedModel, call, custom_call, patch_call, shell_call
 
 DOCS = Path(__file__).parents[3] / "docs"
-LONGEST = 120
+LONGEST = 140
 
 SCRIPTS: dict[str, list[Any]] = {
     "agents": [
