@@ -10,6 +10,7 @@ from outlast.blobs.locations import (
     store_from_environment,
     store_from_url,
     use_blob_store,
+    use_local_store,
 )
 from outlast.blobs.objects import ObjectBlobStore
 
@@ -20,4 +21,5 @@ __all__ = [
     "store_from_environment",
     "store_from_url",
     "use_blob_store",
+    "use_local_store",
 ]

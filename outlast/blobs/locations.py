@@ -74,6 +74,27 @@ def use_blob_store(client: Client, store: BlobStore) -> None:
         _of_clients[client] = _content(store)
 
 
+def use_local_store(client: Client, directory: Path) -> None:
+    """Keep the large content of runs on this machine's own server in a directory beside it.
+
+    The store that the environment names goes first. A client with a payload codec gets no
+    directory by itself, because what is in it is not encrypted.
+
+    Args:
+        client: connected to the server.
+        directory: where to.
+
+    Raises:
+        UserError: the environment variable names no store.
+    """
+    store = store_from_environment()
+    converter = getattr(client, "data_converter", None)
+    if store is None and getattr(converter, "payload_codec", None) is None:
+        store = FileBlobStore(directory)
+    if store is not None:
+        use_blob_store(client, store)
+
+
 def large_content(store: BlobStore | None = None, *, client: Any = None) -> LargeContent:
     """Return what moves large content of this process.
 

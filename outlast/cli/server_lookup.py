@@ -69,9 +69,9 @@ async def connect(address: str | None = None, namespace: str | None = None) -> C
             ) from error
     at_home = embedded is not None and client.service_client.config.target_host == embedded.address
     if at_home:
-        from outlast.blobs import FileBlobStore, store_from_environment, use_blob_store
+        from outlast.blobs import use_local_store
 
-        use_blob_store(client, store_from_environment() or FileBlobStore(default_blob_dir()))
+        use_local_store(client, default_blob_dir())
     return Connection(client=client, ui_url=embedded.ui_url if embedded and at_home else None)
 
 

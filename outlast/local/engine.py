@@ -14,7 +14,7 @@ from temporalio.service import RPCError
 from outlast.agents.agent import Agent
 from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.agents.logs import get_logger
-from outlast.blobs import FileBlobStore, store_from_environment, use_blob_store
+from outlast.blobs import use_local_store
 from outlast.client.connection import connect, is_configured
 from outlast.contract import names
 from outlast.dev import EmbeddedServer, default_data_dir
@@ -130,7 +130,7 @@ class LocalEngine:
         await server.start()
         try:
             client = await connect(server.address, server.info.namespace)
-            use_blob_store(client, store_from_environment() or FileBlobStore(default_blob_dir()))
+            use_local_store(client, default_blob_dir())
             return cls(client, server)
         except BaseException:
             await server.stop()

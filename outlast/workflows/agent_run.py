@@ -395,7 +395,7 @@ class AgentRun:
         return self._refused == len(self._state.answers) or policies.is_full(
             events=info.get_current_history_length(),
             size_bytes=info.get_current_history_size(),
-            running=len(self._running) - 1,
+            running=max(len(self._running) - 1, 0),
         )
 
     async def _refuse(self, effect: Effect) -> Any:

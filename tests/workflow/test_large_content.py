@@ -13,10 +13,12 @@ from outlast.agents.errors import ConversationFull
 from outlast.agents.run_config import RunConfig, ToolExecutionConfig
 from outlast.agents.tool import function_tool
 from outlast.blobs import FileBlobStore
-from outlast.client.handle import RunHandle
+from outlast.client.handle import RunHandle, SentMessage
 from outlast.client.results import RunResult
 from outlast.contract import policies
+from outlast.contract.blobs import is_plain
 from outlast.ports.model import ModelRequest
+from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import Desk
 from tests.workflow.laws import check_run
@@ -88,6 +90,56 @@ async def test_a_conversation_of_photos_goes_on(client: Client, tmp_path: Path):
     assert len(result.new_items) == 1
     await handle.cancel("after_turn")
     await desk.close_all()
+
+
+@function_tool
+async def long_page(number: int) -> str:
+    return f"{number:04}" * 100_000
+
+
+async def test_outputs_are_whole_for_models_sessions_and_results(desk: Desk, tmp_path: Path):
+    store = FileBlobStore(tmp_path / "blobs")
+    session = SQLiteSession("s1", tmp_path / "session.db")
+
+    def reply(request: ModelRequest) -> Any:
+        found = outputs(request)
+        assert all(len(text) == 400_000 for text in found.values())
+        if len(found) == 4:
+            return say("Read.")
+        return [call("long_page", f"c{len(found)}", number=len(found))]
+
+    agent = Agent[Any](name="Reader", tools=[long_page])
+    await desk.open(agent, model=ScriptedModel(always=reply), blob_store=store)
+    result = await desk.run(agent, "Go", session=session, blob_store=store)
+    assert result.final_output == "Read."
+    texts = [f"{number:04}" * 100_000 for number in range(4)]
+    assert [one.output for one in result.new_items if one.type == "tool_call_output_item"] == texts
+    assert [one["output"] for one in await session.get_items() if "output" in one] == texts
+    (size,) = await sizes(desk, RunHandle(desk.client, result.run_id))
+    assert size < 40_000
+
+
+async def test_content_that_came_in_inline_is_moved_out(desk: Desk, tmp_path: Path):
+    """As from a caller without a store, or in a language of its own."""
+    store = FileBlobStore(tmp_path)
+    agent = Agent[Any](name="Looker")
+    await desk.open(agent, model=ScriptedModel(always=counts_photos), blob_store=store)
+    record = {"agent": "Looker", "input": photo(0), "keep_open": True}
+    workflow = await desk.start_raw(record)
+    handle = RunHandle(desk.client, workflow.id)
+    for number in range(1, 4):
+        said = {"input": photo(number), "message_id": f"m{number}"}
+        await workflow.execute_update(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
+            "send", said
+        )
+        async with desk.patience(handle):
+            result = await SentMessage(f"m{number}", handle).answer()
+        assert result.final_output == f"{number + 1} photos"
+    state = await desk.settled(handle)
+    assert all(not is_plain(item.raw) for item in state.items if item.kind == "input")
+    assert all(size < STRETCH_BYTES for size in await sizes(desk, handle))
+    assert max(await sizes(desk, handle)) > 2_000_000, "the photos came in"
+    await handle.cancel("after_turn")
 
 
 # --- What one workflow task sends -------------------------------------------------------------------

@@ -1,11 +1,22 @@
 """URLs and environment variables name stores; what names none is refused in words."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from temporalio.api.common.v1 import Payload
+from temporalio.client import Client
+from temporalio.converter import DataConverter, PayloadCodec
 
 from outlast.agents.errors import UserError
-from outlast.blobs import FileBlobStore, ObjectBlobStore, large_content, store_from_url
+from outlast.blobs import (
+    FileBlobStore,
+    ObjectBlobStore,
+    large_content,
+    store_from_url,
+    use_local_store,
+)
 from outlast.blobs.locations import store_from_environment
 
 
@@ -51,3 +62,30 @@ def test_a_threshold_that_makes_no_sense_is_refused(
 def test_what_is_no_store_object_is_refused(store: object):
     with pytest.raises(UserError, match="blob_store="):
         large_content(store)  # pyright: ignore[reportArgumentType]  on purpose
+
+
+class Codec(PayloadCodec):
+    """Does nothing."""
+
+    async def encode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return list(payloads)
+
+    async def decode(self, payloads: Sequence[Payload]) -> list[Payload]:
+        return list(payloads)
+
+
+async def test_a_client_that_encrypts_gets_no_plain_directory_by_itself(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+):
+    converter = replace(DataConverter.default, payload_codec=Codec())
+    encrypting = await Client.connect("localhost:1", lazy=True, data_converter=converter)
+    plain = await Client.connect("localhost:1", lazy=True)
+    for client in (encrypting, plain):
+        use_local_store(client, tmp_path)
+    assert large_content(client=encrypting).store is None
+    assert isinstance(large_content(client=plain).store, FileBlobStore)
+    monkeypatch.setenv("OUTLAST_BLOB_STORE", f"file://{tmp_path}/named")
+    use_local_store(encrypting, tmp_path)
+    named = large_content(client=encrypting).store
+    assert isinstance(named, FileBlobStore)
+    assert named.directory == tmp_path / "named"

@@ -1,0 +1,149 @@
+"""What leaves records before they are recorded, and what an outage of the store means."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outlast.activities.content import offload, recorded_result, whole_request
+from outlast.activities.errors import EffectError
+from outlast.blobs import FileBlobStore
+from outlast.contract import records
+from outlast.loop.calls import Briefing, HandoffResult, ModelReply, PlannedCall, ToolResult
+from outlast.loop.checks import Candidate, CheckResult, ToolOutcome
+from outlast.loop.commands import CallModel, CheckInput, Conclude, OffloadItems, PrepareRun, RunTool
+from outlast.loop.items import Item
+from outlast.loop.values import is_reference
+from outlast.loop.view import ViewEdit
+from outlast.ports.blobs import LargeContent
+
+LONG = "x" * 2_000
+FIELDS: dict[str, Any] = {"effect": 1, "agent": "A", "turn": 1, "run_id": "r"}
+TOOL = RunTool(**FIELDS, name="t", call_id="c", arguments="{}")
+
+
+@pytest.fixture
+def content(tmp_path: Path) -> LargeContent:
+    return LargeContent(FileBlobStore(tmp_path), threshold=1_000)
+
+
+def item(text: Any = LONG) -> dict[str, Any]:
+    return {"role": "user", "content": text}
+
+
+async def test_an_output_is_recorded_as_a_reference(content: LargeContent):
+    result = await recorded_result(content, TOOL, ToolResult(output=LONG, value=LONG))
+    assert is_reference(result.output)
+    assert is_reference(result.value)
+    parts = [{"type": "input_image", "image_url": LONG}]
+    result = await recorded_result(content, TOOL, ToolResult(output=parts))
+    assert is_reference(result.output[0]["image_url"])
+
+
+async def test_an_output_that_may_be_the_answer_is_stored_whole_or_not(content: LargeContent):
+    final = RunTool(**FIELDS, name="t", call_id="c", arguments="{}", final=True)
+    value = {"a": LONG}
+    result = await recorded_result(content, final, ToolResult(output=value, value=value))
+    assert (result.output, result.value) == (value, value)
+
+
+async def test_a_text_of_a_call_that_says_several_things_stays(content: LargeContent):
+    shell = RunTool(**FIELDS, name="s", call_id="c", arguments="{}", form="shell_call")
+    assert (await recorded_result(content, shell, ToolResult(output=LONG))).output == LONG
+    result = await recorded_result(content, shell, ToolResult(output={"stdout": LONG}))
+    assert is_reference(result.output["stdout"])
+
+
+async def test_what_the_loop_reads_of_a_reply_stays(content: LargeContent):
+    call = {"type": "function_call", "call_id": "c", "name": "t", "arguments": LONG}
+    said = {"type": "message", "role": "assistant", "content": [{"text": LONG}]}
+    image = {"type": "image_generation_call", "id": "i", "result": LONG}
+    thought = {"type": "reasoning", "id": "r", "encrypted_content": LONG}
+    reply = ModelReply(
+        items=(call, said, image, thought), calls=(PlannedCall(item=0, kind="tool"),)
+    )
+    result = await recorded_result(content, TOOL, reply)
+    assert result.items[:2] == (call, said)
+    assert is_reference(result.items[2]["result"])
+    assert is_reference(result.items[3]["encrypted_content"])
+    assert not result.stores
+
+
+async def test_a_briefing_says_that_there_is_a_store(content: LargeContent):
+    result = await recorded_result(content, TOOL, Briefing(input=(item(),)))
+    assert result.stores
+    assert result.input is not None
+    assert is_reference(result.input[0]["content"])
+    assert not (await recorded_result(LargeContent(None), TOOL, Briefing())).stores
+
+
+async def test_a_long_request_makes_the_reply_tell_of_the_store(content: LargeContent):
+    items = (Item("input", item("x" * 600_000)),)
+    request = records.ModelRequestRecord(call=CallModel(**FIELDS, input_length=1), items=items)
+    assert (await recorded_result(content, request, ModelReply(items=()))).stores
+
+
+async def test_a_filters_items_are_stored(content: LargeContent):
+    edit = ViewEdit(segments=((0, 1), item()), history=1, added=(item(),))
+    result = await recorded_result(content, TOOL, HandoffResult(edit=edit))
+    assert result.edit is not None
+    put_in: Any = result.edit.segments[1]
+    assert is_reference(put_in["content"])
+    assert is_reference(result.edit.added[0]["content"])
+    checked = CheckResult()
+    assert await recorded_result(content, TOOL, checked) is checked
+
+
+class Away:
+    """A store that cannot be reached."""
+
+    async def put(self, data: bytes) -> str:
+        raise ConnectionError("no route")
+
+    async def get(self, key: str) -> bytes:
+        raise ConnectionError("no route")
+
+
+async def test_what_was_done_is_not_done_again_because_the_store_is_away():
+    result = ToolResult(output=LONG)
+    content = LargeContent(Away(), threshold=1_000)
+    assert await recorded_result(content, TOOL, result) is result
+
+
+async def test_requests_get_their_content_back(content: LargeContent):
+    stored = (await recorded_result(content, TOOL, ToolResult(output=LONG))).output
+    whole, referring = (Item("input", item(text)) for text in (LONG, stored))
+    check = CheckInput(**FIELDS, stage="added", items=(referring,))
+    assert (await whole_request(content, check)).items == (whole,)
+    prepare = PrepareRun(effect=1, agent="A", input=(item(stored),))
+    assert (await whole_request(content, prepare)).input == (item(),)
+    outcome = ToolOutcome(name="t", call_id="c", output=stored, value=stored)
+    candidate = Candidate(output=stored, outcomes=(outcome,))
+    call = Conclude(**FIELDS, candidate=candidate, input_length=1)
+    asked = records.ConclusionRequestRecord(call=call, items=(referring, whole))
+    got = await whole_request(content, asked)
+    assert got.items == (whole, whole)
+    assert got.items[1] is whole
+    assert got.call.candidate.output == LONG
+    assert got.call.candidate.outcomes[0].value == LONG
+    assert await whole_request(content, got) is got
+
+
+async def test_a_store_that_is_away_or_missing_is_tried_again(content: LargeContent):
+    stored = (await recorded_result(content, TOOL, ToolResult(output=LONG))).output
+    check = CheckInput(**FIELDS, stage="added", items=(Item("input", item(stored)),))
+    for other in (LargeContent(Away()), LargeContent(None)):
+        with pytest.raises(EffectError) as raised:
+            await whole_request(other, check)
+        assert (raised.value.code, raised.value.retryable) == ("content_unavailable", True)
+
+
+async def test_items_are_offloaded_where_there_is_a_store(content: LargeContent):
+    call = OffloadItems(effect=1, start=3, stop=4, run_id="r")
+    request = records.OffloadRequestRecord(call=call, items=(Item("input", item()),))
+    done = await offload(content, request)
+    assert [one.item for one in done.moved] == [3]
+    for other in (LargeContent(Away()), LargeContent(None)):
+        with pytest.raises(EffectError) as raised:
+            await offload(other, request)
+        assert raised.value.retryable
