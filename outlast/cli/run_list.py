@@ -14,7 +14,9 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import AgentsException, ServerUnavailable, UserError
 from outlast.contract import names
+from outlast.contract.searchability import searchable
 from outlast.loop.values import JsonObject
+from outlast.visibility.queries import equals
 
 _AGENT = SearchAttributeKey.for_keyword(names.ATTRIBUTE_AGENT)
 _STATUS = SearchAttributeKey.for_keyword(names.ATTRIBUTE_STATUS)
@@ -36,8 +38,12 @@ class Filter:
     agent: str | None = None
     waiting: bool = False
 
+    def accepts(self, agent: str | None) -> bool:
+        """Whether an agent's name, as the server has it, is the one that is wanted."""
+        return self.agent is None or agent == searchable(self.agent)
+
     def query(self) -> str:
-        """Return the filter in Temporal's query language."""
+        """Return the filter in Temporal's query language; names are to be compared besides."""
         # A run that continues in a new history is listed once, by its newest one.
         terms = [f"WorkflowType = '{names.WORKFLOW}'", "ExecutionStatus != 'ContinuedAsNew'"]
         if self.status in _OPEN:
@@ -47,7 +53,8 @@ class Filter:
             closed = " OR ".join(f"ExecutionStatus = '{one}'" for one in _CLOSED[self.status])
             terms.append(f"({closed})")
         if self.agent is not None:
-            terms.append(f"{names.ATTRIBUTE_AGENT} = {_quoted(self.agent)}")
+            found = equals(names.ATTRIBUTE_AGENT, searchable(self.agent))
+            terms += [found] if found else []
         if self.waiting:
             terms.append("ExecutionStatus = 'Running'")
             terms.append(f"{names.ATTRIBUTE_APPROVALS} > 0")
@@ -103,6 +110,8 @@ async def find_runs(client: Client, wanted: Filter, *, limit: int) -> list[Row]:
     try:
         batch: list[WorkflowExecution] = []
         async for execution in client.list_workflows(wanted.query()):
+            if not wanted.accepts(execution.typed_search_attributes.get(_AGENT)):
+                continue
             batch.append(execution)
             if len(batch) + len(rows) >= limit:
                 rows += await _rows(client, batch, wanted)
@@ -160,11 +169,6 @@ def rough(length: timedelta) -> str:
         if seconds >= 2 * size:
             return f"{seconds // size} {unit}"
     return f"{seconds} s"
-
-
-def _quoted(text: str) -> str:
-    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return f"'{escaped}'"
 
 
 def _explained(client: Client, error: RPCError) -> AgentsException:

@@ -43,6 +43,7 @@ from outlast.client.streaming import RunResultStreaming
 from outlast.client.thread_loop import thread_loop
 from outlast.client.unattended import warned_without_worker
 from outlast.contract import names, records
+from outlast.contract.searchability import searchable
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.ports.blobs import BlobStore, check_blob_store
 from outlast.ports.engine import rest_engine
@@ -432,7 +433,9 @@ def _first_attributes(agent: str) -> TypedSearchAttributes:
     """Return what the workflow takes to be there already, so that it need not write it."""
     return TypedSearchAttributes(
         [
-            SearchAttributePair(SearchAttributeKey.for_keyword(names.ATTRIBUTE_AGENT), agent),
+            SearchAttributePair(
+                SearchAttributeKey.for_keyword(names.ATTRIBUTE_AGENT), searchable(agent)
+            ),
             SearchAttributePair(SearchAttributeKey.for_keyword(names.ATTRIBUTE_STATUS), "running"),
             SearchAttributePair(SearchAttributeKey.for_int(names.ATTRIBUTE_APPROVALS), 0),
         ]

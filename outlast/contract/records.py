@@ -107,6 +107,7 @@ class RunInput:
         keep_open: stay open after the answer.
         settings: the run's settings, for the activities.
         visibility: the namespace has our search attributes, so the run may set them.
+        unlisted: the history before could not set them, so all are set again.
         session: the run has a session; the settings say which.
         thread: how the provider's server keeps the conversation.
         handled: the codes of the failures that handlers may turn into answers.
@@ -124,6 +125,7 @@ class RunInput:
     keep_open: bool = False
     settings: JsonObject | None = None
     visibility: bool = False
+    unlisted: bool = False
     session: bool = False
     thread: ServerThread | None = None
     handled: tuple[str, ...] = ()

@@ -24,6 +24,7 @@ from outlast.local.core_runtime import have_runtime
 from outlast.local.loop_end import at_loop_end, keep_out_no_more, kept_out
 from outlast.local.program import this_program
 from outlast.local.queues import PREFIX, QueueClaim, queue_names
+from outlast.visibility.queries import equals, is_findable
 
 LOOK_AGAIN_SECONDS = 0.25
 """How often a queue is asked for that a run here is on, and that somebody else carries."""
@@ -265,10 +266,9 @@ class LocalEngine:
 
     async def _has_runs(self, carrier: Carrier) -> bool:
         """Whether a run is open in a queue, such as one that people have to decide in."""
-        if any(sign in carrier.queue for sign in '\\"'):  # such names no filter of a server finds
+        if not is_findable(carrier.queue):
             return True
-        queue = carrier.queue.replace("'", "''")
-        query = f"TaskQueue = '{queue}' AND ExecutionStatus = 'Running'"
+        query = f"{equals('TaskQueue', carrier.queue)} AND ExecutionStatus = 'Running'"
         try:
             return (await self.client.count_workflows(query)).count > 0
         except RPCError as error:

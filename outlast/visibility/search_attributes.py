@@ -60,6 +60,27 @@ async def ensure_search_attributes(client: "Client", attributes: Mapping[str, st
     return list(missing)
 
 
+async def lacks_search_attributes(client: "Client", attributes: Mapping[str, str]) -> bool | None:
+    """Return whether the namespace lacks a search attribute; None if the server does not say.
+
+    A search that names them needs no permission that a worker lacks, on any server.
+
+    Args:
+        client: connected to the namespace.
+        attributes: types by name.
+    """
+    from temporalio.service import RPCError, RPCStatusCode
+
+    query = " AND ".join(
+        f"{name} = 0" if kind == "Int" else f"{name} = '-'" for name, kind in attributes.items()
+    )
+    try:
+        await client.count_workflows(query)
+    except RPCError as error:
+        return True if error.status is RPCStatusCode.INVALID_ARGUMENT else None
+    return False
+
+
 def _indexed_type(name: str, kind: str) -> "IndexedValueType.ValueType":
     from temporalio.api.enums.v1 import IndexedValueType
 

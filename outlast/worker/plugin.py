@@ -32,6 +32,7 @@ from outlast.ports.model import ModelProvider
 from outlast.ports.receivers import REGISTRATION
 from outlast.ports.session import allow_place
 from outlast.ports.tracing import flush_traces
+from outlast.worker.attribute_watch import watch_search_attributes
 from outlast.worker.failure_lines import log_failures_in_lines
 from outlast.worker.worker_options import with_defaults
 from outlast.workflows.agent_run import AgentRun
@@ -87,6 +88,7 @@ class OutlastPlugin(SimplePlugin):
         _check_provider(model_provider)
         provider = model_provider or MultiProvider()
         content = large_content(blob_store)
+        self._clients: list[Client] = []
         knowledge = WorkerKnowledge(registry=self.registry, models=provider, content=content)
 
         @contextlib.asynccontextmanager
@@ -94,10 +96,13 @@ class OutlastPlugin(SimplePlugin):
             begin_attempts_like_this()
             records.adapter(RunState)  # built now: in a workflow task it would cost its time
             ending = asyncio.create_task(_end_surely(asyncio.current_task()))
+            watching = [asyncio.create_task(watch_search_attributes(one)) for one in self._clients]
             try:
                 yield
             finally:
                 ending.cancel()
+                for one in watching:
+                    one.cancel()
                 try:
                     await self.registry.release_servers()
                     if model_provider is None:
@@ -125,6 +130,7 @@ class OutlastPlugin(SimplePlugin):
             options["data_converter"] = readable(options["data_converter"])
             options["plugins"] = []  # the worker has taken them already
             config["client"] = Client(**options)
+            self._clients = [config["client"]]
         return config
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:

@@ -23,7 +23,7 @@ from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue, RetryPolicy, SearchAttributeUpdate, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, FailureError
 
-from outlast.contract import claims, failures, history, names, policies, records
+from outlast.contract import claims, failures, history, names, policies, records, searchability
 from outlast.loop import phrases
 from outlast.loop.approvals import refusal
 from outlast.loop.commands import (
@@ -50,6 +50,7 @@ from outlast.payloads.failures import engine_failure
 from outlast.payloads.readable import json_of
 from outlast.workflows import presentation
 from outlast.workflows.translation import (
+    NO_ATTRIBUTES,
     attribute_update,
     check_size,
     first_attributes,
@@ -121,9 +122,13 @@ class AgentRun:
         self._cancel_asked = False
         self._defect: ApplicationError | None = None
         self._visibility = False
+        self._writes = 0
+        self._unlisted = False
+        unlisted_before = False
         try:
             record = records.read(records.RunInput, _json(payload))
             self._visibility = record.visibility
+            unlisted_before = record.unlisted
             if record.carried is None:
                 chain_id = info.original_execution_run_id
                 self._take(history.started(self._id, record, self._now_ms(), chain_id))
@@ -134,7 +139,7 @@ class AgentRun:
             self._defect = typed_error(
                 failures.USER_ERROR, f"The run's input is unreadable: {error}"
             )
-        self._shown = presentation.attributes(self._state)
+        self._shown = {} if unlisted_before else presentation.attributes(self._state)
 
     @workflow.run
     @takes_raw_value
@@ -427,9 +432,10 @@ class AgentRun:
 
     async def _run_nested(self, effect: RunAgent) -> Any:
         """Run an agent that works as a tool: a run of its own, cancelled when this one ends."""
-        record = records.nested_input(effect, visibility=self._visibility)
+        record = records.nested_input(effect, visibility=self._visibility and not self._unlisted)
         payload = records.write(record)
         await self._room_to_start(len(json.dumps(payload)))
+        listed = self._writes_attributes()  # in the workflow task of the start, for it to count
         return await workflow.execute_child_workflow(
             names.WORKFLOW,
             payload,
@@ -438,7 +444,7 @@ class AgentRun:
             # After a reset, the nested run of the history that was left behind may still be open.
             id_reuse_policy=WorkflowIDReusePolicy.TERMINATE_IF_RUNNING,
             parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
-            search_attributes=first_attributes(effect.target) if self._visibility else None,
+            search_attributes=first_attributes(effect.target) if listed else None,
             static_summary=presentation.summary(self._state, effect),
         )
 
@@ -518,14 +524,17 @@ class AgentRun:
             self._carries_from = size + policies.TRIED_AGAIN_AFTER_BYTES
             return
         self._show()
+        unlisted = self._visibility and not self._writes_attributes()
         record = records.RunInput(
             agent=self._state.agent,
             visibility=self._visibility,
+            unlisted=unlisted,
             carried=carried,
         )
         upgrade = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
         workflow.continue_as_new(
             records.write(record),
+            search_attributes=NO_ATTRIBUTES if unlisted else None,
             initial_versioning_behavior=upgrade if self._may_change_version() else None,
         )
 
@@ -533,16 +542,30 @@ class AgentRun:
 
     def _show(self) -> None:
         attributes = presentation.attributes(self._state)
-        if self._visibility:
-            updates: list[SearchAttributeUpdate[Any]] = [
-                attribute_update(name, value)
-                for name, value in attributes.items()
-                if value != self._shown[name]
-            ]
-            if updates:
-                workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
+        updates: list[SearchAttributeUpdate[Any]] = [
+            attribute_update(name, value)
+            for name, value in attributes.items()
+            if value != self._shown.get(name)
+        ]
+        if updates and self._writes_attributes():
+            workflow.upsert_search_attributes(updates)  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
         self._shown = attributes
         workflow.set_current_details(presentation.details(self._state))
+
+    def _writes_attributes(self) -> bool:
+        """Whether to write search attributes now; once not, this history writes none any more.
+
+        A server refuses every workflow task that writes an attribute which the namespace lacks.
+        What this process knows of that is recorded as a patch, in such histories only.
+        """
+        if not self._visibility or self._unlisted:
+            return False
+        self._writes += 1
+        lacking = workflow.unsafe.is_replaying() or searchability.is_lacking(
+            workflow.info().namespace
+        )
+        self._unlisted = lacking and workflow.patched(f"outlast-unlisted-{self._writes}")
+        return not self._unlisted
 
     @workflow.query(name=names.QUERY_STATE, description="Where the run is, in short")
     def query_state(self) -> JsonObject:

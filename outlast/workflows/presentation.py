@@ -12,6 +12,7 @@ from functools import lru_cache
 from outlast import rendering
 from outlast.contract import names
 from outlast.contract.blobs import readable
+from outlast.contract.searchability import searchable
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.commands import (
@@ -52,7 +53,7 @@ TRANSCRIPT_ITEM_BYTES = 4_000
 def attributes(state: RunState) -> dict[str, str | int]:
     """Return the search attributes of a state."""
     return {
-        names.ATTRIBUTE_AGENT: state.agent,
+        names.ATTRIBUTE_AGENT: searchable(state.agent),
         names.ATTRIBUTE_STATUS: state.status,
         names.ATTRIBUTE_APPROVALS: len(state.pending_approvals),
     }

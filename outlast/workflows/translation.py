@@ -19,6 +19,7 @@ from temporalio.exceptions import ApplicationError
 from outlast.contract import history, names
 from outlast.contract.failures import USER_ERROR
 from outlast.contract.records import LARGEST_BYTES, UnreadableRecordError, too_large
+from outlast.contract.searchability import searchable
 from outlast.loop.calls import Policy
 from outlast.loop.events import Event
 from outlast.loop.values import Json, JsonObject
@@ -78,11 +79,24 @@ def attribute_update(name: str, value: str | int) -> SearchAttributeUpdate[Any]:
     return SearchAttributeKey.for_keyword(name).value_set(value)
 
 
+NO_ATTRIBUTES = TypedSearchAttributes(
+    [
+        SearchAttributePair(
+            SearchAttributeKey.for_keyword_list("TemporalChangeVersion"), ["outlast-unlisted"]
+        )
+    ]
+)
+"""What a history that continues one without attributes starts with. The SDK takes none at all to
+mean those of the history before, which the server would refuse; this one every namespace has."""
+
+
 def first_attributes(agent: str) -> TypedSearchAttributes:
     """Return what a run takes to be there already when it starts, so that it need not write it."""
     return TypedSearchAttributes(
         [
-            SearchAttributePair(SearchAttributeKey.for_keyword(names.ATTRIBUTE_AGENT), agent),
+            SearchAttributePair(
+                SearchAttributeKey.for_keyword(names.ATTRIBUTE_AGENT), searchable(agent)
+            ),
             SearchAttributePair(SearchAttributeKey.for_keyword(names.ATTRIBUTE_STATUS), "running"),
             SearchAttributePair(SearchAttributeKey.for_int(names.ATTRIBUTE_APPROVALS), 0),
         ]

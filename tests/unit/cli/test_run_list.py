@@ -33,7 +33,9 @@ async def row_of(client: Client, run_id: str, wanted: Filter, status: str) -> Ro
             Filter(status="failed"),
             " AND (ExecutionStatus = 'Failed' OR ExecutionStatus = 'TimedOut')",
         ),
-        (Filter(agent="O'Neill"), " AND OutlastAgent = 'O\\'Neill'"),
+        (Filter(agent="O'Neill"), " AND OutlastAgent = 'O''Neill'"),
+        (Filter(agent='say "x"'), " AND OutlastAgent STARTS_WITH 'say '"),
+        (Filter(agent="\n"), ""),
         (Filter(waiting=True), " AND ExecutionStatus = 'Running' AND OutlastPendingApprovals > 0"),
     ],
 )

@@ -1,0 +1,37 @@
+"""A worker's regular look at the search attributes of its namespace.
+
+Owns: when to look, and what the log says. Must not know: what runs do without the attributes.
+"""
+
+import asyncio
+import logging
+from datetime import timedelta
+from typing import Final
+
+from temporalio.client import Client
+
+from outlast.contract import names, searchability
+from outlast.visibility.search_attributes import lacks_search_attributes
+
+LOOKS_EVERY: Final = timedelta(seconds=10)
+"""A run that meets a missing attribute stands still for about this long."""
+
+logger = logging.getLogger("outlast")
+
+
+async def watch_search_attributes(client: Client) -> None:
+    """Look again and again, until cancelled, whether the namespace has the search attributes."""
+    lacked = False
+    while True:
+        lacks = await lacks_search_attributes(client, names.SEARCH_ATTRIBUTES)
+        if lacks is not None:
+            searchability.note(client.namespace, lacks=lacks)
+            if lacks and not lacked:
+                logger.warning(
+                    "The namespace %r lacks search attributes (%s). Runs continue without them and "
+                    "cannot be found by agent and status. `outlast doctor --fix` adds them.",
+                    client.namespace,
+                    ", ".join(names.SEARCH_ATTRIBUTES),
+                )
+            lacked = lacks
+        await asyncio.sleep(LOOKS_EVERY.total_seconds())

@@ -1,0 +1,171 @@
+"""Search attributes that an operator removes while runs are open, and names that are hard to find."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from temporalio.api.enums.v1 import EventType
+from temporalio.api.operatorservice.v1 import RemoveSearchAttributesRequest
+from temporalio.client import Client, WorkflowHistory
+from temporalio.worker import Replayer
+
+from outlast.agents.agent import Agent
+from outlast.agents.tool import function_tool
+from outlast.cli.run_list import Filter, find_runs
+from outlast.client.handle import RunHandle
+from outlast.contract import names, searchability
+from outlast.dev import EmbeddedServer
+from outlast.payloads.readable import readable
+from outlast.ports.model import ModelRequest
+from outlast.testing import ScriptedModel, call, say
+from outlast.visibility.search_attributes import (
+    ensure_search_attributes,
+    lacks_search_attributes,
+)
+from outlast.worker import attribute_watch
+from outlast.workflows.agent_run import AgentRun
+from tests.workflow.desk import PATIENCE_SECONDS, Desk
+from tests.workflow.laws import snapshot_of, timeless
+from tests.workflow.replies import outputs
+
+
+@pytest.fixture(scope="module")
+async def server_of_ours() -> AsyncIterator[EmbeddedServer]:
+    async with EmbeddedServer(ui_port=None, search_attributes=names.SEARCH_ATTRIBUTES) as server:
+        yield server
+
+
+@pytest.fixture(params=["cached", "replayed"])
+async def own_desk(
+    request: pytest.FixtureRequest, server_of_ours: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Desk]:
+    """A desk at a server whose attributes no other test needs."""
+    monkeypatch.setattr(attribute_watch, "LOOKS_EVERY", timedelta(milliseconds=200))
+    client = await Client.connect(server_of_ours.address)
+    await ensure_search_attributes(client, names.SEARCH_ATTRIBUTES)
+    await seen(client, lacks=False)
+    desk = Desk(client, cached=request.param == "cached")
+    yield desk
+    for run_id in desk.ids:
+        await replays(desk, RunHandle(client, run_id))
+    await desk.close_all()
+    searchability.note(client.namespace, lacks=False)
+
+
+async def seen(client: Client, *, lacks: bool) -> None:
+    """Wait until the server, which reads its own list now and then, knows what there is."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            if await lacks_search_attributes(client, names.SEARCH_ATTRIBUTES) == lacks:
+                return
+            await asyncio.sleep(0.1)
+
+
+async def replays(desk: Desk, handle: RunHandle) -> None:
+    """Replay every history of a run, as a worker does that knows nothing of what is missing."""
+    searchability.note(desk.client.namespace, lacks=False)
+    converter = readable(desk.client.data_converter)
+    replayer = Replayer(workflows=[AgentRun], build_id="test", data_converter=converter)
+    for events in await desk.all_events(handle):
+        if len(events) > 1:  # else it has only just been continued, and there is nothing yet
+            await replayer.replay_workflow(WorkflowHistory(handle.id, events))
+    snapshot = await snapshot_of(desk.workflow(handle))
+    assert timeless(await handle.state()) == timeless(snapshot)
+
+
+async def remove(client: Client) -> None:
+    await client.operator_service.remove_search_attributes(
+        RemoveSearchAttributesRequest(
+            namespace=client.namespace, search_attributes=list(names.SEARCH_ATTRIBUTES)
+        )
+    )
+    await seen(client, lacks=True)
+
+
+@function_tool
+async def look_up(order: str) -> str:
+    return f"{order} is there"
+
+
+async def answered(desk: Desk, handle: RunHandle, number: int) -> None:
+    async with desk.patience(handle):
+        await (await handle.send(f"{number}?", message_id=f"m{number}")).answer()
+
+
+async def markers(desk: Desk, handle: RunHandle) -> list[int]:
+    """Return how many patches each history of a run has recorded."""
+    return [
+        sum(
+            one.event_type == EventType.EVENT_TYPE_MARKER_RECORDED
+            and one.marker_recorded_event_attributes.marker_name == "core_patch"
+            for one in events
+        )
+        for events in await desk.all_events(handle)
+    ]
+
+
+async def test_runs_continue_without_their_attributes_and_write_them_when_they_are_back(
+    own_desk: Desk,
+):
+    desk = own_desk
+    agent = Agent[Any](name="Helper")
+    await desk.open(agent, model=ScriptedModel(*["Yes."] * 30))
+    handle = await desk.start_short(agent, keep_open=True, events=14)
+    await desk.until_status(handle, "idle")
+    await remove(desk.client)
+    for number in range(4):
+        await answered(desk, handle, number)
+    lost = await markers(desk, handle)
+    assert len(lost) > 1, "it continued as new without them"
+    assert set(lost) <= {0, 1}
+    assert 1 in lost
+    await ensure_search_attributes(desk.client, names.SEARCH_ATTRIBUTES)
+    await seen(desk.client, lacks=False)
+    await asyncio.sleep(1)  # for the worker's own look
+    for number in range(4, 9):
+        await answered(desk, handle, number)
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while True:
+            if await find_runs(desk.client, Filter(agent="Helper", status="idle"), limit=5):
+                break
+            await asyncio.sleep(0.2)
+    assert (await markers(desk, handle))[-1] == 0
+    state = await handle.state()
+    assert len(state.answers) == 10
+
+
+async def test_nested_runs_start_without_attributes_that_were_removed(own_desk: Desk):
+    desk = own_desk
+    nested = Agent[Any](name="Clerk")
+    outer = Agent[Any](name="Desk", tools=[nested.as_tool("ask_clerk", "Ask."), look_up])
+
+    def reply(request: ModelRequest) -> Any:
+        if not request.tools:
+            return say("From the clerk.")
+        done = outputs(request)
+        if "c1" not in done:
+            return [call("ask_clerk", "c1", input="A?")]
+        return say(str(done["c1"]))
+
+    await desk.open(outer, nested, model=ScriptedModel(*[reply] * 9))
+    await remove(desk.client)
+    searchability.note(desk.client.namespace, lacks=False)
+    handle = await desk.start_record(agent="Desk", input="Hello")
+    assert (await desk.result(handle)).final_output == "From the clerk."
+
+
+async def test_names_of_any_kind_and_length_are_found(desk: Desk):
+    kinds = ['say "x"', "back\\slash", "O'Neill", "ü😀", "x" * 3_000, "two \\ of", "two"]
+    agents = [Agent[Any](name=f"{desk.queue} {kind}") for kind in kinds]
+    await desk.open(*agents, model=ScriptedModel(*["Yes."] * 30))
+    for agent in agents:
+        await desk.run(agent)
+    for agent, run_id in zip(agents, desk.ids, strict=True):
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            while True:
+                rows = await find_runs(desk.client, Filter(agent=agent.name), limit=5)
+                if [row.run_id for row in rows] == [run_id]:
+                    break
+                await asyncio.sleep(0.2)
