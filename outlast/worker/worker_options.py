@@ -29,14 +29,14 @@ DEFAULTS: Final[dict[str, Any]] = {
 }
 """What a worker gets where the user has set nothing."""
 
-TASKS_PER_CORE: Final = 6
-MOST_TASKS: Final = 12
+TASKS_PER_CORE: Final = 8
+MOST_TASKS: Final = 16
 """How many workflow tasks a worker holds at once.
 
 A task that a worker holds has ten seconds, and all that it holds share one interpreter. Replaying
-a history as long as they get takes up to 0.8 seconds of that, so a dozen are safe, and tasks beyond
-that are better off in the queue, where another worker may take them. A few per core keep the worker
-busy while others wait for the server or for a fast tool.
+the longest of histories takes up to 0.8 seconds of that, most take a tenth. Tasks beyond that are
+better off in the queue, where another worker may take them. Several per core keep the worker busy
+while some wait for the server or for a fast tool, and while idle pollers hold a place of theirs.
 """
 
 _PARAMETERS = inspect.signature(cast("Any", Worker)).parameters

@@ -52,7 +52,7 @@ def test_an_option_stays_where_it_is_what_temporal_would_do_anyway() -> None:
     assert options["sticky_queue_schedule_to_start_timeout"] is own
 
 
-@pytest.mark.parametrize(("cores", "tasks"), [(1, 6), (2, 12), (3, 12), (64, 12)])
+@pytest.mark.parametrize(("cores", "tasks"), [(1, 8), (2, 16), (3, 16), (64, 16)])
 def test_a_worker_holds_no_more_tasks_than_its_cores_can_do(
     cores: int, tasks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -69,7 +69,7 @@ def test_cores_are_counted_where_a_process_cannot_be_bound_to_some(
 ) -> None:
     monkeypatch.delattr("os.sched_getaffinity", raising=False)
     monkeypatch.setattr("os.cpu_count", lambda: None)
-    assert configured()["max_concurrent_workflow_tasks"] == 6
+    assert configured()["max_concurrent_workflow_tasks"] == 8
 
 
 def test_a_tuner_of_the_users_own_decides_how_much_a_worker_holds() -> None:
