@@ -4,6 +4,7 @@
     ├── UserError                     the program is wrong: fix the code or the call
     │   ├── RunNotFound               no run has this id
     │   ├── RunAlreadyStarted         the id belongs to a run that was started differently
+    ├── RunTerminated                 an operator or a limit of the server ended the run
     │   ├── RunBusy                   the run has too many messages that it has not answered
     │   ├── RunClosed                 the run has ended and takes no more messages
     │   └── ToolFailed                a tool failed and may not tell the model
@@ -66,6 +67,12 @@ class RunAlreadyStarted(UserError):
     """The id belongs to a run that was started with another agent or another input."""
 
     code = "run_already_started"
+
+
+class RunTerminated(AgentsException):
+    """An operator or a limit of the Temporal server ended the run; the message has the reason."""
+
+    code = "terminated"
 
 
 class RunBusy(UserError):

@@ -21,6 +21,8 @@ _STATUS_STYLES = {
     "completed": "green",
     "failed": "bold red",
     "cancelled": "red",
+    "terminated": "red",
+    "blocked": "bold magenta",
 }
 
 _COLUMNS = (
@@ -36,7 +38,17 @@ _COLUMNS = (
 
 def list_runs(
     status: Annotated[
-        Literal["running", "waiting", "idle", "completed", "failed", "cancelled"] | None,
+        Literal[
+            "running",
+            "waiting",
+            "blocked",
+            "idle",
+            "completed",
+            "failed",
+            "cancelled",
+            "terminated",
+        ]
+        | None,
         typer.Option("--status", help="Only runs with this status."),
     ] = None,
     agent: Annotated[

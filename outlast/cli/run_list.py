@@ -3,10 +3,8 @@
 Owns: the query, and what a row says. Must not know: how rows are printed.
 """
 
-import asyncio
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 from temporalio.client import Client, WorkflowExecution, WorkflowExecutionStatus
 from temporalio.common import SearchAttributeKey
@@ -21,12 +19,17 @@ from outlast.visibility.queries import equals
 _AGENT = SearchAttributeKey.for_keyword(names.ATTRIBUTE_AGENT)
 _STATUS = SearchAttributeKey.for_keyword(names.ATTRIBUTE_STATUS)
 _APPROVALS = SearchAttributeKey.for_int(names.ATTRIBUTE_APPROVALS)
-_OPEN = {"running", "waiting", "idle"}
-# A run that is cancelled by our own means completes, with a result that says so.
+_WAITING = {"waiting", "blocked", "idle"}
 _CLOSED = {
     "completed": ("Completed",),
-    "cancelled": ("Completed", "Canceled", "Terminated"),
+    "cancelled": ("Canceled",),
+    "terminated": ("Terminated",),
     "failed": ("Failed", "TimedOut"),
+}
+_STATUS_OF = {
+    WorkflowExecutionStatus.COMPLETED: "completed",
+    WorkflowExecutionStatus.CANCELED: "cancelled",
+    WorkflowExecutionStatus.TERMINATED: "terminated",
 }
 
 
@@ -46,9 +49,12 @@ class Filter:
         """Return the filter in Temporal's query language; names are to be compared besides."""
         # A run that continues in a new history is listed once, by its newest one.
         terms = [f"WorkflowType = '{names.WORKFLOW}'", "ExecutionStatus != 'ContinuedAsNew'"]
-        if self.status in _OPEN:
+        if self.status in _WAITING:
             terms.append("ExecutionStatus = 'Running'")
             terms.append(f"{names.ATTRIBUTE_STATUS} = '{self.status}'")
+        elif self.status == "running":
+            terms.append("ExecutionStatus = 'Running'")
+            terms.append(f"{names.ATTRIBUTE_STATUS} IS NULL")
         elif self.status is not None:
             closed = " OR ".join(f"ExecutionStatus = '{one}'" for one in _CLOSED[self.status])
             terms.append(f"({closed})")
@@ -106,60 +112,34 @@ async def find_runs(client: Client, wanted: Filter, *, limit: int) -> list[Row]:
         UserError: the namespace lacks the search attributes, or does not exist.
         ServerUnavailable: the server does not answer.
     """
-    rows: list[Row] = []
     try:
-        batch: list[WorkflowExecution] = []
+        rows: list[Row] = []
         async for execution in client.list_workflows(wanted.query()):
-            if not wanted.accepts(execution.typed_search_attributes.get(_AGENT)):
-                continue
-            batch.append(execution)
-            if len(batch) + len(rows) >= limit:
-                rows += await _rows(client, batch, wanted)
-                batch = []
-                if len(rows) >= limit:
-                    break
-        rows += await _rows(client, batch, wanted)
+            if len(rows) == limit:
+                break
+            if wanted.accepts(execution.typed_search_attributes.get(_AGENT)):
+                rows.append(_row(execution))
     except RPCError as error:
         raise _explained(client, error) from error
     return rows
 
 
-async def _rows(client: Client, batch: list[WorkflowExecution], wanted: Filter) -> list[Row]:
-    statuses = await asyncio.gather(*(_status_of(client, one) for one in batch))
-    return [
-        Row(
-            run_id=one.id,
-            status=status,
-            agent=one.typed_search_attributes.get(_AGENT) or "",
-            approvals=(one.typed_search_attributes.get(_APPROVALS) or 0)
-            if one.close_time is None
-            else 0,
-            started=one.start_time,
-            closed=one.close_time,
-        )
-        for one, status in zip(batch, statuses, strict=True)
-        if wanted.status is None or status == wanted.status
-    ]
+def _row(execution: WorkflowExecution) -> Row:
+    attributes, is_open = execution.typed_search_attributes, execution.close_time is None
+    return Row(
+        run_id=execution.id,
+        status=_status_of(execution),
+        agent=attributes.get(_AGENT) or "",
+        approvals=(attributes.get(_APPROVALS) or 0) if is_open else 0,
+        started=execution.start_time,
+        closed=execution.close_time,
+    )
 
 
-async def _status_of(client: Client, execution: WorkflowExecution) -> str:
-    match execution.status:
-        case WorkflowExecutionStatus.RUNNING:
-            return execution.typed_search_attributes.get(_STATUS) or "running"
-        case WorkflowExecutionStatus.COMPLETED:
-            # The attributes are those of the last step before the end.
-            handle: Any = client.get_workflow_handle(execution.id, run_id=execution.run_id)
-            try:
-                result: Any = await handle.result(follow_runs=False)
-            except RPCError:
-                raise
-            except Exception:  # noqa: BLE001  encrypted; the list needs no key, and it is closed
-                return "completed"
-            return str(result.get("status", "completed"))
-        case WorkflowExecutionStatus.CANCELED | WorkflowExecutionStatus.TERMINATED:
-            return "cancelled"
-        case _:
-            return "failed"
+def _status_of(execution: WorkflowExecution) -> str:
+    if execution.status is WorkflowExecutionStatus.RUNNING:
+        return execution.typed_search_attributes.get(_STATUS) or "running"
+    return _STATUS_OF.get(execution.status, "failed") if execution.status else "failed"
 
 
 def rough(length: timedelta) -> str:

@@ -4,55 +4,18 @@ Owns: the verdict on a state of the loop, and on what the engine says of a workf
 Must not know: how either was read.
 """
 
-from dataclasses import replace
 from typing import Any
 
-from temporalio.api.enums.v1 import EventType
-from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError, CancelledError, TerminatedError
 
 from outlast.agents.errors import AgentsException, RunCancelled
+from outlast.client.history import failure_before_the_start
 from outlast.client.known_agents import KnownAgents
 from outlast.client.results import RunResult, error_of, result_of, run_details
 from outlast.contract import failures
 from outlast.loop.state import RunState
 from outlast.loop.values import Failure
-
-_TIMED_OUT = "The engine ended the run: it took longer than it may."
-
-
-def as_left(state: RunState, closed_by: HistoryEvent | None) -> RunState:
-    """Return a run as the engine left it; one that it ended past the loop waits for nobody.
-
-    Args:
-        state: the last state of the loop.
-        closed_by: the record that ended the run, if one has.
-    """
-    if closed_by is None or state.outcome is not None:
-        return state
-    approvals = tuple(
-        replace(request, status="cancelled") if request.status == "pending" else request
-        for request in state.approvals
-    )
-    left = replace(state, phase="closed", pending=(), nested=(), approvals=approvals)
-    match closed_by.event_type:
-        case (
-            EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED
-            | EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED
-        ):
-            return replace(left, outcome="cancelled")
-        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
-            failure = Failure(code=failures.INTERNAL, message=_TIMED_OUT)
-        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
-            lost = closed_by.workflow_execution_failed_event_attributes.failure
-            code = lost.application_failure_info.type or failures.INTERNAL
-            failure = state.failure or _before_the_start(
-                state, Failure(code=code, message=lost.message)
-            )
-        case _:  # it continues in another history
-            return state
-    return replace(left, outcome="failed", failure=failure)
 
 
 def verdict(state: RunState, known: KnownAgents, client: Any) -> RunResult:
@@ -67,7 +30,7 @@ def verdict(state: RunState, known: KnownAgents, client: Any) -> RunResult:
     if state.outcome == "cancelled":
         run_data = run_details(state, known)
         raise RunCancelled(f"The run {state.run_id} was cancelled.", run_data=run_data)
-    if state.failure is not None and state.status in {"failed", "idle"}:
+    if state.failure is not None and state.status in {"failed", "terminated", "idle"}:
         raise error_of(state.failure, state, known)
     return result_of(state, known, client=client)
 
@@ -86,19 +49,14 @@ def _error_of(cause: BaseException, state: RunState, known: KnownAgents) -> Exce
     match cause:
         case ApplicationError():
             failure = Failure(code=cause.type or failures.INTERNAL, message=cause.message)
-            return error_of(state.failure or _before_the_start(state, failure), state, known)
+            return error_of(state.failure or failure_before_the_start(state, failure), state, known)
         case CancelledError():
             message = "The run was cancelled."
         case TerminatedError():
-            message = f"The run was terminated: {cause.message}"
+            failure = Failure(
+                code=failures.TERMINATED, message=f"The run was terminated: {cause.message}"
+            )
+            return error_of(state.failure or failure, state, known)
         case _:
             return AgentsException(f"The run failed: {cause}", run_data=run_details(state, known))
     return RunCancelled(message, run_data=run_details(state, known))
-
-
-def _before_the_start(state: RunState, failure: Failure) -> Failure:
-    """Return the failure of a run; one that the SDK failed before it began has an unreadable input."""
-    if state.phase != "new" or failure.code in failures.CODES:
-        return failure
-    message = f"The run's input is unreadable: {failure.message}"
-    return replace(failure, code=failures.USER_ERROR, message=message)

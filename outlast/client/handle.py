@@ -134,7 +134,7 @@ class RunHandle:
             state = await reader.catch_up()
         except RPCError as error:
             raise await self._address.translated(error) from error
-        return ending.as_left(state, reader.closed_by), reader.place
+        return state, reader.place
 
     async def wait_for_answer(self, message_id: str) -> RunResult:
         """Wait until a message is answered, through approvals and whatever it takes.

@@ -8,7 +8,7 @@ else is down.
 import json
 from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any
 
@@ -23,16 +23,19 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import UserError
 from outlast.client.outages import Outage, patience_of, ride_out
-from outlast.contract import history, names
+from outlast.contract import failures, history, names
 from outlast.contract.failures import EngineFailure
 from outlast.contract.records import NOT_JSON, Unreadable
-from outlast.loop.events import Event
+from outlast.loop.events import Event, RunEnded
+from outlast.loop.machine import advance
 from outlast.loop.state import RunState
-from outlast.loop.values import Json
+from outlast.loop.values import Failure, Json
 from outlast.payloads.failures import failure_of_cause
 from outlast.payloads.readable import decode_failure, values_of
 
 LOCAL_ACTIVITY = "core_local_activity"
+
+_TIMED_OUT = "The engine ended the run: it took longer than it may."
 
 CLOSING = {
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
@@ -357,6 +360,11 @@ class RunReader:
                 self.place = (reader.history_id, self.place[1] + 1)
                 yield Progress(event, state)
         self.closed_by = reader.closed_by
+        ended = None if self.closed_by is None else ended_by_engine(self.state, self.closed_by)
+        if ended is not None and self.state.outcome is None:
+            self.state, _ = advance(self.state, ended)
+            self.place = (reader.history_id, self.place[1] + 1)
+            yield Progress(ended, self.state)
 
     def _check_readable(self, reader: HistoryReader) -> None:
         """Refuse a history whose start a worker could read, and this client cannot.
@@ -376,6 +384,41 @@ class RunReader:
 
     def _handle(self, run: str | None) -> WorkflowHandle[Any, Any]:
         return self.client.get_workflow_handle(self.run_id, run_id=run)
+
+
+def ended_by_engine(state: RunState, closed_by: HistoryEvent) -> RunEnded | None:
+    """Return the event of a run that the engine ended; None where it goes on in another history."""
+    at_ms = _milliseconds(closed_by.event_time)
+    match closed_by.event_type:
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
+            why = closed_by.workflow_execution_terminated_event_attributes
+            said = f"The run was terminated: {why.reason or 'no reason was given'}"
+            failure = Failure(code=failures.TERMINATED, message=_with_name(said, why.identity))
+            return RunEnded(at_ms=at_ms, outcome="terminated", failure=failure)
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED:
+            return RunEnded(at_ms=at_ms, outcome="cancelled")
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TIMED_OUT:
+            failure = Failure(code=failures.INTERNAL, message=_TIMED_OUT)
+        case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED:
+            lost = closed_by.workflow_execution_failed_event_attributes.failure
+            code = lost.application_failure_info.type or failures.INTERNAL
+            failure = failure_before_the_start(state, Failure(code=code, message=lost.message))
+            failure = state.failure or failure
+        case _:
+            return None
+    return RunEnded(at_ms=at_ms, outcome="failed", failure=failure)
+
+
+def failure_before_the_start(state: RunState, failure: Failure) -> Failure:
+    """Return the failure of a run; one that the SDK failed before it began has an unreadable input."""
+    if state.phase != "new" or failure.code in failures.CODES:
+        return failure
+    message = f"The run's input is unreadable: {failure.message}"
+    return replace(failure, code=failures.USER_ERROR, message=message)
+
+
+def _with_name(said: str, identity: str) -> str:
+    return f"{said} (by {identity})" if identity else said
 
 
 def _successor(closed_by: HistoryEvent | None) -> str | None:

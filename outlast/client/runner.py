@@ -436,7 +436,6 @@ def _first_attributes(agent: str) -> TypedSearchAttributes:
             SearchAttributePair(
                 SearchAttributeKey.for_keyword(names.ATTRIBUTE_AGENT), searchable(agent)
             ),
-            SearchAttributePair(SearchAttributeKey.for_keyword(names.ATTRIBUTE_STATUS), "running"),
             SearchAttributePair(SearchAttributeKey.for_int(names.ATTRIBUTE_APPROVALS), 0),
         ]
     )

@@ -197,6 +197,7 @@ class RunAddress:
     def closed(self, description: WorkflowExecutionDescription) -> RunClosed:
         """Say that the run has ended."""
         status = description.status.name.lower() if description.status else "closed"
+        status = "cancelled" if status == "canceled" else status
         return RunClosed(
             f"The run {self.run_id} has ended ({status}). Start a new one; what was said in this "
             "one can still be read."

@@ -41,6 +41,7 @@ RUN_CLOSED: Final = "run_closed"
 CONTENT_UNAVAILABLE: Final = "content_unavailable"
 CONVERSATION_FULL: Final = "conversation_full"
 RUN_BUSY: Final = "run_busy"
+TERMINATED: Final = "terminated"
 WORKER_LACKS: Final = "worker_lacks"
 """Of an attempt: this worker does not have the agent, the tool, the type or the name it needs."""
 WORKER_FOUND: Final = "worker_found"
@@ -74,9 +75,9 @@ class EngineFailure:
 
 def failure_of(effect: Effect, engine: EngineFailure) -> Failure:
     """Return what an activity's failure means to the run, in words that say what to do."""
-    if engine.kind == "cancelled":
-        return Failure(code=CANCELLED, message="It was cancelled.")
     what, default = _named(effect)
+    if engine.kind == "cancelled":
+        return Failure(code=CANCELLED, message=f"{what} was cancelled.")
     if engine.kind == "timeout":
         code = TOOL_TIMEOUT if isinstance(effect, RunTool) else default
         return Failure(

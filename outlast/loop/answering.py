@@ -12,8 +12,9 @@ from outlast.loop.calls import ModelReply
 from outlast.loop.changes import apply
 from outlast.loop.checks import Candidate, Conclusion
 from outlast.loop.commands import CancelEffect, Command
+from outlast.loop.events import RunEnded
 from outlast.loop.items import Item, last_words, refusal_of, text_of
-from outlast.loop.state import Answer, Outcome, RunState, SaveFailure, Step, revised
+from outlast.loop.state import Answer, Ending, RunState, SaveFailure, Step, revised
 from outlast.loop.transcript import (
     drop_unchecked,
     last_message,
@@ -121,18 +122,32 @@ def close_gently(state: RunState) -> RunState:
     return close(state, "completed" if state.failure is None else "failed")
 
 
-def close(state: RunState, outcome: Outcome) -> RunState:
+def close(state: RunState, outcome: Ending) -> RunState:
     """End the run, as soon as everything is saved."""
     return retry_saving(revised(state, phase="closing", closing=outcome))
 
 
-def finish(state: RunState, outcome: Outcome) -> Step:
+def finish(state: RunState, outcome: Ending) -> Step:
     """Everything is done and saved. Where a question that is traced was stopped, tell of its end."""
     if state.trace is not None and state.trace.question == len(state.answers):
         stopped = Candidate(failure=Failure(code="cancelled", message=phrases.STOPPED))
         return requests.issue(state, requests.conclusion(state, stopped))
     state = revised(state, phase="closed", outcome=outcome, closing=None)
     return state, (requests.finish(state, outcome),)
+
+
+def ended(state: RunState, event: RunEnded) -> RunState:
+    """Close a run as the engine left it: nothing is in flight, and nobody is waited for."""
+    state, _ = abandon(state, phrases.CANCELLED, keep=frozenset())
+    return revised(
+        state,
+        phase="closed",
+        outcome=event.outcome,
+        failure=event.failure if event.failure is not None else state.failure,
+        blocked=(),
+        candidate=None,
+        closing=None,
+    )
 
 
 def end_told(state: RunState) -> RunState:

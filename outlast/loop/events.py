@@ -209,6 +209,20 @@ class SignalUnreadable:
     problem: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunEnded:
+    """The engine ended the run, without asking the loop.
+
+    Attributes:
+        outcome: how; `terminated` by an operator or a limit of the server.
+        failure: why, where there is a reason.
+    """
+
+    at_ms: int
+    outcome: Literal["failed", "cancelled", "terminated"]
+    failure: Failure | None = None
+
+
 EffectEvent: TypeAlias = (
     RunPrepared
     | InputChecked
@@ -227,6 +241,7 @@ Event: TypeAlias = (
     RunStarted
     | EffectEvent
     | EffectBlocked
+    | RunEnded
     | MessageReceived
     | DecisionReceived
     | NestedReported

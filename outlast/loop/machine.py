@@ -61,6 +61,7 @@ from outlast.loop.answering import (
     concluded,
     end_of_reply,
     end_told,
+    ended,
     fail,
     finish,
     is_handled,
@@ -102,6 +103,7 @@ from outlast.loop.events import (
     MessageReceived,
     ModelReplied,
     NestedReported,
+    RunEnded,
     RunPrepared,
     RunStarted,
     SessionSaved,
@@ -148,7 +150,8 @@ def advance(state: RunState, event: Event) -> Step:
     Returns:
         Where the run is now, and what the shell has to do about it.
     """
-    if state.phase == "closed" or (state.phase == "new") != isinstance(event, RunStarted):
+    starts, is_new = isinstance(event, RunStarted), state.phase == "new"
+    if state.phase == "closed" or (starts != is_new and not isinstance(event, RunEnded)):
         return state, ()
     before = state
     state, commands = _take(state, event)
@@ -181,6 +184,8 @@ def _take(state: RunState, event: Event) -> Step:
             return _nested_reported(state, event)
         case CancelRequested():
             return _cancel_requested(state, event)
+        case RunEnded():
+            return ended(state, event), ()
         case EffectBlocked():
             return _effect_blocked(state, event), ()
         case SignalUnreadable():

@@ -24,7 +24,7 @@ from outlast.loop.commands import (
     TellParent,
 )
 from outlast.loop.items import Item
-from outlast.loop.state import ItemsToSave, Outcome, RunState, Step, revised, turn_start
+from outlast.loop.state import Ending, ItemsToSave, RunState, Step, revised, turn_start
 from outlast.loop.transcript import context_before
 from outlast.loop.view import size
 
@@ -259,7 +259,7 @@ def report(state: RunState) -> TellParent:
     )
 
 
-def finish(state: RunState, outcome: Outcome) -> Finish:
+def finish(state: RunState, outcome: Ending) -> Finish:
     """Ask for the run to be ended. Only a complete run has an answer, only a failed one a reason."""
     return Finish(
         status=outcome,

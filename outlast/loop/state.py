@@ -37,9 +37,14 @@ Phase: TypeAlias = Literal[
     "closing",
     "closed",
 ]
-Outcome: TypeAlias = Literal["completed", "failed", "cancelled"]
+Ending: TypeAlias = Literal["completed", "failed", "cancelled"]
+"""How the loop ends a run."""
+
+Outcome: TypeAlias = Literal["completed", "failed", "cancelled", "terminated"]
+"""How a run ended; only the engine terminates one."""
+
 Status: TypeAlias = Literal[
-    "running", "waiting", "blocked", "idle", "completed", "failed", "cancelled"
+    "running", "waiting", "blocked", "idle", "completed", "failed", "cancelled", "terminated"
 ]
 
 CALL_KINDS = frozenset({"tool_call", "handoff_call"})
@@ -232,7 +237,7 @@ class RunState:
     noted: int = 0
     save_failure: SaveFailure | None = None
     chain_id: str = ""
-    closing: Outcome | None = None
+    closing: Ending | None = None
     judged: bool = False
     parallel: int | None = None
     tool_users: tuple[str, ...] = ()
@@ -292,7 +297,11 @@ Step: TypeAlias = tuple[RunState, tuple[Command, ...]]
 def may_save(state: RunState) -> bool:
     """Whether the session is due its next items: guardrails have passed them, and it takes them."""
     trouble = state.save_failure
-    if not state.to_save or (trouble is not None and not trouble.retrying):
+    if (
+        state.phase == "closed"
+        or not state.to_save
+        or (trouble is not None and not trouble.retrying)
+    ):
         return False
     return state.unchecked_from is None or state.to_save[0].stop <= state.unchecked_from
 

@@ -240,7 +240,7 @@ class MemoryRun:
             )
             return history.failed(effect, engine, now_ms())
         result = records.RunResultRecord(
-            status=state.outcome or "cancelled",
+            status="completed" if state.outcome == "completed" else "cancelled",
             agent=state.agent,
             final_output=state.final_output if state.outcome == "completed" else None,
             turns=state.turns,

@@ -53,6 +53,7 @@ from outlast.workflows.translation import (
     NO_ATTRIBUTES,
     attribute_update,
     check_size,
+    end_as_cancelled,
     first_attributes,
     readable_update,
     retry_policy,
@@ -60,6 +61,9 @@ from outlast.workflows.translation import (
 )
 
 PATCH_BOUNDS = "bounds-of-a-workflow-task"
+PATCH_ENDS = "ends-say-how"
+"""Runs that end while they wait, or cancelled, say so in Temporal, too."""
+
 """Marks histories in which what one workflow task sends is bounded; only those that need it."""
 
 LARGEST_CARRIED_BYTES = 1_900_000
@@ -166,7 +170,6 @@ class AgentRun:
             while self._commands:
                 command = self._commands.pop(0)
                 if isinstance(command, Finish):
-                    workflow.set_current_details(presentation.details(self._state))
                     return self._finish(command)
                 self._carry_out(command)
             self._show()
@@ -459,6 +462,19 @@ class AgentRun:
         return {"claim": effect.effect}
 
     def _finish(self, finish: Finish) -> JsonObject:
+        """Return the run's result, or end the workflow as failed or cancelled.
+
+        Raises:
+            ApplicationError: the run failed.
+            asyncio.CancelledError: it was cancelled.
+        """
+        changed = presentation.attributes(self._state) != self._shown
+        is_cancelled = finish.status == "cancelled"
+        if (changed or is_cancelled) and workflow.patched(PATCH_ENDS):
+            self._show()
+            if is_cancelled:
+                end_as_cancelled()
+        workflow.set_current_details(presentation.details(self._state))
         if finish.status == "failed" and finish.failure is not None:
             failure = finish.failure
             spent = records.write(self._state.usage) if self._state.parent else None

@@ -50,11 +50,16 @@ TRANSCRIPT_ITEM_BYTES = 4_000
 """Items are cut to this in the query `transcript`, whose answer may have 2 MB."""
 
 
-def attributes(state: RunState) -> dict[str, str | int]:
-    """Return the search attributes of a state."""
+def attributes(state: RunState) -> dict[str, str | int | None]:
+    """Return the search attributes of a state; None for one that is not set.
+
+    The status says what an open run waits for. That it works, or how it ended, Temporal's own
+    `ExecutionStatus` says, without another event in each history.
+    """
+    waits = state.status in {"waiting", "blocked", "idle"}
     return {
         names.ATTRIBUTE_AGENT: searchable(state.agent),
-        names.ATTRIBUTE_STATUS: state.status,
+        names.ATTRIBUTE_STATUS: state.status if waits else None,
         names.ATTRIBUTE_APPROVALS: len(state.pending_approvals),
     }
 

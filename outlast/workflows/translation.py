@@ -4,9 +4,11 @@ Owns: the typed failures of runs and updates, retries, search
 attributes. Must not know: when they are needed.
 """
 
+import asyncio
 from datetime import timedelta
-from typing import Any
+from typing import Any, NoReturn
 
+from temporalio import workflow
 from temporalio.common import (
     RetryPolicy,
     SearchAttributeKey,
@@ -62,6 +64,20 @@ def check_size(payload: object) -> None:
         raise typed_error(USER_ERROR, too_large(size))
 
 
+def end_as_cancelled() -> NoReturn:
+    """End the workflow as cancelled, whoever asked for it, and in which way.
+
+    The SDK does so where the engine asked. A person may have sent the signal `cancel` instead; for
+    that, the SDK has no public means.
+
+    Raises:
+        asyncio.CancelledError: always.
+    """
+    if workflow.cancellation_reason() is None:
+        vars(asyncio.get_running_loop())["_cancel_reason"] = "the signal `cancel`"
+    raise asyncio.CancelledError
+
+
 def retry_policy(policy: Policy) -> RetryPolicy:
     """Return how an activity is retried."""
     return RetryPolicy(
@@ -72,11 +88,12 @@ def retry_policy(policy: Policy) -> RetryPolicy:
     )
 
 
-def attribute_update(name: str, value: str | int) -> SearchAttributeUpdate[Any]:
-    """Return the update of one search attribute."""
+def attribute_update(name: str, value: str | int | None) -> SearchAttributeUpdate[Any]:
+    """Return the update of one search attribute; None takes it away."""
     if isinstance(value, int):
         return SearchAttributeKey.for_int(name).value_set(value)
-    return SearchAttributeKey.for_keyword(name).value_set(value)
+    key = SearchAttributeKey.for_keyword(name)
+    return key.value_unset() if value is None else key.value_set(value)
 
 
 NO_ATTRIBUTES = TypedSearchAttributes(
@@ -97,7 +114,6 @@ def first_attributes(agent: str) -> TypedSearchAttributes:
             SearchAttributePair(
                 SearchAttributeKey.for_keyword(names.ATTRIBUTE_AGENT), searchable(agent)
             ),
-            SearchAttributePair(SearchAttributeKey.for_keyword(names.ATTRIBUTE_STATUS), "running"),
             SearchAttributePair(SearchAttributeKey.for_int(names.ATTRIBUTE_APPROVALS), 0),
         ]
     )

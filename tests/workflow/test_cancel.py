@@ -9,7 +9,7 @@ import pytest
 
 from outlast.agents.agent import Agent
 from outlast.agents.context import RunContextWrapper
-from outlast.agents.errors import RunCancelled, RunClosed
+from outlast.agents.errors import RunCancelled, RunClosed, RunTerminated
 from outlast.agents.handoff import handoff
 from outlast.agents.settings import RunConfig
 from outlast.agents.tool import function_tool
@@ -197,11 +197,11 @@ async def test_a_sync_tool_cannot_be_stopped_and_its_result_counts_no_more(desk:
     assert (await handle.state()).items[-1].raw["output"] != "too late"
 
 
-async def test_terminating_is_known_to_readers_as_a_cancel(desk: Desk):
+async def test_terminating_is_known_to_readers_with_its_reason(desk: Desk):
     clerk = Clerk("idle")
     handle, _ = await clerk.start(desk)
-    await desk.workflow(handle).terminate("enough")
-    with pytest.raises(RunCancelled, match="terminated") as caught:
+    await desk.workflow(handle).terminate(reason="enough")
+    with pytest.raises(RunTerminated, match="terminated: enough") as caught:
         await desk.result(handle)
     assert caught.value.run_data.final_output == "Done."
     with pytest.raises(RunClosed, match=r"\(terminated\)"):

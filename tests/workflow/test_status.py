@@ -1,8 +1,12 @@
-"""The search attributes follow a run while it is open, and no further."""
+"""What a run waits for, and how it ended, is the same wherever one looks."""
 
 from typing import Any
 
+import pytest
+from temporalio.client import WorkflowExecutionStatus
+
 from outlast.agents.agent import Agent
+from outlast.agents.errors import RunCancelled, RunClosed, RunTerminated
 from outlast.agents.tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.contract import names
@@ -19,26 +23,78 @@ async def _shown(desk: Desk, handle: RunHandle) -> list[Any]:
     """Return the agent, the status and the number of approvals, as the server shows them."""
     described = await desk.workflow(handle).describe()
     shown: dict[str, Any] = dict(described.search_attributes)
-    return [shown[name][0] for name in names.SEARCH_ATTRIBUTES]
+    return [*(shown.get(name, [None])[0] for name in names.SEARCH_ATTRIBUTES)]
 
 
-async def test_every_change_of_status_is_shown_until_the_run_closes(desk: Desk):
+async def test_the_status_says_what_an_open_run_waits_for(desk: Desk):
     agent = Agent(name="Triage", handoffs=[Agent(name="Billing", tools=[refund])])
     model = ScriptedModel(
         [call("transfer_to_billing", "h1")], [call("refund", "c1", order="A-17")], "It is done."
     )
     handle = await desk.start(agent, keep_open=True)
-    assert await _shown(desk, handle) == ["Triage", "running", 0]
+    assert await _shown(desk, handle) == ["Triage", None, 0]
     await desk.open(agent, model=model)
     await desk.until_status(handle, "waiting")
     assert await _shown(desk, handle) == ["Billing", "waiting", 1]
     await handle.approve("a1")
     await desk.until_status(handle, "idle")
     assert await _shown(desk, handle) == ["Billing", "idle", 0]
-    before = await desk.event_types(handle)
     await handle.cancel("after_turn")
     await desk.result(handle)
-    # How a run ended is Temporal's own `ExecutionStatus`; another write would say it twice.
+    assert await _shown(desk, handle) == ["Billing", None, 0]
+
+
+async def test_a_run_that_never_waits_writes_no_status(desk: Desk):
+    agent = Agent(name="A")
+    await desk.open(agent, model=ScriptedModel("Hello."))
+    handle = await desk.start(agent)
+    await desk.result(handle)
     upsert = "EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES"
-    assert (await desk.event_types(handle)).count(upsert) == before.count(upsert)
-    assert await _shown(desk, handle) == ["Billing", "idle", 0]
+    assert upsert not in await desk.event_types(handle)
+
+
+async def _by_signal(desk: Desk, handle: RunHandle) -> None:
+    await desk.workflow(handle).signal(names.SIGNAL_CANCEL, {"mode": "immediate"})
+
+
+async def _by_the_engine(desk: Desk, handle: RunHandle) -> None:
+    await desk.workflow(handle).cancel()
+
+
+@pytest.mark.parametrize("cancel", [_by_signal, _by_the_engine])
+@pytest.mark.parametrize("waits_for", ["idle", "waiting"])
+async def test_a_cancelled_run_is_cancelled_wherever_one_looks(
+    desk: Desk, cancel: Any, waits_for: str
+):
+    agent = Agent(name="A", tools=[refund])
+    first = "Hello." if waits_for == "idle" else [call("refund", "c1", order="A-17")]
+    await desk.open(agent, model=ScriptedModel(first))
+    handle = await desk.start(agent, keep_open=True)
+    await desk.until_status(handle, waits_for)
+    await cancel(desk, handle)
+    with pytest.raises(RunCancelled):
+        await desk.result(handle)
+    described = await desk.workflow(handle).describe()
+    assert described.status is WorkflowExecutionStatus.CANCELED
+    assert await _shown(desk, handle) == ["A", None, 0]
+    assert (await handle.state()).status == "cancelled"
+    with pytest.raises(RunClosed, match=r"has ended \(cancelled\)"):
+        await handle.send("Still there?")
+
+
+async def test_a_terminated_run_is_terminated_wherever_one_looks(desk: Desk):
+    await desk.open(Agent(name="A"), model=ScriptedModel("Hello."))
+    handle = await desk.start(Agent(name="A"), keep_open=True)
+    await desk.until_status(handle, "idle")
+    await desk.workflow(handle).terminate(reason="it was spam")
+    with pytest.raises(RunTerminated, match="it was spam"):
+        await desk.result(handle)
+    with pytest.raises(RunTerminated, match="it was spam"):
+        await handle.wait_for_people()
+    events = [event async for event in handle.stream_events()]
+    assert (events[-1].type, getattr(events[-1], "status", None)) == (
+        "status_stream_event",
+        "terminated",
+    )
+    with pytest.raises(RunClosed, match=r"has ended \(terminated\)"):
+        await handle.send("Still there?")

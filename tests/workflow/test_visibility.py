@@ -111,7 +111,7 @@ async def test_a_server_without_the_attributes_gets_them_with_the_first_run(
         async with asyncio.timeout(PATIENCE_SECONDS):
             result = await Runner.run(agent, "Hi", client=client)
     assert result.final_output == "Hello."
-    await found(client, "OutlastAgent = 'Helper' AND OutlastStatus = 'running'", result.run_id)
+    await found(client, "OutlastAgent = 'Helper' AND OutlastStatus IS NULL", result.run_id)
 
 
 async def test_a_server_that_refuses_the_attributes_carries_runs_all_the_same(

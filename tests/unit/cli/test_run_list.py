@@ -28,6 +28,10 @@ async def row_of(client: Client, run_id: str, wanted: Filter, status: str) -> Ro
     ("wanted", "terms"),
     [
         (Filter(), ""),
+        (
+            Filter(status="running"),
+            " AND ExecutionStatus = 'Running' AND OutlastStatus IS NULL",
+        ),
         (Filter(status="idle"), " AND ExecutionStatus = 'Running' AND OutlastStatus = 'idle'"),
         (
             Filter(status="failed"),
@@ -93,6 +97,12 @@ async def test_runs_are_found_by_what_they_wait_for(
     assert row.closed is not None
 
 
+async def test_a_run_that_works_is_found_as_running(client: Client, run_id: str) -> None:
+    await Runner.start("Helper", "Hi", id=run_id, client=client, task_queue=f"{run_id}-nobody")
+    await row_of(client, run_id, Filter(status="running"), "running")
+    await client.get_workflow_handle(run_id).terminate()
+
+
 async def test_each_way_to_end_is_a_status(client: Client, open_desk: Open, run_id: str) -> None:
     queue = await open_desk(ScriptedModel(always="Hi."))
     ids = {status: f"{run_id}-{status}" for status in ("cancelled", "failed", "terminated")}
@@ -109,7 +119,8 @@ async def test_each_way_to_end_is_a_status(client: Client, open_desk: Open, run_
 
     for wanted in (Filter(), Filter(status="cancelled")):
         await row_of(client, ids["cancelled"], wanted, "cancelled")
-        await row_of(client, ids["terminated"], wanted, "cancelled")
+    for wanted in (Filter(), Filter(status="terminated")):
+        await row_of(client, ids["terminated"], wanted, "terminated")
     for wanted in (Filter(), Filter(status="failed")):
         await row_of(client, ids["failed"], wanted, "failed")
     cancelled = await find_runs(client, Filter(status="cancelled"), limit=1_000)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from temporalio.api.enums.v1 import EventType
-from temporalio.api.history.v1 import HistoryEvent
+from temporalio.api.history.v1 import HistoryEvent, WorkflowExecutionTerminatedEventAttributes
 from temporalio.client import WorkflowFailureError
 from temporalio.exceptions import ApplicationError, TerminatedError
 
@@ -15,12 +15,17 @@ from outlast.agents.errors import (
     MaxTurnsExceeded,
     ModelCallFailed,
     RunCancelled,
+    RunTerminated,
     UserError,
 )
-from outlast.client.ending import as_left, error_of_closing, verdict
+from outlast.client.ending import error_of_closing, verdict
+from outlast.client.history import ended_by_engine
 from outlast.client.known_agents import KnownAgents
 from outlast.contract import failures
 from outlast.loop.commands import CallModel
+from outlast.loop.invariants import violations
+from outlast.loop.machine import advance
+from outlast.loop.state import RunState
 from outlast.loop.values import Failure
 from tests.loop_driver import Play, gated, said, tool
 
@@ -78,7 +83,7 @@ def test_a_run_that_the_engine_ended_says_how() -> None:
     state = Play.ready().state
     stopped = WorkflowFailureError(cause=TerminatedError("by ann"))
     error = error_of_closing(stopped, state, KNOWN)
-    assert isinstance(error, RunCancelled)
+    assert isinstance(error, RunTerminated)
     assert str(error) == "The run was terminated: by ann"
     assert error.__cause__ is stopped
     odd = error_of_closing(WorkflowFailureError(cause=ApplicationError("Odd.")), state, KNOWN)
@@ -88,7 +93,7 @@ def test_a_run_that_the_engine_ended_says_how() -> None:
 @pytest.mark.parametrize(
     ("kind", "status"),
     [
-        ("TERMINATED", "cancelled"),
+        ("TERMINATED", "terminated"),
         ("CANCELED", "cancelled"),
         ("TIMED_OUT", "failed"),
         ("FAILED", "failed"),
@@ -101,8 +106,31 @@ def test_a_run_that_the_engine_ended_waits_for_nobody(kind: str, status: str) ->
     waiting = play.state
     assert (waiting.status, len(waiting.pending_approvals)) == ("waiting", 1)
     end = HistoryEvent(event_type=EventType.Value(f"EVENT_TYPE_WORKFLOW_EXECUTION_{kind}"))
-    left = as_left(waiting, end)
+    event = ended_by_engine(waiting, end)
+    left = waiting if event is None else advance(waiting, event)[0]
     assert left.status == status
+    assert violations(left) == []
     assert bool(left.pending_approvals) == (status == "waiting")
-    assert (left.failure is not None) == (status == "failed")
-    assert as_left(waiting, None) is waiting
+    assert (left.failure is not None) == (status in {"failed", "terminated"})
+
+
+def test_a_terminated_run_says_why_and_by_whom() -> None:
+    why = WorkflowExecutionTerminatedEventAttributes(reason="too large", identity="history-service")
+    end = HistoryEvent(
+        event_type=EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED,
+        workflow_execution_terminated_event_attributes=why,
+    )
+    state = Play.ready(keep_open=True, session=True).state
+    event = ended_by_engine(state, end)
+    assert event is not None
+    left, commands = advance(state, event)
+    assert commands == ()
+    with pytest.raises(RunTerminated, match=r"terminated: too large \(by history-service\)"):
+        verdict(left, KNOWN, None)
+
+
+def test_a_run_that_was_terminated_before_it_began_says_so() -> None:
+    end = HistoryEvent(event_type=EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED)
+    event = ended_by_engine(RunState(), end)
+    assert event is not None
+    assert advance(RunState(), event)[0].status == "terminated"
