@@ -182,7 +182,6 @@ async def test_no_call_comes_to_a_version_that_lacks_its_tool(
     assert {await deployment.version_of(one) for one in talks} == {"2"}
 
 
-@pytest.mark.skip(reason="a call whose tool a worker lacks is not kept for one that has it yet")
 async def test_without_versions_a_call_waits_for_a_worker_that_has_its_tool(busy: Desk):
     address = busy.client.service_client.config.target_host
     for agent, version in ((OLD, "1"), (NEXT[AUTO_UPGRADE], "2")):
@@ -193,8 +192,8 @@ async def test_without_versions_a_call_waits_for_a_worker_that_has_its_tool(busy
             disable_eager_activity_execution=True,  # a call may come to either
         )
     results = await asyncio.gather(*(busy.run("Helper", f"e {n}") for n in range(RUNS)))
-    texts = [str(one.final_output) for one in results]
-    assert {" ".join([text.split()[0], *text.split()[-2:]]) for text in texts} <= BY_A_TOOL
+    done = {str(one.final_output).split(" e ")[0] for one in results}
+    assert done <= {"found", "tracked"}, "whichever version planned, executed and answered"
 
 
 @BEHAVIORS
