@@ -4,12 +4,12 @@ Requests get their content back before users' code sees them; results lose their
 recorded. Owns: the table of records. How a value is split and joined is in `contract/blobs.py`.
 """
 
-import logging
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
 from outlast.activities.errors import EffectError
+from outlast.agents.logs import get_logger
 from outlast.contract import blobs, failures, records
 from outlast.contract.blobs import Contents
 from outlast.loop.call_forms import FORMS, is_call
@@ -24,7 +24,7 @@ from outlast.ports.blobs import BlobDamaged, LargeContent
 
 T = TypeVar("T")
 
-logger = logging.getLogger(__name__)
+logger = get_logger(__name__)
 
 INLINE_BYTES = 500_000
 """How much of a result may stay in it when its texts are all below the threshold."""
