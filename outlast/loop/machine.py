@@ -197,7 +197,7 @@ def _take(state: RunState, event: Event) -> Step:
 def _go_on(state: RunState, weighed_up_to: int) -> Step:
     """Do what needs no further event: begin turns, give answers, save, store, close."""
     commands: tuple[Command, ...] = ()
-    while True:
+    while state.phase != "closed":
         state, weighed_up_to = weighed(state, weighed_up_to), len(state.items)
         kinds = {effect.kind for effect in state.pending}
         if may_save(state) and "save_session" not in kinds:
@@ -211,9 +211,10 @@ def _go_on(state: RunState, weighed_up_to: int) -> Step:
         elif state.closing is not None and not kinds:
             step = finish(state, state.closing)
         else:
-            return state, commands
+            break
         state = step[0]
         commands += step[1]
+    return state, commands
 
 
 # --- What each event does ------------------------------------------------------------------------

@@ -5,10 +5,22 @@ import pytest
 from outlast.loop import phrases
 from outlast.loop.changes import Change
 from outlast.loop.commands import CallModel, CancelEffect, Finish, RunHandoff
-from outlast.loop.events import EffectBlocked
-from outlast.loop.state import Answer
+from outlast.loop.events import EffectBlocked, RunEnded
+from outlast.loop.invariants import violations
+from outlast.loop.machine import advance
+from outlast.loop.state import Answer, RunState
 from outlast.loop.values import Failure, Usage
-from tests.loop_driver import Part, Play, gated, said, tool, transfer, unknown
+from tests.loop_driver import (
+    SITUATIONS,
+    Part,
+    Play,
+    gated,
+    play_in,
+    said,
+    tool,
+    transfer,
+    unknown,
+)
 
 BROKEN = Failure(code="model_behavior", message="Nonsense.", details={"at": 1})
 
@@ -240,3 +252,28 @@ def test_what_is_stopped_is_not_blocked_any_more() -> None:
     blocked(play, play.only(CallModel).effect)
     play.cancelled()
     assert (play.finish.status, play.state.blocked) == ("cancelled", ())
+
+
+def test_a_block_of_an_effect_that_is_not_in_flight_changes_nothing() -> None:
+    play = Play.ready()
+    state = play.state
+    blocked(play, 99)
+    assert play.state is state
+
+
+# --- Runs that the engine ends ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("situation", SITUATIONS)
+def test_a_run_that_the_engine_ends_is_closed_with_nothing_in_flight(situation: str) -> None:
+    state = play_in(situation, keep_open=True).state
+    why = Failure(code="terminated", message="The run was terminated: too large")
+    ended, commands = advance(state, RunEnded(at_ms=5, outcome="terminated", failure=why))
+    assert (commands, ended.pending, ended.pending_approvals) == ((), (), ())
+    assert (ended.status, ended.failure, violations(ended)) == ("terminated", why, [])
+    assert advance(ended, RunEnded(at_ms=6, outcome="failed"))[0] is ended
+
+
+def test_a_run_may_end_before_it_began() -> None:
+    ended, _ = advance(RunState(), RunEnded(at_ms=5, outcome="cancelled"))
+    assert (ended.status, ended.failure) == ("cancelled", None)

@@ -36,3 +36,9 @@ def test_the_fixed_sentences_differ_from_each_other() -> None:
     fixed = {phrases.CANCELLED, phrases.NOT_RUN, phrases.REJECTED, phrases.HANDOFF_IGNORED}
     assert len(fixed) == 4
     assert all(sentence.endswith(".") for sentence in fixed)
+
+
+def test_a_conversation_that_is_full_names_the_run_and_the_way_out() -> None:
+    said = phrases.conversation_full("support-42")
+    assert "support-42" in said
+    assert "blob store" in said
