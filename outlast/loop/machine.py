@@ -54,6 +54,7 @@ from outlast.loop.acting import (
     tool_finished,
 )
 from outlast.loop.answering import (
+    abandon,
     cancel_now,
     close,
     close_gently,
@@ -202,14 +203,16 @@ def _go_on(state: RunState, weighed_up_to: int) -> Step:
         kinds = {effect.kind for effect in state.pending}
         if may_save(state) and "save_session" not in kinds:
             step = requests.issue(state, requests.session_save(state, state.to_save[0]))
-        elif needs_offload(state) and "offload_items" not in kinds:
-            step = requests.issue(state, requests.offload(state))
         elif state.phase == "turned" and not is_held(state):
             step = _begin_turn(state)
         elif state.candidate is not None and not (is_held(state) or "conclude" in kinds):
             step = conclude(state, state.candidate)
         elif state.closing is not None and not kinds:
             step = finish(state, state.closing)
+        elif state.closing is not None and kinds == {"offload_items"}:
+            step = abandon(state, phrases.CANCELLED, keep=frozenset())  # the end does not wait
+        elif needs_offload(state) and "offload_items" not in kinds:
+            step = requests.issue(state, requests.offload(state))
         else:
             break
         state = step[0]

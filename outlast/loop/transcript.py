@@ -228,7 +228,7 @@ def storing(state: RunState) -> RunState:
 
 def needs_offload(state: RunState) -> bool:
     """Whether the newest items hold more than a run should carry on."""
-    return state.inline > OFFLOAD_ABOVE and state.closing is None
+    return state.inline > OFFLOAD_ABOVE and state.phase not in {"closing", "closed"}
 
 
 def take_offload(state: RunState, effect: OffloadItems, offload: Offload) -> RunState:

@@ -42,3 +42,9 @@ def test_a_conversation_that_is_full_names_the_run_and_the_way_out() -> None:
     said = phrases.conversation_full("support-42")
     assert "support-42" in said
     assert "blob store" in said
+
+
+def test_a_full_run_says_what_to_do() -> None:
+    said = phrases.conversation_full("support-42")
+    assert "support-42" in said
+    assert "OUTLAST_BLOB_STORE" in said

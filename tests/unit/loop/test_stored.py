@@ -86,6 +86,22 @@ def test_what_cannot_be_stored_stays_and_is_tried_again_later():
     assert play.only(OffloadItems).start == 0
 
 
+def test_a_run_that_ends_stores_nothing_more():
+    play = Play()
+    play.prepared(stores=True)
+    play.replies(said(LARGE))
+    assert play.state.phase == "closed"
+    assert play.state.pending == ()
+
+
+def test_the_end_of_a_run_does_not_wait_for_the_store():
+    play = large()
+    offload = play.only(OffloadItems).effect
+    play.replies(said("Hello."))
+    assert play.state.phase == "closed"
+    assert play.stopped == [offload]
+
+
 def test_an_answer_of_another_kind_stores_nothing():
     play = large()
     before = play.state
