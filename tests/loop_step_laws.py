@@ -195,7 +195,8 @@ def check_saves(
     """What the session is asked to save are pieces of the transcript, in order, none twice.
 
     What it has already, from where the run began, it does not get again. Everything else it gets,
-    but for the turn of a question that failed, or that somebody stopped at once.
+    but for the turn of a question that failed, or that somebody stopped at once, and for what
+    input guardrails did not pass.
     """
     saves = [one for one in issued if isinstance(one, SaveSession)]
     assert not saves or state.session
@@ -213,6 +214,8 @@ def check_saves(
     is_stopped = "cancelled" in {state.outcome, state.closing}
     if state.session and not given_up and not is_stopped:
         got = {at for start, stop in ranges for at in range(start, stop)} | known
+        if state.blocked_from is not None:  # guardrails did not pass it
+            got |= set(range(state.blocked_from, len(state.items)))
         assert set(range(before.noted, state.noted)) <= got, "something is not saved"
 
 

@@ -50,6 +50,8 @@ def test_the_codes_stay_what_they_are() -> None:
         "OutputGuardrailTripwireTriggered": "output_guardrail_tripwire",
         "RunAlreadyStarted": "run_already_started",
         "RunCancelled": "cancelled",
+        "RunBusy": "run_busy",
+        "RunTerminated": "terminated",
         "RunClosed": "run_closed",
         "RunNotFound": "run_not_found",
         "SessionFailed": "session_failed",

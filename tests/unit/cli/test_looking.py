@@ -107,7 +107,7 @@ async def test_a_run_that_was_terminated_asks_nobody(
 
     assert "status     terminated" in shown
     assert "approve" not in shown
-    assert told.splitlines()[-1].split() == ["outlast", "cancelled"]
+    assert told.splitlines()[-1].split() == ["outlast", "terminated"]
 
 
 async def test_a_narrow_terminal_has_fewer_columns_and_whole_ids(
