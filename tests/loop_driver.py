@@ -51,6 +51,7 @@ from outlast.loop.events import (
     MessageReceived,
     ModelReplied,
     NestedReported,
+    RunEnded,
     RunPrepared,
     RunStarted,
     SessionSaved,
@@ -482,6 +483,7 @@ class Play:
                 | CancelRequested()
                 | SignalUnreadable()
                 | EffectBlocked()
+                | RunEnded()
             ):
                 pass
             case _:

@@ -36,6 +36,7 @@ from outlast.loop.events import (
     MessageReceived,
     ModelReplied,
     NestedReported,
+    RunEnded,
     RunPrepared,
     RunStarted,
     SessionSaved,
@@ -81,7 +82,7 @@ def is_inert(
                 isinstance(one, RunAgent) and one.nested_id == event.nested_id
                 for one in outstanding.values()
             )
-        case CancelRequested():
+        case CancelRequested() | RunEnded():
             return False
         case EffectFailed() | EffectBlocked():
             return event.effect not in outstanding

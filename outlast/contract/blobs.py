@@ -85,7 +85,9 @@ def _split(value: Json, least: int, blobs: Contents, *, kept: frozenset[str]) ->
     if isinstance(value, dict):
         fields = cast("JsonObject", value)
         made = {
-            key: inner if key in kept else _split(inner, least, blobs, kept=frozenset())
+            key: inner
+            if key in kept and isinstance(inner, str)
+            else _split(inner, least, blobs, kept=frozenset())
             for key, inner in fields.items()
         }
         return {ESCAPED: made} if any(key.startswith(OWN) for key in fields) else made

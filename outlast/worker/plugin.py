@@ -86,37 +86,41 @@ class OutlastPlugin(SimplePlugin):
         self.registry.add_references(references)
         _allow_sessions(sessions)
         _check_provider(model_provider)
-        provider = model_provider or MultiProvider()
+        own_provider: MultiProvider | None = None
+        provider = model_provider
+        if provider is None:
+            provider = own_provider = MultiProvider()
         content = large_content(blob_store)
         self._clients: list[Client] = []
         knowledge = WorkerKnowledge(registry=self.registry, models=provider, content=content)
-
-        @contextlib.asynccontextmanager
-        async def run_context() -> AsyncGenerator[None]:
-            begin_attempts_like_this()
-            records.adapter(RunState)  # built now: in a workflow task it would cost its time
-            ending = asyncio.create_task(_end_surely(asyncio.current_task()))
-            watching = [asyncio.create_task(watch_search_attributes(one)) for one in self._clients]
-            try:
-                yield
-            finally:
-                ending.cancel()
-                for one in watching:
-                    one.cancel()
-                try:
-                    await self.registry.release_servers()
-                    if model_provider is None:
-                        await provider.aclose()
-                finally:
-                    if REGISTRATION.active:
-                        await asyncio.to_thread(flush_traces)  # sending takes its time
 
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
             "outlast",
             workflows=[AgentRun],
             activities=EffectActivities(knowledge).all,
-            run_context=run_context,
+            run_context=lambda: self._run_context(own_provider),
         )
+
+    @contextlib.asynccontextmanager
+    async def _run_context(self, own_provider: MultiProvider | None) -> AsyncGenerator[None]:
+        """Prepare a worker's process, and put away what the worker has opened."""
+        begin_attempts_like_this()
+        records.adapter(RunState)  # built now: in a workflow task it would cost its time
+        ending = asyncio.create_task(_end_surely(asyncio.current_task()))
+        watching = [asyncio.create_task(watch_search_attributes(one)) for one in self._clients]
+        try:
+            yield
+        finally:
+            ending.cancel()
+            for one in watching:
+                one.cancel()
+            try:
+                await self.registry.release_servers()
+                if own_provider is not None:
+                    await own_provider.aclose()
+            finally:
+                if REGISTRATION.active:
+                    await asyncio.to_thread(flush_traces)  # sending takes its time
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
         """Add what runs need to a worker's options; those that the user has set stay.

@@ -135,6 +135,7 @@ async def serve_desk(settings: DeskSettings, line: Connection) -> None:
         client,
         agents=agents,
         context_types=[context_type],
+        sessions=[Path(settings.database).parent],
         task_queue=settings.task_queue,
         model_provider=OpenAIProvider(base_url=settings.model_url, api_key="none"),
         # A run that a killed worker held is offered to the next one after this long.

@@ -154,6 +154,7 @@ async def serve(settings: DeskSettings, line: Connection) -> None:
         task_queue=settings.task_queue,
         model_provider=ScriptedModel(always=after(_MODEL_DELAY, _reply)),
         references={HOOKS: Endings()},
+        sessions=[Path(settings.database).parent],
         sticky_queue_schedule_to_start_timeout=timedelta(seconds=1),
     ):
         line.send(READY)

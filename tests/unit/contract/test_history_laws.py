@@ -31,6 +31,7 @@ from outlast.loop.events import (
     MessageReceived,
     ModelReplied,
     NestedReported,
+    RunEnded,
     RunPrepared,
     RunStarted,
     SessionSaved,
@@ -69,6 +70,8 @@ def happening_of(event: Event) -> Happening:
         case NestedReported():
             record = NestedRecord(nested_id=event.nested_id, requests=event.requests)
             return Signalled(name="nested", arguments=(write(record),))
+        case RunEnded():
+            raise AssertionError("the engine tells of it at the end of a history")
         case _:
             return resolved(event)
 
