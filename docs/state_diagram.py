@@ -25,6 +25,7 @@ from outlast.loop.commands import (
     CheckInput,
     Conclude,
     Effect,
+    OffloadItems,
     PrepareRun,
     RunAgent,
     RunHandoff,
@@ -40,6 +41,7 @@ from outlast.loop.events import (
     Event,
     HandoffFinished,
     InputChecked,
+    ItemsOffloaded,
     MessageReceived,
     ModelReplied,
     NestedReported,
@@ -51,6 +53,7 @@ from outlast.loop.events import (
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
 from outlast.loop.state import RunState
+from outlast.loop.stored import Offload
 from outlast.loop.values import Failure, JsonObject
 
 PAGE = Path(__file__).parent / "state-diagram.md"
@@ -188,10 +191,12 @@ def _events(state: RunState, depth: int) -> Iterator[Event]:
     yield CancelRequested(at_ms=0, mode="after_turn")
 
 
-def _answers(effect: Effect) -> Iterator[Event]:
+def _answers(effect: Effect) -> Iterator[Event]:  # noqa: C901  a table
     """Yield what an effect may come to, besides its failure."""
     number = effect.effect
     match effect:
+        case OffloadItems():
+            yield ItemsOffloaded(at_ms=0, effect=number, result=Offload())
         case PrepareRun():
             for duties in _duties():
                 yield RunPrepared(at_ms=0, effect=number, briefing=Briefing(duties=duties))

@@ -121,10 +121,9 @@ async def save_session(
     session = session_of(registry, settings, outer.tool if outer is not None else None)
     omits = settings.get("reasoning_item_id_policy") == "omit"
     rows = _rows(request.items, call.withheld, omits=omits)
-    key = f"{call.run_id}@{call.chain_id}:{call.start}:{_digest(rows)}"
+    key = f"{call.run_id}@{call.chain_id}:{call.number}:{_digest(rows)}"
     try:
-        # What comes before `start` was saved already, or was in the session when the run began.
-        gone = call.start > 0 and await is_gone(session)
+        gone = call.follows and await is_gone(session)
         await save_items(session, key, rows, attempt=attempt)
     except Exception as error:
         failed = of_user_code(_named(session), error)

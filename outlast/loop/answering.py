@@ -158,7 +158,8 @@ def end_told(state: RunState) -> RunState:
 def saved(state: RunState) -> RunState:
     """The session has the oldest of what was queued for it."""
     left = state.to_save[1:]
-    return revised(state, to_save=left, save_failure=state.save_failure if left else None)
+    trouble = state.save_failure if left else None
+    return revised(state, to_save=left, save_failure=trouble, has_saved=True)
 
 
 def retry_saving(state: RunState) -> RunState:

@@ -214,7 +214,9 @@ class SaveSession:
 
     The items are those of the transcript from `start` up to `stop`, without those that a filter
     has `dropped` by then. `withheld` stands in for the output of a tool. `chain_id` tells the run
-    from others that had its id; it is the same after a reset.
+    from others that had its id, and `number` is how many items of the run come before: both are
+    the same after a reset, which may find more items in the session. `follows` says that the
+    session had items of the run, or before it.
     """
 
     effect: int
@@ -225,6 +227,8 @@ class SaveSession:
     settings: JsonObject | None = None
     run_id: str
     chain_id: str = ""
+    number: int = 0
+    follows: bool = False
     kind: Literal["save_session"] = "save_session"
 
 

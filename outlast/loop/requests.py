@@ -218,6 +218,8 @@ def session_save(state: RunState, items: ItemsToSave) -> SaveSession:
         settings=state.settings,
         run_id=state.run_id,
         chain_id=state.chain_id,
+        number=sum(item.kind != "history" for item in state.items[: items.start]),
+        follows=state.has_saved or any(item.kind == "history" for item in state.items),
     )
 
 

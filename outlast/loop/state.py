@@ -176,6 +176,7 @@ class RunState:
         to_save: what the session has to get, oldest first.
         noted: the index up to which it is decided what the session gets.
         save_failure: why `to_save` is not being saved; the next question tries again.
+        has_saved: the session has taken items of the run.
         chain_id: the same for every history of the run, also after a reset.
         closing: how the run ends, once everything is saved.
         judged: a rule decides whether the outputs of the calls are the answer.
@@ -236,6 +237,7 @@ class RunState:
     to_save: tuple[ItemsToSave, ...] = ()
     noted: int = 0
     save_failure: SaveFailure | None = None
+    has_saved: bool = False
     chain_id: str = ""
     closing: Ending | None = None
     judged: bool = False

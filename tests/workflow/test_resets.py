@@ -3,6 +3,7 @@
 import secrets
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from temporalio.api.common.v1 import WorkflowExecution
@@ -16,6 +17,7 @@ from outlast.client.handle import RunHandle
 from outlast.contract import names
 from outlast.loop.state import RunState
 from outlast.ports.model import ModelRequest
+from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import Desk
 from tests.workflow.laws import check_run, snapshot_of, timeless
@@ -151,3 +153,21 @@ async def test_a_reset_of_a_run_with_a_nested_run_asks_the_nested_agent_again(de
     state = await desk.until_status(handle, "idle")
     assert state.answers[-1].failure is None
     assert ran == ["A"]
+
+
+async def test_a_reset_puts_a_question_into_the_session_once(desk: Desk, tmp_path: Path):
+    session = SQLiteSession("s", tmp_path / "s.db")
+    agent = Agent[Any](name="A")
+    await desk.open(agent, model=ScriptedModel("First.", "Second."))
+    handle = await desk.start(agent, "Hello", session=session, keep_open=True)
+    await desk.until_status(handle, "idle")
+    execution, points = await task_ends(desk, handle)
+    await reset(desk, handle, execution, points[0])
+    await desk.until(handle, lambda state: state.final_output == "Second.")
+    await desk.until_status(handle, "idle")
+    said = [str(item.get("content")) for item in await session.get_items()]
+    assert [sum(text in one for one in said) for text in ("Hello", "First.", "Second.")] == [
+        1,
+        1,
+        1,
+    ]

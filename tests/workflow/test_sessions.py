@@ -11,6 +11,8 @@ import outlast
 from outlast.agents.agent import Agent
 from outlast.agents.errors import AgentsException
 from outlast.agents.tool import function_tool
+from outlast.contract import names, policies
+from outlast.loop.calls import Policy
 from outlast.loop.items import text_of
 from outlast.loop.values import JsonObject
 from outlast.testing import ScriptedModel, call, say
@@ -243,3 +245,37 @@ async def test_a_session_is_saved_across_histories(desk: Desk, session: Any):
     assert [one["output"] for one in await session.get_items() if "output" in one] == [
         f"acted {number}" for number in range(turns)
     ]
+
+
+class Failing(outlast.SQLiteSession):
+    """A session that takes nothing while it is full."""
+
+    full = False
+
+    async def add_items_once(self, key: str, items: list[Any]) -> bool:
+        if self.full:
+            raise PermissionError("the disk is full")
+        return await super().add_items_once(key, items)
+
+
+async def test_a_conversation_keeps_what_its_session_does_not_take(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(policies, "SAVE", Policy(attempts=1))
+    session = Failing("s", tmp_path / "s.db")
+    agent = Agent[Any](name="A")
+    await desk.open(agent, model=ScriptedModel("One.", "Two.", "Three."))
+    handle = await desk.start(agent, "Hello", session=session, keep_open=True)
+    await desk.until_status(handle, "idle")
+    session.full = True
+    assert (await (await handle.send("m2")).answer()).final_output == "Two."
+    state = await desk.until(handle, lambda one: one.save_failure is not None)
+    view = await desk.workflow(handle).query(names.QUERY_STATE)
+    assert "the disk is full" in view["unsaved"]["problem"]
+    session.full = False
+    assert (await (await handle.send("m3")).answer()).final_output == "Three."
+    state = await desk.until(handle, lambda one: len(one.answers) == 3 and not one.to_save)
+    assert state.save_failure is None
+    texts = [str(item.get("content")) for item in await session.get_items()]
+    order = ["Hello", "One.", "m2", "Two.", "m3", "Three."]
+    assert all(text in one for text, one in zip(order, texts, strict=True))

@@ -159,7 +159,7 @@ async def test_a_save_that_is_tried_again_doubles_nothing(kept: SQLiteSession) -
 
 
 @pytest.mark.parametrize(
-    "other", [{"start": 1}, {"run_id": "support-43"}, {"chain_id": "second"}], ids=str
+    "other", [{"number": 1}, {"run_id": "support-43"}, {"chain_id": "second"}], ids=str
 )
 async def test_every_part_of_every_run_is_saved(kept: SQLiteSession, other: JsonObject) -> None:
     settings: JsonObject = {"session": kept.describe()}
@@ -180,19 +180,19 @@ async def test_a_session_that_lost_what_it_held_is_missed_and_goes_on(
     settings: JsonObject = {"session": kept.describe()}
     await save(settings, HELLO)
     delete(kept)
-    request = save_request(Item("input", BYE, "A", 1), settings=settings, start=1)
+    request = save_request(Item("input", BYE, "A", 1), settings=settings, start=1, follows=True)
     note = await save_session(REGISTRY, request, attempt=1)
     lost = "The session 'support-42' holds nothing any more of what was saved before"
     assert str(note["note"]).startswith(lost)
     assert lost in caplog.text
     assert await kept.get_items() == [BYE]
-    request = save_request(Item("input", BYE, "A", 2), settings=settings, start=2)
+    request = save_request(Item("input", BYE, "A", 2), settings=settings, start=2, follows=True)
     assert await save_session(REGISTRY, request, attempt=1) == {}
 
 
 async def test_a_session_without_keys_is_not_read_for_what_it_lost() -> None:
     notebook = Notebook()
-    await save(by_name(notebook), HELLO, start=1)
+    await save(by_name(notebook), HELLO, start=1, follows=True)
     assert notebook.items == [HELLO.raw]
 
 

@@ -6,6 +6,7 @@ from outlast.loop.commands import (
     CallModel,
     CheckInput,
     Conclude,
+    OffloadItems,
     PrepareRun,
     RunAgent,
     RunHandoff,
@@ -40,6 +41,8 @@ def finish_turn(play: Play) -> None:
                 play.saved()
             case RunTool():
                 play.returns(effect.call_id)
+            case OffloadItems():
+                raise AssertionError("nothing here is large")
 
 
 @pytest.mark.parametrize("situation", BUSY)

@@ -20,7 +20,7 @@ from outlast.loop.commands import (
 )
 from outlast.loop.events import Parent
 from outlast.loop.requests import finish, issue, preparation
-from outlast.loop.state import Outcome, RunState
+from outlast.loop.state import Ending, RunState
 from outlast.loop.values import Failure, Usage
 from tests.loop_driver import Play, gated, nested, play_in, said, tool, transfer
 
@@ -189,9 +189,7 @@ FAILURE = Failure(code="x", message="y")
         ("cancelled", RunState(), Finish(status="cancelled")),
     ],
 )
-def test_the_end_says_how_and_with_what(
-    outcome: Outcome, state: RunState, expected: Finish
-) -> None:
+def test_the_end_says_how_and_with_what(outcome: Ending, state: RunState, expected: Finish) -> None:
     assert finish(state, outcome) == expected
 
 
