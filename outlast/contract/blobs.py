@@ -86,7 +86,7 @@ def _split(value: Json, least: int, blobs: Contents, *, kept: frozenset[str]) ->
         fields = cast("JsonObject", value)
         made = {
             key: inner
-            if key in kept and isinstance(inner, str)
+            if key in kept and is_plain(inner)
             else _split(inner, least, blobs, kept=frozenset())
             for key, inner in fields.items()
         }

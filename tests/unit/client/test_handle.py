@@ -28,6 +28,7 @@ from outlast.agents.errors import (
     RunCancelled,
     RunClosed,
     RunNotFound,
+    RunTerminated,
     ServerUnavailable,
     UserError,
 )
@@ -108,7 +109,7 @@ CLOSINGS: list[tuple[Any, type[AgentsException], str]] = [
     (ApplicationError("Busy.", {"status": 503}, type="model_call_failed"), ModelCallFailed, "Busy"),
     (ApplicationError("Odd.", type=None), AgentsException, "Odd."),
     (CancelledError("stop"), RunCancelled, "The run was cancelled."),
-    (TerminatedError("by ann"), RunCancelled, "The run was terminated: by ann"),
+    (TerminatedError("by ann"), RunTerminated, "The run was terminated: by ann"),
     (
         TimeoutError("late", type=TimeoutType.START_TO_CLOSE, last_heartbeat_details=[]),
         AgentsException,
@@ -485,7 +486,7 @@ async def test_reading_on_begins_where_the_reader_was() -> None:
 async def test_a_run_that_was_terminated_while_it_was_read_along_is_an_error() -> None:
     error = WorkflowFailureError(cause=TerminatedError("by ann"))
     handle = handle_on(FakeClient(recording().events, answer=error))
-    with pytest.raises(RunCancelled, match="terminated: by ann"):
+    with pytest.raises(RunTerminated, match="terminated: by ann"):
         await read(handle, Stretch())
 
 
@@ -496,4 +497,4 @@ async def test_nobody_is_asked_for_a_run_that_was_terminated() -> None:
     assert [request.id for request in await handle.approvals()] == ["a1"]
     one.close(Kind.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED)
     assert await handle.approvals() == ()
-    assert (await handle.state()).status == "cancelled"
+    assert (await handle.state()).status == "terminated"

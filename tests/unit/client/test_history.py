@@ -25,7 +25,6 @@ from outlast.contract.history import (
 )
 from outlast.contract.records import NOT_JSON, RunInput, Unreadable
 from outlast.loop.events import ModelReplied, RunPrepared, RunStarted
-from outlast.loop.state import RunState
 from tests.unit.client.recorded import (
     START_MS,
     UNDECODABLE,
@@ -387,12 +386,13 @@ async def test_a_run_can_be_read_to_its_end() -> None:
     assert one.closed_by is not None
 
 
-async def test_an_unreadable_run_has_the_state_of_one_that_never_began() -> None:
+async def test_an_unreadable_run_never_began_and_has_failed() -> None:
     recording = Recording()
     recording.started("nonsense")
     recording.task()
     recording.close(Kind.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED)
-    assert await run_of(FakeClient(recording.events)).catch_up() == RunState()
+    state = await run_of(FakeClient(recording.events)).catch_up()
+    assert (state.status, state.run_id, state.items) == ("failed", "", ())
 
 
 async def test_following_yields_every_event_with_the_state_after_it() -> None:

@@ -105,7 +105,7 @@ async def test_a_run_is_a_workflow_under_the_users_id() -> None:
         "schema_version": names.SCHEMA_VERSION,
     }
     assert started["static_summary"] == "A: Hello"
-    assert len(started["search_attributes"].search_attributes) == 3
+    assert len(started["search_attributes"].search_attributes) == 2
 
 
 async def test_an_id_is_made_where_none_is_given() -> None:

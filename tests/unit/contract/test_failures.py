@@ -85,7 +85,7 @@ def test_a_time_out_says_what_to_look_at(kind: str) -> None:
 def test_a_cancelled_effect_is_cancelled_whatever_else_it_says(kind: str) -> None:
     engine = EngineFailure(kind="cancelled", code="x", message="y", details={"a": 1})
     assert failure_of(EFFECTS[kind], engine) == Failure(
-        code=failures.CANCELLED, message="It was cancelled."
+        code=failures.CANCELLED, message=f"{WHAT[kind]} was cancelled."
     )
 
 
