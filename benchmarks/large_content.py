@@ -53,7 +53,7 @@ async def read(number: int) -> str:
 
 
 class Model:
-    """Counts what it is shown, and keeps nothing of it."""
+    """A model that counts the content of its requests and keeps none of it."""
 
     def __init__(self, turns: int) -> None:
         self._turns = turns

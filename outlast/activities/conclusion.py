@@ -148,7 +148,7 @@ async def _concluded(
 async def _ended_and_checked(
     scene: Scene, output: _Output, request: ConclusionRequestRecord, told: NestedStream
 ) -> tuple[list[GuardrailRecord], Failure | None]:
-    """Call the end hooks, run the output guardrails, and tell the answer once they have passed."""
+    """Call the end hooks, run the output guardrails, and stream the answer once they pass."""
     candidate, has_guardrails = request.call.candidate, bool(scene.output_guardrails())
     if candidate.tool_made and not has_guardrails:
         await told.answer(request.items)

@@ -22,7 +22,7 @@ from outlast.activities.failure_words import is_users, one_line
 from outlast.agents.logs import get_logger
 
 LOOK_SECONDS: Final = 0.25
-"""How often the thread looks at what there is to do."""
+"""How often the heartbeat thread wakes up, in seconds."""
 
 BLOCKED_SECONDS: Final = 1.0
 """A loop that one piece of code has blocked for this long is warned of."""

@@ -76,7 +76,7 @@ class RunTerminated(AgentsException):
 
 
 class RunBusy(UserError):
-    """The run has too many messages that it has not answered; nothing was said."""
+    """The run has too many unanswered messages and refused this one."""
 
     code = "run_busy"
 

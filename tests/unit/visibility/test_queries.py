@@ -1,4 +1,4 @@
-"""Texts in searches: what a server finds is compared by it, the rest by whoever asks."""
+"""Quoting names in visibility queries, and comparing here what a server cannot search."""
 
 import pytest
 
