@@ -1,7 +1,6 @@
-"""What search attributes can hold, and which namespaces lack them.
+"""The length of search attribute values, and which workers' namespaces lack the attributes.
 
-Owns: the length of values, and the note that a worker's look at a namespace leaves for the
-workflows of its process. Must not know: who looks, and what a workflow does about it.
+A worker checks its namespace and records the result here, for the workflows of its process.
 """
 
 import json
@@ -13,7 +12,9 @@ LARGEST_VALUE: Final = 255
 LARGEST_BYTES: Final = 2_000
 """As JSON. A server refuses values of more than 2 kB, and with them the workflow task."""
 
-_lacking: set[str] = set()
+_lacking: set[tuple[str, str]] = set()
+"""Namespaces and task queues. A process may have workers at two servers, and each server has a
+namespace `default`."""
 
 
 def searchable(text: str) -> str:
@@ -24,14 +25,14 @@ def searchable(text: str) -> str:
     return shown
 
 
-def note(namespace: str, *, lacks: bool) -> None:
-    """Note whether a namespace lacks any of the search attributes."""
+def note(namespace: str, task_queue: str, *, lacks: bool) -> None:
+    """Record whether the namespace of a worker lacks any of the search attributes."""
     if lacks:
-        _lacking.add(namespace)
+        _lacking.add((namespace, task_queue))
     else:
-        _lacking.discard(namespace)
+        _lacking.discard((namespace, task_queue))
 
 
-def is_lacking(namespace: str) -> bool:
-    """Whether a namespace lacked a search attribute at the last look; False before the first."""
-    return namespace in _lacking
+def is_lacking(namespace: str, task_queue: str) -> bool:
+    """Return what the worker last recorded; False before its first check."""
+    return (namespace, task_queue) in _lacking

@@ -19,13 +19,13 @@ LOOKS_EVERY: Final = timedelta(seconds=10)
 logger = logging.getLogger("outlast")
 
 
-async def watch_search_attributes(client: Client) -> None:
-    """Look again and again, until cancelled, whether the namespace has the search attributes."""
+async def watch_search_attributes(client: Client, task_queue: str) -> None:
+    """Check every few seconds, until cancelled, whether the namespace has the search attributes."""
     lacked = False
     while True:
         lacks = await lacks_search_attributes(client, names.SEARCH_ATTRIBUTES)
         if lacks is not None:
-            searchability.note(client.namespace, lacks=lacks)
+            searchability.note(client.namespace, task_queue, lacks=lacks)
             if lacks and not lacked:
                 logger.warning(
                     "The namespace %r lacks search attributes (%s). Runs continue without them and "

@@ -91,7 +91,7 @@ class OutlastPlugin(SimplePlugin):
         if provider is None:
             provider = own_provider = MultiProvider()
         content = large_content(blob_store)
-        self._clients: list[Client] = []
+        self._served: list[tuple[Client, str]] = []
         knowledge = WorkerKnowledge(registry=self.registry, models=provider, content=content)
 
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
@@ -107,7 +107,10 @@ class OutlastPlugin(SimplePlugin):
         begin_attempts_like_this()
         records.adapter(RunState)  # built now: in a workflow task it would cost its time
         ending = asyncio.create_task(_end_surely(asyncio.current_task()))
-        watching = [asyncio.create_task(watch_search_attributes(one)) for one in self._clients]
+        watching = [
+            asyncio.create_task(watch_search_attributes(client, queue))
+            for client, queue in self._served
+        ]
         try:
             yield
         finally:
@@ -129,12 +132,12 @@ class OutlastPlugin(SimplePlugin):
         workflow tasks, and encodes the texts of failures where the client has a codec.
         """
         config = with_defaults(super().configure_worker(config))
-        if "client" in config:
+        if "client" in config and "task_queue" in config:
             options: dict[str, Any] = {**config["client"].config(active_config=True)}
             options["data_converter"] = readable(options["data_converter"])
             options["plugins"] = []  # the worker has taken them already
             config["client"] = Client(**options)
-            self._clients = [config["client"]]
+            self._served = [(config["client"], config["task_queue"])]
         return config
 
     def configure_replayer(self, config: ReplayerConfig) -> ReplayerConfig:

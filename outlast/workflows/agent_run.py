@@ -577,8 +577,9 @@ class AgentRun:
         if not self._visibility or self._unlisted:
             return False
         self._writes += 1
+        info = workflow.info()
         lacking = workflow.unsafe.is_replaying() or searchability.is_lacking(
-            workflow.info().namespace
+            info.namespace, info.task_queue
         )
         self._unlisted = lacking and workflow.patched(f"outlast-unlisted-{self._writes}")
         return not self._unlisted

@@ -247,8 +247,17 @@ class Desk:
                 for one in await self._pending_activities(handle)
             ]
             raise AssertionError(
-                f"not within {PATIENCE_SECONDS} s: activities {pending} after {newest}"
+                f"not within {PATIENCE_SECONDS} s: activities {pending} after {newest}; "
+                f"failed workflow tasks: {await self._failed_tasks(handle)}"
             ) from error
+
+    async def _failed_tasks(self, handle: RunHandle) -> list[str]:
+        return [
+            event.workflow_task_failed_event_attributes.failure.message[:300]
+            for events in await self.all_events(handle)
+            for event in events
+            if event.event_type == EventType.EVENT_TYPE_WORKFLOW_TASK_FAILED
+        ]
 
     async def _pending_activities(self, handle: RunHandle) -> list[PendingActivityInfo]:
         description = await self.workflow(handle).describe()

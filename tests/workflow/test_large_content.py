@@ -17,6 +17,7 @@ from outlast.client.handle import RunHandle, SentMessage
 from outlast.client.results import RunResult
 from outlast.contract import policies
 from outlast.contract.blobs import is_plain
+from outlast.dev import EmbeddedServer
 from outlast.ports.model import ModelRequest
 from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import ScriptedModel, call, say
@@ -58,6 +59,12 @@ def counts_photos(request: ModelRequest) -> Any:
     seen = photos_in(request.input)
     assert all(len(one) > IMAGE_BYTES * 0.99 for one in seen)
     return say(f"{len(seen)} photos")
+
+
+@pytest.fixture
+async def client(server: EmbeddedServer) -> Client:
+    """A connection of each test's own: a blob store belongs to the connection it was named for."""
+    return await Client.connect(server.address)
 
 
 async def sizes(desk: Desk, handle: RunHandle) -> list[int]:

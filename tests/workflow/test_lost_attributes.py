@@ -51,7 +51,7 @@ async def own_desk(
     for run_id in desk.ids:
         await replays(desk, RunHandle(client, run_id))
     await desk.close_all()
-    searchability.note(client.namespace, lacks=False)
+    searchability.note(client.namespace, desk.queue, lacks=False)
 
 
 async def seen(client: Client, *, lacks: bool) -> None:
@@ -65,7 +65,7 @@ async def seen(client: Client, *, lacks: bool) -> None:
 
 async def replays(desk: Desk, handle: RunHandle) -> None:
     """Replay every history of a run, as a worker does that knows nothing of what is missing."""
-    searchability.note(desk.client.namespace, lacks=False)
+    searchability.note(desk.client.namespace, desk.queue, lacks=False)
     converter = readable(desk.client.data_converter)
     replayer = Replayer(workflows=[AgentRun], build_id="test", data_converter=converter)
     for events in await desk.all_events(handle):
@@ -151,7 +151,7 @@ async def test_nested_runs_start_without_attributes_that_were_removed(own_desk: 
 
     await desk.open(outer, nested, model=ScriptedModel(*[reply] * 9))
     await remove(desk.client)
-    searchability.note(desk.client.namespace, lacks=False)
+    searchability.note(desk.client.namespace, desk.queue, lacks=False)
     handle = await desk.start_record(agent="Desk", input="Hello")
     assert (await desk.result(handle)).final_output == "From the clerk."
 

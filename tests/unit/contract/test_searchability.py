@@ -24,9 +24,16 @@ def test_a_value_fits_and_is_the_beginning_of_the_text(text: str) -> None:
 
 
 def test_a_namespace_lacks_attributes_until_they_are_seen_again() -> None:
-    assert not is_lacking("one")
-    note("one", lacks=True)
-    assert is_lacking("one")
-    assert not is_lacking("another")
-    note("one", lacks=False)
-    assert not is_lacking("one")
+    assert not is_lacking("one", "queue")
+    note("one", "queue", lacks=True)
+    assert is_lacking("one", "queue")
+    assert not is_lacking("another", "queue")
+    note("one", "queue", lacks=False)
+    assert not is_lacking("one", "queue")
+
+
+def test_workers_of_one_process_at_two_servers_do_not_hear_of_each_other() -> None:
+    note("default", "here", lacks=True)
+    note("default", "there", lacks=False)
+    assert is_lacking("default", "here")
+    note("default", "here", lacks=False)
