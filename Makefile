@@ -12,7 +12,7 @@ SYNC := UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv sync --quiet -
 LOCK := pyproject.toml uv.lock
 LOWEST := .venv-lowest
 
-.PHONY: help demo test older-server lowest check lint types layers fmt coverage crash bench docs compose clean
+.PHONY: help demo test older-server lowest check lint types layers fmt coverage crash bench docs site compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -35,7 +35,7 @@ LOWEST_TESTS := tests/unit/agents tests/unit/cli tests/unit/mcp tests/unit/model
 lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyproject.toml allows
 	@$(LOWEST)/bin/python -m pytest -q -p no:cacheprovider $(LOWEST_TESTS)
 
-check: lint types layers coverage test older-server lowest ## everything that CI runs
+check: lint types layers coverage test site older-server lowest ## everything that CI runs
 
 lint: $(VENV)/.lint ## style
 	@$(BIN)/ruff check .
@@ -68,11 +68,15 @@ bench: $(VENV)/.demo ## measure; see benchmarks/README.md
 docs: $(VENV)/.test ## redraw the state diagram from the loop
 	@$(BIN)/python docs/state_diagram.py
 
+site: $(VENV)/.site ## build the documentation into site/, and check its links
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	@echo "site/index.html is the first page"
+
 compose: ## check docker-compose.yml
 	docker compose config --quiet
 
 clean: ## remove what was installed
-	rm -rf $(VENV) $(LOWEST) .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(LOWEST) site .pytest_cache .ruff_cache .hypothesis
 
 $(BIN)/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "outlast needs Python 3.11 or newer; say which with PYTHON=python3.11")'
@@ -93,6 +97,10 @@ $(VENV)/.demo: $(LOCK) | $(BIN)/uv
 $(VENV)/.test: $(LOCK) | $(BIN)/uv
 	@$(SYNC) --extra blobs --extra cli --extra dev --extra mcp --extra sqlalchemy --group test
 	@touch $@ $(VENV)/.demo
+
+$(VENV)/.site: $(LOCK) | $(BIN)/uv
+	@$(SYNC) --group docs
+	@touch $@
 
 $(VENV)/.older-server: $(VENV)/.test Makefile
 	@$(PYTHON) -m venv $(OLDER)

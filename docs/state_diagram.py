@@ -1,4 +1,4 @@
-"""Draws docs/state-diagram.md from the loop, by trying every event in every kind of state.
+"""Draws docs/concepts/state-diagram.md from the loop, by trying every event in every kind of state.
 
 python docs/state_diagram.py            writes the page
 python docs/state_diagram.py --check    fails when the page is not what the loop does
@@ -56,7 +56,7 @@ from outlast.loop.state import RunState
 from outlast.loop.stored import Offload
 from outlast.loop.values import Failure, JsonObject
 
-PAGE = Path(__file__).parent / "state-diagram.md"
+PAGE = Path(__file__).parent / "concepts" / "state-diagram.md"
 LONGEST = 9
 
 FAILURE = Failure(code="user_error", message="failed")

@@ -12,7 +12,7 @@ from outlast.agents.errors import AgentsException
 from outlast.contract import failures, names, policies
 from tests.architecture.source import ROOT
 
-BOUNDS = (ROOT / "docs" / "bounds-and-errors.md").read_text(encoding="utf-8")
+BOUNDS = (ROOT / "docs" / "reference" / "bounds-and-errors.md").read_text(encoding="utf-8")
 
 ERRORS = [
     kind

@@ -14,7 +14,7 @@ from outlast.agents.tool import ToolOptions
 from outlast.client.result_members import RunResultBase
 from tests.architecture.source import ROOT
 
-TABLE = (ROOT / "docs" / "feature-table.md").read_text(encoding="utf-8")
+TABLE = (ROOT / "docs" / "reference" / "feature-table.md").read_text(encoding="utf-8")
 NAMED = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", TABLE))))
 
 
@@ -52,7 +52,9 @@ THERE_IS: dict[str, Iterable[str]] = {
 @pytest.mark.parametrize("kind", THERE_IS)
 def test_the_table_names_all_there_is(kind: str) -> None:
     missing = sorted(set(THERE_IS[kind]) - NAMED - {"agent"})
-    assert not missing, f"docs/feature-table.md does not name the {kind}: {', '.join(missing)}"
+    assert not missing, (
+        f"docs/reference/feature-table.md does not name the {kind}: {', '.join(missing)}"
+    )
 
 
 def _rows() -> list[list[str]]:
@@ -83,7 +85,7 @@ def _links(page: str) -> list[str]:
     return re.findall(r"\]\((?!http)([^)#]+)\)", prose)
 
 
-@pytest.mark.parametrize("page", [*sorted(ROOT.glob("docs/*.md")), ROOT / "README.md"])
+@pytest.mark.parametrize("page", [*sorted(ROOT.glob("docs/**/*.md")), ROOT / "README.md"])
 def test_a_link_of_a_document_leads_somewhere(page: Any) -> None:
     for target in _links(page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), f"{page.name} links to {target}"
