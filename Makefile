@@ -12,7 +12,13 @@ SYNC := UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv sync --quiet -
 LOCK := pyproject.toml uv.lock
 LOWEST := .venv-lowest
 
-.PHONY: help demo test older-server lowest check lint types layers fmt coverage crash bench docs site compose clean
+# Workers, servers and commands are processes of their own in many tests: each would compile the
+# packages again if nothing kept what was compiled.
+unexport PYTHONDONTWRITEBYTECODE
+# Two processes with a server each. The tests of a file stay together, since they share fixtures.
+PYTEST := $(BIN)/pytest -q -n 2 --dist loadfile
+
+.PHONY: help demo test test-full older-server lowest check lint types layers fmt coverage crash bench docs site compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -20,8 +26,11 @@ help: ## show this list
 demo: $(VENV)/.demo ## watch a support desk survive kill -9
 	@$(BIN)/outlast demo
 
-test: $(VENV)/.test ## run the tests
-	@$(BIN)/pytest -q
+test: $(VENV)/.test ## run the tests, but for the slowest; about three minutes
+	@$(PYTEST) -m "not full"
+
+test-full: $(VENV)/.test ## run all tests
+	@$(PYTEST)
 
 older-server: $(VENV)/.older-server ## what is searched for and reset, on the oldest server that is tested
 	@$(OLDER)/bin/temporal --version
@@ -35,7 +44,7 @@ LOWEST_TESTS := tests/unit/agents tests/unit/cli tests/unit/mcp tests/unit/model
 lowest: $(LOWEST)/.installed ## the tests with the oldest versions that pyproject.toml allows
 	@$(LOWEST)/bin/python -m pytest -q -p no:cacheprovider $(LOWEST_TESTS)
 
-check: lint types layers coverage test site older-server lowest ## everything that CI runs
+check: lint types layers coverage test-full site older-server lowest ## everything that CI runs
 
 lint: $(VENV)/.lint ## style
 	@$(BIN)/ruff check .
@@ -95,7 +104,7 @@ $(VENV)/.demo: $(LOCK) | $(BIN)/uv
 	@touch $@
 
 $(VENV)/.test: $(LOCK) | $(BIN)/uv
-	@$(SYNC) --extra blobs --extra cli --extra dev --extra mcp --extra sqlalchemy --group test
+	@$(SYNC) --extra blobs --extra cli --extra dev --extra mcp --extra sqlalchemy --group test --compile-bytecode
 	@touch $@ $(VENV)/.demo
 
 $(VENV)/.site: $(LOCK) | $(BIN)/uv
@@ -108,5 +117,5 @@ $(VENV)/.older-server: $(VENV)/.test Makefile
 	@touch $@
 
 $(VENV)/.lint: $(LOCK) | $(BIN)/uv
-	@$(SYNC) --extra blobs --extra cli --extra dev --extra mcp --extra sqlalchemy --group test --group lint
+	@$(SYNC) --extra blobs --extra cli --extra dev --extra mcp --extra sqlalchemy --group test --group lint --compile-bytecode
 	@touch $@ $(VENV)/.demo $(VENV)/.test

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, is_dataclass
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from outlast.contract.names import SCHEMA_VERSION
@@ -73,11 +73,7 @@ from tests.loop_driver import (
 
 def examples(count: int) -> settings:
     """Return how often a law is tried. `OUTLAST_LAWS=50 pytest ...` tries fifty times as often."""
-    return settings(
-        max_examples=count * int(os.environ.get("OUTLAST_LAWS", "1")),
-        deadline=None,
-        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-    )
+    return settings(max_examples=count * int(os.environ.get("OUTLAST_LAWS", "1")))
 
 
 # --- JSON ----------------------------------------------------------------------------------------

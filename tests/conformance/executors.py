@@ -1,19 +1,18 @@
-"""The three ways in which a conformance test runs agents, with one set of calls.
+"""The two ways in which a conformance test runs agents, with one set of calls.
 
-Owns: the executors (in memory; on a server; on a server where every workflow task replays) and
+Owns: the executors (in memory; on a server, where every history is replayed after the test) and
 `row`, which says which rows of the table a test covers. Must not know: what a row expects.
 """
 
 import asyncio
 import secrets
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any, TypeVar, cast
 
 import pytest
-from temporalio.api.enums.v1 import EventType
 from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
@@ -25,7 +24,7 @@ from outlast.client.handle import RunHandle
 from outlast.loop.values import JsonObject
 from outlast.testing import ScriptedModel
 from outlast.worker.agent_worker import AgentWorker
-from tests.workflow.laws import failed_tasks, terminate_if_open
+from tests.workflow.laws import failed_tasks, nested_runs, replay, terminate_if_open
 
 ROWS = range(1, 56)
 """The numbers of the rows of the table."""
@@ -78,7 +77,7 @@ class Executor(ABC):
     """Runs agents as the Runner does.
 
     Attributes:
-        name: which of the three it is.
+        name: which of the two it is.
     """
 
     name: str
@@ -164,10 +163,10 @@ class OnServer(Executor):
     ends, because runs that wait for people go on later.
     """
 
-    def __init__(self, client: Client, *, cached: bool) -> None:
-        self.name = "server" if cached else "replayed"
+    name = "server"
+
+    def __init__(self, client: Client) -> None:
         self._client = client
-        self._cached = cached
         self._ids: list[str] = []
         self._queue = ""
         self._served: tuple[Agent[Any], ScriptedModel] | None = None
@@ -204,9 +203,12 @@ class OnServer(Executor):
                     return
 
     async def close(self) -> None:
-        """Check that no workflow task failed, and stop the workers."""
+        """Check that no workflow task failed and every history replays, and stop the workers."""
         try:
-            failed = await self._failed_tasks()
+            failed: list[str] = []
+            async for run_id, events in self._histories():
+                failed += failed_tasks(events)
+                await replay(self._client, run_id, events)
             assert not failed, failed
         finally:
             for run_id in self._ids:
@@ -225,7 +227,7 @@ class OnServer(Executor):
                     agent, asked, client=self._client, task_queue=self._queue, **options
                 )
         except TimeoutError as error:
-            failed = await self._failed_tasks()
+            failed = [task async for _, e in self._histories() for task in failed_tasks(e)]
             message = f"the run does not end; its failed workflow tasks: {failed}"
             raise AssertionError(message) from error
 
@@ -233,7 +235,6 @@ class OnServer(Executor):
         if self._served is not None and self._served[0] is agent and self._served[1] is model:
             return
         queue = f"queue-{secrets.token_hex(6)}"
-        options: dict[str, Any] = {} if self._cached else {"max_cached_workflows": 0}
         worker = AgentWorker(
             self._client,
             agents=[agent],
@@ -241,7 +242,6 @@ class OnServer(Executor):
             model_provider=model,
             context_types=_context_types(context),
             graceful_shutdown_timeout=timedelta(milliseconds=100),
-            **options,
         )
         await worker.__aenter__()
         self._workers.append(worker)
@@ -251,19 +251,14 @@ class OnServer(Executor):
         self._ids.append(f"run-{secrets.token_hex(6)}")
         return self._ids[-1]
 
-    async def _failed_tasks(self) -> list[str]:
-        """Return the failures of workflow tasks of all runs, those of nested agents included."""
-        failed: list[str] = []
+    async def _histories(self) -> AsyncIterator[tuple[str, list[HistoryEvent]]]:
+        """Yield the id and the history of all runs, those of nested agents included."""
         waiting = list(self._ids)
         while waiting:
-            events = await self._history(waiting.pop())
-            failed += failed_tasks(events)
-            waiting += [
-                event.child_workflow_execution_started_event_attributes.workflow_execution.workflow_id
-                for event in events
-                if event.event_type == EventType.EVENT_TYPE_CHILD_WORKFLOW_EXECUTION_STARTED
-            ]
-        return failed
+            run_id = waiting.pop()
+            if events := await self._history(run_id):
+                yield run_id, events
+                waiting += nested_runs(events)
 
     async def _history(self, run_id: str) -> list[HistoryEvent]:
         """Return what happened in a run; nothing, where it was refused before it started."""

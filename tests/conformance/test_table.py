@@ -13,7 +13,7 @@ WITHOUT_ROWS = {Path(__file__).name, "test_local_tools.py", "test_tracing.py"}
 
 
 def _covered() -> Iterator[int]:
-    """Yield the rows of each test that takes the executor, which has three values."""
+    """Yield the rows of each test that takes the executor, which has two values."""
     for path in HERE.glob("test_*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.AsyncFunctionDef) and "executor" in {

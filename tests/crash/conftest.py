@@ -2,14 +2,13 @@
 
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from temporalio.client import Client
 
-from outlast.contract import names
 from outlast.dev import EmbeddedServer
 from tests.crash.conversation import ShortTasks
 from tests.crash.question import ASKED
@@ -45,12 +44,6 @@ def model_url() -> Iterator[str]:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
         process.communicate()
-
-
-@pytest_asyncio.fixture(scope="session")
-async def server() -> AsyncIterator[EmbeddedServer]:
-    async with EmbeddedServer(ui_port=None, search_attributes=names.SEARCH_ATTRIBUTES) as server:
-        yield server
 
 
 @pytest_asyncio.fixture(scope="session")

@@ -154,7 +154,7 @@ def test_a_summary_has_room_in_its_bytes(text: str, limit: int) -> None:
     assert len(inline_within(text, limit).encode()) <= limit
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(
     st.lists(
         st.sampled_from(NASTY)

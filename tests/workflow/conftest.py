@@ -1,42 +1,35 @@
-"""One real server for all workflow tests; each test runs with a workflow cache and without one.
+"""Each workflow test has a desk of its own at the shared server.
 
-After each test, the laws of `laws.py` are checked on every run that it started.
+After each test, the laws of `laws.py` are checked on every run that it started: the history
+replays, among others. Tests marked `replayed` run a second time, with workers that keep no
+workflow in memory and replay it for every task.
 """
 
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 from temporalio.client import Client
 
-from outlast.contract import names
-from outlast.dev import EmbeddedServer
 from tests.workflow.desk import Desk
 from tests.workflow.laws import check_run, terminate_if_open
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the SDK warn where a fast tool ends while it is being cancelled; it is harmless."""
-    harmless = pytest.mark.filterwarnings("ignore:Cannot find activity to cancel:UserWarning")
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(harmless)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Run what is marked `replayed` with a cache of workflows and without one."""
+    if "cached" in metafunc.fixturenames and metafunc.definition.get_closest_marker("replayed"):
+        metafunc.parametrize("cached", [True, False], ids=["cached", "replayed"])
 
 
-@pytest.fixture(scope="session")
-async def server() -> AsyncIterator[EmbeddedServer]:
-    async with EmbeddedServer(ui_port=None, search_attributes=names.SEARCH_ATTRIBUTES) as server:
-        yield server
+@pytest.fixture
+def cached() -> bool:
+    """Whether workers keep workflows in memory between tasks."""
+    return True
 
 
-@pytest.fixture(scope="session")
-async def client(server: EmbeddedServer) -> Client:
-    return await Client.connect(server.address)
-
-
-@pytest.fixture(params=["cached", "replayed"])
-async def desk(request: pytest.FixtureRequest, client: Client) -> AsyncIterator[Desk]:
-    desk = Desk(client, cached=request.param == "cached")
+@pytest.fixture
+async def desk(client: Client, *, cached: bool) -> AsyncIterator[Desk]:
+    """A task queue of the test's own at the shared server."""
+    desk = Desk(client, cached=cached)
     yield desk
     try:
         if not desk.serves_workflows:

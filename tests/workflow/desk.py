@@ -48,7 +48,7 @@ class Desk:
     Attributes:
         client: connected to the session's server.
         queue: the test's own task queue.
-        cached: whether workers keep workflows in memory, or replay each for every task.
+        cached: whether workers keep workflows in memory; if not, they replay each for every task.
         ids: the runs that were started, for the laws that hold of every run.
     """
 

@@ -57,16 +57,20 @@ async def check_run(client: Client, run_id: str) -> None:
         if merged_by_replay(events):
             folded, snapshot = timeless(folded), timeless(snapshot)
         assert not (wrong := differences(folded, snapshot)), wrong
-        converter = readable(client.data_converter)
-        await Replayer(
-            workflows=[AgentRun], build_id="test", data_converter=converter
-        ).replay_workflow(WorkflowHistory(run_id, events))
+        await replay(client, run_id, events)
     newest = await RunReader(client, run_id).catch_up()
     latest = client.get_workflow_handle(run_id)
     _, snapshot = await _history_and_snapshot(latest)
     if newest.outcome == "terminated" or (newest.outcome == "failed" and snapshot.phase == "new"):
         return  # The engine ended the run, or its input was unreadable: the loop took no event.
     assert not (wrong := differences(timeless(newest), timeless(snapshot))), wrong
+
+
+async def replay(client: Client, run_id: str, events: list[HistoryEvent]) -> None:
+    """Run the workflow again along its history, as a worker does that has not seen it yet."""
+    converter = readable(client.data_converter)
+    replayer = Replayer(workflows=[AgentRun], build_id="test", data_converter=converter)
+    await replayer.replay_workflow(WorkflowHistory(run_id, events))
 
 
 def nested_runs(events: list[HistoryEvent]) -> list[str]:

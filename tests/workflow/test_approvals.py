@@ -52,6 +52,7 @@ def _refund(call_id: str, order: str, euros: int = 50) -> Any:
     return call("refund", call_id, order=order, euros=euros)
 
 
+@pytest.mark.replayed
 async def test_an_approved_call_runs_and_a_rejected_one_does_not(desk: Desk):
     ran: list[str] = []
     model = ScriptedModel([_refund("c1", "A"), _refund("c2", "B"), _refund("c3", "C")], "Done.")

@@ -157,6 +157,7 @@ async def test_a_run_can_be_cancelled_before_any_worker_has_seen_it(desk: Desk):
     assert model.calls == 0
 
 
+@pytest.mark.replayed
 async def test_cancelling_twice_is_cancelling_once(desk: Desk):
     clerk = Clerk("acting")
     handle, _ = await clerk.start(desk)

@@ -21,6 +21,9 @@ from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import Desk
 from tests.workflow.replies import outputs
 
+pytestmark = pytest.mark.replayed
+"""Without a cache, another task may ask for a request than the one that made it."""
+
 LONG = "A long question. " * 300
 
 

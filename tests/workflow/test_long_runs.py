@@ -159,6 +159,7 @@ def serve_customers(request: ModelRequest) -> Any:
     return [call("refund", f"r{len(request.input)}", order=last_user_text(request))]
 
 
+@pytest.mark.replayed
 async def test_messages_and_decisions_that_arrive_all_around_are_each_taken_once(desk: Desk):
     await desk.open(CLERK, model=ScriptedModel(always=serve_customers))
     handle = await desk.start_record(

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.operatorservice.v1 import RemoveSearchAttributesRequest
-from temporalio.client import Client, WorkflowHistory
-from temporalio.worker import Replayer
+from temporalio.client import Client
 
 from outlast.agents.agent import Agent
 from outlast.agents.tool import function_tool
@@ -17,7 +16,6 @@ from outlast.cli.run_list import Filter, find_runs
 from outlast.client.handle import RunHandle
 from outlast.contract import names, searchability
 from outlast.dev import EmbeddedServer
-from outlast.payloads.readable import readable
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say
 from outlast.visibility.search_attributes import (
@@ -25,9 +23,8 @@ from outlast.visibility.search_attributes import (
     lacks_search_attributes,
 )
 from outlast.worker import attribute_watch
-from outlast.workflows.agent_run import AgentRun
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
-from tests.workflow.laws import snapshot_of, timeless
+from tests.workflow.laws import replay, snapshot_of, timeless
 from tests.workflow.replies import outputs
 
 
@@ -37,16 +34,16 @@ async def server_of_ours() -> AsyncIterator[EmbeddedServer]:
         yield server
 
 
-@pytest.fixture(params=["cached", "replayed"])
+@pytest.fixture
 async def own_desk(
-    request: pytest.FixtureRequest, server_of_ours: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+    server_of_ours: EmbeddedServer, monkeypatch: pytest.MonkeyPatch, *, cached: bool
 ) -> AsyncIterator[Desk]:
     """A desk at a server whose attributes no other test needs."""
     monkeypatch.setattr(attribute_watch, "LOOKS_EVERY", timedelta(milliseconds=200))
     client = await Client.connect(server_of_ours.address)
     await ensure_search_attributes(client, names.SEARCH_ATTRIBUTES)
     await seen(client, lacks=False)
-    desk = Desk(client, cached=request.param == "cached")
+    desk = Desk(client, cached=cached)
     yield desk
     for run_id in desk.ids:
         await replays(desk, RunHandle(client, run_id))
@@ -66,11 +63,9 @@ async def seen(client: Client, *, lacks: bool) -> None:
 async def replays(desk: Desk, handle: RunHandle) -> None:
     """Replay every history of a run, as a worker does that knows nothing of what is missing."""
     searchability.note(desk.client.namespace, desk.queue, lacks=False)
-    converter = readable(desk.client.data_converter)
-    replayer = Replayer(workflows=[AgentRun], build_id="test", data_converter=converter)
     for events in await desk.all_events(handle):
         if len(events) > 1:  # else it has only just been continued, and there is nothing yet
-            await replayer.replay_workflow(WorkflowHistory(handle.id, events))
+            await replay(desk.client, handle.id, events)
     snapshot = await snapshot_of(desk.workflow(handle))
     assert timeless(await handle.state()) == timeless(snapshot)
 
@@ -106,6 +101,7 @@ async def markers(desk: Desk, handle: RunHandle) -> list[int]:
     ]
 
 
+@pytest.mark.replayed
 async def test_runs_continue_without_their_attributes_and_write_them_when_they_are_back(
     own_desk: Desk,
 ):

@@ -128,11 +128,13 @@ ALL = [
 ]
 
 
+@pytest.mark.replayed
 async def test_results_and_a_native_cancel_in_one_task(desk: Desk):
     state = await _play(desk, ["cancel", "door 0"])
     assert state.outcome == "cancelled"
 
 
+@pytest.mark.replayed
 @pytest.mark.parametrize("seed", range(8))
 async def test_any_order_of_arrivals_folds_to_the_workflows_own_state(desk: Desk, seed: int):
     chance = random.Random(seed)

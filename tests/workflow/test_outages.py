@@ -39,8 +39,6 @@ def messages(state: RunState) -> list[str]:
 
 @pytest.mark.parametrize("down", [False, True], ids=["at once", "with the worker down for 10 s"])
 async def test_fifty_messages_at_once_all_arrive_each_senders_in_order(desk: Desk, *, down: bool):
-    if not desk.cached and down:
-        pytest.skip("the worker's cache makes no difference to one that is down")
     model = ScriptedModel(always=lambda _: say("Yes."))
     worker = await desk.open(HELPER, model=model)
     handle = await desk.start(HELPER, keep_open=True)

@@ -108,6 +108,7 @@ async def test_events_and_texts_come_in_order_and_end_with_the_result(desk: Desk
     assert texts[-1] < last_item, "what is said comes before the item that holds it"
 
 
+@pytest.mark.replayed
 async def test_any_reader_goes_on_from_the_number_it_had(desk: Desk):
     await desk.open(team(), model=ScriptedModel(*script()))
     stream = desk.stream(team(), id=(run_id := desk.new_id()))

@@ -135,6 +135,7 @@ def cancels(payload: RawValue) -> bool:
     return payload.payload.metadata["encoding"] in {b"json/plain", b"binary/null"}
 
 
+@pytest.mark.replayed
 async def test_no_payload_fails_a_run_or_a_task(desk: Desk):
     await check_survives_junk(desk, desk.client)
 

@@ -322,7 +322,7 @@ OTHERS: st.SearchStrategy[Raw] = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(transcript=st.lists(MESSAGES | OTHERS, max_size=6))
 def test_telling_a_summary_anew_gives_the_same_summary(transcript: list[Raw]) -> None:
     (summary,) = default_handoff_history_mapper(transcript)

@@ -149,7 +149,7 @@ def after_restart(seen: list[JsonObject]) -> list[JsonObject]:
     return seen[starts[-1] :] if starts else seen
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(replies(), replies(), st.data())
 def test_whatever_windows_a_reader_sees_the_deltas_are_a_prefix_and_at_the_end_the_text(
     first: JsonObject, second: JsonObject, data: st.DataObject

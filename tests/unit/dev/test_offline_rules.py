@@ -475,7 +475,7 @@ WISHES = st.sampled_from(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     messages=st.lists(st.lists(WISHES, max_size=8).map(" ".join), min_size=1, max_size=4),
     agent=st.sampled_from(sorted(DESK)),

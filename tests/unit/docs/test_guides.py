@@ -7,13 +7,11 @@ what is printed. Only the model is replaced: one script answers for all agents o
 import ast
 import inspect
 import re
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from outlast.contract import names
 from outlast.dev import EmbeddedServer
 from outlast.local.engine import LocalEngine
 from outlast.models.provider import OpenAIProvider
@@ -74,12 +72,6 @@ SCRIPTS: dict[str, list[Any]] = {
 }
 
 
-@pytest.fixture(scope="session")
-async def server_of_guides() -> AsyncIterator[EmbeddedServer]:
-    async with EmbeddedServer(ui_port=None, search_attributes=names.SEARCH_ATTRIBUTES) as server:
-        yield server
-
-
 def blocks(guide: str) -> list[str]:
     """Return the code of a guide that is run."""
     text = (HOW_TO / f"{guide}.md").read_text(encoding="utf-8")
@@ -97,14 +89,14 @@ async def run(code: str, namespace: dict[str, Any], guide: str) -> None:
 @pytest.mark.parametrize("guide", SCRIPTS)
 async def test_the_code_of_a_guide_does_what_it_says(
     guide: str,
-    server_of_guides: EmbeddedServer,
+    server: EmbeddedServer,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
 ) -> None:
     model = ScriptedModel(*SCRIPTS[guide])
     monkeypatch.setattr(OpenAIProvider, "get_model", staticmethod(model.get_model))
-    monkeypatch.setenv("TEMPORAL_ADDRESS", server_of_guides.address)
+    monkeypatch.setenv("TEMPORAL_ADDRESS", server.address)
     monkeypatch.chdir(tmp_path)
     code = blocks(guide)
     namespace: dict[str, Any] = {"__name__": f"guide_{guide}"}

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from outlast import Agent
-from outlast.contract import names
 from outlast.dev import EmbeddedServer
 from outlast.local.engine import LocalEngine
 from outlast.loop.phrases import REJECTED
@@ -24,12 +23,6 @@ from outlast.testing import ScriptedModel, call, refuse, say
 from tests.conformance.views import shapes
 
 PATTERNS = Path(__file__).parents[3] / "examples" / "patterns"
-
-
-@pytest.fixture(scope="session")
-async def server_of_patterns() -> AsyncIterator[EmbeddedServer]:
-    async with EmbeddedServer(ui_port=None, search_attributes=names.SEARCH_ATTRIBUTES) as server:
-        yield server
 
 
 class Stage:
@@ -73,12 +66,12 @@ class Stage:
 
 @pytest.fixture
 async def stage(
-    server_of_patterns: EmbeddedServer,
+    server: EmbeddedServer,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> AsyncIterator[Stage]:
     # What a user's environment says; then a program needs nothing but Runner.run.
-    monkeypatch.setenv("TEMPORAL_ADDRESS", server_of_patterns.address)
+    monkeypatch.setenv("TEMPORAL_ADDRESS", server.address)
     yield Stage(monkeypatch, capsys)
     await LocalEngine.close_shared()
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from temporalio.api.common.v1 import Payload, Payloads
 from temporalio.api.failure.v1 import Failure
@@ -86,7 +86,6 @@ def with_codec(error: Exception | None = None) -> DataConverter:
     return replace(DEFAULT, payload_codec=Codec(error))
 
 
-@settings(deadline=None)
 @given(PAYLOADS)
 def test_no_payload_makes_a_decoder_raise(payload: Payload) -> None:
     value = json_of(JSON, RawValue(payload))
@@ -98,7 +97,6 @@ def test_no_payload_makes_a_decoder_raise(payload: Payload) -> None:
     history.opening(value)
 
 
-@settings(deadline=None)
 @given(st.lists(PAYLOADS, max_size=3), st.booleans())
 async def test_no_payloads_make_a_reader_raise(payloads: list[Payload], coded: bool) -> None:
     converter = readable(with_codec() if coded else DEFAULT)

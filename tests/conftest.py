@@ -1,0 +1,34 @@
+"""What all tests share: one embedded server per process, and one profile of Hypothesis."""
+
+import os
+from collections.abc import AsyncIterator
+
+import pytest
+from hypothesis import HealthCheck, settings
+from temporalio.client import Client
+
+from outlast.contract import names
+from outlast.dev import EmbeddedServer
+
+# A busy machine is slow at any moment, so examples have no deadline. CI tries the same ones each
+# time: a failure there is a change's fault, and comes again here.
+settings.register_profile(
+    "outlast",
+    deadline=None,
+    derandomize="CI" in os.environ,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+settings.load_profile("outlast")
+
+
+@pytest.fixture(scope="session")
+async def server() -> AsyncIterator[EmbeddedServer]:
+    """A server with the search attributes of runs, for every test that needs no other one."""
+    async with EmbeddedServer(ui_port=None, search_attributes=names.SEARCH_ATTRIBUTES) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+async def client(server: EmbeddedServer) -> Client:
+    """A client of that server."""
+    return await Client.connect(server.address)
