@@ -2,13 +2,15 @@
 
 import os
 from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
-from temporalio.client import Client
 
-from outlast.contract import names
-from outlast.dev import EmbeddedServer
+if TYPE_CHECKING:
+    from temporalio.client import Client
+
+    from outlast.dev import EmbeddedServer
 
 # A busy machine is slow at any moment, so examples have no deadline. CI tries the same ones each
 # time: a failure there is a change's fault, and comes again here.
@@ -22,13 +24,19 @@ settings.load_profile("outlast")
 
 
 @pytest.fixture(scope="session")
-async def server() -> AsyncIterator[EmbeddedServer]:
+async def server() -> "AsyncIterator[EmbeddedServer]":
     """A server with the search attributes of runs, for every test that needs no other one."""
+    # Not imported above: tests of the loop alone take less time than these imports.
+    from outlast.contract import names
+    from outlast.dev import EmbeddedServer
+
     async with EmbeddedServer(ui_port=None, search_attributes=names.SEARCH_ATTRIBUTES) as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-async def client(server: EmbeddedServer) -> Client:
+async def client(server: "EmbeddedServer") -> "Client":
     """A client of that server."""
+    from temporalio.client import Client
+
     return await Client.connect(server.address)
