@@ -2,7 +2,7 @@
 FROM python:3.13-slim
 
 WORKDIR /app
-COPY pyproject.toml README.md LICENSE CHANGELOG.md ./
+COPY pyproject.toml hatch_build.py README.md LICENSE CHANGELOG.md ./
 COPY outlast outlast
 COPY examples examples
 RUN pip install --no-cache-dir ".[cli,dev]" && useradd --create-home outlast && mkdir /data && chown outlast /data

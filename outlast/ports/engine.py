@@ -5,10 +5,10 @@ client: it starts a worker, and a client must not know one.
 """
 
 import inspect
-import pkgutil
 import sys
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from outlast import lazy
 from outlast.agents.errors import UserError
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ class Engine(Protocol):
 
 def local_engine() -> type[Engine]:
     """Return the implementation."""
-    return cast("type[Engine]", pkgutil.resolve_name(IMPLEMENTATION))
+    return cast("type[Engine]", lazy.load(IMPLEMENTATION))
 
 
 async def rest_engine() -> None:

@@ -5,11 +5,11 @@ implement. Must not know: any storage, Temporal, or when a run reads and writes.
 """
 
 import os
-import pkgutil
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
+from outlast import lazy
 from outlast.agents.errors import UserError
 from outlast.agents.session_memory import SessionSettings
 from outlast.loop.values import JsonObject
@@ -136,7 +136,8 @@ def session_from_description(data: JsonObject) -> Session:
             f"No kind of session is called {data.get('kind')!r}; there is "
             f"{', '.join(DESCRIBED)}. Is the worker older than the client?"
         )
-    return pkgutil.resolve_name(name).from_description(data)
+    kind: Any = lazy.load(name)
+    return kind.from_description(data)
 
 
 def item_limit(limit: int | None, settings: SessionSettings | None) -> int | None:

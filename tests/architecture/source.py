@@ -1,11 +1,24 @@
 """The package's own source, for the tests that hold it to its rules."""
 
 import ast
+import shutil
 from functools import cache
 from pathlib import Path
+from types import ModuleType
+
+import outlast
+from outlast import sdk
 
 ROOT = Path(__file__).parents[2]
 PACKAGE = ROOT / "outlast"
+
+
+def names_of(module: ModuleType) -> list[str]:
+    """Return the public names of a module, which a lazy one has at run time only."""
+    return list(vars(module)["__all__"])
+
+
+PUBLIC = names_of(outlast)
 
 
 def modules() -> list[str]:
@@ -26,3 +39,13 @@ def functions_of(module: str) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
         for node in ast.walk(tree_of(module))
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
     ]
+
+
+def copy_as_in_a_wheel(folder: Path) -> None:
+    """Copy the package into a folder, with the files for the SDK's modules."""
+    shutil.copytree(PACKAGE, folder / "outlast", ignore=shutil.ignore_patterns("__pycache__"))
+    for module in sdk.MODULES:
+        path = folder / sdk.path(module)
+        assert not path.exists(), f"{module} is a module of ours: take it out of outlast/sdk.py"
+        path.parent.mkdir(exist_ok=True, parents=True)
+        path.write_text(sdk.source(module), encoding="utf-8")

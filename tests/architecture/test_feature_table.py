@@ -12,7 +12,7 @@ import outlast
 from outlast.agents.agent_tool import AgentToolOptions
 from outlast.agents.tool import ToolOptions
 from outlast.client.result_members import RunResultBase
-from tests.architecture.source import ROOT
+from tests.architecture.source import PUBLIC, ROOT
 
 TABLE = (ROOT / "docs" / "reference" / "feature-table.md").read_text(encoding="utf-8")
 NAMED = set(re.findall(r"\w+", " ".join(re.findall(r"`([^`]+)`", TABLE))))
@@ -23,7 +23,7 @@ def _public(kind: type) -> Iterable[str]:
 
 
 THERE_IS: dict[str, Iterable[str]] = {
-    "public name": outlast.__all__,
+    "public name": PUBLIC,
     "field of Agent": [one.name for one in fields(outlast.Agent)],
     "field of RunConfig": [one.name for one in fields(outlast.RunConfig)],
     "field of ModelSettings": [one.name for one in fields(outlast.ModelSettings)],
@@ -77,7 +77,7 @@ def test_nothing_is_said_not_to_be_offered_that_has_a_public_name() -> None:
     for feature, here, _ in _rows():
         if here == "not offered":
             denied.update(re.findall(r"`(\w+)`", feature))
-    assert sorted(denied & set(outlast.__all__)) == []
+    assert sorted(denied & set(PUBLIC)) == []
 
 
 def _links(page: str) -> list[str]:

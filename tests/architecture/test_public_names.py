@@ -1,6 +1,8 @@
 """The public names: every one is there, in one place, and loaded when it is first used."""
 
+import ast
 import importlib
+import pkgutil
 import subprocess
 import sys
 import tomllib
@@ -10,8 +12,8 @@ from typing import Any
 import pytest
 
 import outlast
-from outlast import _HOME_OF, _HOMES
-from tests.architecture.source import ROOT
+from outlast import lazy
+from tests.architecture.source import PACKAGE, PUBLIC, ROOT
 
 
 def loaded_by(statement: str, *suspects: str) -> Sequence[str]:
@@ -23,22 +25,19 @@ def loaded_by(statement: str, *suspects: str) -> Sequence[str]:
     return done.stdout.split()
 
 
-def test_the_list_of_public_names_is_the_table_of_their_homes() -> None:
-    names = [name for homes in _HOMES.values() for name in homes]
-    assert sorted(names) == sorted(outlast.__all__)
-    assert len(names) == len(set(names)), "a name has two homes"
-    assert list(outlast.__all__) == sorted(outlast.__all__, key=_as_ruff_sorts)
+HOMES = lazy.homes((PACKAGE / "__init__.pyi").read_text(encoding="utf-8"))
 
 
-def _as_ruff_sorts(name: str) -> tuple[bool, bool, str]:
-    """Constants, then classes, then functions."""
-    return (not name.isupper(), name[0].islower(), name)
+def test_the_public_names_are_those_of_the_stub_and_each_is_there_once() -> None:
+    assert list(HOMES) == PUBLIC
+    stub = (PACKAGE / "__init__.pyi").read_text(encoding="utf-8")
+    names = [one.asname for one in ast.walk(ast.parse(stub)) if isinstance(one, ast.alias)]
+    assert sorted(map(str, names)) == sorted(HOMES), "a name has two homes"
 
 
-@pytest.mark.parametrize("name", outlast.__all__)
-def test_a_public_name_is_the_one_of_its_home(name: str) -> None:
-    home = importlib.import_module(f"outlast.{_HOME_OF[name]}")
-    assert getattr(outlast, name) is getattr(home, name)
+@pytest.mark.parametrize(("name", "home"), HOMES.items())
+def test_a_public_name_is_the_one_of_its_home(name: str, home: str) -> None:
+    assert getattr(outlast, name) is pkgutil.resolve_name(home)
 
 
 def test_a_name_that_is_not_public_is_an_ordinary_attribute_error() -> None:
@@ -73,7 +72,9 @@ def test_the_rooms_that_users_enter_have_their_names(package: str, name: str) ->
 
 
 def test_importing_the_package_loads_nothing_large() -> None:
-    assert loaded_by("import outlast", "temporalio", "openai", "pydantic", "asyncio") == []
+    assert (
+        loaded_by("import outlast", "temporalio", "openai", "pydantic", "asyncio", "typing") == []
+    )
 
 
 def test_defining_an_agent_loads_no_engine_and_no_provider() -> None:

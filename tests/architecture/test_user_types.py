@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from outlast.module_names import MODULES
+from outlast import sdk
+from tests.architecture.source import copy_as_in_a_wheel
 
 pytest.importorskip("pyright", reason="it comes with the dependency group lint")
 
@@ -29,42 +30,60 @@ async def main(state: RunState[int]) -> int:
 """
 WRONG_LINES = {6, 8, 9, 12, 13}
 
-FURTHER_LINES = """
+LINES_OF_THE_SDK = """
+from outlast import sessions
+from outlast.dev import EmbeddedServer
+from outlast.extensions.memory import SQLAlchemySession
+from outlast.extensions.models.litellm_model import LitellmModel
 from outlast.items import TResponseStreamEvent
 from outlast.lifecycle import RunHooksBase
+from outlast.mcp import MCPServerStdio
 from outlast.mcp.util import create_static_tool_filter
 from outlast.model_settings import MCPToolChoice
 from outlast.tracing.span_data import MCPListToolsSpanData
 def settings() -> MCPToolChoice: return MCPToolChoice(server_label="a", name="b")
 class Hooks(RunHooksBase[None]): ...
 def event(data: MCPListToolsSpanData) -> TResponseStreamEvent: return data
+def same(server: EmbeddedServer, session: SQLAlchemySession) -> sessions.SQLAlchemySession:
+    return session
+model = LitellmModel("a/b")
 allowed = create_static_tool_filter(["a"])
-"""
-"""Names that only modules of the SDK have."""
-
-LINES_OF_THE_FIELD = FURTHER_LINES + "\n".join(
-    f"from {name} import ToolContext as C{at}\ndef f{at}(c: C{at}[int]) -> int: return c.context"
-    for at, name in enumerate(sorted(MODULES))
+server = MCPServerStdio({"command": "a"}, tool_filter=allowed)
+""" + "\n".join(
+    f"from outlast.{name} import ToolContext as C{at}\n"
+    f"def f{at}(c: C{at}[int]) -> int: return c.context"
+    for at, name in enumerate(sdk.MODULES)
 )
-"""One import line for each module that the SDK has, too."""
+"""An import line for each module of the SDK, and names that only its modules or rooms have."""
+
+WRONG_LINE_OF_THE_SDK = "from outlast.items import Nothing"
 
 
-def test_a_program_with_types_passes_strictly_and_its_mistakes_do_not(tmp_path: Path) -> None:
-    (tmp_path / "right.py").write_text(PROGRAM.read_text())
-    (tmp_path / "wrong.py").write_text(WRONG)
-    (tmp_path / "lines.py").write_text(LINES_OF_THE_FIELD)
-    root = str(PROGRAM.parents[2])
-    settings = {"typeCheckingMode": "strict", "pythonVersion": "3.11", "extraPaths": [root]}
-    settings["reportMissingModuleSource"] = "none"  # the modules are made when they are imported
-    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+def complaints(folder: Path) -> dict[str, dict[int, str]]:
+    """Return what pyright says of each program in a folder, by line."""
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
     done = subprocess.run(
-        [*command, "--project", str(tmp_path)], capture_output=True, text=True, check=False
+        [*command, "--project", str(folder)], capture_output=True, text=True, check=False
     )
-    found: dict[str, dict[int, str]] = {"right.py": {}, "wrong.py": {}, "lines.py": {}}
+    found: dict[str, dict[int, str]] = {path.name: {} for path in folder.glob("*.py")}
     for one in json.loads(done.stdout)["generalDiagnostics"]:
         place = found[Path(one["file"]).name]
-        place[one["range"]["start"]["line"] + 1] = one["message"]
+        place.setdefault(one["range"]["start"]["line"] + 1, one["message"])
+    return found
+
+
+@pytest.mark.parametrize("mode", ["basic", "strict"])
+def test_a_program_with_types_passes_and_its_mistakes_do_not(tmp_path: Path, mode: str) -> None:
+    (tmp_path / "right.py").write_text(PROGRAM.read_text())
+    (tmp_path / "lines.py").write_text(LINES_OF_THE_SDK)
+    (tmp_path / "wrong.py").write_text(WRONG)
+    (tmp_path / "wrong_line.py").write_text(WRONG_LINE_OF_THE_SDK)
+    copy_as_in_a_wheel(tmp_path / "installed")
+    settings = {"typeCheckingMode": mode, "pythonVersion": "3.11", "include": ["*.py"]}
+    settings |= {"extraPaths": [str(tmp_path / "installed")]}
+    (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
+    found = complaints(tmp_path)
     assert found["right.py"] == {}
     assert found["lines.py"] == {}
     assert set(found["wrong.py"]) == WRONG_LINES
+    assert "unknown import symbol" in found["wrong_line.py"][1]

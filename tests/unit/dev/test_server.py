@@ -1,6 +1,7 @@
 """The embedded server, for real: started, shared, killed, restarted."""
 
 import asyncio
+import importlib
 import os
 import signal
 import socket
@@ -10,6 +11,7 @@ import urllib.request
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
@@ -19,10 +21,12 @@ from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.dev import server as module
 from outlast.dev.server import EmbeddedServer, running_server
 from outlast.dev.server_process import ServerProcess
+from tests.architecture.source import names_of
 
 OWNER = """
 import asyncio, sys
 from pathlib import Path
+from typing import Any
 from outlast.dev.server import EmbeddedServer
 
 async def main():
@@ -36,6 +40,7 @@ asyncio.run(main())
 KEEPER = """
 import asyncio, sys
 from pathlib import Path
+from typing import Any
 from outlast.dev.server import EmbeddedServer
 
 async def main():
@@ -319,9 +324,8 @@ def test_importing_the_package_is_light():
 
 
 def test_the_package_offers_its_names():
-    import outlast.dev
-
-    for name in outlast.dev.__all__:
-        assert getattr(outlast.dev, name).__name__ == name
+    package: Any = importlib.import_module("outlast.dev")
+    for name in names_of(package):
+        assert getattr(package, name).__name__ == name
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = outlast.dev.nothing
+        _ = package.nothing

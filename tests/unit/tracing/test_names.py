@@ -2,6 +2,7 @@
 
 import outlast
 from outlast import tracing
+from tests.architecture.source import PUBLIC
 
 
 def test_everything_it_names_is_there() -> None:
@@ -9,6 +10,6 @@ def test_everything_it_names_is_there() -> None:
 
 
 def test_it_has_what_the_package_itself_has() -> None:
-    shared = set(tracing.__all__) & set(outlast.__all__)
+    shared = set(tracing.__all__) & set(PUBLIC)
     assert {"trace", "custom_span", "TracingProcessor", "add_trace_processor"} <= shared
     assert all(getattr(outlast, name) is getattr(tracing, name) for name in shared)

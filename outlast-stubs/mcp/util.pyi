@@ -1,3 +1,0 @@
-from outlast import *
-from outlast.further_names import *
-from outlast.mcp import *

@@ -1,2 +1,0 @@
-from outlast import *
-from outlast.further_names import *

@@ -1,0 +1,82 @@
+"""Names that are loaded when they are first used (PEP 562), so that a package is cheap to import.
+
+A lazy package lists its names in its `__init__.pyi`, which type checkers read too, and calls
+`attach(__name__)` in its `__init__.py`. So each name is written once.
+"""
+
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from types import ModuleType
+
+EXTRAS = {"mcp": "mcp", "sqlalchemy": "sqlalchemy", "starlette": "dev", "uvicorn": "dev"}
+"""By the top-level package that a lazy name may need, the extra of outlast that installs it."""
+
+
+def attach(package: str) -> None:
+    """Give a package the names that its `__init__.pyi` imports."""
+    module = sys.modules[package]
+    spec = module.__spec__
+    if spec is None or spec.origin is None:
+        raise ImportError(f"{package} was not imported from a file, so its stub cannot be found")
+    loader: object = spec.loader
+    read = getattr(loader, "get_data")  # noqa: B009  a package in a zip archive has it too
+    publish(module, homes(read(f"{spec.origin.removesuffix('c')}i").decode()))
+
+
+def homes(stub: str) -> dict[str, str]:
+    """Return where each name of a stub is defined, as `package.module:name`.
+
+    Args:
+        stub: lines such as `from outlast.agents.agent import Agent as Agent`.
+    """
+    lines = (line.partition("#")[0] for line in stub.splitlines())
+    words = " ".join(lines).replace("(", " ").replace(")", " ").split()
+    found: dict[str, str] = {}
+    home = ""
+    for before, word, after in zip(words, words[1:], words[2:], strict=False):
+        if before == "from":
+            home = word
+        elif word == "as":
+            found[after.rstrip(",")] = f"{home}:{before}"
+    return found
+
+
+def publish(module: ModuleType, names: Mapping[str, str]) -> None:
+    """Give a module names that other modules define.
+
+    Args:
+        module: where the names are to be found.
+        names: where each name is defined, as `package.module:name`.
+    """
+
+    def find(name: str) -> object:
+        if name not in names:
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+        value = load(names[name])
+        setattr(module, name, value)
+        return value
+
+    def list_names() -> list[str]:
+        return [*vars(module), *names]
+
+    vars(module).update(__all__=list(names), __getattr__=find, __dir__=list_names)
+
+
+def load(home: str) -> object:
+    """Import the object that `package.module:name` names.
+
+    Raises:
+        ModuleNotFoundError: the object needs a package that an extra installs.
+    """
+    module, _, name = home.partition(":")
+    try:
+        return getattr(import_module(module), name)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRAS:
+            raise
+        raise ModuleNotFoundError(
+            f"{name} needs the {package} package: pip install 'outlast[{EXTRAS[package]}]'",
+            name=error.name,
+        ) from error

@@ -1,0 +1,185 @@
+"""The module names of the OpenAI Agents SDK, so that programs keep their import lines.
+
+`from agents.tool_context import ToolContext` becomes `from outlast.tool_context import ToolContext`.
+Every such module has all public names of `outlast`, and the SDK's names that only its modules
+have. New programs import from `outlast` itself.
+
+In a checkout a finder makes these modules. A wheel has a file for each, which `hatch_build.py`
+writes with `source`: type checkers and editors read it.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+from outlast import lazy
+
+MODULES = {
+    "agent": "",
+    "agent_output": "",
+    "agent_tool_input": "",
+    "computer": "",
+    "editor": "",
+    "exceptions": "",
+    "extensions.memory": "sessions",
+    "extensions.memory.sqlalchemy_session": "sessions",
+    "extensions.models": "models",
+    "extensions.models.any_llm_model": "models",
+    "extensions.models.any_llm_provider": "models",
+    "extensions.models.litellm_model": "models",
+    "extensions.models.litellm_provider": "models",
+    "function_schema": "",
+    "guardrail": "",
+    "handoffs": "",
+    "handoffs.history": "",
+    "items": "",
+    "lifecycle": "",
+    "mcp.manager": "mcp",
+    "mcp.server": "mcp",
+    "mcp.util": "mcp",
+    "memory": "",
+    "memory.session": "",
+    "memory.session_settings": "",
+    "memory.sqlite_session": "",
+    "memory.util": "",
+    "model_settings": "",
+    "models.interface": "models",
+    "models.openai_chatcompletions": "models",
+    "models.openai_provider": "models",
+    "models.openai_responses": "models",
+    "prompts": "",
+    "repl": "",
+    "result": "",
+    "retry": "",
+    "run": "",
+    "run_config": "",
+    "run_context": "",
+    "run_error_handlers": "",
+    "run_state": "",
+    "stream_events": "",
+    "tool": "",
+    "tool_context": "",
+    "tool_guardrails": "",
+    "tracing.config": "tracing",
+    "tracing.create": "tracing",
+    "tracing.processor_interface": "tracing",
+    "tracing.span_data": "tracing",
+    "tracing.spans": "tracing",
+    "tracing.traces": "tracing",
+    "tracing.util": "tracing",
+    "usage": "",
+}
+"""The SDK's modules, and the room of ours whose names each has besides the public ones."""
+
+NAMES = {
+    "AgentHooksBase": "agents.lifecycle:AgentHooksBase",
+    "AllowBehavior": "agents.tool_guardrails:AllowBehavior",
+    "ApplyPatchApprovalFunction": "agents.patch_tool:ApplyPatchApproval",
+    "ApplyPatchOnApprovalFunction": "agents.local_tool:OnApproval",
+    "ApplyPatchOnApprovalFunctionResult": "agents.local_tool:OnApprovalResult",
+    "ApplyPatchOperationType": "agents.patch_tool:ApplyPatchOperationType",
+    "ComputerConfig": "agents.computers:ComputerSource",
+    "ComputerLike": "agents.computer:ComputerLike",
+    "CustomToolApprovalFunction": "agents.custom_tool:CustomToolApproval",
+    "CustomToolExecutor": "agents.custom_tool:CustomToolExecutor",
+    "CustomToolOnApprovalFunction": "agents.local_tool:OnApproval",
+    "CustomToolOnApprovalFunctionResult": "agents.local_tool:OnApprovalResult",
+    "DocstringStyle": "agents.docstrings:DocstringStyle",
+    "MCPConfig": "agents.mcp_server:MCPConfig",
+    "MCPToolChoice": "agents.model_settings:MCPToolChoice",
+    "OnHandoffWithInput": "agents.handoff:OnHandoffWithInput",
+    "OnHandoffWithoutInput": "agents.handoff:OnHandoffWithoutInput",
+    "RaiseExceptionBehavior": "agents.tool_guardrails:RaiseExceptionBehavior",
+    "RejectContentBehavior": "agents.tool_guardrails:RejectContentBehavior",
+    "RunHooksBase": "agents.lifecycle:RunHooksBase",
+    "RunItemBase": "agents.run_items:RunItemBase",
+    "RunResultBase": "client.result_members:RunResultBase",
+    "ShellApprovalFunction": "agents.shell_tools:ShellApproval",
+    "ShellOnApprovalFunction": "agents.local_tool:OnApproval",
+    "ShellOnApprovalFunctionResult": "agents.local_tool:OnApprovalResult",
+    "StructuredToolInputResult": "agents.agent_tool_input:NestedInput",
+    "TResponse": "agents.item_helpers:TResponse",
+    "TResponseOutputItem": "agents.item_helpers:TResponseOutputItem",
+    "TResponseStreamEvent": "agents.item_helpers:TResponseStreamEvent",
+    "ToInputListMode": "client.result_members:ToInputListMode",
+    "ToolErrorFunction": "agents.tool_definition:ToolErrorFunction",
+    "ToolTimeoutBehavior": "agents.tool_definition:TimeoutBehavior",
+}
+"""The SDK's names that its modules have and its package has not, and where they are here."""
+
+SOURCE = '''\
+"""The public names of outlast, where the OpenAI Agents SDK has some of them."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+{imports}
+else:
+    import sys
+
+    from outlast import sdk
+
+    sdk.fill(sys.modules[__name__])
+'''
+
+
+def fill(module: ModuleType) -> None:
+    """Give one of the SDK's modules its names, each loaded when first used."""
+    room = MODULES[module.__name__.removeprefix("outlast.")]
+    names = {name: f"outlast.{home}" for name, home in NAMES.items()}
+    for place in (f"outlast.{room}", "outlast") if room else ("outlast",):
+        names |= {name: f"{place}:{name}" for name in import_module(place).__all__}
+    lazy.publish(module, names)
+
+
+def source(module: str) -> str:
+    """Return the text of the file that stands for one of the SDK's modules in a wheel."""
+    room = MODULES[module]
+    lines = [f"from outlast.{room} import *"] if room else []
+    for name, home in NAMES.items():
+        place, _, ours = home.partition(":")
+        lines.append(f"from outlast.{place} import {ours} as {name}")
+    lines.append("from outlast import *")
+    return SOURCE.format(imports="\n".join(f"    {line}" for line in lines))
+
+
+def path(module: str) -> str:
+    """Return where that file is in a wheel."""
+    is_package = any(other.startswith(f"{module}.") for other in MODULES)
+    return f"outlast/{module.replace('.', '/')}{'/__init__' if is_package else ''}.py"
+
+
+class SDKFinder:
+    """A finder and loader of the SDK's modules for `sys.meta_path`, where files come first.
+
+    It does not inherit from `importlib.abc`, whose import takes 14 ms.
+    """
+
+    def find_spec(
+        self,
+        fullname: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        """Return the spec of one of the SDK's modules; None for any other name."""
+        package, _, name = fullname.partition(".")
+        if package != "outlast" or name not in MODULES:
+            return None
+        is_package = any(other.startswith(f"{name}.") for other in MODULES)
+        return ModuleSpec(fullname, self, is_package=is_package)  # pyright: ignore[reportArgumentType]
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        """Let the import system make the module."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Fill the module with names."""
+        module.__doc__ = SOURCE.splitlines()[0].strip('"')
+        fill(module)
+
+
+def install() -> None:
+    """Find the SDK's modules from now on; a second call does nothing."""
+    if not any(isinstance(finder, SDKFinder) for finder in sys.meta_path):
+        sys.meta_path.append(SDKFinder())
