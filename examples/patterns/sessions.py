@@ -24,7 +24,7 @@ def newest_without_greetings(history: list[Any], new: list[Any]) -> list[Any]:
 async def main(customer: str = "cust-1001", file: Path = FILE) -> None:
     """Talk to a customer in four runs."""
     # The worker loads and saves it, in activities: the file has to be on the worker's machine, and
-    # for workers on several machines there is outlast.extensions.memory.SQLAlchemySession. A save
+    # for workers on several machines there is outlast.sessions.SQLAlchemySession. A save
     # that is repeated after a crash stores nothing twice.
     session = SQLiteSession(customer, file)
     await session.clear_session()

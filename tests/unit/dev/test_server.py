@@ -26,7 +26,6 @@ from tests.architecture.source import names_of
 OWNER = """
 import asyncio, sys
 from pathlib import Path
-from typing import Any
 from outlast.dev.server import EmbeddedServer
 
 async def main():
@@ -40,7 +39,6 @@ asyncio.run(main())
 KEEPER = """
 import asyncio, sys
 from pathlib import Path
-from typing import Any
 from outlast.dev.server import EmbeddedServer
 
 async def main():
