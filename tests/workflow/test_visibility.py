@@ -16,9 +16,9 @@ from outlast.agents.tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner
 from outlast.contract import names
-from outlast.dev import EmbeddedServer
 from outlast.testing import ScriptedModel, call, say
 from outlast.worker import AgentWorker
+from tests.servers import TemporalServer, server_for_tests
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 
 
@@ -96,14 +96,14 @@ async def test_runs_are_found_by_status_agent_and_pending_approvals(desk: Desk):
 @pytest.fixture(scope="module")
 async def bare_server() -> Any:
     """A server as it comes, without our search attributes."""
-    async with EmbeddedServer(ui_port=None) as server:
+    async with server_for_tests({}, shared=False) as server:
         yield server
 
 
 async def test_a_server_without_the_attributes_gets_them_with_the_first_run(
-    bare_server: EmbeddedServer,
+    bare_server: TemporalServer,
 ):
-    client = await Client.connect(bare_server.address)
+    client = await bare_server.connect()
     with pytest.raises(RPCError, match="OutlastStatus"):
         [one async for one in client.list_workflows("OutlastStatus = 'waiting'")]
     agent = Agent[Any](name="Helper")
@@ -115,14 +115,14 @@ async def test_a_server_without_the_attributes_gets_them_with_the_first_run(
 
 
 async def test_a_server_that_refuses_the_attributes_carries_runs_all_the_same(
-    bare_server: EmbeddedServer, monkeypatch: pytest.MonkeyPatch
+    bare_server: TemporalServer, monkeypatch: pytest.MonkeyPatch
 ):
     async def refused(client: Client) -> bool:
         return False
 
     monkeypatch.setattr("outlast.client.runner.add_search_attributes", refused)
     monkeypatch.setattr("outlast.client.runner.names.ATTRIBUTE_AGENT", "NobodyMadeThis")
-    client = await Client.connect(bare_server.address)
+    client = await bare_server.connect()
     agent = Agent[Any](name="Helper")
     async with AgentWorker(client, agents=[agent], model_provider=ScriptedModel("Hello.")):
         async with asyncio.timeout(PATIENCE_SECONDS):

@@ -20,6 +20,7 @@ from outlast.contract import names
 from outlast.dev import EmbeddedServer, default_data_dir
 from outlast.testing import ScriptedModel, call
 from outlast.worker import AgentWorker
+from tests.servers import NAMED_ADDRESS, until_searchable
 
 Invoke: TypeAlias = Callable[..., Awaitable[Result]]
 Open: TypeAlias = Callable[[ScriptedModel], Awaitable[str]]
@@ -69,7 +70,11 @@ async def server(home: Path) -> AsyncIterator[EmbeddedServer]:
 
 @pytest.fixture(scope="package")
 async def client(server: EmbeddedServer) -> Client:
-    return await Client.connect(server.address)
+    if NAMED_ADDRESS is None:
+        return await Client.connect(server.address)
+    client = await Client.connect(NAMED_ADDRESS)
+    await until_searchable(client, names.SEARCH_ATTRIBUTES)
+    return client
 
 
 @pytest.fixture

@@ -4,12 +4,12 @@ import stat
 from pathlib import Path
 
 import pytest
-from temporalio.client import Client
 
 from outlast.agents.errors import ServerUnavailable
 from outlast.cli import doctor_checks
 from outlast.cli.doctor_checks import Finding
 from outlast.dev import EmbeddedServer
+from tests.servers import server_for_tests
 
 
 def a_tool(path: Path, script: str) -> Path:
@@ -140,11 +140,12 @@ async def test_a_configuration_that_cannot_be_read_is_told(
 
 
 async def test_missing_attributes_are_told_and_then_added() -> None:
-    async with EmbeddedServer(ui_port=None) as bare:
-        await Client.connect(bare.address)
+    async with server_for_tests({}, shared=False) as bare:
         levels: list[Finding] = []
         for fix in (False, True, False):
-            found = await doctor_checks.server(bare.address, None, can_start_one=True, fix=fix)
+            found = await doctor_checks.server(
+                bare.address, bare.namespace, can_start_one=True, fix=fix
+            )
             levels.append(found[-1])
 
     assert levels[0].level == "optional"

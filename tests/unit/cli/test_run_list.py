@@ -10,6 +10,7 @@ from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner
 from outlast.dev import EmbeddedServer
 from outlast.testing import ScriptedModel, call
+from tests.servers import server_for_tests
 from tests.unit.cli.conftest import Open
 
 BASE = "WorkflowType = 'AgentRun' AND ExecutionStatus != 'ContinuedAsNew'"
@@ -148,8 +149,8 @@ async def test_a_namespace_that_is_not_there_is_said(server: EmbeddedServer) -> 
 
 
 async def test_missing_search_attributes_are_said() -> None:
-    async with EmbeddedServer(ui_port=None) as bare:
-        client = await Client.connect(bare.address)
+    async with server_for_tests({}, shared=False) as bare:
+        client = await bare.connect()
 
         assert await find_runs(client, Filter(), limit=1) == []
         with pytest.raises(UserError, match="outlast doctor --fix"):

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from outlast.dev import EmbeddedServer
 from outlast.local.engine import LocalEngine
 from outlast.models.provider import OpenAIProvider
 from outlast.testing import ScriptedModel, call, custom_call, patch_call, shell_call
+from tests.servers import TemporalServer
 
 HOW_TO = Path(__file__).parents[3] / "docs" / "how-to"
 
@@ -89,7 +89,7 @@ async def run(code: str, namespace: dict[str, Any], guide: str) -> None:
 @pytest.mark.parametrize("guide", SCRIPTS)
 async def test_the_code_of_a_guide_does_what_it_says(
     guide: str,
-    server: EmbeddedServer,
+    server: TemporalServer,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from outlast import Agent
-from outlast.dev import EmbeddedServer
 from outlast.local.engine import LocalEngine
 from outlast.loop.phrases import REJECTED
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, refuse, say
 from tests.conformance.views import shapes
+from tests.servers import TemporalServer
 
 PATTERNS = Path(__file__).parents[3] / "examples" / "patterns"
 
@@ -66,7 +66,7 @@ class Stage:
 
 @pytest.fixture
 async def stage(
-    server: EmbeddedServer,
+    server: TemporalServer,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> AsyncIterator[Stage]:

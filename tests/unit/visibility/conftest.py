@@ -1,13 +1,13 @@
-"""One embedded server for the tests that only need any."""
+"""One server for the tests that only need any."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 
-from outlast.dev.server import EmbeddedServer
+from tests.servers import TemporalServer, server_for_tests
 
 
 @pytest.fixture(scope="package")
-async def server() -> AsyncIterator[EmbeddedServer]:
-    async with EmbeddedServer(search_attributes={"OutlastAgent": "Keyword"}) as server:
+async def server() -> AsyncIterator[TemporalServer]:
+    async with server_for_tests({"OutlastAgent": "Keyword"}, shared=False) as server:
         yield server

@@ -12,13 +12,13 @@ from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSear
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.errors import UserError
-from outlast.dev.server import EmbeddedServer
 from outlast.visibility.search_attributes import ensure_search_attributes
+from tests.servers import TemporalServer
 
 
 @pytest.fixture(scope="module")
-async def client(server: EmbeddedServer) -> Client:
-    return await Client.connect(server.address)
+async def client(server: TemporalServer) -> Client:
+    return await server.connect()
 
 
 async def test_what_is_missing_is_made_once(client: Client):
