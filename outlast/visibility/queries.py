@@ -9,9 +9,13 @@ NOT_FOUND_BY_SERVERS = '"\\'
 """Servers on SQL escape these once too often, and then find nothing."""
 
 
+QUOTE = "'"
+"""Servers strip it from both ends of a text, along with the quotes that enclose the text."""
+
+
 def is_findable(text: str) -> bool:
     """Whether a server finds exactly this text."""
-    return all(map(_is_findable_sign, text))
+    return text == text.strip(QUOTE) and all(map(_is_findable_sign, text))
 
 
 def equals(attribute: str, text: str) -> str | None:
@@ -21,7 +25,9 @@ def equals(attribute: str, text: str) -> str | None:
     """
     if is_findable(text):
         return f"{attribute} = {_quoted(text)}"
-    beginning = "".join(takewhile(_is_findable_sign, text))
+    if text.startswith(QUOTE):
+        return None
+    beginning = "".join(takewhile(_is_findable_sign, text)).rstrip(QUOTE)
     return f"{attribute} STARTS_WITH {_quoted(beginning)}" if beginning else None
 
 
