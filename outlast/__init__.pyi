@@ -23,6 +23,8 @@ from outlast.agents.context import ToolContext as ToolContext
 from outlast.agents.custom_tool import CustomTool as CustomTool
 from outlast.agents.diffs import apply_diff as apply_diff
 from outlast.agents.errors import AgentsException as AgentsException
+from outlast.agents.errors import ContentUnavailable as ContentUnavailable
+from outlast.agents.errors import ConversationFull as ConversationFull
 from outlast.agents.errors import DecisionRefused as DecisionRefused
 from outlast.agents.errors import InputGuardrailTripwireTriggered as InputGuardrailTripwireTriggered
 from outlast.agents.errors import MaxTurnsExceeded as MaxTurnsExceeded
@@ -218,6 +220,7 @@ from outlast.agents.tool_use import ToolsToFinalOutputResult as ToolsToFinalOutp
 from outlast.agents.usage import RequestUsage as RequestUsage
 from outlast.agents.usage import Usage as Usage
 from outlast.client.handle import RunHandle as RunHandle
+from outlast.client.handle import SentMessage as SentMessage
 from outlast.client.known_agents import RemoteAgent as RemoteAgent
 from outlast.client.repl import run_demo_loop as run_demo_loop
 from outlast.client.results import RunResult as RunResult
@@ -228,6 +231,8 @@ from outlast.client.stream import ApprovalStreamEvent as ApprovalStreamEvent
 from outlast.client.stream import StatusStreamEvent as StatusStreamEvent
 from outlast.client.stream import StreamEvent as StreamEvent
 from outlast.client.streaming import RunResultStreaming as RunResultStreaming
+from outlast.loop.approvals import ApprovalRequest as ApprovalRequest
+from outlast.loop.approvals import Decision as Decision
 from outlast.loop.values import DEFAULT_MAX_TURNS as DEFAULT_MAX_TURNS
 from outlast.models.defaults import set_default_openai_api as set_default_openai_api
 from outlast.models.defaults import set_default_openai_client as set_default_openai_client
@@ -238,7 +243,9 @@ from outlast.models.openai_models import OpenAIChatCompletionsModel as OpenAICha
 from outlast.models.openai_models import OpenAIResponsesModel as OpenAIResponsesModel
 from outlast.models.provider import OpenAIProvider as OpenAIProvider
 from outlast.ports.model import Model as Model
+from outlast.ports.model import ModelError as ModelError
 from outlast.ports.model import ModelProvider as ModelProvider
+from outlast.ports.model import ModelRequest as ModelRequest
 from outlast.ports.model import ModelResponse as ModelResponse
 from outlast.ports.model_arguments import ModelTracing as ModelTracing
 from outlast.ports.session import Session as Session
@@ -281,3 +288,4 @@ from outlast.ports.user_spans import turn_span as turn_span
 from outlast.sessions.sqlite import SQLiteSession as SQLiteSession
 
 __version__: str
+from outlast.client.result_members import RunSnapshot as RunSnapshot

@@ -5,8 +5,7 @@ A `ScriptedModel` says what you write down; what you test is what your own code 
 
 import asyncio
 
-from outlast import Agent, ToolContext, function_tool
-from outlast.loop.approvals import ApprovalRequest
+from outlast import Agent, ApprovalRequest, ToolContext, function_tool
 from outlast.testing import ScriptedModel, call, run_in_memory
 
 PAID: list[str] = []

@@ -5,8 +5,7 @@ Owns: what each agent is told and may do. Must not know: how the tools do it.
 
 from typing import Any
 
-from outlast import Agent, Handoff, ModelSettings, RunContextWrapper, handoff
-from outlast.agents.agent import Instructions
+from outlast import Agent, Handoff, Instructions, ModelSettings, RunContextWrapper, handoff
 from support_desk.context import Customer, customer_of
 from support_desk.tools import (
     ask_human,

@@ -23,13 +23,13 @@ from outlast.client.known_agents import KnownAgents
 from outlast.client.messages import check_cancel_mode, check_input
 from outlast.client.nested_requests import asker_of
 from outlast.client.reading import Place, Present, Request, Stretch, is_settled
+from outlast.client.result_members import RunSnapshot
 from outlast.client.results import RunResult, error_of, result_of, result_of_answer, run_details
 from outlast.client.run_state import ENGINE
 from outlast.client.sending import RunAddress
 from outlast.client.stream import RawResponsesStreamEvent, StreamEvent, changes
 from outlast.contract import names, records
 from outlast.loop.approvals import ApprovalRequest, Decision
-from outlast.loop.state import RunState
 from outlast.loop.values import JsonObject
 from outlast.ports.interpreter_end import wait_for_native_threads
 
@@ -115,7 +115,7 @@ class RunHandle:
             return ending.verdict(await self.state(), self._known, self.kept_client)
         raise raised
 
-    async def state(self) -> RunState:
+    async def state(self) -> RunSnapshot:
         """Return where the run is now, read from its history; needs no worker.
 
         Raises:
@@ -123,7 +123,7 @@ class RunHandle:
         """
         return (await self.present())[0]
 
-    async def present(self) -> tuple[RunState, Place]:
+    async def present(self) -> tuple[RunSnapshot, Place]:
         """Return where the run is now, and how far its history goes, to read on from there.
 
         Raises:
@@ -184,13 +184,13 @@ class RunHandle:
             return await self.result()
         return ending.verdict(state, self._known, self.kept_client)
 
-    async def wait(self, condition: Callable[[RunState], bool]) -> RunResult:
+    async def wait(self, condition: Callable[[RunSnapshot], bool]) -> RunResult:
         """Wait until the state satisfies a condition, or the run is closed."""
         return result_of(await self._until(condition), self._known, client=self.kept_client)
 
     async def _until(
-        self, condition: Callable[[RunState], bool], since: Place | None = None
-    ) -> RunState:
+        self, condition: Callable[[RunSnapshot], bool], since: Place | None = None
+    ) -> RunSnapshot:
         """Return the first state that satisfies a condition, or the last state there is."""
         reader = RunReader(self.client, self.id, self._patience)
         present = Present(since, from_start=False)
@@ -223,7 +223,7 @@ class RunHandle:
         except RPCError as error:
             raise await self._address.translated(error) from error
 
-    async def read_along(self, stretch: Stretch) -> AsyncGenerator[RunState | RawEvent]:
+    async def read_along(self, stretch: Stretch) -> AsyncGenerator[RunSnapshot | RawEvent]:
         """Yield the states of the run and what models say, until it is settled.
 
         Args:
@@ -240,7 +240,7 @@ class RunHandle:
         following = with_deltas(self._follow(reader, from_start=from_start), self.client, self.id)
         seen = 0
         if from_start:
-            yield RunState()
+            yield RunSnapshot()
         async with aclosing(following) as events:
             async for one in events:
                 if not begun.is_reached(reader.place):
@@ -268,7 +268,7 @@ class RunHandle:
         Raises:
             RunNotFound: there is no such run.
         """
-        before, number = RunState(), 0
+        before, number = RunSnapshot(), 0
         reader = RunReader(self.client, self.id, self._patience)
         following = with_deltas(self._follow(reader, from_start=True), self.client, self.id)
         async with aclosing(following) as events:

@@ -37,6 +37,9 @@ from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import places_in_transcript, shown, size
 from outlast.ports.model import ModelResponse
 
+RunSnapshot: TypeAlias = RunState
+"""Where a run is: its status, transcript, approvals and usage, as `RunHandle.state()` reads them."""
+
 T = TypeVar("T")
 
 ToInputListMode: TypeAlias = Literal["preserve_all", "normalized"]
@@ -61,7 +64,7 @@ class RunResultBase:
 
     def __init__(
         self,
-        state: RunState,
+        state: RunSnapshot,
         known: KnownAgents = NOBODY,
         *,
         answer: Answer | None = None,
@@ -328,7 +331,7 @@ class RunResultBase:
             delattr(self, name)
 
     @cached_property
-    def _spanned(self) -> RunState:
+    def _spanned(self) -> RunSnapshot:
         """The state, with the content of the question's own items."""
         state = self.snapshot
         start, stop = self._span()
@@ -402,12 +405,12 @@ class RunResultBase:
 _MADE = {name for name, one in vars(RunResultBase).items() if isinstance(one, cached_property)}
 
 
-def newest_answer(state: RunState) -> Answer | None:
+def newest_answer(state: RunSnapshot) -> Answer | None:
     """Return the newest answer of a run, or None."""
     return state.answers[-1] if state.answers else None
 
 
-def _has_begun(state: RunState) -> bool:
+def _has_begun(state: RunSnapshot) -> bool:
     """Whether the first turn has; before that, what was asked is not in the transcript yet."""
     return state.asked_from > 0 or state.turns > 0
 

@@ -11,9 +11,9 @@ from outlast.agents.usage import Usage
 from outlast.client.guardrail_results import guardrail_result, tripped, tripped_inside
 from outlast.client.known_agents import KnownAgents
 from outlast.client.raising import Tripwire, code_of_tripwire, exception_of
-from outlast.client.result_members import NOBODY, RunResultBase, newest_answer
+from outlast.client.result_members import NOBODY, RunResultBase, RunSnapshot, newest_answer
 from outlast.loop.items import Item
-from outlast.loop.state import Answer, RunState, Status
+from outlast.loop.state import Answer, Status
 from outlast.loop.values import Failure
 
 
@@ -43,13 +43,13 @@ class RunResult(RunResultBase):
         )
 
 
-def result_of(state: RunState, known: KnownAgents = NOBODY, *, client: Any = None) -> RunResult:
+def result_of(state: RunSnapshot, known: KnownAgents = NOBODY, *, client: Any = None) -> RunResult:
     """Return the result in a state."""
     return RunResult(state, known, client=client)
 
 
 def result_of_answer(
-    state: RunState, answer: Answer, known: KnownAgents = NOBODY, *, client: Any = None
+    state: RunSnapshot, answer: Answer, known: KnownAgents = NOBODY, *, client: Any = None
 ) -> RunResult:
     """Return the result with one of a conversation's answers, which need not be its newest."""
     if answer is newest_answer(state) and not state.answering:
@@ -109,7 +109,7 @@ class FailedRun(RunErrorDetails):
         return self.result.final_output
 
 
-def run_details(state: RunState, known: KnownAgents = NOBODY) -> FailedRun:
+def run_details(state: RunSnapshot, known: KnownAgents = NOBODY) -> FailedRun:
     """Return a run up to its failure, with placeholders for content that cannot be read."""
     try:
         return FailedRun(RunResult(state, known))
@@ -118,7 +118,7 @@ def run_details(state: RunState, known: KnownAgents = NOBODY) -> FailedRun:
 
 
 def error_of(
-    failure: Failure, state: RunState | None = None, known: KnownAgents = NOBODY
+    failure: Failure, state: RunSnapshot | None = None, known: KnownAgents = NOBODY
 ) -> Exception:
     """Return the exception that stands for a failure.
 

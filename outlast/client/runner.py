@@ -7,10 +7,9 @@ import asyncio
 import hashlib
 import json
 import secrets
-from collections.abc import Mapping
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any, Unpack
+from typing import Any, ClassVar, Self, Unpack, cast
 
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import (
@@ -24,21 +23,25 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import RunAlreadyStarted, UserError
-from outlast.agents.lifecycle import RunHooks
-from outlast.agents.run_config import RunConfig
-from outlast.agents.run_error import RunErrorHandlers
 from outlast.client.carrying import Carrying
 from outlast.client.connection import add_search_attributes
 from outlast.client.content import outgoing
 from outlast.client.handle import RunHandle
 from outlast.client.known_agents import KnownAgents, RemoteAgent
-from outlast.client.outages import is_passing, ride_out, unavailable
+from outlast.client.outages import is_passing, patience_of, ride_out, unavailable
 from outlast.client.reading import RunReading, Stretch
 from outlast.client.results import RunResult
 from outlast.client.resuming import resume
 from outlast.client.run_state import ENGINE, RunState, gave_items
 from outlast.client.sending import RunAddress, check_size
-from outlast.client.start import OF_THE_CLIENT, RunOptions, agent_name, check_place, run_input
+from outlast.client.start import (
+    RunOptions,
+    agent_name,
+    check_names,
+    check_place,
+    run_input,
+    start_options,
+)
 from outlast.client.streaming import RunResultStreaming
 from outlast.client.thread_loop import thread_loop
 from outlast.client.unattended import warned_without_worker
@@ -47,7 +50,6 @@ from outlast.contract.searchability import searchable
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.ports.blobs import BlobStore, check_blob_store
 from outlast.ports.engine import rest_engine
-from outlast.ports.session import Session
 from outlast.ports.tracing import join_current_trace
 from outlast.rendering import Shown, excerpt, inline_within, joined
 
@@ -61,57 +63,72 @@ class Runner:
     Where no client is given, runs go to the server that Temporal's environment configuration
     names; where it names none, an embedded server is started, or joined if one runs. An `Agent`
     given as an object is then carried by a worker in this process; one given by name by a worker
-    elsewhere. With a client, runs are always carried by the workers of `task_queue`.
+    elsewhere. With a client, runs are always carried by the workers of `task_queue`. `using` sets
+    the client and the task queue for all calls of a program.
     """
+
+    _place: ClassVar[RunOptions] = {}
+    """What `using` has set."""
+
+    @classmethod
+    def using(
+        cls,
+        *,
+        client: Client | None = None,
+        task_queue: str | None = None,
+        patience: timedelta | None = None,
+        blob_store: BlobStore | None = None,
+    ) -> type[Self]:
+        """Return a runner with the same methods, whose runs are at another place.
+
+        `runner = Runner.using(client=client, task_queue="desk")`, and `runner.run(agent, "Hi")` is
+        `Runner.run(agent, "Hi", client=client, task_queue="desk")`. An option of the call itself
+        comes first.
+
+        Args:
+            client: a connected Temporal client.
+            task_queue: where the workers wait that carry the runs.
+            patience: how long to wait for a server that does not answer.
+            blob_store: where large content is kept; the workers need the same one.
+
+        Raises:
+            UserError: an argument does not fit.
+        """
+        check_place(client=client, task_queue=task_queue)
+        check_blob_store(blob_store)
+        patience = None if patience is None else patience_of(patience)
+        place = RunOptions(
+            client=client, task_queue=task_queue, patience=patience, blob_store=blob_store
+        )
+        runner = type(cls.__name__, (cls,), {"_place": cls._placed(place), "__doc__": cls.__doc__})
+        return cast("type[Self]", runner)
+
+    @classmethod
+    def _placed(cls, options: RunOptions) -> RunOptions:
+        """Return the options of a call, over those that `using` has set."""
+        check_names(options, RunOptions, caller="Runner")
+        given = {name: value for name, value in options.items() if value is not None}
+        return cast("RunOptions", {**options, **cls._place, **given})
 
     @classmethod
     async def run(
         cls,
         starting_agent: Agent[Any] | RemoteAgent | str,
         input: str | list[JsonObject] | RunState,
-        *,
-        context: Any = None,
-        max_turns: int | None = DEFAULT_MAX_TURNS,
-        hooks: RunHooks[Any] | str | None = None,
-        run_config: RunConfig | Mapping[str, Any] | None = None,
-        error_handlers: RunErrorHandlers[Any] | None = None,
-        previous_response_id: str | None = None,
-        auto_previous_response_id: bool = False,
-        conversation_id: str | None = None,
-        session: Session | None = None,
-        id: str | None = None,
-        client: Client | None = None,
-        task_queue: str | None = None,
-        patience: timedelta | None = None,
-        blob_store: BlobStore | None = None,
+        **options: Unpack[RunOptions],
     ) -> RunResult:
         """Ask an agent, and wait for the answer, or until a person has to decide.
 
         Running this again with the same id and input goes on with the same run, also in another
         process after a crash; once it has completed, the same answer is returned. With a
         `RunState` it sends what was decided to the run that waits, which has its settings and its
-        count of turns already, and goes on reading. `RunOptions` says what each argument is.
+        count of turns already, and goes on reading. `RunOptions` says what each option is.
 
         Raises:
             AgentsException: the run failed; the subclass says why.
             UserError: an argument does not fit.
         """
-        options = RunOptions(
-            id=id,
-            context=context,
-            max_turns=max_turns,
-            hooks=hooks,
-            run_config=run_config,
-            error_handlers=error_handlers,
-            previous_response_id=previous_response_id,
-            auto_previous_response_id=auto_previous_response_id,
-            conversation_id=conversation_id,
-            session=session,
-            client=client,
-            task_queue=task_queue,
-            patience=patience,
-            blob_store=blob_store,
-        )
+        options = cls._placed(options)
         with _carrying(starting_agent, input, options) as carrying:
             handle, stretch = await _open(starting_agent, input, options, carrying)
             async with warned_without_worker(handle.client, handle.id):
@@ -163,10 +180,11 @@ class Runner:
             UserError: an argument does not fit.
             RuntimeError: no event loop is running in this thread.
         """
+        options = cls._placed(options)
         known = _known(starting_agent, input, options)
         if not isinstance(input, RunState):
             # Mistakes are found here; and what is asked is read once, as it is now.
-            record = run_input(starting_agent, input, **_of_the_run(options))
+            record = run_input(starting_agent, input, **start_options(options))
             input = record.input  # noqa: A001  the argument's name
         if not _is_in_loop():
             raise RuntimeError(
@@ -209,6 +227,7 @@ class Runner:
             UserError: the context is not data, or an argument does not fit.
             ServerUnavailable: no Temporal server answers.
         """
+        options = cls._placed(options)
         known = _known(agent, input, options)
         with _carrying(agent, input, options) as carrying:
             return await _begin(agent, input, options, carrying, known=known, keep_open=keep_open)
@@ -238,9 +257,10 @@ class Runner:
             RunNotFound: there is no such run.
             UserError: an argument does not fit.
         """
-        check_place(id or "", client)
-        check_blob_store(blob_store)
-        with Carrying(agent, client, None, patience=patience, blob_store=blob_store) as carrying:
+        place = RunOptions(client=client, patience=patience, blob_store=blob_store)
+        options = cls._placed(place)
+        check_place(id or "", options.get("client"))
+        with _carrying(agent, "", options) as carrying:
             handle = await carrying.handle(id, KnownAgents(agent))
             await handle.check()
             await carrying.follow(handle)
@@ -288,7 +308,7 @@ async def _begin(
     keep_open: bool = False,
     stream: bool = False,
 ) -> RunHandle:
-    record = run_input(agent, input, keep_open=keep_open, stream=stream, **_of_the_run(options))
+    record = run_input(agent, input, keep_open=keep_open, stream=stream, **start_options(options))
     record = replace(record, settings=join_current_trace(record.settings))
     run_id = options.get("id") or f"run-{secrets.token_hex(6)}"
     handle = await carrying.handle(run_id, known)
@@ -296,10 +316,6 @@ async def _begin(
     if not await _start(handle.client, queue, run_id, record, carrying.patience):
         await carrying.follow(handle)
     return handle
-
-
-def _of_the_run(options: RunOptions) -> dict[str, Any]:
-    return {name: value for name, value in options.items() if name not in OF_THE_CLIENT}
 
 
 def _known(

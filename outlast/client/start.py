@@ -6,7 +6,7 @@ not know: who carries the run.
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Final, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack, cast
 
 from outlast.agents.agent import Agent
 from outlast.agents.context_codec import write_context
@@ -38,28 +38,21 @@ CODES: Final = {
 """By the kind of an error handler, the code of the failures that it may turn into answers."""
 
 
-class RunOptions(TypedDict, total=False):
-    """What `Runner.run` takes besides the agent and the input.
+class StartOptions(TypedDict, total=False):
+    """What a run is started with, besides the agent and the input.
 
     Attributes:
-        id: the run's id, which is the workflow id; default a new one.
         context: a pydantic model, dataclass or JSON value that the agent's callables get.
-        max_turns: how many model calls the answer may take; None for no bound.
-        hooks: called at the run's steps.
+        max_turns: how many model calls the answer may take; None for no bound; default 10.
+        hooks: called at the run's steps: `RunHooks`, or the name they have at the worker.
         run_config: settings of the run, or a dict of them.
         error_handlers: what to answer instead of failing.
         previous_response_id: the response on the provider's server that this run follows.
         auto_previous_response_id: each response follows the one before on that server.
         conversation_id: the conversation on the provider's server.
         session: remembers the conversation between runs.
-        client: a connected Temporal client.
-        task_queue: where the workers wait that carry the run.
-        patience: how long to wait for a server that does not answer, such as one that is being
-            restarted; default: OUTLAST_PATIENCE_SECONDS, or five minutes.
-        blob_store: where large content is kept; the workers need the same one.
     """
 
-    id: str | None
     context: Any
     max_turns: int | None
     hooks: RunHooks[Any] | str | None
@@ -69,62 +62,80 @@ class RunOptions(TypedDict, total=False):
     auto_previous_response_id: bool
     conversation_id: str | None
     session: Session | None
+
+
+class RunOptions(StartOptions, total=False):
+    """The options of `Runner.run`, `run_sync`, `run_streamed` and `start`.
+
+    Besides these, the options that a run is started with: `context`, `max_turns`, `hooks`,
+    `run_config`, `error_handlers`, `previous_response_id`, `auto_previous_response_id`,
+    `conversation_id` and `session`.
+
+    Attributes:
+        id: the run's id, which is the workflow id; default a new one.
+        client: a connected Temporal client.
+        task_queue: where the workers wait that carry the run.
+        patience: how long to wait for a server that does not answer, such as one that is being
+            restarted; default: OUTLAST_PATIENCE_SECONDS, or five minutes.
+        blob_store: where large content is kept; the workers need the same one.
+    """
+
+    id: str | None
     client: "Client | None"
     task_queue: str | None
     patience: timedelta | None
     blob_store: BlobStore | None
 
 
-OF_THE_CLIENT: Final = frozenset({"id", "client", "task_queue", "patience", "blob_store"})
-"""Options that say where a run is, and not what it is."""
+def check_names(options: Mapping[str, Any], kind: type[Any], *, caller: str) -> None:
+    """Refuse options that there are not, as Python does for a plain list of parameters.
+
+    Raises:
+        TypeError: one of them is not in the TypedDict `kind`.
+    """
+    for name in options:
+        if name not in kind.__optional_keys__:
+            raise TypeError(f"{caller}() got an unexpected keyword argument {name!r}")
 
 
 def run_input(
     starting_agent: Any,
     input: str | list[JsonObject],
     *,
-    context: Any = None,
-    max_turns: int | None = DEFAULT_MAX_TURNS,
-    hooks: Any = None,
-    run_config: RunConfig | Mapping[str, Any] | None = None,
-    error_handlers: RunErrorHandlers[Any] | None = None,
-    previous_response_id: str | None = None,
-    auto_previous_response_id: bool = False,
-    conversation_id: str | None = None,
-    session: Session | None = None,
     keep_open: bool = False,
     stream: bool = False,
+    **options: Unpack[StartOptions],
 ) -> records.RunInput:
     """Return the input of the workflow that carries a run.
 
     Args:
         starting_agent: an `Agent`, its name, or an object with its `name`.
         input: a text, or Responses items.
-        context: a pydantic model, dataclass or JSON value.
-        max_turns: how many model calls the answer may take; None for no bound.
-        hooks: called at the run's steps: `RunHooks`, or the name they have at the worker.
-        run_config: settings of the run.
-        error_handlers: what to answer instead of failing.
-        previous_response_id: the response on the provider's server that this run follows.
-        auto_previous_response_id: each response follows the one before on the provider's server.
-        conversation_id: the conversation on the provider's server.
-        session: remembers the conversation between runs.
         keep_open: stay open after the answer and take further messages.
         stream: the run is read along.
+        **options: those of `StartOptions`.
 
     Raises:
         UserError: something does not fit, or does not go together; the message says what to do.
         TypeError: the hooks are not those of a run.
     """
+    context, session = options.get("context"), options.get("session")
+    max_turns = options.get("max_turns", DEFAULT_MAX_TURNS)
     name = agent_name(starting_agent)
     _check_max_turns(max_turns)
     asked = check_input(input)
-    config = as_run_config(run_config)
-    thread = _thread(conversation_id, previous_response_id, chained=auto_previous_response_id)
+    config = as_run_config(options.get("run_config"))
+    thread = _thread(
+        options.get("conversation_id"),
+        options.get("previous_response_id"),
+        chained=options.get("auto_previous_response_id", False),
+    )
     if thread is not None:
         _check_thread(thread, starting_agent, config, session)
-    handlers = _handler_names(error_handlers)
-    settings = write_run_config(config) | _given(hooks, handlers, session, stream=stream)
+    handlers = _handler_names(options.get("error_handlers"))
+    settings = write_run_config(config) | _given(
+        options.get("hooks"), handlers, session, stream=stream
+    )
     if isinstance(asked, list) and only_text(asked) is not None:
         settings[AS_ITEMS] = True
     return records.RunInput(
@@ -139,6 +150,12 @@ def run_input(
         thread=thread,
         handled=tuple(CODES[kind] for kind in handlers),
     )
+
+
+def start_options(options: RunOptions) -> StartOptions:
+    """Return those of the options that a run is started with."""
+    names = StartOptions.__optional_keys__
+    return cast("StartOptions", {name: options[name] for name in names & options.keys()})
 
 
 def check_place(id: object = None, client: object = None, task_queue: object = None) -> None:

@@ -6,17 +6,18 @@ like; `RunResultStreaming` makes them, as on a server.
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
-from typing import Any
+from typing import Any, Unpack
 
 from outlast.agents.agent import Agent
 from outlast.client.deltas import RawEvent
 from outlast.client.known_agents import KnownAgents
 from outlast.client.run_state import RunState as WaitingRun
 from outlast.client.run_state import gave_items
+from outlast.client.start import StartOptions, check_names
 from outlast.client.streaming import RunResultStreaming
 from outlast.loop.events import CancelMode, CancelRequested
 from outlast.loop.state import RunState
-from outlast.loop.values import JsonObject
+from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.ports.model import Model
 from outlast.testing.in_memory import MemoryRun, now_ms
 from outlast.testing.run import carry, resumed, started
@@ -27,9 +28,8 @@ def run_in_memory_streamed(
     input: str | list[JsonObject] | WaitingRun,  # noqa: A002  the name that Runner has
     *,
     model: Model,
-    max_turns: int | None = 10,
-    context: Any = None,
-    **options: Any,
+    run_id: str = "in-memory",
+    **options: Unpack[StartOptions],
 ) -> RunResultStreaming:
     """Run an agent and read along; `Runner.run_streamed` without a server.
 
@@ -37,10 +37,11 @@ def run_in_memory_streamed(
         agent: the starting agent.
         input: a text, Responses items, or the state of a run that waited.
         model: answers for every agent.
-        max_turns: how many model calls the answer may take.
-        context: as for `run_in_memory`.
-        options: further options of `run_in_memory`, but for `decide`.
+        run_id: what idempotency keys begin with.
+        **options: as for `run_in_memory`.
     """
+    check_names(options, StartOptions, caller="run_in_memory_streamed")
+    context = options.get("context")
     known = KnownAgents(
         agent,
         run_config=options.get("run_config"),
@@ -51,15 +52,14 @@ def run_in_memory_streamed(
     def open_run() -> MemoryRun:
         if isinstance(input, WaitingRun):
             return resumed(agent, input, model, context)
-        options["stream"] = True
-        return started(agent, input, model=model, max_turns=max_turns, context=context, **options)
+        return started(agent, input, model=model, run_id=run_id, stream=True, **options)
 
     return RunResultStreaming(
         _MemorySource(open_run),
         starting_agent=agent,
         asked=[] if isinstance(input, WaitingRun) else input,
         known=known,
-        max_turns=max_turns,
+        max_turns=options.get("max_turns", DEFAULT_MAX_TURNS),
     )
 
 

@@ -5,30 +5,27 @@ how commands are carried out; that is `in_memory.py`.
 """
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, Unpack, cast
 
 from outlast.activities.worker_knowledge import WorkerKnowledge
 from outlast.agents.agent import Agent
 from outlast.agents.callables import call
 from outlast.agents.errors import RunCancelled, UserError
 from outlast.agents.registry import Registry
-from outlast.agents.run_config import RunConfig
-from outlast.agents.run_error import RunErrorHandlers
 from outlast.client.known_agents import KnownAgents
 from outlast.client.results import RunResult, error_of, result_of
 from outlast.client.run_state import RunState as WaitingRun
 from outlast.client.run_state import gave_items
-from outlast.client.start import run_input
+from outlast.client.start import StartOptions, check_names, run_input
 from outlast.contract import records
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.events import MessageReceived
 from outlast.loop.items import Message
 from outlast.loop.state import RunState
-from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
+from outlast.loop.values import JsonObject
 from outlast.ports.model import Model, ModelProvider
-from outlast.ports.session import Session
 from outlast.ports.tracing import join_current_trace
 from outlast.testing.in_memory import MemoryRun, now_ms
 
@@ -42,54 +39,37 @@ _waiting: OrderedDict[int, tuple[RunState, MemoryRun]] = OrderedDict()
 """Runs that wait, by the identity of the state that their handle holds."""
 
 
-async def run_in_memory(  # noqa: PLR0913  what Runner.run takes
+async def run_in_memory(
     agent: Agent[Any],
     input: str | list[JsonObject] | WaitingRun,  # noqa: A002  the name that Runner has
     *,
     model: Model,
     decide: Decide | None = None,
     run_id: str = "in-memory",
-    context: Any = None,
-    max_turns: int | None = DEFAULT_MAX_TURNS,
-    hooks: Any = None,
-    run_config: RunConfig | Mapping[str, Any] | None = None,
-    error_handlers: RunErrorHandlers[Any] | None = None,
-    previous_response_id: str | None = None,
-    auto_previous_response_id: bool = False,
-    conversation_id: str | None = None,
-    session: Session | None = None,
+    **options: Unpack[StartOptions],
 ) -> RunResult:
     """Run an agent to its answer, or until a person would have to decide.
 
     `model` answers for every agent, such as a `ScriptedModel`. `decide` plays the person: without
     it the run returns when somebody has to decide, and goes on with the state of its result as
-    `input`. Idempotency keys begin with `run_id`. All else is as for `Runner.run`: see
-    `outlast.client.runner.RunOptions`.
+    `input`. Idempotency keys begin with `run_id`. The options are those of `Runner.run`, but for
+    the ones that say where the run is.
 
     Raises:
         AgentsException: the run failed; the subclass says why, as with `Runner.run`.
     """
+    check_names(options, StartOptions, caller="run_in_memory")
+    context = options.get("context")
     known = KnownAgents(
-        agent, run_config=run_config, context=context, items_given=gave_items(input)
+        agent,
+        run_config=options.get("run_config"),
+        context=context,
+        items_given=gave_items(input),
     )
     if isinstance(input, WaitingRun):
         run = resumed(agent, input, model, context)
     else:
-        run = started(
-            agent,
-            input,
-            model=model,
-            run_id=run_id,
-            context=context,
-            max_turns=max_turns,
-            hooks=hooks,
-            run_config=run_config,
-            error_handlers=error_handlers,
-            previous_response_id=previous_response_id,
-            auto_previous_response_id=auto_previous_response_id,
-            conversation_id=conversation_id,
-            session=session,
-        )
+        run = started(agent, input, model=model, run_id=run_id, **options)
     await carry(run, decide)
     return result_in_memory(run, known)
 
@@ -100,12 +80,12 @@ def started(
     *,
     model: Model,
     run_id: str = "in-memory",
-    context: Any = None,
-    **options: Any,
+    stream: bool = False,
+    **options: Unpack[StartOptions],
 ) -> MemoryRun:
-    """Return a run that has its input; `options` are those of `run_input`."""
-    run = MemoryRun(worker_for(agent, model, context), run_id)
-    record = run_input(agent, input, context=context, **options)
+    """Return a run that has its input."""
+    run = MemoryRun(worker_for(agent, model, options.get("context")), run_id)
+    record = run_input(agent, input, stream=stream, **options)
     run.start(replace(record, settings=join_current_trace(record.settings)))
     return run
 

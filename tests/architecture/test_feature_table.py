@@ -27,7 +27,10 @@ THERE_IS: dict[str, Iterable[str]] = {
     "field of Agent": [one.name for one in fields(outlast.Agent)],
     "field of RunConfig": [one.name for one in fields(outlast.RunConfig)],
     "field of ModelSettings": [one.name for one in fields(outlast.ModelSettings)],
-    "argument of Runner.run": inspect.signature(outlast.Runner.run).parameters,
+    "argument of Runner.run": [
+        *list(inspect.signature(outlast.Runner.run).parameters)[:-1],
+        *outlast.RunOptions.__optional_keys__,
+    ],
     "member of Runner": _public(outlast.Runner),
     "member of RunResult": [*_public(RunResultBase), *_public(outlast.RunResult), "snapshot"],
     "member of RunResultStreaming": [

@@ -3,10 +3,13 @@
 import ast
 import importlib
 import pkgutil
+import re
 import subprocess
 import sys
+import textwrap
 import tomllib
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -96,3 +99,84 @@ def test_the_package_and_its_metadata_say_the_same_version() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["version"] == outlast.__version__
     assert f"## {outlast.__version__}" in (ROOT / "CHANGELOG.md").read_text().replace("[", "")
+
+
+ROOMS = [
+    "blobs", "client", "decorators", "dev", "extensions", "extensions.handoff_filters",
+    "extensions.handoff_prompt", "mcp", "models", "sessions", "testing", "tracing", "worker",
+]  # fmt: skip
+"""What programs import from, besides the package itself."""
+
+
+def private_imports(source: str) -> list[str]:
+    """Return what a program imports from us that is not public."""
+    found: list[str] = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            modules = [one.name for one in node.names]
+            found += [one for one in modules if one.startswith("outlast.") and one[8:] not in ROOMS]
+        elif (
+            isinstance(node, ast.ImportFrom) and (node.module or "").partition(".")[0] == "outlast"
+        ):
+            room = str(node.module).partition(".")[2]
+            names = PUBLIC + ROOMS if not room else exported(room)
+            names = [*names, *(one.removeprefix(f"{room}.") for one in ROOMS)]
+            found += [f"{node.module}.{one.name}" for one in node.names if one.name not in names]
+    return found
+
+
+def exported(room: str) -> list[str]:
+    """Return the names that a room has for programs; none if it is not for programs."""
+    if room not in ROOMS:
+        return []
+    module = importlib.import_module(f"outlast.{room}")
+    own = [
+        name
+        for name, one in vars(module).items()
+        if getattr(one, "__module__", "") == module.__name__
+    ]
+    return list(
+        vars(module).get("__all__", [*own, *(name for name in vars(module) if name.isupper())])
+    )
+
+
+PROGRAMS = sorted((ROOT / "examples").rglob("*.py"))
+GUIDES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+BLOCK = re.compile(r"^ *```(?:py|python)\b[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("path", PROGRAMS + GUIDES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_examples_and_guides_import_public_names_only(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    blocks = [text] if path.suffix == ".py" else BLOCK.findall(text)
+    lines = "\n".join(textwrap.dedent(block) for block in blocks)
+    if path.suffix == ".md":  # some blocks await, or show a part of a function
+        lines = "\n".join(IMPORT.findall(lines))
+    assert private_imports(lines) == []
+
+
+IMPORT = re.compile(r"^(?:from [\w.]+ import (?:\([^)]*\)|.+)|import [\w.]+)$", re.MULTILINE)
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("from outlast import Agent, mcp", []),
+        ("from outlast.testing import call", []),
+        ("from outlast.extensions import handoff_filters", []),
+        ("from outlast.extensions.handoff_prompt import RECOMMENDED_PROMPT_PREFIX", []),
+        ("from outlast.dev import EmbeddedServer", []),
+        ("from outlast import Agnet", ["outlast.Agnet"]),
+        ("from outlast.loop.approvals import Decision", ["outlast.loop.approvals.Decision"]),
+        ("from outlast.testing import in_memory", ["outlast.testing.in_memory"]),
+        ("import outlast.loop.state", ["outlast.loop.state"]),
+    ],
+)
+def test_a_private_import_is_found(line: str, found: list[str]) -> None:
+    assert private_imports(line) == found
+
+
+def test_the_typed_program_uses_every_public_name() -> None:
+    program = Path(__file__).with_name("typed_names.py").read_text(encoding="utf-8")
+    used = {one.id for one in ast.walk(ast.parse(program)) if isinstance(one, ast.Name)}
+    assert sorted(set(PUBLIC) - used) == []

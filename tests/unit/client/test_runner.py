@@ -283,6 +283,37 @@ async def test_attaching_finds_a_run_or_says_that_there_is_none() -> None:
         await Runner.attach("support-42", client=cast("Client", FakeClient()))
 
 
+async def test_a_runner_keeps_the_place_that_it_was_made_for() -> None:
+    client, other = StartClient(), StartClient()
+    runner = Runner.using(client=cast("Client", client), task_queue="support")
+    await runner.start("A", "Hello", id="support-42")
+    await runner.start("A", "Hello", id="support-42", client=None, task_queue="sales")
+    await runner.using(client=cast("Client", other)).start("A", "Hello", id="support-42")
+    assert [one["task_queue"] for one in client.started] == ["support", "sales"]
+    assert [one["task_queue"] for one in other.started] == ["support"]
+    assert (await runner.attach("support-42")).client is client
+    assert issubclass(runner, Runner)
+    assert runner.__name__ == "Runner"
+
+
+async def test_a_runner_for_no_place_is_refused() -> None:
+    with pytest.raises(UserError, match="task_queue= must be"):
+        Runner.using(task_queue=" ")
+    with pytest.raises(UserError, match="client= must be a connected"):
+        Runner.using(client=cast("Any", "localhost:7233"))
+    with pytest.raises(UserError, match="patience="):
+        Runner.using(patience=cast("Any", 3))
+
+
+async def test_an_option_that_there_is_not_is_a_type_error() -> None:
+    wrong: Any = {"max_turn": 3}
+    for way in (Runner.run, Runner.start):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'max_turn'"):
+            await way("A", "Hello", **wrong)
+    with pytest.raises(TypeError, match="unexpected keyword argument 'max_turn'"):
+        Runner.run_streamed("A", "Hello", **wrong)
+
+
 async def test_running_waits_for_the_answer() -> None:
     result = await Runner.run(A, "Hello", id="support-42", client=cast("Client", Answering()))
     assert (result.final_output, result.last_agent) == ("Hi", A)
