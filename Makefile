@@ -33,7 +33,7 @@ test: $(VENV)/.test ## run the tests, but for the slowest; about three minutes
 	@$(PYTEST) -m "not full"
 
 test-full: $(VENV)/.test ## run all tests
-	@$(PYTEST)
+	@OUTLAST_LAWS=1 $(PYTEST)
 
 older-server: $(VENV)/.older-server ## what is searched for and reset, on the oldest server that is tested
 	@$(OLDER)/bin/temporal --version

@@ -18,6 +18,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
 EVERYBODY = "everybody"
+INSTALLED = packages_distributions()
 
 DECLARED: dict[str, list[str]] = {
     EVERYBODY: PROJECT["dependencies"],
@@ -47,7 +48,7 @@ def distribution(requirement: str) -> str:
 
 def distributions_of(module: str) -> set[str]:
     """Return the distributions that a module may come from."""
-    found = packages_distributions().get(module, [NOT_INSTALLED.get(module, module)])
+    found = INSTALLED.get(module, [NOT_INSTALLED.get(module, module)])
     return {distribution(name) for name in found}
 
 

@@ -72,6 +72,7 @@ def complaints(folder: Path) -> dict[str, dict[int, str]]:
     return found
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mode", ["basic", "strict"])
 def test_a_program_with_types_passes_and_its_mistakes_do_not(tmp_path: Path, mode: str) -> None:
     (tmp_path / "right.py").write_text(PROGRAM.read_text())

@@ -5,6 +5,7 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
 from temporalio.client import Client
 
 from outlast.contract import names
@@ -27,6 +28,7 @@ async def killed_and_started_again(server: EmbeddedServer, data_dir: Path) -> Em
     return again
 
 
+@pytest.mark.full
 async def test_a_killed_server_changes_nothing_for_those_who_stay(
     tmp_path: Path, model_url: str, baseline: Report
 ):

@@ -70,6 +70,7 @@ async def hold_all(
     return [one for one in results if isinstance(one, Report)]
 
 
+@pytest.mark.full
 async def test_the_conversation_takes_every_way_through_the_desk(baseline: Report):
     check(baseline, baseline)
     assert baseline.outcome.status == "completed"
@@ -81,6 +82,7 @@ async def test_the_conversation_takes_every_way_through_the_desk(baseline: Repor
     assert baseline.count(EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT) == 0
 
 
+@pytest.mark.full
 @pytest.mark.timeout(900)
 async def test_a_worker_killed_at_any_event_changes_nothing(
     new_trial: NewTrial, baseline: Report, *, every_event: bool
@@ -93,6 +95,7 @@ async def test_a_worker_killed_at_any_event_changes_nothing(
     assert any(one.count(EventType.EVENT_TYPE_WORKFLOW_TASK_TIMED_OUT) for one in reports)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(900)
 async def test_killing_the_replacement_as_well_changes_nothing(
     new_trial: NewTrial, baseline: Report, *, every_event: bool
@@ -122,6 +125,7 @@ async def test_a_side_effect_whose_worker_dies_before_it_can_report_happens_once
     assert "tool:refund_order" in refund.repeated_activities
 
 
+@pytest.mark.full
 async def test_the_question_takes_every_kind_of_step(asked: Report):
     check(asked, asked)
     settled = asked.outcome
@@ -150,6 +154,7 @@ async def test_the_question_takes_every_kind_of_step(asked: Report):
     assert asked.repeated_activities == []
 
 
+@pytest.mark.full
 @pytest.mark.timeout(900)
 async def test_a_worker_killed_at_any_event_changes_nothing_for_the_question(
     new_trial: NewTrial, asked: Report, *, every_event: bool
@@ -162,6 +167,7 @@ async def test_a_worker_killed_at_any_event_changes_nothing_for_the_question(
     await hold_all(new_trial, asked, numbers, lambda number: [at_event(number)], ASKED)
 
 
+@pytest.mark.full
 async def test_a_worker_killed_while_the_last_is_saved_changes_nothing(
     new_trial: NewTrial, asked: Report
 ):
@@ -174,6 +180,7 @@ async def test_a_worker_killed_while_the_last_is_saved_changes_nothing(
         check(report, asked)
 
 
+@pytest.mark.full
 @pytest.mark.timeout(900)
 async def test_a_worker_killed_in_the_nested_run_changes_nothing_for_the_question(
     new_trial: NewTrial, asked: Report, *, every_event: bool

@@ -7,7 +7,7 @@ import subprocess
 from typing import Any
 
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
@@ -154,7 +154,7 @@ def test_a_summary_has_room_in_its_bytes(text: str, limit: int) -> None:
     assert len(inline_within(text, limit).encode()) <= limit
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     st.lists(
         st.sampled_from(NASTY)

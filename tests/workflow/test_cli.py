@@ -130,6 +130,7 @@ async def test_a_refund_is_asked_for_shown_listed_approved_and_talked_about(
     assert f"The run {run_id} has ended" in late.err
 
 
+@pytest.mark.full
 async def test_a_program_reads_json_lines_and_then_the_result(
     terminal: Terminal, run_id: str
 ) -> None:
@@ -147,6 +148,7 @@ async def test_a_program_reads_json_lines_and_then_the_result(
     assert record["context"]["last_order"] == "A-17"
 
 
+@pytest.mark.full
 async def test_a_customer_sees_no_other_customer_s_order(terminal: Terminal) -> None:
     done = await terminal.outlast(
         *("run", "Triage", "Where is my order D-7?", "--task-queue", QUEUE),
@@ -157,6 +159,7 @@ async def test_a_customer_sees_no_other_customer_s_order(terminal: Terminal) -> 
     assert "There is no order D-7" in done.out
 
 
+@pytest.mark.full
 async def test_a_run_that_somebody_cancels_tells_who_waits_for_it(
     terminal: Terminal, run_id: str
 ) -> None:
@@ -174,6 +177,7 @@ async def test_a_run_that_somebody_cancels_tells_who_waits_for_it(
     assert "waits for no approval; it is cancelled" in again.err
 
 
+@pytest.mark.full
 async def test_starting_a_run_takes_no_time_and_anybody_may_join_it(
     terminal: Terminal, run_id: str
 ) -> None:

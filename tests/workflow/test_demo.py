@@ -35,6 +35,7 @@ async def start(environment: dict[str, str], *arguments: str) -> asyncio.subproc
     )
 
 
+@pytest.mark.full
 async def test_two_workers_are_killed_and_everything_happens_once(
     environment: dict[str, str], tmp_path: Path
 ) -> None:

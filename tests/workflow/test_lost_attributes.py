@@ -101,6 +101,7 @@ async def markers(desk: Desk, handle: RunHandle) -> list[int]:
     ]
 
 
+@pytest.mark.full
 @pytest.mark.replayed
 async def test_runs_continue_without_their_attributes_and_write_them_when_they_are_back(
     own_desk: Desk,

@@ -48,6 +48,7 @@ async def test_a_run_calls_a_real_server_that_its_worker_starts_and_ends(desk: D
         os.kill(process, 0)
 
 
+@pytest.mark.full
 async def test_a_server_that_is_killed_in_the_middle_of_a_call_is_started_again(
     desk: Desk, tmp_path: Path
 ) -> None:
@@ -73,6 +74,7 @@ async def test_a_connection_of_the_callers_is_used_and_left_open(desk: Desk) -> 
         assert (await server.call_tool("process_id", {})).content[0].text == own
 
 
+@pytest.mark.full
 async def test_a_server_may_be_started_anew_while_a_person_thinks(desk: Desk) -> None:
     async with Listening() as program:
         server = MCPServerStreamableHttp(
@@ -97,6 +99,7 @@ async def test_a_server_may_be_started_anew_while_a_person_thinks(desk: Desk) ->
         await desk.close(worker)
 
 
+@pytest.mark.full
 async def test_a_server_that_is_away_for_longer_than_a_restart_takes_ends_nothing(
     desk: Desk,
 ) -> None:
@@ -121,6 +124,7 @@ async def test_a_server_that_is_away_for_longer_than_a_restart_takes_ends_nothin
         await desk.close(worker)
 
 
+@pytest.mark.full
 async def test_an_approved_call_of_a_server_that_is_away_answers_the_model(desk: Desk) -> None:
     def agent_with(shelf: Shelf) -> Agent[Any]:
         return Agent(name="A", mcp_servers=[shelf])
@@ -146,6 +150,7 @@ async def test_an_approved_call_of_a_server_that_is_away_answers_the_model(desk:
     assert "The call was not carried out." in answer
 
 
+@pytest.mark.full
 async def test_an_approved_call_runs_on_a_worker_that_has_listed_nothing(desk: Desk) -> None:
     def agent_with(shelf: Shelf) -> Agent[Any]:
         return Agent(name="A", mcp_servers=[shelf])
@@ -213,6 +218,7 @@ async def test_tools_that_clash_end_the_run_before_the_model_is_paid(desk: Desk)
 # --- What needs no server: the same loop, in memory ------------------------------------------
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "kind", ["mute", "mute_list", "ssh", "page", "json", "shape", "401", "404", "503"]
 )
@@ -240,6 +246,7 @@ async def test_a_server_that_makes_no_sense_costs_seconds_and_the_model_is_told(
         assert tool_outputs(result) == [f"There is no tool 'find'. Available: none. {away}"]
 
 
+@pytest.mark.full
 async def test_a_process_that_never_says_hello_costs_its_time_to_start_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -256,6 +263,7 @@ async def test_a_process_that_never_says_hello_costs_its_time_to_start_once(
     await server.cleanup()
 
 
+@pytest.mark.full
 async def test_a_run_ends_where_a_server_that_it_requires_makes_no_sense() -> None:
     async with Nonsense("page") as program:
         server = MCPServerStreamableHttp({"url": program.url}, name="shelf", required=True)

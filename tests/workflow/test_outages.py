@@ -37,7 +37,11 @@ def messages(state: RunState) -> list[str]:
     return [*answered, *state.answering, *queued]
 
 
-@pytest.mark.parametrize("down", [False, True], ids=["at once", "with the worker down for 10 s"])
+@pytest.mark.parametrize(
+    "down",
+    [False, pytest.param(True, marks=pytest.mark.full)],
+    ids=["at once", "with the worker down for 10 s"],
+)
 async def test_fifty_messages_at_once_all_arrive_each_senders_in_order(desk: Desk, *, down: bool):
     model = ScriptedModel(always=lambda _: say("Yes."))
     worker = await desk.open(HELPER, model=model)
@@ -128,6 +132,7 @@ def waiters(client: Client, handle: RunHandle) -> list[Callable[[], Coroutine[An
     ]
 
 
+@pytest.mark.full
 async def test_whoever_waits_outlasts_a_restart_of_the_server(tmp_path: Path):
     go_on = asyncio.Event()
 
@@ -159,6 +164,7 @@ async def test_whoever_waits_outlasts_a_restart_of_the_server(tmp_path: Path):
             assert len(results) == WAITERS
 
 
+@pytest.mark.full
 async def test_whoever_has_no_patience_learns_that_the_server_is_away(tmp_path: Path):
     async with own_server(tmp_path / "server") as restarting:
         client = await Client.connect(restarting.server.address)

@@ -9,6 +9,8 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[2]
 
 SECONDS_PER_PROGRAM = 90
@@ -208,6 +210,7 @@ async def killed(process: Process) -> None:
     await process.wait()
 
 
+@pytest.mark.full
 async def test_an_agent_per_request_is_the_agent_of_its_request(tmp_path: Path):
     assert await output_of(tmp_path, "requests.py", AN_AGENT_PER_REQUEST) == [
         f"For {user}: Hello {user}" for user in ("ann", "bob", "cy")
@@ -223,6 +226,7 @@ async def test_programs_with_an_agent_of_one_name_answer_their_own_questions(tmp
     assert await gather(*programs) == [[f"{{'I am {number}'}}"] for number in range(3)]
 
 
+@pytest.mark.full
 async def test_a_run_that_is_left_is_found_by_its_own_program_and_no_other(tmp_path: Path):
     ledger = tmp_path / "ledger"
     async with program(tmp_path, "one.py", LEAVES_A_RUN, "start") as process:
@@ -235,12 +239,14 @@ async def test_a_run_that_is_left_is_found_by_its_own_program_and_no_other(tmp_p
     assert sorted(ledger.read_text().split()) == ["again", "again", "other", "start"]
 
 
+@pytest.mark.full
 async def test_another_program_decides_and_carries_the_run_on(tmp_path: Path):
     assert await output_of(tmp_path, "asks.py", ASKS) == ["1"]
     assert await output_of(tmp_path, "decides.py", DECIDES) == ["refunded A-17"]
     assert (tmp_path / "ledger").read_text() == "decides.py A-17\n"
 
 
+@pytest.mark.full
 async def test_a_program_that_still_waits_carries_its_run_on_when_another_has_decided(
     tmp_path: Path,
 ):
@@ -250,6 +256,7 @@ async def test_a_program_that_still_waits_carries_its_run_on_when_another_has_de
     assert (tmp_path / "ledger").read_text() == "asks.py A-17\n"
 
 
+@pytest.mark.full
 async def test_who_joins_a_run_of_another_program_carries_it_once_that_is_killed(tmp_path: Path):
     ledger = tmp_path / "ledger"
     async with (

@@ -10,6 +10,7 @@ from asyncio.subprocess import PIPE, Process
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
+import pytest
 from temporalio.client import Client, WorkflowExecutionDescription
 
 from tests.servers import TemporalServer
@@ -188,6 +189,7 @@ async def test_a_script_killed_in_a_tool_call_goes_on_when_it_is_run_again(tmp_p
     assert len((tmp_path / "ledger").read_text().splitlines()) == 2
 
 
+@pytest.mark.full
 async def test_a_script_that_stood_still_in_a_tool_call_makes_it_all_the_same(
     tmp_path: Path, server: TemporalServer, client: Client
 ):
@@ -212,11 +214,13 @@ def _waits_for_its_last_attempt(run: WorkflowExecutionDescription) -> bool:
     return pending[0].attempt == 3 and time.time() > pending[0].scheduled_time.ToSeconds() + 3
 
 
+@pytest.mark.full
 async def test_a_program_whose_server_was_killed_starts_it_again(tmp_path: Path):
     assert await output_of(LOSE_THE_SERVER, tmp_path) == ["It is on its way."] * 2
     assert await output_of(LOSE_THE_SERVER, tmp_path) == ["It is on its way."] * 2
 
 
+@pytest.mark.full
 async def test_a_program_without_an_event_loop_asks_twice(tmp_path: Path, server: TemporalServer):
     answers = await output_of(ASK_SYNC, tmp_path, address=server.address)
     assert answers == ["It is on its way."] * 2
@@ -224,6 +228,7 @@ async def test_a_program_without_an_event_loop_asks_twice(tmp_path: Path, server
     assert not database.exists(), "the environment names a server, so none is started"
 
 
+@pytest.mark.full
 async def test_a_process_that_was_forked_from_a_program_is_told_how_to_start(
     tmp_path: Path, server: TemporalServer
 ):
@@ -232,6 +237,7 @@ async def test_a_process_that_was_forked_from_a_program_is_told_how_to_start(
     assert refusal == "This process was forked from one that has run agents"
 
 
+@pytest.mark.full
 async def test_a_run_of_an_agent_elsewhere_is_started_and_not_waited_for(
     tmp_path: Path, server: TemporalServer
 ):
@@ -239,6 +245,7 @@ async def test_a_run_of_an_agent_elsewhere_is_started_and_not_waited_for(
     assert lines == ["RunHandle('nobody-42') running 0"]
 
 
+@pytest.mark.full
 async def test_a_script_without_its_server_says_what_is_missing(tmp_path: Path):
     async with script(ASK, tmp_path, address="127.0.0.1:1") as process:
         async with asyncio.timeout(SECONDS_PER_SCRIPT):

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.agents.agent import Agent
@@ -29,6 +29,7 @@ from outlast.agents.run_items import (
 from outlast.extensions.handoff_filters import remove_all_tools
 from outlast.loop.items import Item
 from outlast.loop.view import View, ViewEdit, edited, shown
+from tests.loop_strategies import examples
 
 DESK, BILLING = Agent[Any](name="Desk"), Agent[Any](name="Billing")
 
@@ -283,7 +284,7 @@ def picked(
     return tuple(draw(st.lists(st.one_of(old, copied, fresh), max_size=6)))
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(
     data=st.data(),
     history=st.lists(RAWS, max_size=5),
@@ -315,7 +316,7 @@ def test_applying_the_edit_gives_exactly_what_the_filter_asked_for(
     assert all(raw in stays or raw in edit.added for raw in wanted)
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(kept=st.lists(st.booleans(), min_size=60, max_size=60))
 def test_a_filter_that_keeps_the_order_gives_one_range_more_than_it_makes_gaps(
     kept: list[bool],

@@ -5,7 +5,7 @@ from copy import deepcopy
 from typing import Any, cast
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.agents.agent import Agent
@@ -30,6 +30,7 @@ from outlast.agents.run_items import (
     ToolCallItem,
     ToolCallOutputItem,
 )
+from tests.loop_strategies import examples
 
 Raw = dict[str, Any]
 DESK, BILLING = Agent[Any](name="Desk"), Agent[Any](name="Billing")
@@ -322,7 +323,7 @@ OTHERS: st.SearchStrategy[Raw] = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(transcript=st.lists(MESSAGES | OTHERS, max_size=6))
 def test_telling_a_summary_anew_gives_the_same_summary(transcript: list[Raw]) -> None:
     (summary,) = default_handoff_history_mapper(transcript)

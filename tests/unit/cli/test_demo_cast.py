@@ -126,6 +126,7 @@ async def test_a_child_does_not_hear_the_ctrl_c_of_the_demo(
     assert os.getpgid(child.pid) != os.getpgid(0)
 
 
+@pytest.mark.full
 async def test_the_model_and_the_workers_end_with_their_parent(
     tmp_path: Path, server: EmbeddedServer
 ) -> None:
@@ -184,6 +185,7 @@ async def test_a_model_and_a_worker_of_the_example_start(
     await eventually(lambda: not worker.is_running)
 
 
+@pytest.mark.full
 async def test_a_worker_without_a_server_is_told(tmp_path: Path, children: list[Child]) -> None:
     settings = WorkerSettings(
         address="127.0.0.1:1", namespace="default", home=tmp_path, environment={}

@@ -70,6 +70,7 @@ async def rest_of(process: Started) -> tuple[int | None, str]:
 # --- outlast dev ---------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 async def test_a_server_tells_where_it_is_and_ends_on_ctrl_c(start: Start, tmp_path: Path) -> None:
     process = await start(
         *("dev", "--port", "0", "--ui-port", "0", "--data-dir", str(tmp_path / "d"), "--json")
@@ -86,6 +87,7 @@ async def test_a_server_tells_where_it_is_and_ends_on_ctrl_c(start: Start, tmp_p
     assert not ports.answers(info["address"])
 
 
+@pytest.mark.full
 async def test_a_second_one_joins_the_first(start: Start, server: EmbeddedServer) -> None:
     process = await start("dev", "--json")
     info = json.loads(await first_line(process))
@@ -98,6 +100,7 @@ async def test_a_second_one_joins_the_first(start: Start, server: EmbeddedServer
     assert ports.answers(server.address)
 
 
+@pytest.mark.full
 async def test_a_person_is_told_what_to_do_next(start: Start, tmp_path: Path) -> None:
     process = await start("dev", "--port", "0", "--ui-port", "0", "--in-memory")
     assert process.stdout is not None
@@ -108,6 +111,7 @@ async def test_a_person_is_told_what_to_do_next(start: Start, tmp_path: Path) ->
     assert b"outlast worker MODULE" in shown
 
 
+@pytest.mark.full
 async def test_a_server_that_is_killed_is_missed(start: Start, tmp_path: Path) -> None:
     process = await start(
         *("dev", "--port", "0", "--ui-port", "0", "--data-dir", str(tmp_path / "d"), "--json")
@@ -164,6 +168,7 @@ async def test_a_worker_says_when_it_is_ready_and_ends_in_order(
     assert "30 s to finish" in said
 
 
+@pytest.mark.full
 async def test_a_worker_ends_with_its_input_where_it_is_asked_to(
     start: Start, server: EmbeddedServer
 ) -> None:
@@ -176,6 +181,7 @@ async def test_a_worker_ends_with_its_input_where_it_is_asked_to(
     assert (await rest_of(process))[0] == 0
 
 
+@pytest.mark.full
 async def test_a_second_ctrl_c_ends_a_worker_at_once(
     start: Start, server: EmbeddedServer, client: Client, tmp_path: Path, model_url: str
 ) -> None:
@@ -225,6 +231,7 @@ async def model_url() -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}/v1"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [

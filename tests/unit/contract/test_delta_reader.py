@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.contract.delta_reader import FILLED, GAP, RESTARTED, DeltaReader
@@ -14,6 +14,7 @@ from outlast.contract.deltas import DeltaWindow, is_delta, place_of
 from outlast.contract.reply_events import reply_events
 from outlast.loop.values import JsonObject
 from outlast.models.chat_reply import ChatReply
+from tests.loop_strategies import examples
 
 TEXTS = st.text(max_size=40)
 HALVES = st.sampled_from(["\ud83d", "\ude00"])
@@ -149,7 +150,7 @@ def after_restart(seen: list[JsonObject]) -> list[JsonObject]:
     return seen[starts[-1] :] if starts else seen
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(replies(), replies(), st.data())
 def test_whatever_windows_a_reader_sees_the_deltas_are_a_prefix_and_at_the_end_the_text(
     first: JsonObject, second: JsonObject, data: st.DataObject

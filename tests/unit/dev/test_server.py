@@ -89,6 +89,7 @@ async def test_a_started_server_serves_clients_and_its_ui(server: EmbeddedServer
     assert server.address == address
 
 
+@pytest.mark.full
 async def test_a_killed_server_comes_back_with_its_runs(tmp_path: Path):
     server, joiner = (EmbeddedServer(data_dir=tmp_path, ui_port=None) for _ in range(2))
     async with server, joiner:
@@ -151,6 +152,7 @@ async def test_a_starter_may_end_the_server_for_all(tmp_path: Path):
     await joiner.stop()
 
 
+@pytest.mark.full
 async def test_a_server_does_not_outlive_its_killed_owner_but_its_other_users(tmp_path: Path):
     owner = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", OWNER, str(tmp_path)), stdout=asyncio.subprocess.PIPE
@@ -167,6 +169,7 @@ async def test_a_server_does_not_outlive_its_killed_owner_but_its_other_users(tm
     assert not await answers(address)
 
 
+@pytest.mark.full
 async def test_a_kept_server_outlives_its_loop_and_ends_with_the_process(tmp_path: Path):
     keeper = await asyncio.create_subprocess_exec(
         *(sys.executable, "-W", "error", "-c", KEEPER, str(tmp_path)),
@@ -211,6 +214,7 @@ async def test_a_port_in_use_is_named(tmp_path: Path, which: str):
     assert running_server(tmp_path) is None
 
 
+@pytest.mark.full
 async def test_a_free_port_that_is_snatched_away_from_its_ui_is_no_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -273,6 +277,7 @@ async def test_a_server_that_never_answers_is_given_up_and_ended(tmp_path: Path)
         await EmbeddedServer(data_dir=tmp_path / "data", cli=cli).start()
 
 
+@pytest.mark.full
 async def test_a_server_that_ignores_sigterm_is_killed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

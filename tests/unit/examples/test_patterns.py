@@ -537,6 +537,7 @@ async def test_testing_agents_needs_no_server(
     ]
 
 
+@pytest.mark.full
 async def test_mcp_server_is_started_and_asks_a_person(stage: Stage) -> None:
     printed = await stage.play(
         "mcp_server",

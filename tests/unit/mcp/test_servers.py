@@ -32,7 +32,9 @@ async def server_of(kind: str) -> AsyncGenerator[Any]:
             yield server
 
 
-@pytest.mark.parametrize("kind", ["stdio", "http", "sse"])
+@pytest.mark.parametrize(
+    "kind", ["stdio", *(pytest.param(kind, marks=pytest.mark.full) for kind in ("http", "sse"))]
+)
 async def test_a_real_server_lists_and_answers(kind: str) -> None:
     async with server_of(kind) as server:
         assert isinstance(server, MCPServer)
@@ -47,6 +49,7 @@ async def test_a_real_server_lists_and_answers(kind: str) -> None:
         assert text_of(keyed) == "k t"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["stdio", "http"])
 async def test_prompts_and_resources_can_be_read(kind: str) -> None:
     async with server_of(kind) as server:
@@ -58,6 +61,7 @@ async def test_prompts_and_resources_can_be_read(kind: str) -> None:
         assert (await server.read_resource("shelf://rules")).contents[0].text == "No coffee."
 
 
+@pytest.mark.full
 async def test_a_process_that_was_killed_is_started_again() -> None:
     async with stdio() as server:
         first = int(text_of(await server.call_tool("process_id", {})))
@@ -68,6 +72,7 @@ async def test_a_process_that_was_killed_is_started_again() -> None:
     assert second != first
 
 
+@pytest.mark.full
 async def test_a_server_that_was_started_again_is_found_again() -> None:
     async with Listening() as program:
         server = MCPServerStreamableHttp(
@@ -92,6 +97,7 @@ def process_is_alive(process: int) -> bool:
     return True
 
 
+@pytest.mark.full
 async def test_the_process_ends_with_the_connection() -> None:
     async with stdio() as server:
         process = int(text_of(await server.call_tool("process_id", {})))
@@ -103,6 +109,7 @@ def real(path: Path) -> str:
     return str(path.resolve())
 
 
+@pytest.mark.full
 async def test_the_process_gets_its_directory_and_variables(tmp_path: Path) -> None:
     code = (
         "import os; from mcp.server.mcpserver import MCPServer; s = MCPServer('s')\n"

@@ -77,6 +77,7 @@ async def test_a_program_that_cannot_be_started_is_named(command: str) -> None:
             pass
 
 
+@pytest.mark.full
 async def test_headers_and_the_http_client_are_the_users() -> None:
     seen: list[Any] = []
 
@@ -99,6 +100,7 @@ async def test_headers_and_the_http_client_are_the_users() -> None:
     assert (options["timeout"].connect, options["timeout"].read) == (7.0, 60.0)
 
 
+@pytest.mark.full
 async def test_the_older_way_over_http() -> None:
     async with (
         Listening("sse") as program,
@@ -107,6 +109,7 @@ async def test_the_older_way_over_http() -> None:
         assert client.server_info.name == "shelf"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("stderr", [None, io.StringIO()])
 async def test_a_process_can_be_started_where_there_is_no_file_to_write_to(
     stderr: Any, monkeypatch: pytest.MonkeyPatch

@@ -4,12 +4,13 @@ from email.utils import formatdate
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.models import ChatCompletionsModel, OpenAIConnection, ResponsesModel
 from outlast.models.failures import Target, retry_after
 from outlast.ports.model import ModelError, ModelRequest
+from tests.loop_strategies import examples
 from tests.unit.models.conftest import KEY
 from tests.unit.models.model_server import ModelServer
 from tests.unit.models.streams import collect_until_failure
@@ -225,7 +226,7 @@ def test_the_time_to_wait_may_be_a_date() -> None:
 NEARLY = st.text(alphabet="0123456789.eE+-:, WedOctGMT_\u0663\x00", max_size=40)
 
 
-@settings(max_examples=50)
+@examples(50)
 @given(NEARLY, NEARLY)
 def test_any_garbage_in_the_headers_is_no_time_or_a_time_to_wait(ms: str, after: str) -> None:
     wait = retry_after({"retry-after-ms": ms, "retry-after": after})

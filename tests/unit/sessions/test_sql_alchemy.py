@@ -149,6 +149,7 @@ class TestInPostgres(SQLAlchemyBehaviour):
         yield session
         await session.engine.dispose()
 
+    @pytest.mark.full
     async def test_processes_share_tables_from_their_first_moment(
         self, session: SQLAlchemySession, postgres_url: str
     ) -> None:
@@ -165,6 +166,7 @@ class TestInPostgres(SQLAlchemyBehaviour):
             for a, b in zip(texts[::2], texts[1::2], strict=True)
         )
 
+    @pytest.mark.full
     async def test_a_process_that_died_after_its_commit_has_saved_once(
         self, session: SQLAlchemySession, postgres_url: str
     ) -> None:
