@@ -79,6 +79,7 @@ bench: $(VENV)/.demo ## measure; see benchmarks/README.md
 	@$(BIN)/python benchmarks/handoffs.py
 	@$(BIN)/python benchmarks/in_memory.py
 	@$(BIN)/python benchmarks/streaming.py
+	@$(BIN)/python benchmarks/spans.py
 
 docs: $(VENV)/.test ## redraw the state diagram from the loop
 	@$(BIN)/python docs/state_diagram.py

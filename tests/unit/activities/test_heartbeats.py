@@ -96,6 +96,7 @@ async def test_what_blocks_a_loop_is_named_once(
     assert "in tool:slow of support-42" in text
 
 
+@pytest.mark.full
 async def test_many_short_steps_are_no_block(
     beats: Heartbeats, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -109,6 +110,7 @@ async def test_many_short_steps_are_no_block(
     assert caplog.messages == []
 
 
+@pytest.mark.full
 async def test_a_process_that_stood_still_has_blocked_nothing(
     beats: Heartbeats, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
