@@ -31,12 +31,15 @@ from outlast.agents.tool_use import ToolUseBehavior, check_tool_use_behavior
 from outlast.loop.values import JsonObject
 
 Instructions: TypeAlias = Callable[[RunContextWrapper[Any], "Agent[Any]"], str | Awaitable[str]]
-"""Called with (context, agent) before every model call, in an activity; sync or async."""
+"""A function that returns an agent's instructions; sync or async.
+
+Called with (context, agent) before every model call, in an activity.
+"""
 
 
 @dataclass(eq=False)
 class Agent(Generic[TContext]):
-    """A model with instructions, tools, and other agents it may hand the conversation to.
+    """A model with instructions, tools and handoffs to other agents.
 
     An agent is a definition: it is registered with a worker and referred to by name, so names
     are unique within a worker.
@@ -199,7 +202,7 @@ class Agent(Generic[TContext]):
 
 
 AgentBase = Agent
-"""The name that predicates such as `is_enabled` are often annotated with."""
+"""An alias of `Agent`, with which the SDK's programs annotate predicates."""
 
 
 async def _is_enabled(tool: Tool, context: RunContextWrapper[Any], agent: Agent[Any]) -> bool:

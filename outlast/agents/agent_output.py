@@ -27,7 +27,10 @@ _KEPT_SCHEMAS = 256
 
 
 class AgentOutputSchemaBase(ABC):
-    """What a final output must be. Derive from it for a schema that pydantic cannot express."""
+    """Base class for the schema of a final output.
+
+    Derive from it for a schema that pydantic cannot express.
+    """
 
     @abstractmethod
     def is_plain_text(self) -> bool:
@@ -88,7 +91,7 @@ class AgentOutputSchemaBase(ABC):
 
 
 class AgentOutputSchema(AgentOutputSchemaBase):
-    """The schema of a type that pydantic knows.
+    """The schema of a type that pydantic can validate.
 
     Pydantic models, TypedDicts and dicts are what the model writes; for every other type it
     writes an object with the key `response`.

@@ -50,7 +50,9 @@ LONGEST_BACKLOG = 1024
 
 @dataclass(eq=False)
 class AgentTool(FunctionTool):
-    """A tool that is an agent. `Agent.as_tool` makes one.
+    """A tool that runs an agent.
+
+    `Agent.as_tool` makes one.
 
     Its call is a run of its own, with its own turns, under the run that calls it. So it is never
     invoked, and `timeout`, `retry` and `fast` do not count. The nested run takes no part in the

@@ -15,7 +15,7 @@ from outlast.loop.values import JsonObject
 
 
 class StructuredToolInputBuilderOptions(TypedDict):
-    """What an `input_builder` is given.
+    """The argument of an `input_builder`.
 
     Attributes:
         params: the arguments of the call.
@@ -34,7 +34,10 @@ NestedInput: TypeAlias = str | list[JsonObject]
 StructuredToolInputBuilder: TypeAlias = Callable[
     [StructuredToolInputBuilderOptions], NestedInput | Awaitable[NestedInput]
 ]
-"""Called with (options); returns the nested run's input; sync or async."""
+"""A function that builds a nested run's input; sync or async.
+
+Called with (options).
+"""
 
 _KEPT_ADAPTERS = 256
 

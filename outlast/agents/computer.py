@@ -17,7 +17,9 @@ from outlast.loop.values import JsonObject
 logger = get_logger(__name__)
 
 Environment: TypeAlias = Literal["mac", "windows", "ubuntu", "browser"]
+"""The operating system or browser that a computer tool uses."""
 Button: TypeAlias = Literal["left", "right", "wheel", "back", "forward"]
+"""A button of a mouse."""
 
 _SCREENSHOT = "screenshot"
 _ACTIONS: Mapping[str, tuple[str, ...]] = {

@@ -28,7 +28,7 @@ LARGEST_SCREENSHOT_BYTES = 450_000
 
 @dataclass
 class ComputerToolSafetyCheckData:
-    """What `on_safety_check` is given.
+    """The argument of `on_safety_check`.
 
     Attributes:
         ctx_wrapper: the run's context.
@@ -48,7 +48,7 @@ SafetyCheckFunction: TypeAlias = Callable[[ComputerToolSafetyCheckData], bool | 
 
 
 class ComputerTool(LocalTool, Generic[ComputerT]):
-    """Lets the model use a computer.
+    """A tool by which the model uses a computer.
 
     Attributes:
         computer: the computer, or what makes one for each run.
@@ -206,7 +206,7 @@ def _problem(arguments: str) -> str | None:
 async def resolve_computer(
     *, tool: ComputerTool[Any], run_context: RunContextWrapper[Any]
 ) -> ComputerLike:
-    """Return the computer that a tool uses for a run in this process; it is made, if need be.
+    """Return a tool's computer for a run in this process, and make it if needed.
 
     Args:
         tool: the tool.

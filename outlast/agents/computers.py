@@ -35,7 +35,7 @@ KEPT_FOR = timedelta(minutes=30)
 
 @dataclass
 class ComputerProvider(Generic[ComputerT]):
-    """Makes a computer for a run, and takes it back.
+    """A pair of functions that create and dispose of a run's computer.
 
     Attributes:
         create: called with `run_context=`; returns the computer; sync or async.
@@ -72,7 +72,7 @@ _EVERY: "WeakSet[KeptComputers]" = WeakSet()
 
 
 async def dispose_resolved_computers(*, run_context: RunContextWrapper[Any]) -> None:
-    """Give up the computers that were made for a run in this process, instead of after a while.
+    """Dispose of the computers that were made for a run in this process.
 
     Args:
         run_context: the run's, as hooks and other callables have it.

@@ -24,7 +24,9 @@ CustomToolApproval: TypeAlias = Callable[[RunContextWrapper[Any], str, str], boo
 
 
 class CustomTool(LocalTool):
-    """A tool that takes what the model writes as it is: a query, a program, a patch.
+    """A tool that takes the model's text unparsed.
+
+    The text is a query, a program, a patch.
 
     Attributes:
         format: what the text has to look like, such as a grammar; None for any text.

@@ -51,7 +51,7 @@ def apply_diff(
     diff: str,
     mode: ApplyDiffMode = "default",
 ) -> str:
-    """Return a text as a diff changes it.
+    """Return a text with a V4A diff applied.
 
     Lines are found as they are, or else without regard to blanks at their ends and then at their
     beginnings; what stays keeps its own blanks, and the text its own kind of line breaks.

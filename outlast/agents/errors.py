@@ -32,7 +32,7 @@ from typing import Any, ClassVar
 
 
 class AgentsException(Exception):
-    """Base of everything this package raises on purpose.
+    """Base class of the errors that outlast raises.
 
     Attributes:
         code: stable name of the kind of failure, the same on the wire.
@@ -70,7 +70,10 @@ class RunAlreadyStarted(UserError):
 
 
 class RunTerminated(AgentsException):
-    """An operator or a limit of the Temporal server ended the run; the message has the reason."""
+    """The Temporal server ended the run.
+
+    An operator or a limit of the server did so; the message has the reason.
+    """
 
     code = "terminated"
 
@@ -88,13 +91,13 @@ class RunClosed(UserError):
 
 
 class MaxTurnsExceeded(AgentsException):
-    """The run took as many model calls as it may and has no answer yet."""
+    """The run reached its limit of model calls without an answer."""
 
     code = "max_turns_exceeded"
 
 
 class ModelBehaviorError(AgentsException):
-    """The model answered something that makes no sense, such as a tool that does not exist."""
+    """The model's reply is invalid, such as a call of a tool that does not exist."""
 
     code = "model_behavior"
 
@@ -114,13 +117,13 @@ class ModelRefusalError(AgentsException):
 
 
 class ModelCallFailed(AgentsException):
-    """The provider failed for good: refused the request, or failed on every attempt."""
+    """The provider refused the request, or failed on every attempt."""
 
     code = "model_call_failed"
 
 
 class ModelTimeoutError(AgentsException):
-    """The model took longer than `ModelSettings.timeout`, on every attempt.
+    """The model took longer than `ModelSettings.timeout` on every attempt.
 
     Attributes:
         timeout_seconds: how long one attempt might have taken, where it is known.
@@ -136,13 +139,13 @@ class ModelTimeoutError(AgentsException):
 
 
 class ToolFailed(UserError):
-    """A tool failed on every attempt, and its failure may not be told to the model."""
+    """A tool failed on every attempt, and its error may not be shown to the model."""
 
     code = "tool_failed"
 
 
 class ToolTimeoutError(AgentsException):
-    """A tool took longer than its time-out, and that may not be told to the model.
+    """A tool exceeded its timeout, which may not be shown to the model.
 
     Attributes:
         tool_name: the tool, where it is known.
@@ -165,7 +168,7 @@ class ToolTimeoutError(AgentsException):
 
 
 class InputGuardrailTripwireTriggered(AgentsException):
-    """An input guardrail refused what the run was asked.
+    """An input guardrail refused the input of a run.
 
     Attributes:
         guardrail_result: what it found, an `InputGuardrailResult`.
@@ -215,7 +218,7 @@ class ToolInputGuardrailTripwireTriggered(AgentsException):
 
 
 class ToolOutputGuardrailTripwireTriggered(AgentsException):
-    """A tool output guardrail refused what a tool returned and ended the run.
+    """A tool output guardrail refused a tool's output and ended the run.
 
     Attributes:
         guardrail: the `ToolOutputGuardrail`.
@@ -233,19 +236,22 @@ class ToolOutputGuardrailTripwireTriggered(AgentsException):
 
 
 class SessionFailed(AgentsException):
-    """The session could not be written, on every attempt; the answer may be lost to it."""
+    """The session could not be written on any attempt.
+
+    It may lack the answer.
+    """
 
     code = "session_failed"
 
 
 class ConversationFull(AgentsException):
-    """The run holds so much that nothing more fits; it stays open and readable."""
+    """The run is too large to take more; it stays open and readable."""
 
     code = "conversation_full"
 
 
 class ContentUnavailable(AgentsException):
-    """Large content of a run cannot be read from, or written to, its blob store."""
+    """A run's large content cannot be read from or written to its blob store."""
 
     code = "content_unavailable"
 
@@ -257,7 +263,10 @@ class RunCancelled(AgentsException):
 
 
 class DecisionRefused(AgentsException):
-    """An approval decision was late, unknown, malformed, or for other arguments than were seen."""
+    """The run refused an approval decision.
+
+    It was late, unknown, malformed, or for other arguments than were seen.
+    """
 
     code = "decision_refused"
 

@@ -19,7 +19,7 @@ TRIPPED_RECORD: Final = "record"
 
 @dataclass
 class GuardrailFunctionOutput:
-    """What a guardrail function found.
+    """The result of a guardrail function.
 
     Attributes:
         output_info: what it wants to tell about its check; JSON, a pydantic model or a dataclass.
@@ -46,7 +46,7 @@ OutputGuardrailFunction: TypeAlias = Callable[
 
 @dataclass
 class InputGuardrail(Generic[TContext]):
-    """A check of a run's input, made once, with the agent that the run starts with.
+    """A check of a run's input by its starting agent, made once.
 
     Attributes:
         guardrail_function: called with (context, agent, input); sync or async.
@@ -147,7 +147,7 @@ class OutputGuardrail(Generic[TContext]):
 
 @dataclass
 class InputGuardrailResult:
-    """What an input guardrail found in a run."""
+    """The result of an input guardrail in a run."""
 
     guardrail: InputGuardrail[Any]
     output: GuardrailFunctionOutput
@@ -155,7 +155,7 @@ class InputGuardrailResult:
 
 @dataclass
 class OutputGuardrailResult:
-    """What an output guardrail found in a run.
+    """The result of an output guardrail in a run.
 
     Attributes:
         guardrail: the guardrail.
@@ -187,7 +187,7 @@ def input_guardrail(
     name: str | None = None,
     run_in_parallel: bool = True,
 ) -> InputGuardrail[Any] | Callable[[InputGuardrailFunction[Any]], InputGuardrail[Any]]:
-    """Make an input guardrail of a function: `@input_guardrail`, or with options.
+    """Make an input guardrail from a function; use it as a decorator.
 
     Args:
         func: the function, where the decorator is used without options.
@@ -217,7 +217,7 @@ def output_guardrail(
 def output_guardrail(
     func: OutputGuardrailFunction[Any] | None = None, /, *, name: str | None = None
 ) -> OutputGuardrail[Any] | Callable[[OutputGuardrailFunction[Any]], OutputGuardrail[Any]]:
-    """Make an output guardrail of a function: `@output_guardrail`, or with a name.
+    """Make an output guardrail from a function; use it as a decorator.
 
     Args:
         func: the function, where the decorator is used without options.

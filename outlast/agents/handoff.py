@@ -56,7 +56,7 @@ NO_INPUT: JsonObject = {
 
 @dataclass(kw_only=True, eq=False)
 class Handoff(Generic[TContext, TAgent]):
-    """A way from one agent to another, as the model sees it and as the worker performs it.
+    """A model's option to hand the conversation to another agent.
 
     `handoff()` makes one to an agent. Making one by hand is for a handoff that picks the agent
     when it is invoked: give `on_invoke_handoff`, and the `agent_name` to show before that.

@@ -14,7 +14,7 @@ from outlast.loop.values import JsonObject
 
 @dataclass(frozen=True)
 class HandoffInputData:
-    """What the next agent's model would be shown, in three parts.
+    """The conversation that the next agent's model would see, in three parts.
 
     Attributes:
         input_history: the input of the run before it: one user message as a string, or input
@@ -40,7 +40,10 @@ class HandoffInputData:
 HandoffInputFilter: TypeAlias = Callable[
     [HandoffInputData], HandoffInputData | Awaitable[HandoffInputData]
 ]
-"""Called with what the next agent would be shown; returns what it is shown; sync or async."""
+"""A function that changes a handoff's `HandoffInputData`; sync or async."""
 
 HandoffHistoryMapper: TypeAlias = Callable[[list[JsonObject]], list[JsonObject]]
-"""Called with the conversation as one flat list; returns the next agent's exact input; sync."""
+"""A function that rewrites the history before a handoff; sync.
+
+Called with the conversation as one flat list; returns the next agent's exact input.
+"""

@@ -36,7 +36,7 @@ _in_use: list[Wrappers] = [DEFAULT_WRAPPERS]
 
 
 def set_conversation_history_wrappers(*, start: str | None = None, end: str | None = None) -> None:
-    """Change the lines around summaries, for this process.
+    """Set the lines before and after summaries in this process.
 
     It holds for runs that do not name their own. Every worker of a task queue must set the same.
 
@@ -49,19 +49,19 @@ def set_conversation_history_wrappers(*, start: str | None = None, end: str | No
 
 
 def reset_conversation_history_wrappers() -> None:
-    """Go back to the lines around summaries that this package starts with."""
+    """Restore the default lines before and after summaries."""
     _in_use[0] = DEFAULT_WRAPPERS
 
 
 def get_conversation_history_wrappers() -> Wrappers:
-    """Return the lines around summaries in this process."""
+    """Return the lines before and after summaries in this process."""
     return _in_use[0]
 
 
 def default_handoff_history_mapper(
     transcript: list[JsonObject], *, wrappers: Wrappers | None = None
 ) -> list[JsonObject]:
-    """Return a conversation as one assistant message that tells it.
+    """Return a conversation as one assistant message with a summary.
 
     Args:
         transcript: the conversation as input items.
@@ -79,7 +79,7 @@ def nest_handoff_history(
     history_mapper: HandoffHistoryMapper | None = None,
     wrappers: Wrappers | None = None,
 ) -> HandoffInputData:
-    """Return what the next agent is shown when the conversation so far is told as a summary.
+    """Return handoff data with the conversation so far as a summary.
 
     Without a mapper: messages of the turn that hands over, and what users said since the run
     began, are handed on as they are, in their places. All else is told in summaries between them:

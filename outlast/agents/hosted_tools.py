@@ -17,7 +17,10 @@ from outlast.loop.values import JsonObject
 
 @runtime_checkable
 class HostedTool(Protocol):
-    """What every hosted tool tells of itself. A tool that is not here yet can be written by hand."""
+    """A protocol for tools that a provider runs.
+
+    A tool that is not here yet can be written by hand.
+    """
 
     @property
     def name(self) -> str:
@@ -30,11 +33,11 @@ class HostedTool(Protocol):
 
 
 Tool: TypeAlias = FunctionTool | HostedTool
-"""Whatever an agent's `tools=` may hold."""
+"""Any tool that an agent's `tools=` may hold."""
 
 
 class WebSearchToolImageSettings(TypedDict, total=False):
-    """How pictures are searched for.
+    """The image settings of a web search.
 
     Attributes:
         max_results: how many.
@@ -47,7 +50,7 @@ class WebSearchToolImageSettings(TypedDict, total=False):
 
 @dataclass
 class WebSearchTool:
-    """Lets the model search the web.
+    """A hosted tool that searches the web.
 
     Attributes:
         user_location: where the user is, roughly: a dict with `type` and `city` and the like.
@@ -99,7 +102,7 @@ class WebSearchTool:
 
 @dataclass
 class FileSearchTool:
-    """Lets the model search vector stores that the provider keeps.
+    """A hosted tool that searches the provider's vector stores.
 
     Attributes:
         vector_store_ids: which stores.
@@ -177,7 +180,7 @@ class _Configured:
 
 @dataclass
 class CodeInterpreterTool(_Configured):
-    """Lets the model run code in a container of the provider's.
+    """A hosted tool that runs code in a container of the provider.
 
     Attributes:
         tool_config: `{"type": "code_interpreter", "container": {"type": "auto"}}`, for one.
@@ -192,7 +195,10 @@ class CodeInterpreterTool(_Configured):
 
 
 class ImageGenerationToolConfig(TypedDict, total=False):
-    """The entry of `ImageGenerationTool`; every field but `type` is up to the provider."""
+    """The settings of `ImageGenerationTool`.
+
+    Every field but `type` is optional.
+    """
 
     type: Required[Literal["image_generation"]]
     action: Literal["generate", "edit", "auto"]
@@ -210,7 +216,7 @@ class ImageGenerationToolConfig(TypedDict, total=False):
 
 @dataclass
 class ImageGenerationTool(_Configured):
-    """Lets the model make images.
+    """A hosted tool that makes images.
 
     Attributes:
         tool_config: `{"type": "image_generation", "quality": "low"}`, for one.
@@ -226,7 +232,7 @@ class ImageGenerationTool(_Configured):
 
 @dataclass
 class HostedMCPTool(_Configured):
-    """Lets the model use an MCP server; the provider calls it, not this program.
+    """A hosted tool by which the provider calls an MCP server.
 
     Attributes:
         tool_config: `{"type": "mcp", "server_label": ..., "server_url": ...,

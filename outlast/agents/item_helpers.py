@@ -30,7 +30,7 @@ _TEXTS = frozenset({"output_text", "input_text", "text"})
 
 
 class ItemHelpers:
-    """What programs often need of items."""
+    """Functions that read text and inputs from items."""
 
     @classmethod
     def extract_last_content(cls, message: Any) -> str:

@@ -27,7 +27,7 @@ else:  # the default is for type checkers only, see `outlast.agents.context`
 
 @dataclass(kw_only=True)
 class AgentHookContext(RunContextWrapper[TContext]):
-    """The context of the hooks that run when an agent starts and when it ends.
+    """The context of the hooks at an agent's start and end.
 
     Attributes:
         turn_input: what the run is asked, as items.

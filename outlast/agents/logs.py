@@ -19,7 +19,10 @@ LEFT_OUT: Final = "(text not logged)"
 
 
 def enable_verbose_stdout_logging() -> None:
-    """Print everything that the package logs to standard output. A second call does nothing."""
+    """Print all log records of outlast to standard output.
+
+    A second call does nothing.
+    """
     logger = logging.getLogger("outlast")
     logger.setLevel(logging.DEBUG)
     if not any(isinstance(handler, _ToStdout) for handler in logger.handlers):

@@ -18,7 +18,7 @@ from outlast.loop.values import JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRetrySettings:
-    """How often a model call that failed is tried again.
+    """The retry policy of model calls.
 
     The engine retries model calls in any case, honours what the provider asks for, and leaves
     alone what cannot get better. This only says how often at most.
@@ -154,7 +154,9 @@ def _dumped(reasoning: _Reasoning) -> dict[str, Any]:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelSettings:
-    """How to call a model. `None` means: the provider's default.
+    """The settings of a model call.
+
+    `None` means: the provider's default.
 
     Attributes:
         temperature: how freely the model chooses its words.

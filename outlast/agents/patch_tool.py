@@ -26,7 +26,7 @@ MOST_OUTPUT_CHARACTERS = 100_000
 
 @dataclass(slots=True)
 class ApplyPatchOperation:
-    """One change of one file.
+    """A change of one file.
 
     Attributes:
         type: what is done to the file.
@@ -45,7 +45,7 @@ class ApplyPatchOperation:
 
 @dataclass(slots=True)
 class ApplyPatchResult:
-    """What a change came to.
+    """The result of a change of a file.
 
     Attributes:
         status: whether it worked; None for yes.
@@ -65,7 +65,10 @@ ApplyPatchApproval: TypeAlias = Callable[
 
 @runtime_checkable
 class ApplyPatchEditor(Protocol):
-    """Changes files; its methods may be sync or async."""
+    """A protocol for objects that change files.
+
+    Its methods may be sync or async.
+    """
 
     def create_file(
         self, operation: ApplyPatchOperation
@@ -87,7 +90,7 @@ class ApplyPatchEditor(Protocol):
 
 
 class ApplyPatchTool(LocalTool):
-    """Lets the model change files through an editor.
+    """A tool by which the model changes files through an editor.
 
     Attributes:
         editor: changes the files.

@@ -29,7 +29,7 @@ class Prompt(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class GenerateDynamicPromptData:
-    """What a callable is given that makes a prompt.
+    """The argument of a `DynamicPromptFunction`.
 
     Attributes:
         context: the run's context.
@@ -41,7 +41,10 @@ class GenerateDynamicPromptData:
 
 
 DynamicPromptFunction: TypeAlias = Callable[[GenerateDynamicPromptData], Prompt | Awaitable[Prompt]]
-"""Called with (data) before every model call, in an activity; sync or async."""
+"""A function that returns a prompt; sync or async.
+
+Called with (data) before every model call, in an activity.
+"""
 
 
 def check_prompt(prompt: object, owner: str) -> None:

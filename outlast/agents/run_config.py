@@ -35,7 +35,7 @@ _SENSITIVE_DATA_VARIABLES = (
 
 @dataclass
 class ModelInputData:
-    """What a model is about to be shown.
+    """The input and instructions of the next model call.
 
     Attributes:
         input: the items of the conversation.
@@ -48,7 +48,7 @@ class ModelInputData:
 
 @dataclass
 class CallModelData(Generic[TContext]):
-    """What `call_model_input_filter` is given.
+    """The argument of `call_model_input_filter`.
 
     Attributes:
         model_data: what the model is about to be shown.
@@ -64,7 +64,10 @@ class CallModelData(Generic[TContext]):
 CallModelInputFilter: TypeAlias = Callable[
     [CallModelData[Any]], ModelInputData | Awaitable[ModelInputData]
 ]
-"""Called with (data) before every model call; returns what the model is shown; sync or async."""
+"""A function that changes a model call's input; sync or async.
+
+Called with (data) before every model call; returns what the model is shown.
+"""
 
 
 ToolType: TypeAlias = Literal["function", "computer", "shell", "apply_patch", "custom"]
@@ -72,7 +75,7 @@ ToolType: TypeAlias = Literal["function", "computer", "shell", "apply_patch", "c
 
 @dataclass(frozen=True, kw_only=True)
 class ToolErrorFormatterArgs(Generic[TContext]):
-    """What `tool_error_formatter` is given.
+    """The argument of `tool_error_formatter`.
 
     Attributes:
         kind: what happened: nobody approved the call, no tool has this name, or it failed.
@@ -96,12 +99,17 @@ class ToolErrorFormatterArgs(Generic[TContext]):
 ToolErrorFormatter: TypeAlias = Callable[
     [ToolErrorFormatterArgs[Any]], str | Awaitable[str | None] | None
 ]
-"""Called with (args); returns what the model reads, or None for the default; sync or async."""
+"""A function that words a tool's error for the model; sync or async.
+
+Called with (args); None means the default text.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
 class OutputGuardrailBlockedMessageArgs(Generic[TContext]):
-    """What a callable `output_guardrail_blocked_message` is given: never the output itself.
+    """The argument of a callable `output_guardrail_blocked_message`.
+
+    It never holds the blocked output.
 
     Attributes:
         default_message: what would stand in place of the output.
@@ -119,17 +127,20 @@ class OutputGuardrailBlockedMessageArgs(Generic[TContext]):
 OutputGuardrailBlockedMessageFormatter: TypeAlias = Callable[
     [OutputGuardrailBlockedMessageArgs[Any]], str | None
 ]
-"""Called with (args); returns what stands in place of the output, or None for the default; sync."""
+"""A function that returns the placeholder of a blocked output; sync.
+
+Called with (args); None means the default text.
+"""
 
 ToolNotFoundBehavior: TypeAlias = Literal["return_error_to_model", "raise_error", "raise"]
-"""What a call of an unknown tool does: the model is told, or the run fails."""
+"""The policy for calls of unknown tools: tell the model, or fail the run."""
 
 ToolNameCollisionPolicy: TypeAlias = Literal["warn", "error"]
-"""What a tool and a handoff of one name do."""
+"""The policy where a tool and a handoff have the same name."""
 
 
 class TracingConfig(TypedDict, total=False):
-    """How one run is traced.
+    """The tracing settings of one run.
 
     Attributes:
         include_task_and_turn_spans: whether tasks and turns have spans, as they do by default.
@@ -148,7 +159,7 @@ def _include_sensitive_data() -> bool:
 
 @dataclass(kw_only=True)
 class RunConfig:
-    """Settings of one run.
+    """The settings of one run.
 
     Callables and objects travel by name (see `references`). A worker in the same process knows
     them; one elsewhere is told of them with `AgentWorker(references=[...])`, and where the caller

@@ -23,7 +23,7 @@ from outlast.loop.values import JsonObject
 
 @dataclass
 class RunErrorDetails:
-    """A run up to its failure, as `error.run_data` has it.
+    """The run up to its failure, as `error.run_data` holds it.
 
     Attributes:
         input: what the run was asked.
@@ -58,7 +58,7 @@ class RunErrorDetails:
 
 @dataclass
 class RunErrorData:
-    """A run up to its failure, as an error handler sees it.
+    """The run up to its failure, for an error handler.
 
     Attributes:
         input: what the run was asked.
@@ -79,7 +79,7 @@ class RunErrorData:
 
 @dataclass
 class RunErrorHandlerInput(Generic[TContext]):
-    """What an error handler is given.
+    """The argument of an error handler.
 
     Attributes:
         error: why the run cannot go on.
@@ -94,7 +94,7 @@ class RunErrorHandlerInput(Generic[TContext]):
 
 @dataclass
 class RunErrorHandlerResult:
-    """The answer that an error handler gives in place of the error.
+    """The answer that an error handler returns in place of the error.
 
     Attributes:
         final_output: the answer; of the agent's output type, where it has one.
@@ -106,12 +106,15 @@ class RunErrorHandlerResult:
 
 
 RunErrorHandler: TypeAlias = Callable[[RunErrorHandlerInput[TContext]], Any | Awaitable[Any]]
-"""Called with (input); sync or async. It returns a `RunErrorHandlerResult`, a dict with
-`final_output`, a bare final output, or None to let the error stand."""
+"""A function that answers instead of failing; sync or async.
+
+Called with (input); returns a `RunErrorHandlerResult`, a dict with `final_output`, a bare final
+output, or None to let the error stand.
+"""
 
 
 class RunErrorHandlers(TypedDict, Generic[TContext], total=False):
-    """What to do instead of failing, by the kind of failure.
+    """The error handlers of a run, by the kind of failure.
 
     Attributes:
         max_turns: the run took as many model calls as it may.

@@ -66,28 +66,28 @@ RunItemBase.raw_item = _RawItem()  # put in afterwards, because a field without 
 
 @dataclass(eq=False, repr=False)
 class InputItem(RunItemBase):
-    """What came from outside: mostly a user's message."""
+    """An item that came from outside, mostly a user's message."""
 
     type: Literal["input_item"] = "input_item"
 
 
 @dataclass(eq=False, repr=False)
 class MessageOutputItem(RunItemBase):
-    """A message that a model wrote; `ItemHelpers` reads its text."""
+    """A message from a model; `ItemHelpers` reads its text."""
 
     type: Literal["message_output_item"] = "message_output_item"
 
 
 @dataclass(eq=False, repr=False)
 class ReasoningItem(RunItemBase):
-    """What a model thought before it acted, as far as the provider shows it."""
+    """A model's reasoning, as far as the provider shows it."""
 
     type: Literal["reasoning_item"] = "reasoning_item"
 
 
 @dataclass(eq=False, repr=False)
 class ToolCallItem(RunItemBase):
-    """A call of a tool, be it run here or by the provider.
+    """A call of a tool, run here or by the provider.
 
     Attributes:
         description: what the model was told about the tool.
@@ -113,7 +113,7 @@ class ToolCallItem(RunItemBase):
 
 @dataclass(eq=False, repr=False)
 class ToolCallOutputItem(RunItemBase):
-    """What a tool returned.
+    """The output of a tool call.
 
     Attributes:
         output: what the tool returned, as far as it is known: in a run's own items, what the
@@ -133,14 +133,14 @@ class ToolCallOutputItem(RunItemBase):
 
 @dataclass(eq=False, repr=False)
 class HandoffCallItem(RunItemBase):
-    """A model's wish to hand the conversation to another agent."""
+    """A model's call of a handoff."""
 
     type: Literal["handoff_call_item"] = "handoff_call_item"
 
 
 @dataclass(eq=False, repr=False)
 class HandoffOutputItem(RunItemBase):
-    """That an agent handed the conversation to another.
+    """A completed handoff from one agent to another.
 
     Attributes:
         source_agent: who handed over.
@@ -161,7 +161,7 @@ class MCPListToolsItem(RunItemBase):
 
 @dataclass(eq=False, repr=False)
 class MCPApprovalRequestItem(RunItemBase):
-    """A provider's question whether an MCP tool may be called."""
+    """A provider's request to approve an MCP tool call."""
 
     type: Literal["mcp_approval_request_item"] = "mcp_approval_request_item"
 
@@ -189,14 +189,14 @@ class ToolSearchOutputItem(RunItemBase):
 
 @dataclass(eq=False, repr=False)
 class CompactionItem(RunItemBase):
-    """What a provider made of a longer conversation."""
+    """A provider's compact form of a longer conversation."""
 
     type: Literal["compaction_item"] = "compaction_item"
 
 
 @dataclass(eq=False, repr=False)
 class ProviderItem(RunItemBase):
-    """Anything else that a provider wrote and this package has no name for."""
+    """An item of a provider that has no class of its own here."""
 
     type: Literal["provider_item"] = "provider_item"
 
@@ -283,7 +283,7 @@ RunItem: TypeAlias = (
     | ProviderItem
     | ToolApprovalItem
 )
-"""Any item of a run; `item.type` tells which."""
+"""Any item of a run; `item.type` names its kind."""
 
 
 def raw_of(item: RunItemBase) -> JsonObject:

@@ -19,10 +19,16 @@ from outlast.agents.settings_field import as_settings
 from outlast.loop.values import JsonObject
 
 ReasoningItemIdPolicy: TypeAlias = Literal["preserve", "omit"]
-"""Whether reasoning items keep their ids when they are read from and written to a session."""
+"""The policy for ids of reasoning items: keep or drop them.
+
+It holds for what is read from and written to a session.
+"""
 
 SessionInputCallback: TypeAlias = Callable[[list[Any], list[Any]], list[Any] | Awaitable[list[Any]]]
-"""Called with the history and the new items; returns the input of the run. Sync or async."""
+"""A function that combines history and new items; sync or async.
+
+Called with (history, new items); returns the input of the run.
+"""
 
 SESSION_METHODS = ("get_items", "add_items", "pop_item", "clear_session")
 
@@ -49,7 +55,7 @@ _Key: TypeAlias = tuple[str, str]
 
 @dataclass(frozen=True)
 class SessionSettings:
-    """How a session is read.
+    """The settings for reading a session.
 
     Attributes:
         limit: read only the newest items, at most this many; None reads all of them.

@@ -52,6 +52,7 @@ class ShellToolInlineSkill(TypedDict):
 
 
 ShellToolContainerSkill: TypeAlias = ShellToolSkillReference | ShellToolInlineSkill
+"""A skill that a container can use."""
 
 
 class ShellToolContainerNetworkPolicyDomainSecret(TypedDict):
@@ -63,7 +64,7 @@ class ShellToolContainerNetworkPolicyDomainSecret(TypedDict):
 
 
 class ShellToolContainerNetworkPolicyAllowlist(TypedDict):
-    """Which domains a container may reach."""
+    """A network policy that allows listed domains."""
 
     type: Literal["allowlist"]
     allowed_domains: list[str]
@@ -71,7 +72,7 @@ class ShellToolContainerNetworkPolicyAllowlist(TypedDict):
 
 
 class ShellToolContainerNetworkPolicyDisabled(TypedDict):
-    """That a container reaches nothing."""
+    """A network policy that allows no connections."""
 
     type: Literal["disabled"]
 
@@ -79,6 +80,7 @@ class ShellToolContainerNetworkPolicyDisabled(TypedDict):
 ShellToolContainerNetworkPolicy: TypeAlias = (
     ShellToolContainerNetworkPolicyAllowlist | ShellToolContainerNetworkPolicyDisabled
 )
+"""The network policy of a container."""
 
 
 class ShellToolLocalEnvironment(TypedDict):
@@ -89,7 +91,7 @@ class ShellToolLocalEnvironment(TypedDict):
 
 
 class ShellToolContainerAutoEnvironment(TypedDict):
-    """A container that the provider makes for the run."""
+    """A container that the provider creates for the run."""
 
     type: Literal["container_auto"]
     file_ids: NotRequired[list[str]]
@@ -99,7 +101,7 @@ class ShellToolContainerAutoEnvironment(TypedDict):
 
 
 class ShellToolContainerReferenceEnvironment(TypedDict):
-    """A container that there is at the provider already."""
+    """A container that exists at the provider."""
 
     type: Literal["container_reference"]
     container_id: str
@@ -108,4 +110,6 @@ class ShellToolContainerReferenceEnvironment(TypedDict):
 ShellToolHostedEnvironment: TypeAlias = (
     ShellToolContainerAutoEnvironment | ShellToolContainerReferenceEnvironment
 )
+"""A container of the provider where shell commands run."""
 ShellToolEnvironment: TypeAlias = ShellToolLocalEnvironment | ShellToolHostedEnvironment
+"""A place where shell commands run: the worker or a container."""

@@ -27,7 +27,7 @@ _CUT = "\n[The output is longer. It was cut off here.]"
 
 @dataclass
 class ShellCallOutcome:
-    """How a command ended.
+    """The outcome of a command: an exit code or a timeout.
 
     Attributes:
         type: it ended by itself, or was stopped because it took too long.
@@ -40,7 +40,7 @@ class ShellCallOutcome:
 
 @dataclass
 class ShellCommandOutput:
-    """What one command wrote.
+    """The output of one command.
 
     Attributes:
         stdout: to its standard output.
@@ -69,7 +69,7 @@ class ShellCommandOutput:
 
 @dataclass
 class ShellResult:
-    """What the commands of a call came to.
+    """The result of the commands of a call.
 
     Attributes:
         output: of each command, in order.
@@ -85,7 +85,7 @@ class ShellResult:
 
 @dataclass
 class ShellActionRequest:
-    """What a model wants to have run.
+    """The commands that a model wants to run.
 
     Attributes:
         commands: one after the other.
@@ -100,7 +100,7 @@ class ShellActionRequest:
 
 @dataclass
 class ShellCallData:
-    """A call of the shell.
+    """A call of the shell tool.
 
     Attributes:
         call_id: the model's id of the call.
@@ -117,7 +117,7 @@ class ShellCallData:
 
 @dataclass
 class ShellCommandRequest:
-    """What the executor of a `ShellTool` is given.
+    """The argument of a `ShellTool`'s executor.
 
     Attributes:
         ctx_wrapper: the run's context; it has `idempotency_key` and all that tools are given.
@@ -130,7 +130,7 @@ class ShellCommandRequest:
 
 @dataclass
 class LocalShellCommandRequest:
-    """What the executor of a `LocalShellTool` is given.
+    """The argument of a `LocalShellTool`'s executor.
 
     Attributes:
         ctx_wrapper: the run's context; it has `idempotency_key` and all that tools are given.
@@ -144,10 +144,10 @@ class LocalShellCommandRequest:
 ShellExecutor: TypeAlias = Callable[
     [ShellCommandRequest], str | ShellResult | Awaitable[str | ShellResult]
 ]
-"""Runs the commands of a call; sync or async."""
+"""A function that runs the commands of a call; sync or async."""
 
 LocalShellExecutor: TypeAlias = Callable[[LocalShellCommandRequest], str | Awaitable[str]]
-"""Runs the command of a call and returns what it wrote; sync or async."""
+"""A function that runs one command and returns its output; sync or async."""
 
 ShellApproval: TypeAlias = Callable[
     [RunContextWrapper[Any], ShellActionRequest, str], bool | Awaitable[bool]
@@ -156,7 +156,9 @@ ShellApproval: TypeAlias = Callable[
 
 
 class ShellTool(LocalTool):
-    """A shell that the model may use: on the worker, by an executor, or in a provider's container.
+    """A shell tool for the model.
+
+    Commands run on the worker, by an executor, or in a provider's container.
 
     Attributes:
         executor: runs the commands; None for a container.
@@ -253,7 +255,7 @@ class ShellTool(LocalTool):
 
 
 class LocalShellTool(LocalTool):
-    """The older shell of some models: one command at a time, run by an executor.
+    """The older shell tool of some models, which runs one command at a time.
 
     Attributes:
         executor: runs the command.

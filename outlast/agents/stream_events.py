@@ -60,7 +60,7 @@ _OTHERS: dict[str, RunItemName] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunItemStreamEvent:
-    """An item came into the transcript.
+    """The transcript has a new item.
 
     Attributes:
         id: the event's number; 0 where an `on_stream` is told.
@@ -78,7 +78,7 @@ class RunItemStreamEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentUpdatedStreamEvent:
-    """Another agent is the active one: the starting agent, and then each that took over.
+    """The active agent has changed: the starting agent, or one after a handoff.
 
     Attributes:
         id: the event's number; 0 where an `on_stream` is told.
@@ -92,7 +92,7 @@ class AgentUpdatedStreamEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RawResponsesStreamEvent:
-    """A piece of what a model says, as it says it.
+    """A Responses stream event of a model call.
 
     It has no number of its own: it is told once, between two events that have one. When the model
     begins anew, because a worker died or the provider failed in mid-answer, there is an event of
@@ -120,7 +120,7 @@ ProgramEvent: TypeAlias = RawResponsesStreamEvent | RunItemStreamEvent | AgentUp
 
 
 class AgentToolStreamEvent(TypedDict):
-    """What the `on_stream` of an agent that works as a tool is called with.
+    """The argument of `on_stream` of an agent that works as a tool.
 
     Attributes:
         event: what happened in the nested run.

@@ -110,7 +110,7 @@ def function_tool(
 def function_tool(
     function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
 ) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
-    """Make a tool of a function: `@function_tool`, or `@function_tool(timeout=30)`.
+    """Make a tool from a function; use it as a decorator.
 
     The function may be sync or async, a bound method, a partial or a callable object. A sync one
     runs in a thread. A first parameter annotated `RunContextWrapper` or `ToolContext` takes the

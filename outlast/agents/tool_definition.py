@@ -54,7 +54,7 @@ def check_tool_name(name: object) -> None:
 
 
 def default_tool_error(context: RunContextWrapper[Any], error: Exception) -> str:
-    """Tell the model that a tool failed, and nothing of why.
+    """Return the default message for a failed tool, which hides the reason.
 
     What an exception says may be internal, secret, or text that a stranger wrote, so it goes to
     the operator and not to the model. Write a `failure_error_function` to tell the model more.
@@ -66,12 +66,12 @@ def default_tool_error(context: RunContextWrapper[Any], error: Exception) -> str
 
 
 default_tool_error_function = default_tool_error
-"""The name by which programs of the field know it."""
+"""The SDK's name for `default_tool_error`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolRetry:
-    """How often and how soon a failed tool call is tried again.
+    """The retry policy of a tool's calls.
 
     Attributes:
         attempts: how many tries in all, the first included.
@@ -133,7 +133,7 @@ class _Wrapped:
 
 @dataclass(eq=False)
 class FunctionTool:
-    """A tool that a model may call and a worker runs.
+    """A tool that a model calls and a worker runs.
 
     `function_tool` makes one of a plain function. Making one by hand is for tools whose schema
     is only known at run time.

@@ -42,13 +42,14 @@ def _allow() -> ToolGuardrailBehavior:
 
 @dataclass
 class ToolGuardrailFunctionOutput:
-    """What a tool guardrail function found. Make one with `allow`, `reject_content` or
-    `raise_exception`.
+    """The result of a tool guardrail function.
+
+    Make one with `allow`, `reject_content` or `raise_exception`.
 
     Attributes:
         output_info: what it wants to tell about its check; JSON, a pydantic model or a dataclass.
         behavior: what follows from it.
-    """  # noqa: D205  (the three names belong to the first sentence)
+    """
 
     output_info: Any
     behavior: ToolGuardrailBehavior = field(default_factory=_allow)
@@ -114,7 +115,7 @@ class ToolGuardrailFunctionOutput:
 
 @dataclass
 class ToolInputGuardrailData:
-    """What a tool input guardrail is given.
+    """The argument of a tool input guardrail.
 
     Attributes:
         context: the context of the call, with the tool's name and arguments.
@@ -127,7 +128,7 @@ class ToolInputGuardrailData:
 
 @dataclass
 class ToolOutputGuardrailData(ToolInputGuardrailData):
-    """What a tool output guardrail is given.
+    """The argument of a tool output guardrail.
 
     Attributes:
         output: what the tool returned.
@@ -185,7 +186,7 @@ class ToolInputGuardrail(Generic[TContext]):
 
 @dataclass
 class ToolOutputGuardrail(Generic[TContext]):
-    """A check of what a tool returned.
+    """A check of a tool's output.
 
     Attributes:
         guardrail_function: called with (data); sync or async.
@@ -220,7 +221,7 @@ class ToolOutputGuardrail(Generic[TContext]):
 
 @dataclass
 class ToolInputGuardrailResult:
-    """What a tool input guardrail found in a run."""
+    """The result of a tool input guardrail in a run."""
 
     guardrail: ToolInputGuardrail[Any]
     output: ToolGuardrailFunctionOutput
@@ -228,7 +229,7 @@ class ToolInputGuardrailResult:
 
 @dataclass
 class ToolOutputGuardrailResult:
-    """What a tool output guardrail found in a run."""
+    """The result of a tool output guardrail in a run."""
 
     guardrail: ToolOutputGuardrail[Any]
     output: ToolGuardrailFunctionOutput
@@ -247,7 +248,7 @@ def tool_input_guardrail(
 def tool_input_guardrail(
     func: ToolInputGuardrailFunction | None = None, /, *, name: str | None = None
 ) -> ToolInputGuardrail[Any] | Callable[[ToolInputGuardrailFunction], ToolInputGuardrail[Any]]:
-    """Make a tool input guardrail of a function: `@tool_input_guardrail`, or with a name.
+    """Make a tool input guardrail from a function; use it as a decorator.
 
     Args:
         func: the function, where the decorator is used without a name.
@@ -276,7 +277,7 @@ def tool_output_guardrail(
 def tool_output_guardrail(
     func: ToolOutputGuardrailFunction | None = None, /, *, name: str | None = None
 ) -> ToolOutputGuardrail[Any] | Callable[[ToolOutputGuardrailFunction], ToolOutputGuardrail[Any]]:
-    """Make a tool output guardrail of a function: `@tool_output_guardrail`, or with a name.
+    """Make a tool output guardrail from a function; use it as a decorator.
 
     Args:
         func: the function, where the decorator is used without a name.

@@ -10,7 +10,7 @@ from outlast.loop.values import JsonObject
 
 
 class ToolOriginType(StrEnum):
-    """What kind of thing stands behind a tool."""
+    """The kind of a tool's origin."""
 
     FUNCTION = "function"
     MCP = "mcp"
@@ -19,7 +19,7 @@ class ToolOriginType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ToolOrigin:
-    """Where a called tool comes from.
+    """The origin of a called tool.
 
     Attributes:
         type: what kind of thing stands behind it.

@@ -18,7 +18,7 @@ from outlast.loop.values import JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutputText:
-    """Text, as one part of a result of several parts."""
+    """A text among several parts that a tool returns."""
 
     text: str
     type: Literal["text"] = "text"
@@ -33,7 +33,7 @@ class ToolOutputText:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutputImage:
-    """An image that the model looks at.
+    """An image that a tool returns to the model.
 
     Attributes:
         image_url: its address, or the image itself as a `data:` URL.
@@ -64,7 +64,7 @@ class ToolOutputImage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutputFileContent:
-    """A file that the model reads.
+    """A file that a tool returns to the model.
 
     Attributes:
         file_data: the file itself, in base64 or as a `data:` URL; give a `filename` with it.

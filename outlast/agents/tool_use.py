@@ -16,7 +16,7 @@ from outlast.agents.tool_definition import FunctionTool
 
 
 class StopAtTools(TypedDict):
-    """Stop at the first result of one of these tools.
+    """A setting that ends the run at the first result of the listed tools.
 
     Attributes:
         stop_at_tool_names: the tools' names, as the model calls them.
@@ -27,7 +27,7 @@ class StopAtTools(TypedDict):
 
 @dataclass
 class ToolsToFinalOutputResult:
-    """What a callable makes of the results of a turn.
+    """The result of a `ToolsToFinalOutputFunction`.
 
     Attributes:
         is_final_output: whether the run ends with them; otherwise the model is called again.
@@ -40,7 +40,7 @@ class ToolsToFinalOutputResult:
 
 @dataclass
 class FunctionToolResult:
-    """The result of one call of a turn.
+    """The result of one tool call of a turn.
 
     Attributes:
         tool: the tool.
@@ -57,7 +57,10 @@ ToolsToFinalOutputFunction: TypeAlias = Callable[
     [RunContextWrapper[TContext], list[FunctionToolResult]],
     ToolsToFinalOutputResult | Awaitable[ToolsToFinalOutputResult],
 ]
-"""Called with (context, results in the order of the calls), in an activity; sync or async."""
+"""A function that turns tool results into an answer; sync or async.
+
+Called with (context, results in the order of the calls), in an activity.
+"""
 
 ToolUseBehavior: TypeAlias = (
     Literal["run_llm_again", "stop_on_first_tool"] | StopAtTools | ToolsToFinalOutputFunction[Any]
@@ -74,7 +77,7 @@ JUDGED: Literal["judged"] = "judged"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolExecutionConfig:
-    """How the tools that a model calls in one turn are run.
+    """The execution settings for the tool calls of one turn.
 
     Attributes:
         max_function_tool_concurrency: how many run at the same time; None is all of them.

@@ -14,7 +14,7 @@ from outlast.loop.values import InputTokensDetails, OutputTokensDetails
 
 @dataclass(kw_only=True)
 class RequestUsage:
-    """Tokens of one request to a model."""
+    """The token counts of one model request."""
 
     input_tokens: int
     output_tokens: int
@@ -25,7 +25,7 @@ class RequestUsage:
 
 @dataclass
 class Usage:
-    """Requests and tokens spent, of one model call or added up over many.
+    """The requests and tokens of one model call, or of many added up.
 
     Attributes:
         requests: how many requests were made.

@@ -36,7 +36,7 @@ from outlast.ports.interpreter_end import wait_for_native_threads
 
 @dataclass(frozen=True)
 class SentMessage:
-    """A message that a run has taken; its answer comes later."""
+    """A message that a run has accepted; its answer comes later."""
 
     id: str
     handle: "RunHandle" = field(repr=False)
@@ -51,7 +51,9 @@ class SentMessage:
 
 
 class RunHandle:
-    """A run, by its id. Costs nothing to make; any number may exist.
+    """A handle on one run, found by its id.
+
+    Costs nothing to make; any number may exist.
 
     Args:
         client: connected to the run's server.

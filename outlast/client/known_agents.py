@@ -36,7 +36,9 @@ NO_CONTENT = ContentReader(LargeContent(None))
 
 @dataclass(frozen=True)
 class RemoteAgent:
-    """An agent of which this process knows the name only; `Runner.run` takes it like an `Agent`.
+    """The name of an agent that this process does not define.
+
+    `Runner.run` takes it like an `Agent`.
 
     Attributes:
         name: the agent's name at the worker.

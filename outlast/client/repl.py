@@ -29,7 +29,9 @@ async def run_demo_loop(
     context: Any = None,
     max_turns: int | None = DEFAULT_MAX_TURNS,
 ) -> None:
-    """Read messages from the terminal and print the answers, until `exit`, `quit` or the end.
+    """Chat with an agent in the terminal.
+
+    Read messages and print the answers, until `exit`, `quit` or the end of the input.
 
     The conversation goes on with whichever agent answered last. A call that needs approval is
     asked about.

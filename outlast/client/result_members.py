@@ -38,7 +38,10 @@ from outlast.loop.view import places_in_transcript, shown, size
 from outlast.ports.model import ModelResponse
 
 RunSnapshot: TypeAlias = RunState
-"""Where a run is: its status, transcript, approvals and usage, as `RunHandle.state()` reads them."""
+"""The state of a run at one moment, as `RunHandle.state()` returns it.
+
+Its status, transcript, approvals and usage, read from the run's history.
+"""
 
 T = TypeVar("T")
 

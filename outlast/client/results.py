@@ -18,7 +18,10 @@ from outlast.loop.values import Failure
 
 
 class RunResult(RunResultBase):
-    """What a run came to. Two are equal when they are of the same state of a run."""
+    """The result of a run.
+
+    Two are equal when they are of the same state of a run.
+    """
 
     @property
     def max_turns(self) -> int | None:

@@ -62,7 +62,7 @@ class StagedDecision:
 
 
 class RunState(Generic[TContext, TAgent]):
-    """A run that waits for people: `result.to_state()`.
+    """A run that waits for people, as `result.to_state()` returns it.
 
     Decide with `approve` and `reject`, and go on with `Runner.run(agent, state)`. Nothing is lost
     when it is dropped: the run waits, and `Runner.attach(state.run_id)` finds it again. Its JSON

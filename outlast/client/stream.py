@@ -24,7 +24,7 @@ _NOBODY = KnownAgents()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalStreamEvent:
-    """People were asked, or an approval request was settled: see its status."""
+    """An approval request was made or settled; its status says which."""
 
     id: int
     request: ApprovalRequest
@@ -33,7 +33,7 @@ class ApprovalStreamEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusStreamEvent:
-    """The run waits for somebody, works again, or has ended."""
+    """The run waits, works again, or has ended."""
 
     id: int
     status: Status
@@ -44,6 +44,7 @@ NumberedEvent: TypeAlias = (
     RunItemStreamEvent | AgentUpdatedStreamEvent | ApprovalStreamEvent | StatusStreamEvent
 )
 StreamEvent: TypeAlias = NumberedEvent | RawResponsesStreamEvent
+"""An event of `RunHandle.stream_events`."""
 
 
 def changes(

@@ -54,7 +54,7 @@ class RunSource(Protocol):
 
 
 class RunResultStreaming(RunResultBase):
-    """A run, and what happens in it; `Runner.run_streamed` returns one at once.
+    """A run and its stream of events; `Runner.run_streamed` returns one.
 
     The run goes on whether or not somebody reads its events. Everything that a result has can be
     looked at meanwhile, as far as the run has come.

@@ -19,7 +19,7 @@ _PAIRS = "pairs, because a key is repeated"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decision:
-    """What a person decided about one request.
+    """A person's decision about one approval request.
 
     Attributes:
         request_id: the request it answers.
@@ -42,7 +42,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest:
-    """One call that waits, or waited, for a person.
+    """A tool call that waits, or waited, for a person's decision.
 
     Attributes:
         id: `a1`, `a2` …: unique in the conversation, the same on every replay.

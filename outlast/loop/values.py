@@ -75,7 +75,7 @@ class Usage:
 NO_USAGE = Usage()
 
 DEFAULT_MAX_TURNS: Final = 10
-"""How many model calls an answer takes at most, where nobody says otherwise."""
+"""The default limit of model calls for an answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,9 @@ defaults = Defaults()
 
 
 def set_default_openai_key(key: str, use_for_tracing: bool = True) -> None:  # noqa: FBT001, FBT002  (the name's known form)
-    """Set the key of every `OpenAIProvider` that is given none; it goes before OPENAI_API_KEY.
+    """Set the default API key of OpenAI providers.
+
+    It takes precedence over OPENAI_API_KEY.
 
     Args:
         key: the key.
@@ -46,7 +48,7 @@ def set_default_openai_key(key: str, use_for_tracing: bool = True) -> None:  # n
 
 
 def set_default_openai_client(client: "AsyncOpenAI", use_for_tracing: bool = True) -> None:  # noqa: FBT001, FBT002  (likewise)
-    """Set the client of every `OpenAIProvider` that is given no client, key or address.
+    """Set the default client of OpenAI providers.
 
     Args:
         client: is used as it is, with its retries switched off per call; closing it stays the
@@ -58,7 +60,7 @@ def set_default_openai_client(client: "AsyncOpenAI", use_for_tracing: bool = Tru
 
 
 def set_default_openai_api(api: Api) -> None:
-    """Set the API of every `OpenAIProvider` that is not told one.
+    """Set the default API of OpenAI providers.
 
     Args:
         api: `responses`, or `chat_completions` for servers that have no Responses API.

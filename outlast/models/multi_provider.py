@@ -65,7 +65,7 @@ class MultiProviderMap:
 
 
 class MultiProvider:
-    """Finds a model by the prefix of its name; what has none is OpenAI's.
+    """A provider that finds a model by its name's prefix; the default is OpenAI.
 
     `openai/gpt-5.4` is OpenAI's `gpt-5.4`, `litellm/anthropic/claude-sonnet-4-5` is reached through
     LiteLLM, and `any-llm/mistral/mistral-large-latest` through any-llm. The prefixes of a

@@ -27,7 +27,7 @@ class OpenAIResponsesModel(ResponsesModel):
 
 
 class OpenAIChatCompletionsModel(ChatCompletionsModel):
-    """A model behind the Chat Completions API, which nearly every model server speaks.
+    """A model behind a Chat Completions API.
 
     Attributes:
         model: the model's name in the provider's words.

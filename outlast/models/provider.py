@@ -20,7 +20,9 @@ PREFIX = "openai/"
 
 
 class OpenAIProvider:
-    """Finds models on one server. One lives as long as its worker.
+    """A provider of the models of one OpenAI-compatible server.
+
+    One lives as long as its worker.
 
     Nothing is connected, checked or even imported until the first call: a missing key or a wrong
     address is a `ModelError` of that call.

@@ -44,7 +44,7 @@ class OutputSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """Everything one model call needs.
+    """The request of one model call.
 
     `input` holds Responses items (dicts), oldest first, and is never changed by an adapter.
     `hosted_tools` are those that are no functions: most are run by the provider. An adapter whose
@@ -64,7 +64,7 @@ class ModelRequest:
 
 @dataclass(frozen=True, slots=True)
 class ModelResponse:
-    """What the model answered: Responses output items, usage, and the provider's ids.
+    """A model's response: Responses output items, usage and the provider's ids.
 
     Items may be given as the `openai` package's records; they are kept as dicts. Results and hooks
     show them as records (`RunResponse`), so they have no type here. `raw_usage` is the usage in the provider's
@@ -102,7 +102,9 @@ class ModelResponse:
 
 @runtime_checkable
 class Model(Protocol):
-    """A language model. Implementations never retry: retries are Temporal's.
+    """A protocol for language models.
+
+    Implementations never retry: retries are Temporal's.
 
     It is called with one `ModelRequest`. One whose `get_response` takes the SDK's arguments
     (`system_instructions`, `input`, `model_settings`, `tools`, `output_schema`, `handoffs`,
@@ -132,7 +134,10 @@ class Model(Protocol):
 
 @runtime_checkable
 class ModelProvider(Protocol):
-    """Finds models by name. One lives as long as its worker."""
+    """A protocol for objects that find models by name.
+
+    One lives as long as its worker.
+    """
 
     def get_model(self, model_name: str | None, /) -> Model:
         """Return the model of this name, or the provider's default for None."""
@@ -144,7 +149,7 @@ class ModelProvider(Protocol):
 
 
 class ModelError(Exception):
-    """A model call that failed, told apart by what the caller should do next.
+    """A failed model call, with a code and whether a retry can help.
 
     Attributes:
         code: one of `rate_limited`, `overloaded`, `unreachable`, `timeout`, `server_error`,

@@ -36,7 +36,7 @@ OUTPUT_NAME = "final_output"
 
 
 class ModelTracing(Enum):
-    """What a model that tells of its calls by itself may tell."""
+    """The tracing permission of a model that traces its own calls."""
 
     DISABLED = 0
     ENABLED = 1

@@ -20,7 +20,7 @@ DESCRIBED = {"sqlite": "outlast.sessions.sqlite:SQLiteSession"}
 
 @runtime_checkable
 class Session(Protocol):
-    """Remembers the items of a conversation under an id.
+    """A protocol for objects that store the items of a conversation.
 
     A session may also have an attribute `session_settings` (a `SessionSettings`): how it is read
     where the run does not say otherwise.
@@ -49,7 +49,7 @@ class Session(Protocol):
 
 
 class SessionABC(ABC):
-    """Base class for sessions of one's own; the protocol `Session` does without it.
+    """A base class for sessions; the protocol `Session` works without it.
 
     Attributes:
         session_id: names the conversation.

@@ -13,7 +13,7 @@ from outlast.loop.values import JsonObject
 
 
 class SpanError(TypedDict):
-    """Why the work of a span failed.
+    """The error of a span's work.
 
     Attributes:
         message: the failure in words.
@@ -25,7 +25,10 @@ class SpanError(TypedDict):
 
 
 class SpanData(ABC):
-    """What one kind of span tells. Filled in while the work goes on."""
+    """The data of one kind of span.
+
+    Filled in while the work goes on.
+    """
 
     @property
     @abstractmethod
@@ -42,7 +45,7 @@ class SpanData(ABC):
 
 @dataclass
 class AgentSpanData(SpanData):
-    """An agent that has a run in hand: from its first turn to its answer or its handoff."""
+    """The data of a span of an agent's work, up to its answer or handoff."""
 
     name: str
     handoffs: list[str] | None = None
@@ -67,7 +70,7 @@ class AgentSpanData(SpanData):
 
 @dataclass
 class TaskSpanData(SpanData):
-    """What a run does about one question: everything from the question to its answer.
+    """The data of a span from a question to its answer.
 
     Attributes:
         name: what the run calls its work; the workflow's name.
@@ -91,7 +94,7 @@ class TaskSpanData(SpanData):
 
 @dataclass
 class TurnSpanData(SpanData):
-    """A turn of an agent: one model call, and the tools and the handoff that it asks for.
+    """The data of a span of one turn: a model call and its tool calls.
 
     Attributes:
         turn: its number in the question; the first is 1.
@@ -117,7 +120,7 @@ class TurnSpanData(SpanData):
 
 @dataclass
 class FunctionSpanData(SpanData):
-    """A call of a tool."""
+    """The data of a span of a tool call."""
 
     name: str
     input: str | None = None
@@ -146,7 +149,7 @@ class FunctionSpanData(SpanData):
 
 @dataclass
 class GenerationSpanData(SpanData):
-    """A call of a model, whatever its provider.
+    """The data of a span of a model call.
 
     Attributes:
         input: the items the model was asked with.
@@ -185,7 +188,7 @@ class GenerationSpanData(SpanData):
 
 @dataclass
 class ResponseSpanData(SpanData):
-    """A call of a model whose provider keeps the response under an id.
+    """The data of a span of a model call whose provider stores the response.
 
     Attributes:
         response: the response, as the provider sent it.
@@ -219,7 +222,7 @@ class ResponseSpanData(SpanData):
 
 @dataclass
 class GuardrailSpanData(SpanData):
-    """A guardrail's check, and whether its tripwire was triggered."""
+    """The data of a span of a guardrail's check."""
 
     name: str
     triggered: bool = False
@@ -236,7 +239,7 @@ class GuardrailSpanData(SpanData):
 
 @dataclass
 class HandoffSpanData(SpanData):
-    """A handoff from one agent to another."""
+    """The data of a span of a handoff."""
 
     from_agent: str | None = None
     to_agent: str | None = None
@@ -253,7 +256,7 @@ class HandoffSpanData(SpanData):
 
 @dataclass
 class MCPListToolsSpanData(SpanData):
-    """Asking an MCP server for its tools.
+    """The data of a span of listing an MCP server's tools.
 
     Attributes:
         server: what the server is called.
@@ -275,7 +278,7 @@ class MCPListToolsSpanData(SpanData):
 
 @dataclass
 class CustomSpanData(SpanData):
-    """Work of the program's own.
+    """The data of a span of the program's own.
 
     `data` is whatever the program puts in; it is content that somebody chose to tell, so it stays
     in runs that leave inputs and outputs out.

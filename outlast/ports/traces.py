@@ -51,7 +51,7 @@ def derived_span_id(*parts: str | int) -> str:
 
 
 class Trace:
-    """Everything that belongs together: one run, or several that a program groups.
+    """A trace of one run, or of several that a program groups.
 
     Attributes:
         trace_id: its id.
@@ -141,7 +141,7 @@ class Trace:
 
 
 class Span(Generic[D]):
-    """A piece of work in a trace, with a beginning and an end.
+    """A piece of work in a trace, with a start and an end.
 
     Attributes:
         trace: the trace it belongs to.

@@ -30,7 +30,7 @@ D = TypeVar("D", bound=SpanData)
 
 
 class TracingProcessor(ABC):
-    """Is told of every trace and span of its process.
+    """Base class for objects that receive all traces and spans of a process.
 
     The methods are called where the work happens, often in an event loop, from several threads:
     they return at once and leave sending to a thread of their own. What they raise is logged once.
@@ -66,7 +66,7 @@ class TracingProcessor(ABC):
 
 
 def add_trace_processor(span_processor: TracingProcessor) -> None:
-    """Tell a processor of all traces and spans from now on.
+    """Send all further traces and spans to one more processor.
 
     Raises:
         UserError: it is no processor.
@@ -76,7 +76,7 @@ def add_trace_processor(span_processor: TracingProcessor) -> None:
 
 
 def set_trace_processors(processors: list[TracingProcessor]) -> None:
-    """Tell these processors, and no others, of all traces and spans from now on.
+    """Send all further traces and spans to these processors only.
 
     Raises:
         UserError: one of them is no processor.
@@ -92,7 +92,7 @@ def set_tracing_disabled(disabled: bool) -> None:  # noqa: FBT001  the name user
 
 
 def flush_traces() -> None:
-    """Let every processor send what it has."""
+    """Make every processor send its pending traces and spans."""
     REGISTRATION.tell_all("force_flush")
 
 
@@ -103,7 +103,7 @@ def trace(
     metadata: JsonObject | None = None,
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Trace:
-    """Group what follows: runs started inside, and spans opened inside, are of this trace.
+    """Open a trace that groups the runs and spans started inside it.
 
     Use it as a context manager, `with trace("Support"):`, or call `start` and `finish`.
 
@@ -186,7 +186,7 @@ def custom_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[CustomSpanData]:
-    """Open a span of the program's own, such as a database query inside a tool.
+    """Open a span for the program's own work, such as a database query.
 
     In a tool it becomes a child of the tool's span.
 

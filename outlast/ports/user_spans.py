@@ -36,7 +36,7 @@ def agent_span(
     parent: Parent = None,
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[AgentSpanData]:
-    """Open the span of an agent at work."""
+    """Open a span for an agent's work."""
     told = AgentSpanData(name, handoffs, tools, output_type)
     return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
 
@@ -47,7 +47,7 @@ def task_span(
     parent: Parent = None,
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[TaskSpanData]:
-    """Open the span of everything that is done about one question."""
+    """Open a span from a question to its answer."""
     return open_span(TaskSpanData(name), span_id=span_id, parent=parent, disabled=disabled)
 
 
@@ -58,7 +58,7 @@ def turn_span(
     parent: Parent = None,
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[TurnSpanData]:
-    """Open the span of a turn of an agent."""
+    """Open a span for a turn of an agent."""
     told = TurnSpanData(turn, agent_name)
     return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
 
@@ -71,7 +71,7 @@ def function_span(
     parent: Parent = None,
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[FunctionSpanData]:
-    """Open the span of a tool call."""
+    """Open a span for a tool call."""
     told = FunctionSpanData(name, input, output)
     return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
 
@@ -86,7 +86,7 @@ def generation_span(
     parent: Parent = None,
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[GenerationSpanData]:
-    """Open the span of a model call."""
+    """Open a span for a model call."""
     told = GenerationSpanData(input, output, model, model_config, usage)
     return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
 
@@ -97,7 +97,7 @@ def response_span(
     parent: Parent = None,
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[ResponseSpanData]:
-    """Open the span of a model call whose provider keeps the response."""
+    """Open a span for a model call whose provider stores the response."""
     told = ResponseSpanData(response)
     return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
 
@@ -109,7 +109,7 @@ def guardrail_span(
     parent: Parent = None,
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[GuardrailSpanData]:
-    """Open the span of a guardrail's check."""
+    """Open a span for a guardrail's check."""
     told = GuardrailSpanData(name, triggered)
     return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
 
@@ -121,7 +121,7 @@ def handoff_span(
     parent: Parent = None,
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[HandoffSpanData]:
-    """Open the span of a handoff."""
+    """Open a span for a handoff."""
     told = HandoffSpanData(from_agent, to_agent)
     return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
 
@@ -133,6 +133,6 @@ def mcp_tools_span(
     parent: Parent = None,
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[MCPListToolsSpanData]:
-    """Open the span of asking an MCP server for its tools."""
+    """Open a span for listing an MCP server's tools."""
     told = MCPListToolsSpanData(server, result)
     return open_span(told, span_id=span_id, parent=parent, disabled=disabled)

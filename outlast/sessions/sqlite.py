@@ -37,7 +37,7 @@ BUSY_RETRY_SECONDS = 0.02
 
 
 class SQLiteSession(SessionABC):
-    """Remembers a conversation in SQLite.
+    """A session in a SQLite database.
 
     The database is opened when it is first used, in a thread, as every access is. In a file it
     may be used by any number of sessions, threads and processes at the same time. In memory it

@@ -105,6 +105,66 @@ def test_the_package_and_its_metadata_say_the_same_version() -> None:
     assert f"## {outlast.__version__}" in (ROOT / "CHANGELOG.md").read_text().replace("[", "")
 
 
+RIDDLES = (
+    "What ",
+    "That ",
+    "Whatever ",
+    "How ",
+    "Which ",
+    "Whether ",
+    "Where ",
+    "Why ",
+    "Called ",
+    "Is ",
+    "Lets ",
+)
+"""Beginnings of a first line that does not name its thing."""
+
+FOREIGN = {"AsyncOpenAI", "TContext"}
+"""Names that other packages define and document."""
+
+
+def first_line(home: str) -> str:
+    """Return the first line of an object's docstring, or of the text below an alias."""
+    module, _, name = home.partition(":")
+    body = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")).body
+    for node, following in zip(body, [*body[1:], None], strict=True):
+        match node, following:
+            case (ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef(), _) if (
+                node.name == name
+            ):
+                text = ast.get_docstring(node)
+            case (
+                ast.Assign(targets=[ast.Name(id=found)]) | ast.AnnAssign(target=ast.Name(id=found)),
+                ast.Expr(value=ast.Constant(value=str(text))),
+            ) if found == name:
+                pass
+            case _:
+                continue
+        if text:
+            return text.strip().partition("\n")[0]
+    return ""
+
+
+def is_plain_sentence(line: str) -> bool:
+    """Whether a line is one short sentence that names what it is about."""
+    whole = len(line) < 80 and line.endswith(".") and ". " not in line
+    return whole and line[:1].isupper() and not line.startswith(RIDDLES)
+
+
+@pytest.mark.parametrize("name", [name for name in PUBLIC if name not in FOREIGN])
+def test_a_public_name_is_explained_by_a_plain_sentence(name: str) -> None:
+    assert is_plain_sentence(first_line(HOMES[name])), first_line(HOMES[name])
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["", "TODO", "What a guardrail found.", "A tool. It is called.", f"A {'long ' * 20}line."],
+)
+def test_other_first_lines_are_found(line: str) -> None:
+    assert not is_plain_sentence(line)
+
+
 ROOMS = [
     "blobs", "client", "decorators", "dev", "extensions", "extensions.handoff_filters",
     "extensions.handoff_prompt", "mcp", "models", "sessions", "testing", "tracing", "worker",
