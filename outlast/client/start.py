@@ -169,6 +169,9 @@ def check_place(id: object = None, client: object = None, task_queue: object = N
             continue
         if not isinstance(given, str) or not given.strip():
             raise UserError(f"{name}= must be a non-empty string or None, not {given!r}.")
+        if "\0" in given:
+            # A server on PostgreSQL would try to store it until the caller gives up.
+            raise UserError(f"{name}={given!r} holds a NUL character. Choose one without it.")
         try:
             given.encode()
         except UnicodeEncodeError:

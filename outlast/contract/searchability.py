@@ -18,8 +18,11 @@ namespace `default`."""
 
 
 def searchable(text: str) -> str:
-    """Return as much of a text as a search attribute can hold."""
-    shown = text[:LARGEST_VALUE]
+    """Return as much of a text as a search attribute can hold.
+
+    PostgreSQL stores no NUL: the server would accept the value, and never list the run.
+    """
+    shown = text[:LARGEST_VALUE].replace("\0", "\ufffd")
     while len(json.dumps(shown)) > LARGEST_BYTES:
         shown = shown[:-8]
     return shown

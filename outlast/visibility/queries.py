@@ -5,8 +5,9 @@ Owns: which texts a server finds, and how they are quoted. Must not know: what i
 
 from itertools import takewhile
 
-NOT_FOUND_BY_SERVERS = '"\\'
-"""Servers on SQL escape these once too often, and then find nothing."""
+NOT_FOUND_BY_SERVERS = '"\\?'
+"""Servers on SQL escape the first two once too often, and then find nothing. Servers on PostgreSQL
+take a question mark for a parameter, and the search fails."""
 
 
 QUOTE = "'"

@@ -4,8 +4,10 @@ Owns: asking the server what there is and adding what is missing. Must not know:
 those are.
 """
 
+import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from time import monotonic
+from typing import TYPE_CHECKING, Final
 
 from outlast.agents.errors import UserError
 
@@ -13,12 +15,29 @@ if TYPE_CHECKING:
     from temporalio.api.enums.v1 import IndexedValueType
     from temporalio.client import Client
 
+PATIENCE_SECONDS: Final = 20.0
+"""How long a server may take until it accepts an attribute that it has just been given."""
+
+_LOOK_SECONDS = 0.1
+
+_RARE_VALUES = {
+    "Bool": "true",
+    "Datetime": "'1970-01-01T00:00:00Z'",
+    "Double": "0",
+    "Int": "0",
+    "Keyword": "'-'",
+    "KeywordList": "'-'",
+    "Text": "'none'",
+}
+"""Values to search for where only the attribute's name matters, by type."""
+
 
 async def ensure_search_attributes(client: "Client", attributes: Mapping[str, str]) -> list[str]:
     """Make the search attributes that the client's namespace does not have; return their names.
 
     A development server's own flag for them has no effect on a database that exists, and other
-    servers have no such flag. Calling it again changes nothing.
+    servers have no such flag. Calling it again changes nothing. New attributes can be used when it
+    returns: a cluster reads its list of them every few seconds, and refuses them until then.
 
     Args:
         client: connected to the namespace.
@@ -57,7 +76,14 @@ async def ensure_search_attributes(client: "Client", attributes: Mapping[str, st
             # Another process that starts at the same moment was faster.
             if error.status is not RPCStatusCode.ALREADY_EXISTS:
                 raise
+        await _until_accepted(client, {name: attributes[name] for name in missing})
     return list(missing)
+
+
+async def _until_accepted(client: "Client", attributes: Mapping[str, str]) -> None:
+    deadline = monotonic() + PATIENCE_SECONDS
+    while await lacks_search_attributes(client, attributes) and monotonic() < deadline:  # noqa: ASYNC110  nothing announces it
+        await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def lacks_search_attributes(client: "Client", attributes: Mapping[str, str]) -> bool | None:
@@ -71,9 +97,7 @@ async def lacks_search_attributes(client: "Client", attributes: Mapping[str, str
     """
     from temporalio.service import RPCError, RPCStatusCode
 
-    query = " AND ".join(
-        f"{name} = 0" if kind == "Int" else f"{name} = '-'" for name, kind in attributes.items()
-    )
+    query = " AND ".join(f"{name} = {_RARE_VALUES[kind]}" for name, kind in attributes.items())
     try:
         await client.count_workflows(query)
     except RPCError as error:

@@ -155,7 +155,7 @@ async def test_nested_runs_start_without_attributes_that_were_removed(own_desk: 
 
 async def test_names_of_any_kind_and_length_are_found(desk: Desk):
     kinds = ['say "x"', "back\\slash", "O'Neill", "ü😀", "x" * 3_000, "two \\ of", "two"]
-    kinds += ["clients'", "100%_!", "100x-y", "😀" * 300, "new\nline"]
+    kinds += ["clients'", "100%_!", "100x-y", "😀" * 300, "new\nline", "who? me", "nul\0"]
     agents = [Agent[Any](name=f"{desk.queue} {kind}") for kind in kinds]
     agents += [Agent[Any](name=f"'{desk.queue}'"), Agent[Any](name=f"{desk.queue}")]
     await desk.open(*agents, model=ScriptedModel(*["Yes."] * 30))

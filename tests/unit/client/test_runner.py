@@ -609,6 +609,8 @@ async def nobody() -> Client:
         ("id", 3, "id= must be a non-empty string or None, not 3"),
         ("id", "", "id= must be a non-empty string or None, not ''"),
         ("id", "a\ud800", "half a character"),
+        ("id", "a\0b", "NUL character"),
+        ("task_queue", "a\0b", "NUL character"),
         ("task_queue", "", "task_queue= must be a non-empty string or None"),
         ("task_queue", 3, "task_queue= must be a non-empty string or None"),
         ("client", "localhost:7233", r"not 'localhost:7233': await Client\.connect"),

@@ -18,6 +18,8 @@ from outlast.visibility.queries import equals, is_findable
         ("clients'\\n", "A STARTS_WITH 'clients'"),
         ("'quoted'", None),
         ("''", None),
+        ("Who? Me", "A STARTS_WITH 'Who'"),
+        ("?", None),
         ("\\", None),
         ("\x00", None),
     ],

@@ -72,9 +72,40 @@ class StrictOperatorService:
         raise RPCError("refused", self.status, b"")
 
 
+class SlowOperatorService:
+    """A server that accepts new attributes, and knows them at the third search."""
+
+    def __init__(self) -> None:
+        self.searches: list[str] = []
+
+    async def list_search_attributes(self, _request: Any) -> ListSearchAttributesResponse:
+        return ListSearchAttributesResponse()
+
+    async def add_search_attributes(self, _request: Any) -> None: ...
+
+    async def count_workflows(self, query: str) -> None:
+        self.searches.append(query)
+        if len(self.searches) < 3:
+            raise RPCError("no mapping defined", RPCStatusCode.INVALID_ARGUMENT, b"")
+
+
+async def test_a_new_attribute_is_there_when_the_server_accepts_it():
+    service = SlowOperatorService()
+    client: Any = SimpleNamespace(
+        namespace="default", operator_service=service, count_workflows=service.count_workflows
+    )
+    assert await ensure_search_attributes(client, {"A": "Keyword", "B": "Bool"}) == ["A", "B"]
+    assert service.searches == ["A = '-' AND B = true"] * 3
+
+
+async def anything(_query: str) -> None: ...
+
+
 async def test_an_attribute_made_by_somebody_else_in_the_meantime_is_fine():
     service = StrictOperatorService(RPCStatusCode.ALREADY_EXISTS)
-    client: Any = SimpleNamespace(namespace="default", operator_service=service)
+    client: Any = SimpleNamespace(
+        namespace="default", operator_service=service, count_workflows=anything
+    )
     assert await ensure_search_attributes(client, {"OutlastAgent": "Keyword"}) == ["OutlastAgent"]
 
 
