@@ -54,6 +54,7 @@ def span_of(
         (derived_trace_id("run", "r"), ("trace", 32)),
         (derived_span_id("effect", "r", 1), ("span", 24)),
     ],
+    ids=["trace", "span", "group", "derived trace", "derived span"],
 )
 def test_an_id_is_its_kind_and_hex_digits(made: str, pattern: tuple[str, int]) -> None:
     kind, digits = made.split("_")
