@@ -16,7 +16,7 @@ import pytest
 
 import outlast
 from outlast import lazy
-from tests.architecture.source import PACKAGE, PUBLIC, ROOT
+from tests.architecture.source import PACKAGE, PUBLIC, ROOT, tree_of
 
 
 def loaded_by(statement: str, *suspects: str) -> Sequence[str]:
@@ -127,7 +127,7 @@ FOREIGN = {"AsyncOpenAI", "TContext"}
 def first_line(home: str) -> str:
     """Return the first line of an object's docstring, or of the text below an alias."""
     module, _, name = home.partition(":")
-    body = ast.parse((ROOT / f"{module.replace('.', '/')}.py").read_text(encoding="utf-8")).body
+    body = tree_of(f"{module.partition('.')[2].replace('.', '/')}.py").body
     for node, following in zip(body, [*body[1:], None], strict=True):
         match node, following:
             case (ast.ClassDef() | ast.FunctionDef() | ast.AsyncFunctionDef(), _) if (
@@ -152,9 +152,9 @@ def is_plain_sentence(line: str) -> bool:
     return whole and line[:1].isupper() and not line.startswith(RIDDLES)
 
 
-@pytest.mark.parametrize("name", [name for name in PUBLIC if name not in FOREIGN])
-def test_a_public_name_is_explained_by_a_plain_sentence(name: str) -> None:
-    assert is_plain_sentence(first_line(HOMES[name])), first_line(HOMES[name])
+def test_a_public_name_is_explained_by_a_plain_sentence() -> None:
+    lines = {name: first_line(HOMES[name]) for name in PUBLIC if name not in FOREIGN}
+    assert {name: line for name, line in lines.items() if not is_plain_sentence(line)} == {}
 
 
 @pytest.mark.parametrize(
@@ -204,19 +204,24 @@ def exported(room: str) -> list[str]:
     )
 
 
-PROGRAMS = sorted((ROOT / "examples").rglob("*.py"))
 GUIDES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md")])
+PROGRAMS = [*sorted((ROOT / "examples").rglob("*.py")), *GUIDES]
 BLOCK = re.compile(r"^ *```(?:py|python)\b[^\n]*\n(.*?)^ *```", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("path", PROGRAMS + GUIDES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_examples_and_guides_import_public_names_only(path: Path) -> None:
+def test_examples_and_guides_import_public_names_only() -> None:
+    found = {str(path.relative_to(ROOT)): private_imports(code_of(path)) for path in PROGRAMS}
+    assert any("import" in code_of(path) for path in GUIDES)
+    assert {path: lines for path, lines in found.items() if lines} == {}
+
+
+def code_of(path: Path) -> str:
+    """Return a program, or the import lines of a guide, whose blocks may be parts of functions."""
     text = path.read_text(encoding="utf-8")
-    blocks = [text] if path.suffix == ".py" else BLOCK.findall(text)
-    lines = "\n".join(textwrap.dedent(block) for block in blocks)
-    if path.suffix == ".md":  # some blocks await, or show a part of a function
-        lines = "\n".join(IMPORT.findall(lines))
-    assert private_imports(lines) == []
+    if path.suffix == ".py":
+        return text
+    blocks = [textwrap.dedent(block) for block in BLOCK.findall(text)]
+    return "\n".join(line for block in blocks for line in IMPORT.findall(block))
 
 
 IMPORT = re.compile(r"^(?:from [\w.]+ import (?:\([^)]*\)|.+)|import [\w.]+)$", re.MULTILINE)
