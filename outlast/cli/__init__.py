@@ -1,5 +1,12 @@
-"""The `outlast` command: parsing and printing only.
+"""The `outlast` command.
 
-Owns: what a person types and reads. Everything else is asked of the client, the worker and the
-development server. Start reading in `app.py`, which lists the commands.
+`entry.py` starts it and `app.py` lists the commands. Each command has a file of its name
+(`list` is `list_runs.py`, `reject` is in `approve.py`). They share:
+
+- `options.py`, `exit_codes.py`: what is the same in every command
+- `terminal.py`: the only module that prints
+- `server.py`: which Temporal server a command talks to
+- `follower.py`: follows a run; `events.py` has the words for its events, `view.py` how they look
+- `report.py` is what `show` prints, `application.py` what `worker` loads, `signals.py` what stops
+  `worker` and `dev`
 """

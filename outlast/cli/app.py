@@ -1,8 +1,6 @@
-"""The commands of `outlast`, and what every one of them does with an error.
+"""The commands of `outlast`, and how their errors become one sentence and an exit code.
 
-Owns: the list of commands, `--debug`, and the way from an exception to one sentence and an exit
-code. Must not know: what commands do. Commands import what is slow when they run, so that help is
-there at once.
+Commands import slow modules when they run, so that help appears at once.
 """
 
 import functools
@@ -16,35 +14,36 @@ from typer.core import TyperGroup
 
 import outlast
 from outlast.agents.errors import AgentsException
-from outlast.cli import (
-    deciding,
-    demo,
-    doctor,
-    looking,
-    options,
-    running,
-    serving,
-    tailing,
-    terminal,
-)
+from outlast.cli import options, terminal
+from outlast.cli.approve import approve, reject
+from outlast.cli.cancel import cancel
+from outlast.cli.demo import demo
+from outlast.cli.dev import dev
+from outlast.cli.doctor import doctor
 from outlast.cli.exit_codes import ExitCode, epilog, exit_code_of
+from outlast.cli.list_runs import list_runs
+from outlast.cli.run import run
+from outlast.cli.send import send
+from outlast.cli.show import show
+from outlast.cli.tail import tail
+from outlast.cli.worker import worker
 
 _HELP = "Agents that outlast the process. Try `outlast demo`, then `outlast dev`."
 _DEBUG = "--debug"
 
 
 class ErrorsInWords(TyperGroup):
-    """Says what went wrong in one sentence; with `--debug`, anywhere on the line, where, too."""
+    """Prints errors as one sentence; `--debug`, anywhere on the line, adds the traceback."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Take `--debug` wherever it stands, so that it can be added to a line that failed."""
+        """Take `--debug` anywhere on the line, so that it can be appended to a failed command."""
         end = args.index("--") if "--" in args else len(args)
         ctx.obj = _DEBUG in args[:end]
         rest = [one for one in args[:end] if one != _DEBUG] + args[end:]
         return super().parse_args(ctx, rest)
 
     def invoke(self, ctx: Any) -> Any:
-        """Run the command, and turn what it raises into words and an exit code."""
+        """Run the command, and turn its error into a sentence and an exit code."""
         try:
             return super().invoke(ctx)
         except AgentsException as error:
@@ -53,7 +52,7 @@ class ErrorsInWords(TyperGroup):
         except (typer.TyperException, typer.Exit, typer.Abort, EOFError, BrokenPipeError):
             raise
         except Exception as error:
-            # A person at a terminal is told in a sentence, also of what nobody thought of.
+            # Unexpected errors become a sentence, too.
             _explain(error, debug=bool(ctx.obj))
             raise typer.Exit(ExitCode.FAILED) from error
 
@@ -80,7 +79,7 @@ def _options(
     ] = False,
     _debug: Annotated[bool, typer.Option(_DEBUG, help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Take the options that belong to no command; what they do is done elsewhere."""
+    """Take the options that belong to no command; `ErrorsInWords` reads `--debug`."""
 
 
 app = typer.Typer(
@@ -103,13 +102,13 @@ def _add(panel: str, command: Callable[..., None], name: str | None = None) -> N
 
 
 def _with_codec(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command that connects to a server the option `--codec`, which connecting heeds."""
+    """Add the option `--codec` to a command that connects to a server; connecting reads it."""
     signature = inspect.signature(command)
     if "address" not in signature.parameters:
         return command
 
     @functools.wraps(command)
-    def run(*, codec: str | None = None, **arguments: Any) -> None:
+    def with_codec(*, codec: str | None = None, **arguments: Any) -> None:
         if codec:
             os.environ["OUTLAST_CODEC"] = codec
         command(**arguments)
@@ -117,20 +116,20 @@ def _with_codec(command: Callable[..., None]) -> Callable[..., None]:
     kind = inspect.Parameter.KEYWORD_ONLY
     added = inspect.Parameter("codec", kind, default=None, annotation=options.Codec)
     parameters = [one.replace(kind=kind) for one in signature.parameters.values()]
-    vars(run)["__signature__"] = signature.replace(parameters=[*parameters, added])
-    run.__annotations__ = {**command.__annotations__, "codec": options.Codec}
-    return run
+    vars(with_codec)["__signature__"] = signature.replace(parameters=[*parameters, added])
+    with_codec.__annotations__ = {**command.__annotations__, "codec": options.Codec}
+    return with_codec
 
 
-_add("Start here", demo.demo)
-_add("Start here", doctor.doctor)
-_add("Processes", serving.dev)
-_add("Processes", serving.worker)
-_add("Runs", running.run)
-_add("Runs", running.send)
-_add("Runs", looking.list_runs, "list")
-_add("Runs", looking.show)
-_add("Runs", tailing.tail)
-_add("Runs", deciding.cancel)
-_add("Approvals", deciding.approve)
-_add("Approvals", deciding.reject)
+_add("Start here", demo)
+_add("Start here", doctor)
+_add("Processes", dev)
+_add("Processes", worker)
+_add("Runs", run)
+_add("Runs", send)
+_add("Runs", list_runs, "list")
+_add("Runs", show)
+_add("Runs", tail)
+_add("Runs", cancel)
+_add("Approvals", approve)
+_add("Approvals", reject)

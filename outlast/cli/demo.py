@@ -20,7 +20,7 @@ import typer
 
 from outlast.cli import options, terminal
 from outlast.cli.exit_codes import ExitCode
-from outlast.cli.server_lookup import run_link
+from outlast.cli.server import run_link
 from outlast.contract import names
 
 if TYPE_CHECKING:

@@ -17,9 +17,7 @@ from temporalio.client import Client
 
 from outlast.cli.demo_cast import DemoFailed
 from outlast.cli.demo_narration import Narrator
-from outlast.cli.retries import Retry, tell_retries
-from outlast.cli.run_events import run_events
-from outlast.client.handle import RunHandle
+from outlast.cli.follower import Follower, Retry
 from outlast.contract import names
 from outlast.loop.commands import RunTool
 from outlast.loop.state import RunState
@@ -47,6 +45,7 @@ class Feed:
             patience: how long anything may take before the demo has failed.
         """
         self.state = RunState()
+        self._follower = Follower(client, run_id)
         self._client = client
         self._run_id = run_id
         self._narrator = narrator
@@ -82,7 +81,7 @@ class Feed:
         try:
             async with (
                 self._narrator.waiting(f"waiting for the {what}"),
-                tell_retries(self._client, self._run_id, self._tell_retry),
+                self._follower.report_retries(self._tell_retry),
                 asyncio.timeout(self._patience_seconds),
             ):
                 while not condition(self.state) and not self._has_ended():
@@ -155,12 +154,10 @@ class Feed:
         raise DemoFailed(f"Temporal has not noticed that the worker of {effect.name} is gone.")
 
     async def _follow(self) -> None:
-        before = self.state
-        async for progress in RunHandle(self._client, self._run_id).follow():
-            if progress.event is not None:
-                for event in run_events(progress.event.at_ms, before, progress.state):
-                    self._narrator.event(event)
-            self.state = before = progress.state
+        async for step in self._follower.steps():
+            for entry in step.entries:
+                self._narrator.event(entry.event)
+            self.state = step.state
             self._announce()
 
     def _tell_retry(self, retry: Retry) -> None:

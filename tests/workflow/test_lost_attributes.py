@@ -12,7 +12,7 @@ from temporalio.client import Client
 
 from outlast.agents.agent import Agent
 from outlast.agents.tool import function_tool
-from outlast.cli.run_list import Filter, find_runs
+from outlast.cli.list_runs import Filter, find_runs
 from outlast.client.handle import RunHandle
 from outlast.contract import names, searchability
 from outlast.ports.model import ModelRequest

@@ -1,13 +1,17 @@
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import typer
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from outlast.agents import errors
 from outlast.agents.errors import DecisionRefused
 from outlast.cli import app as module
+from outlast.cli import options
 from outlast.cli.app import app
+from outlast.cli.exit_codes import MEANINGS, ExitCode, epilog, exit_code_of
+from outlast.contract import names
 
 TALKS_TO_A_SERVER = {
     "run",
@@ -31,7 +35,7 @@ def broken(monkeypatch: pytest.MonkeyPatch) -> Any:
         async def connect(*_arguments: Any) -> None:
             raise error
 
-        monkeypatch.setattr("outlast.cli.server_lookup.connect", connect)
+        monkeypatch.setattr("outlast.cli.server.connect", connect)
 
     return set_error
 
@@ -108,3 +112,57 @@ def test_ctrl_c_ends_a_command_with_its_own_code(broken: Any) -> None:
     broken(KeyboardInterrupt())
 
     assert CliRunner().invoke(app, ["list"]).exit_code == 130
+
+
+@pytest.mark.parametrize(
+    ("alias", "spelled"),
+    [
+        (options.Address, "--address"),
+        (options.Namespace, "--namespace"),
+        (options.AsJson, "--json"),
+        (options.TaskQueue, "--task-queue"),
+        (options.Detach, "--detach"),
+    ],
+)
+def test_every_shared_option_is_explained(alias: Any, spelled: str) -> None:
+    _, option = get_args(alias)
+
+    assert spelled in option.param_decls or option.default == spelled
+    assert option.help.endswith(".")
+
+
+def test_runs_meet_workers_where_neither_says_where() -> None:
+    assert names.TASK_QUEUE == options.DEFAULT_TASK_QUEUE
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (errors.UserError("no"), 2),
+        (errors.RunAlreadyStarted("no"), 2),
+        (errors.RunNotFound("no"), 4),
+        (errors.RunClosed("no"), 4),
+        (errors.DecisionRefused("no"), 5),
+        (errors.ServerUnavailable("no"), 6),
+        (errors.RunCancelled("no"), 7),
+        (errors.MaxTurnsExceeded("no"), 1),
+        (errors.ModelCallFailed("no"), 1),
+        (errors.AgentsException("no"), 1),
+    ],
+)
+def test_each_kind_of_error_has_its_exit_code(error: errors.AgentsException, code: int) -> None:
+    assert exit_code_of(error) == code
+
+
+def test_a_run_that_failed_for_a_mistake_in_its_program_is_a_failed_run() -> None:
+    assert exit_code_of(errors.UserError("no such agent", run_data=object())) is ExitCode.FAILED
+
+
+def test_a_cancelled_run_stays_cancelled_when_the_error_carries_the_run() -> None:
+    assert exit_code_of(errors.RunCancelled("by ann", run_data=object())) is ExitCode.CANCELLED
+
+
+def test_every_code_is_explained_in_the_help() -> None:
+    assert set(MEANINGS) == set(ExitCode)
+    for code, meaning in MEANINGS.items():
+        assert f"{code:>3}  {meaning}" in epilog()

@@ -6,7 +6,7 @@ import pytest
 from outlast.cli import terminal
 from outlast.cli.demo_narration import Narrator
 from outlast.cli.demo_proof import Deed
-from outlast.cli.run_events import RunEvent
+from outlast.cli.events import RunEvent
 
 DEEDS = [
     Deed(key="r:c1", what="change_address()", attempts=2, applied=1, wanted=1),

@@ -1,7 +1,16 @@
 import json
+import os
+import socket
+import stat
 from pathlib import Path
 
+import pytest
+
+from outlast.agents.errors import ServerUnavailable
+from outlast.cli import doctor as module
+from outlast.cli.doctor import Finding
 from outlast.dev import EmbeddedServer
+from tests.servers import server_for_tests
 from tests.unit.cli.conftest import Invoke
 
 
@@ -23,3 +32,173 @@ async def test_what_is_missing_is_told_and_exits_with_1(cli: Invoke, nowhere: Pa
     assert done.exit_code == 1
     assert findings["server"]["level"] == "missing"
     assert findings["Python"]["level"] == "ok"
+
+
+def a_tool(path: Path, script: str) -> Path:
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+@pytest.mark.parametrize(("found", "level"), [((3, 11, 0), "ok"), ((3, 10, 9), "missing")])
+def test_an_old_python_is_not_enough(found: tuple[int, ...], level: str) -> None:
+    finding = module.python(found)
+
+    assert finding.level == level
+    assert ".".join(map(str, found)) in finding.detail
+
+
+def test_packages_that_are_not_installed_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert module.extra("cli").level == "ok"
+
+    monkeypatch.setitem(module._EXTRAS, "cli", ("rich", "no-such-package"))
+    finding = module.extra("cli")
+
+    assert finding.level == "optional"
+    assert finding.detail == 'lacks no-such-package: pip install "outlast[cli]"'
+
+
+def test_the_tool_s_version_is_its_own_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tool = a_tool(tmp_path / "temporal", "echo temporal version 9")
+    monkeypatch.setattr(module, "find_temporal_cli", lambda: tool)
+
+    assert module.temporal_cli().detail == f"temporal version 9 ({tool})"
+
+
+def test_a_tool_that_is_missing_or_broken_is_told_with_how_to_get_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = a_tool(tmp_path / "temporal", "exit 3")
+
+    def missing() -> Path:
+        raise ServerUnavailable("Get it with pip.")
+
+    for find, said in ((missing, "Get it with pip."), (lambda: broken, "--upgrade")):
+        monkeypatch.setattr(module, "find_temporal_cli", find)
+        finding = module.temporal_cli()
+        assert finding.level == "optional"
+        assert said in finding.detail
+
+
+def test_a_data_directory_may_be_made_later(tmp_path: Path) -> None:
+    assert module.data_dir(tmp_path).level == "ok"
+    assert "(not made yet)" in module.data_dir(tmp_path / "a" / "b").detail
+
+
+def test_a_data_directory_that_cannot_be_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.touch()
+
+    finding = module.data_dir(file / "outlast")
+
+    assert finding.level == "optional"
+    assert "XDG_DATA_HOME" in finding.detail
+
+
+def test_a_port_in_use_is_no_problem(server: EmbeddedServer) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        taken = other.getsockname()[1]
+        assert "another program" in module.port(taken, "it").detail
+    assert module.port(taken, "it").detail == "free for it"
+    ours = int(server.address.rpartition(":")[2])
+    assert "used by `outlast dev`" in module.port(ours, "it").detail
+
+
+async def test_a_server_that_answers_has_a_namespace_and_attributes(
+    server: EmbeddedServer,
+) -> None:
+    findings = await module.temporal_server(None, None, can_start_one=True, fix=False)
+
+    assert [(finding.level, finding.what) for finding in findings] == [
+        ("ok", "server"),
+        ("ok", "namespace"),
+        ("ok", "search attributes"),
+    ]
+    assert server.address in findings[0].detail
+    assert str(server.ui_url) in findings[0].detail
+
+
+async def test_a_namespace_that_is_missing_is_told_with_how_to_make_it(
+    server: EmbeddedServer,
+) -> None:
+    findings = await module.temporal_server(None, "elsewhere", can_start_one=True, fix=False)
+
+    assert [finding.level for finding in findings] == ["ok", "missing"]
+    assert "temporal operator namespace create -n elsewhere" in findings[1].detail
+
+
+@pytest.mark.parametrize(("can_start_one", "level"), [(True, "optional"), (False, "missing")])
+async def test_no_server_is_a_problem_only_where_none_can_be_started(
+    nowhere: Path, can_start_one: bool, level: str
+) -> None:
+    (finding,) = await module.temporal_server(None, None, can_start_one=can_start_one, fix=False)
+
+    assert finding.level == level
+    assert "outlast dev" in finding.detail
+
+
+async def test_a_server_that_was_named_has_to_answer(nowhere: Path) -> None:
+    (finding,) = await module.temporal_server("127.0.0.1:1", None, can_start_one=True, fix=False)
+
+    assert finding.level == "missing"
+    assert "127.0.0.1:1" in finding.detail
+
+
+async def test_a_configuration_that_cannot_be_read_is_told(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    broken = nowhere / "temporal.toml"
+    broken.write_text("not = [toml")
+    monkeypatch.setenv("TEMPORAL_CONFIG_FILE", str(broken))
+
+    (finding,) = await module.temporal_server(None, None, can_start_one=True, fix=False)
+
+    assert finding.level == "missing"
+    assert "cannot be read" in finding.detail
+
+
+async def test_missing_attributes_are_told_and_then_added() -> None:
+    async with server_for_tests({}, shared=False) as bare:
+        levels: list[Finding] = []
+        for fix in (False, True, False):
+            found = await module.temporal_server(
+                bare.address, bare.namespace, can_start_one=True, fix=fix
+            )
+            levels.append(found[-1])
+
+    assert levels[0].level == "optional"
+    assert "outlast doctor --fix" in levels[0].detail
+    assert levels[1].detail.startswith("added OutlastAgent")
+    assert (levels[2].level, levels[2].detail) == ("ok", "all there")
+
+
+@pytest.mark.parametrize(
+    ("environment", "level", "said"),
+    [
+        ({}, "optional", "workers need OPENAI_API_KEY,"),
+        ({"OPENAI_BASE_URL": "http://here"}, "optional", "(also for http://here)"),
+        ({"OPENAI_API_KEY": "secret"}, "ok", "for OpenAI"),
+        ({"OPENAI_API_KEY": "secret", "OPENAI_BASE_URL": "http://here"}, "ok", "for http://here"),
+    ],
+)
+def test_a_key_is_found_and_never_shown(environment: dict[str, str], level: str, said: str) -> None:
+    finding = module.model(environment)
+
+    assert finding.level == level
+    assert said in finding.detail
+    assert "secret" not in finding.detail
+
+
+async def test_everything_is_looked_at(server: EmbeddedServer) -> None:
+    findings = await module.examine(None, None, fix=False)
+
+    assert [finding.what for finding in findings] == [
+        *("Python", "extra 'cli'", "extra 'dev'", "temporal tool", "data directory"),
+        *("port 7233", "port 8233", "server", "namespace", "search attributes", "model"),
+    ]
+    assert findings[0].record()["what"] == "Python"
+    assert os.environ.get("OPENAI_API_KEY") is None

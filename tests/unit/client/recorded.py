@@ -225,6 +225,7 @@ class FakeHandle:
             close_time=None if self._client.status is None else "then",
             task_queue=self._client.task_queue,
             workflow_type=self._client.workflow_type,
+            raw_description=SimpleNamespace(pending_activities=[]),
         )
 
     async def fetch_history(self) -> Any:

@@ -1,15 +1,12 @@
-"""Everything that `outlast show` says about one run, read from its history.
-
-Owns: the report, and how it looks. Must not know: the command line.
-"""
+"""What `outlast show` says about a run: read from its history, and printed."""
 
 from dataclasses import dataclass
 
 from temporalio.client import WorkflowExecutionStatus
 
-from outlast.cli import run_view, terminal
-from outlast.cli.run_events import iso_time
-from outlast.cli.server_lookup import Connection
+from outlast.cli import terminal, view
+from outlast.cli.events import iso_time
+from outlast.cli.server import Connection
 from outlast.client.handle import RunHandle
 from outlast.loop.state import RunState
 from outlast.loop.values import JsonObject
@@ -17,7 +14,7 @@ from outlast.rendering import excerpt, joined, json_text
 from outlast.workflows import presentation
 
 _PAST_THE_LOOP = {WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT}
-"""How the engine ends a run without the loop."""
+"""How Temporal ends a run without the loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,10 +23,10 @@ class Report:
 
     Attributes:
         state: folded from the history.
-        status: the state's; or how the engine ended it, where it did so without the loop.
-        task_queue: where its workers wait.
-        events: how many entries its (newest) history has.
-        ui: where it is seen in the web UI.
+        status: the state's, or how Temporal ended the run without the loop.
+        task_queue: the queue that its workers poll.
+        events: the number of entries in its newest history.
+        ui: its page in the web UI, if there is one.
     """
 
     run_id: str
@@ -108,11 +105,11 @@ def show_report(report: Report, last: int) -> None:
     if report.ui:
         rows.append(("UI", report.ui))
     terminal.say(console, (report.run_id, "bold"))
-    run_view.say_facts(console, rows)
+    view.say_facts(console, rows)
     _show_transcript(console, state, last)
     if state.pending_approvals:
         terminal.say(console, "")
-        run_view.show_how_to_decide(console, report.run_id, state.pending_approvals)
+        view.show_how_to_decide(console, report.run_id, state.pending_approvals)
 
 
 def _show_transcript(console: terminal.Screen, state: RunState, last: int) -> None:
@@ -126,12 +123,12 @@ def _show_transcript(console: terminal.Screen, state: RunState, last: int) -> No
         assert isinstance(text, str)  # noqa: S101  the view says so
         match entry["kind"]:
             case "tool_call" | "handoff_call":
-                text, style = joined("→ ", run_view.one_line(text)), "cyan"
+                text, style = joined("→ ", view.one_line(text)), "cyan"
             case "tool_output" | "handoff_output":
-                text, style = joined("← ", run_view.one_line(text)), "dim"
+                text, style = joined("← ", view.one_line(text)), "dim"
             case "input":
                 style = "bold"
             case _:
                 pass
-        cells = run_view.entry_cells(str(entry["who"]), text, style)
-        terminal.say_columns(console, *cells, widths=[run_view.WHO_WIDTH])
+        cells = view.entry_cells(str(entry["who"]), text, style)
+        terminal.say_columns(console, *cells, widths=[view.WHO_WIDTH])

@@ -1,8 +1,7 @@
-"""What happened in a run, as lines for people and records for programs.
+"""The events of a run, as lines for people and records for programs.
 
-The events are those of `RunHandle.stream_events`, under the same names, with their time, and with
-what else people want to know: why there is no answer, and what was ignored. Owns: their words and
-records. Must not know: where the states come from, and who is shown the events.
+They are those of `RunHandle.stream_events`, with the same names and their times, and two more: why
+a question has no answer, and which input was ignored.
 """
 
 from collections.abc import Iterator
@@ -29,13 +28,13 @@ from outlast.workflows.presentation import call_line
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEvent:
-    """One thing that happened.
+    """Something that happened in a run.
 
     Attributes:
-        at_ms: when, in milliseconds since the epoch.
-        type: what kind of thing it is: the name of the stream event.
-        who: the agent, or who else did it.
-        text: what it is, in one line for people; empty where it tells them nothing.
+        at_ms: its time, in milliseconds since the epoch.
+        type: the name of the stream event.
+        who: the agent or person who did it.
+        text: one line for people; empty if it tells them nothing.
         data: the same for programs.
         answers: whether it is an answer.
     """

@@ -1,4 +1,4 @@
-from outlast.cli.run_events import RunEvent, iso_time, run_events
+from outlast.cli.events import RunEvent, iso_time, run_events
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.call_forms import output_item
 from outlast.loop.items import Item

@@ -1,12 +1,21 @@
+import asyncio
+import io
+import socket
 import socketserver
 import threading
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from rich.console import Console
+from temporalio.client import Client
 
 from outlast.agents.errors import ServerUnavailable
-from outlast.cli.server_lookup import connect, run_link
+from outlast.cli import server as module
+from outlast.cli.server import connect, hint_without_worker, pollers, run_link
 from outlast.dev import EmbeddedServer
+from outlast.testing import ScriptedModel
+from tests.unit.cli.conftest import Open, eventually
 
 
 async def test_the_embedded_server_that_runs_is_found(server: EmbeddedServer) -> None:
@@ -69,3 +78,52 @@ async def test_what_answers_and_is_no_temporal_server_is_told_in_its_own_words(
         finally:
             listener.shutdown()
             serving.join()
+
+
+def test_a_port_is_taken_while_somebody_listens_and_answers() -> None:
+    with socket.socket() as listener:
+        listener.bind((module.LOOPBACK, 0))
+        listener.listen()
+        port = listener.getsockname()[1]
+
+        assert not module.is_free(port)
+        assert module.answers(f"{module.LOOPBACK}:{port}")
+
+    assert module.is_free(port)
+    assert not module.answers(f"{module.LOOPBACK}:{port}")
+
+
+def test_an_address_that_is_none_does_not_answer() -> None:
+    assert not module.answers("nonsense")
+
+
+async def test_a_worker_is_seen_by_its_identity(client: Client, open_desk: Open) -> None:
+    queue = await open_desk(ScriptedModel())
+
+    seen: list[str] = []
+    async with asyncio.timeout(10):
+        while client.identity not in seen:
+            seen = await pollers(client, queue)
+
+
+async def test_nobody_waits_on_an_unknown_queue(client: Client) -> None:
+    assert await pollers(client, "nobody-is-here") == []
+
+
+async def test_people_who_wait_for_nobody_are_told(
+    client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HINT_AFTER", timedelta(0))
+    said = io.StringIO()
+
+    async with hint_without_worker(client, "nobody-is-here", Console(file=said)):
+        await eventually(lambda: "outlast worker MODULE" in said.getvalue())
+
+
+async def test_a_short_wait_gives_no_hint(client: Client) -> None:
+    said = io.StringIO()
+
+    async with hint_without_worker(client, "nobody-is-here", Console(file=said)):
+        pass
+
+    assert said.getvalue() == ""

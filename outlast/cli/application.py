@@ -1,8 +1,4 @@
-"""Finding the agents that a worker is to carry: `MODULE[:NAME]`, as on the command line.
-
-Owns: importing the application, and what to say when it is not what was meant. Must not know:
-workers.
-"""
+"""Loads the application that a worker runs: `MODULE[:NAME]`, as on the command line."""
 
 import sys
 from dataclasses import dataclass
@@ -19,7 +15,7 @@ DEFAULT_NAME = "agents"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Application:
-    """What a module offers a worker: starting agents, and the types of runs' contexts."""
+    """The agents of a module, and the types of their runs' contexts."""
 
     agents: tuple[Agent[Any], ...]
     context_types: tuple[type, ...]
@@ -28,25 +24,25 @@ class Application:
 def load_application(target: str, app_dir: Path) -> Application:
     """Import `MODULE[:NAME]`.
 
-    NAME is an agent or a list of agents; default `agents`. The module may say `context_type` or
+    NAME is an agent or a list of agents, by default `agents`. The module may have a `context_type` or
     `context_types` for contexts that no tool is annotated with.
 
     Args:
-        target: as on the command line.
-        app_dir: where the module is looked for first.
+        target: from the command line.
+        app_dir: the directory to search first.
 
     Raises:
-        UserError: there is no such module or name, it raises, or it holds no agents.
+        UserError: the module or name does not exist, the import raises, or there are no agents.
     """
     module_name, _, name = target.partition(":")
     if not module_name or module_name.endswith(".py") or "/" in module_name:
         raise UserError(
-            f"{target!r} names no module. Write it as in an import, such as `my_app.agents`, or "
+            f"{target!r} is not a module. Write it as in an import, such as `my_app.agents`, or "
             "`my_app.agents:triage` for one name in it."
         )
     directory = app_dir.expanduser().resolve()
     if not directory.is_dir():
-        raise UserError(f"--app-dir {app_dir} is no directory.")
+        raise UserError(f"--app-dir {app_dir} is not a directory.")
     if str(directory) not in sys.path:
         sys.path.insert(0, str(directory))
     module = _imported(module_name, directory)

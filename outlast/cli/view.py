@@ -1,20 +1,20 @@
-"""How runs look on the screen: their events, their answers, what they wait for.
-
-Owns: the words and columns. Must not know: where runs come from.
-"""
+"""How runs look on the screen: events, answers, approval requests, and replies as they grow."""
 
 import json
 import re
 from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
 
 from outlast import rendering
 from outlast.cli import terminal
-from outlast.cli.run_events import RunEvent
+from outlast.cli.events import RunEvent
 from outlast.client.results import RunResult
+from outlast.contract.delta_reader import GAP, RESTARTED
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.state import RunState
 from outlast.loop.values import Json, JsonObject
-from outlast.rendering import Shown, joined
+from outlast.rendering import LONGEST_EXCERPT, Shown, cut, joined
 from outlast.workflows.presentation import effect_line
 
 WHO_WIDTH = 10
@@ -34,6 +34,8 @@ _STYLES = {
     "ignored": "red",
 }
 _SIGNS = {"tool_called": "→ ", "tool_output": "← "}
+_SAID = frozenset({"response.output_text.delta", "response.refusal.delta"})
+_CALLED = "response.function_call_arguments.delta"
 
 
 def event_cells(event: RunEvent, *, user: str = "user") -> tuple[terminal.Part, terminal.Part]:
@@ -170,3 +172,89 @@ def _say_arguments(console: terminal.Screen, arguments: str, run_id: str) -> Non
         remark = rendering.remark(LONGEST_ARGUMENTS, len(arguments))
         command = rendering.command("show", run_id, options="--json")
         say_facts(console, [("careful", joined(remark, " All of them: `", command, "`"))])
+
+
+class LiveView:
+    """Prints a run while it happens: entries as lines, and below them the reply as it grows.
+
+    On a terminal the newest text grows in place, and goes when the entry that has all of it is
+    printed; anywhere else there are only the lines. Enter it, so that the terminal is left as it
+    was.
+    """
+
+    def __init__(self, console: terminal.Screen) -> None:
+        """Print on a console."""
+        self._console = console
+        self._agent = ""
+        self._said = ""
+        self._is_behind = False
+        self._calls: dict[int, str] = {}
+        self._growing = terminal.Growing(console, WHO_WIDTH)
+
+    def __enter__(self) -> Self:
+        """Begin without a reply."""
+        return self
+
+    def __exit__(
+        self,
+        _kind: type[BaseException] | None,
+        _error: BaseException | None,
+        _trace: TracebackType | None,
+    ) -> None:
+        """Remove an unfinished reply."""
+        self._clear()
+
+    def show_event(self, event: RunEvent) -> None:
+        """Print an event, unless it has no text for people."""
+        if event.text:
+            say_event(self._console, event)
+
+    def note(self, text: str) -> None:
+        """Print a remark about the run."""
+        terminal.say(self._console, (text, "dim"))
+
+    def show_delta(self, agent: str, raw: JsonObject) -> None:
+        """Add a piece of a model's reply."""
+        self._agent = agent
+        match raw.get("type"):
+            case "response.created" | "response.completed":
+                self._clear()
+            case "response.output_item.added":
+                self._begin(raw)
+            case kind if kind == RESTARTED:
+                self._clear()
+                self.note(f"attempt {raw['attempt']}: {agent or 'the model'} is asked again")
+            case kind if kind == GAP:
+                self._is_behind = True
+                self._show()
+            case kind if kind in _SAID:
+                self._is_behind = False
+                self._said += str(raw.get("delta", ""))
+                self._show()
+            case kind if kind == _CALLED:
+                index = int(raw.get("output_index", 0))
+                self._calls[index] = self._calls.get(index, "→ ") + str(raw.get("delta", ""))
+                self._show()
+            case _:
+                pass
+
+    def text(self) -> str:
+        """Return the unfinished reply: its text, and its calls with their arguments."""
+        calls = [cut(call, LONGEST_EXCERPT) for _, call in sorted(self._calls.items())]
+        said = self._said + ("…" if self._is_behind else "")
+        return "\n".join([*([said] if said else []), *calls])
+
+    def _begin(self, raw: JsonObject) -> None:
+        item = raw.get("item")
+        if isinstance(item, dict) and "name" in item:
+            self._calls[int(raw.get("output_index", 0))] = f"→ {item['name']} "
+            self._show()
+
+    def _show(self) -> None:
+        self._growing.show(who_cell(self._agent), self.text)
+
+    def _clear(self) -> None:
+        self._growing.clear()
+        self._said = ""
+        self._is_behind = False
+        self._calls.clear()

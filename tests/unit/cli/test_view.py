@@ -1,17 +1,21 @@
 import io
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from rich.console import Console
 
-from outlast.cli import run_view, terminal
-from outlast.cli.run_events import RunEvent
+from outlast.cli import terminal, view
+from outlast.cli.events import RunEvent
+from outlast.cli.view import LiveView
 from outlast.client.results import result_of
+from outlast.contract.reply_events import reply_events
 from outlast.loop.approvals import ApprovalRequest, digest
 from outlast.loop.commands import RunTool
 from outlast.loop.state import RunState
+from outlast.loop.values import JsonObject
 from outlast.rendering import original
 from tests.hostile_text import ARGUMENTS, assert_visible
 from tests.loop_strategies import examples
@@ -33,15 +37,15 @@ def test_a_tool_call_has_an_arrow_and_words_have_none() -> None:
     called = RunEvent(at_ms=0, type="tool_called", who="Orders", text="look_up()")
     said = RunEvent(at_ms=0, type="message_input", who="user", text="hello")
 
-    assert run_view.event_cells(called) == (("Orders", "bold blue"), ("→ look_up()", "cyan"))
-    assert run_view.event_cells(said, user="Mara") == (("Mara", "bold blue"), ("hello", "bold"))
+    assert view.event_cells(called) == (("Orders", "bold blue"), ("→ look_up()", "cyan"))
+    assert view.event_cells(said, user="Mara") == (("Mara", "bold blue"), ("hello", "bold"))
 
 
 def test_a_long_output_is_shortened_to_one_line_and_words_are_not() -> None:
     output = RunEvent(at_ms=0, type="tool_output", who="Orders", text="line\n" * 100)
     said = RunEvent(at_ms=0, type="message_output_created", who="Orders", text="line\n" * 100)
 
-    shortened, whole = run_view.event_cells(output)[1][0], run_view.event_cells(said)[1][0]
+    shortened, whole = view.event_cells(output)[1][0], view.event_cells(said)[1][0]
 
     assert shortened.startswith("← line line line")
     assert shortened.endswith("… (cut: 160 of 499 characters)")
@@ -49,8 +53,8 @@ def test_a_long_output_is_shortened_to_one_line_and_words_are_not() -> None:
 
 
 def test_json_gets_room_for_line_breaks() -> None:
-    assert run_view.one_line('{"a":1,"b":"ü"}') == '{"a": 1, "b": "ü"}'
-    assert run_view.one_line("no json,\n at all") == "no json, at all"
+    assert view.one_line('{"a":1,"b":"ü"}') == '{"a": 1, "b": "ü"}'
+    assert view.one_line("no json,\n at all") == "no json, at all"
 
 
 def test_what_a_run_does_is_what_is_under_way() -> None:
@@ -58,22 +62,22 @@ def test_what_a_run_does_is_what_is_under_way() -> None:
         effect=1, agent="A", name="look_up", call_id="c", arguments="{}", turn=1, run_id="r"
     )
 
-    assert run_view.doing(RunState(agent="A", phase="acting", pending=(effect,))) == "look_up()"
-    assert run_view.doing(RunState(agent="A", phase="idle")) == "A · idle"
-    assert run_view.doing(RunState()) == "the run · running"
+    assert view.doing(RunState(agent="A", phase="acting", pending=(effect,))) == "look_up()"
+    assert view.doing(RunState(agent="A", phase="idle")) == "A · idle"
+    assert view.doing(RunState()) == "the run · running"
 
 
 @pytest.mark.parametrize(
     ("output", "text"), [(None, ""), ("hi", "hi"), ({"a": 1}, '{\n  "a": 1\n}'), (5, "5")]
 )
 def test_an_answer_is_text_or_json(output: object, text: str) -> None:
-    assert run_view.answer_text(output) == text
+    assert view.answer_text(output) == text
 
 
 def test_a_result_is_a_record_that_json_can_hold() -> None:
     state = RunState(run_id="r", agent="A", phase="acting", approvals=(REQUEST,))
 
-    record = json.loads(json.dumps(run_view.result_record(result_of(state))))
+    record = json.loads(json.dumps(view.result_record(result_of(state))))
 
     assert record["type"] == "result"
     assert record["status"] == "waiting"
@@ -81,7 +85,7 @@ def test_a_result_is_a_record_that_json_can_hold() -> None:
 
 
 def test_an_approval_shows_what_is_decided(capsys: pytest.CaptureFixture[str]) -> None:
-    run_view.show_approval(terminal.out(), REQUEST, "support-42")
+    view.show_approval(terminal.out(), REQUEST, "support-42")
 
     assert capsys.readouterr().out.splitlines() == [
         "  call       refund (a1)",
@@ -98,13 +102,13 @@ def test_arguments_that_are_no_object_are_shown_as_they_are(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     for label, arguments in (("arguments", "[1, 2]"), ("text     ", "not json")):
-        run_view.show_approval(terminal.out(), replace(REQUEST, arguments=arguments), "r")
+        view.show_approval(terminal.out(), replace(REQUEST, arguments=arguments), "r")
 
         assert f"{label}  │ {arguments}\n" in capsys.readouterr().out
 
 
 def test_how_to_decide_is_two_commands_to_copy(capsys: pytest.CaptureFixture[str]) -> None:
-    run_view.show_how_to_decide(terminal.out(), "support-42", [REQUEST])
+    view.show_how_to_decide(terminal.out(), "support-42", [REQUEST])
 
     shown = capsys.readouterr().out
     assert shown.startswith("support-42 waits for a person:\n  call       refund (a1)\n")
@@ -113,7 +117,7 @@ def test_how_to_decide_is_two_commands_to_copy(capsys: pytest.CaptureFixture[str
 
 
 def test_a_command_to_copy_holds_an_odd_id_as_one_word(capsys: pytest.CaptureFixture[str]) -> None:
-    run_view.show_how_to_decide(terminal.out(), "a; rm\x1b", [REQUEST])
+    view.show_how_to_decide(terminal.out(), "a; rm\x1b", [REQUEST])
 
     assert "outlast approve $'a; rm\\u001b' a1\n" in capsys.readouterr().out
 
@@ -133,7 +137,7 @@ def test_the_arguments_on_the_screen_are_those_that_the_digest_covers(arguments:
     pipe = Console(file=io.StringIO(), width=80)
     request = replace(REQUEST, arguments=arguments, args_digest=digest(arguments))
 
-    run_view.show_approval(pipe, request, "support-42")
+    view.show_approval(pipe, request, "support-42")
 
     assert isinstance(pipe.file, io.StringIO)
     assert_visible(pipe.file.getvalue(), layout="\n")
@@ -146,7 +150,7 @@ def test_a_line_that_wraps_cannot_look_like_a_line_of_the_request() -> None:
     note = "x" + " " * 60 + '  │ "amount": 5' + " " * 60 + "  why        the boss agreed"
     request = replace(REQUEST, arguments=json.dumps({"note": note, "amount": 5000}))
 
-    run_view.show_approval(screen, request, "support-42")
+    view.show_approval(screen, request, "support-42")
 
     assert isinstance(screen.file, io.StringIO)
     lines = screen.file.getvalue().splitlines()
@@ -157,7 +161,7 @@ def test_a_line_that_wraps_cannot_look_like_a_line_of_the_request() -> None:
 def test_a_repeated_key_is_pointed_out(capsys: pytest.CaptureFixture[str]) -> None:
     request = replace(REQUEST, arguments='{"amount": 5, "amount": 5000}')
 
-    run_view.show_approval(terminal.out(), request, "support-42")
+    view.show_approval(terminal.out(), request, "support-42")
 
     shown = capsys.readouterr().out
     assert '│   "amount": 5,\n' in shown
@@ -170,9 +174,117 @@ def test_arguments_without_end_say_where_all_of_them_are(
 ) -> None:
     request = replace(REQUEST, arguments=json.dumps({"text": "x" * 30_000}))
 
-    run_view.show_approval(terminal.out(), request, "support-42")
+    view.show_approval(terminal.out(), request, "support-42")
 
     shown = capsys.readouterr().out
     assert (
         "(cut: 20,000 of 30,012 characters) All of them: `outlast show support-42 --json`" in shown
     )
+
+
+LIVE_MESSAGE: JsonObject = {
+    "type": "message",
+    "id": "m",
+    "content": [{"type": "output_text", "text": "Good morning"}],
+}
+LIVE_CALL: JsonObject = {
+    "type": "function_call",
+    "id": "f",
+    "name": "refund",
+    "arguments": '{"id": 5}',
+}
+LIVE_ANSWER = RunEvent(
+    at_ms=0, type="message_output_created", who="Helper", text="Good morning", answers=True
+)
+
+
+def console(*, terminal: bool) -> Console:
+    return Console(
+        file=io.StringIO(),
+        force_terminal=terminal,
+        width=60,
+        height=12,
+        highlight=False,
+        markup=False,
+        color_system=None,
+        legacy_windows=False,
+    )
+
+
+def written(console: Console) -> str:
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def stream(*items: JsonObject) -> list[JsonObject]:
+    return list(reply_events({"output": list(items)}, lambda text: [text[:5], text[5:]]))
+
+
+def say_deltas(live: LiveView, events: Sequence[JsonObject]) -> None:
+    for event in events:
+        live.show_delta("Helper", event)
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_text_grows_until_the_entry_that_has_it(*, terminal: bool) -> None:
+    with LiveView(console(terminal=terminal)) as live:
+        events = stream(LIVE_MESSAGE)
+        say_deltas(live, events[:5])
+        assert live.text() == "Good "
+        say_deltas(live, events[5:-1])
+        assert live.text() == "Good morning"
+        say_deltas(live, events[-1:])
+        assert live.text() == ""
+
+
+def test_a_terminal_shows_it_and_is_left_as_it_was() -> None:
+    screen = console(terminal=True)
+    with LiveView(screen) as live:
+        say_deltas(live, stream(LIVE_MESSAGE)[:-1])
+    shown = written(screen)
+    assert "Helper     Good morning" in shown
+    assert shown.count("\x1b[?25l") == shown.count("\x1b[?25h") == 1
+    assert shown.endswith("\x1b[2K")
+
+
+def test_a_pipe_gets_whole_lines_only() -> None:
+    pipe = console(terminal=False)
+    with LiveView(pipe) as live:
+        say_deltas(live, stream(LIVE_MESSAGE))
+        live.show_event(LIVE_ANSWER)
+        live.show_event(RunEvent(at_ms=0, type="status", who="outlast"))
+    assert written(pipe) == "Helper     Good morning\n"
+
+
+def test_a_call_is_shown_with_its_arguments_as_they_come() -> None:
+    with LiveView(console(terminal=False)) as live:
+        say_deltas(live, stream(LIVE_MESSAGE, LIVE_CALL)[:-2])
+        assert live.text() == 'Good morning\n→ refund {"id": 5}'
+
+
+def test_a_new_attempt_drops_the_text_and_says_so() -> None:
+    pipe = console(terminal=False)
+    with LiveView(pipe) as live:
+        say_deltas(live, stream(LIVE_MESSAGE)[:6])
+        live.show_delta("Helper", {"type": "outlast.attempt_restarted", "attempt": 2})
+        assert live.text() == ""
+    assert written(pipe) == "attempt 2: Helper is asked again\n"
+
+
+def test_a_view_that_fell_behind_is_marked_until_the_rest_comes() -> None:
+    with LiveView(console(terminal=False)) as live:
+        live.show_delta("Helper", {"type": "response.output_text.delta", "delta": "One "})
+        live.show_delta("Helper", {"type": "outlast.gap", "missed": 40})
+        assert live.text() == "One …"
+        live.show_delta("Helper", {"type": "response.output_text.delta", "delta": "and so on"})
+        live.show_delta("Helper", {"type": "response.something_new"})
+        assert live.text() == "One and so on"
+
+
+def test_of_a_long_text_a_terminal_shows_the_end() -> None:
+    screen = console(terminal=True)
+    lines = "\n".join(f"line {number}" for number in range(40))
+    with LiveView(screen) as live:
+        live.show_delta("Helper", {"type": "response.output_text.delta", "delta": lines})
+    assert "line 39" in written(screen)
+    assert "line 5\n" not in written(screen)

@@ -1,20 +1,25 @@
-"""Which Temporal server a command talks to.
-
-Owns: the order in which places are looked at, and what to say when nobody answers. Must not know:
-what is asked of the server.
-"""
+"""The Temporal server that a command talks to: connecting, its web UI, ports, and its workers."""
 
 import asyncio
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from outlast.agents.errors import ServerUnavailable
-from outlast.cli import ports
+from outlast.cli import terminal
 from outlast.dev.data_dir import default_blob_dir, default_data_dir, running_server
 
 if TYPE_CHECKING:
     from temporalio.client import Client
+
+LOOPBACK = "127.0.0.1"
+
+HINT_AFTER = timedelta(seconds=2)
+"""A running worker has picked up a run well before this."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,15 +27,15 @@ class Connection:
     """A server that answers.
 
     Attributes:
-        client: connected to it.
-        ui_url: its web UI, where we know of one.
+        client: connected to the server.
+        ui_url: its web UI, if it is the embedded server.
     """
 
     client: "Client"
     ui_url: str | None
 
     def link(self, run_id: str) -> str | None:
-        """Return where a run is seen in the web UI."""
+        """Return the page of a run in the web UI, if there is one."""
         return run_link(self.ui_url, self.client.namespace, run_id) if self.ui_url else None
 
 
@@ -40,11 +45,11 @@ def run_link(ui_url: str, namespace: str, run_id: str) -> str:
 
 
 async def connect(address: str | None = None, namespace: str | None = None) -> Connection:
-    """Connect to the server that is named, configured, embedded and running, or usual.
+    """Connect to the server that is named, configured, running on this machine, or the default.
 
     Args:
-        address: host and port, as given on the command line.
-        namespace: as given on the command line.
+        address: host and port, from the command line.
+        namespace: from the command line.
 
     Raises:
         ServerUnavailable: nobody answers.
@@ -76,7 +81,7 @@ async def connect(address: str | None = None, namespace: str | None = None) -> C
 
 
 async def _connect_named(address: str | None, namespace: str | None) -> "Client":
-    """Connect where somebody has said; what a server itself answers is left in its own words."""
+    """Connect to a configured server; an error that the server sends keeps its own words."""
     from temporalio.envconfig import ClientConfig
 
     from outlast.client.connection import DEFAULT_ADDRESS
@@ -87,9 +92,68 @@ async def _connect_named(address: str | None, namespace: str | None) -> "Client"
     except ServerUnavailable as error:
         configured = ClientConfig.load_client_connect_config().get("target_host")
         where = address or configured or DEFAULT_ADDRESS
-        if await asyncio.to_thread(ports.answers, where):
+        if await asyncio.to_thread(answers, where):
             raise
         raise ServerUnavailable(
             f"Nobody answers at {where}. Start a Temporal server there, or say where yours is with "
             "--address or TEMPORAL_ADDRESS; `outlast dev` starts one on this machine."
         ) from error
+
+
+def is_free(port: int) -> bool:
+    """Whether no program listens on a loopback port."""
+    with socket.socket() as probe:
+        # A port in TIME_WAIT after a restart is free.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, port))
+        except OSError:
+            return False
+    return True
+
+
+def answers(address: str) -> bool:
+    """Whether `host:port` accepts connections within a second."""
+    host, _, port = address.rpartition(":")
+    try:
+        with socket.create_connection((host, int(port)), timeout=1):
+            return True
+    except (OSError, ValueError):
+        return False
+
+
+async def pollers(client: "Client", task_queue: str) -> list[str]:
+    """Return the identities of the workers that poll a task queue.
+
+    A killed worker is listed until its last poll would have ended, about a minute.
+
+    Raises:
+        RPCError: the server refuses to say.
+    """
+    from outlast.client import unattended
+
+    return await unattended.pollers(client, task_queue)
+
+
+@asynccontextmanager
+async def hint_without_worker(
+    client: "Client", task_queue: str, console: terminal.Screen
+) -> AsyncGenerator[None]:
+    """Print a hint if the block takes long and no worker polls the task queue."""
+    from temporalio.service import RPCError
+
+    async def look() -> None:
+        await asyncio.sleep(HINT_AFTER.total_seconds())
+        with suppress(RPCError):
+            if not await pollers(client, task_queue):
+                terminal.say(
+                    console,
+                    f"No worker polls the task queue {task_queue!r}, so nothing happens until "
+                    "you start one: `outlast worker MODULE`.",
+                )
+
+    looking = asyncio.create_task(look())
+    try:
+        yield
+    finally:
+        looking.cancel()

@@ -1,12 +1,68 @@
-import pytest
+import json
 
-from outlast.cli.run_report import Report, show_report
+import pytest
+from temporalio.client import Client
+
+from outlast.cli.report import Report, show_report
+from outlast.client.handle import RunHandle
+from outlast.client.runner import Runner
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.commands import RunTool
 from outlast.loop.items import Item, Message
 from outlast.loop.state import Ignored, RunState
 from outlast.loop.values import Failure
-from outlast.testing import call, say
+from outlast.testing import ScriptedModel, call, say
+from tests.unit.cli.conftest import Invoke, Open
+
+
+async def test_a_run_is_shown_for_people_and_for_programs(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    queue = await open_desk(ScriptedModel("It is here."))
+    await Runner.run("Helper", "Where?", id=run_id, client=client, task_queue=queue)
+
+    shown = await cli("show", run_id)
+    record = json.loads((await cli("show", run_id, "--json")).stdout)
+
+    assert shown.exit_code == 0
+    assert shown.stdout.splitlines()[0] == run_id
+    assert "user       Where?\nHelper     It is here.\n" in shown.stdout
+    assert (record["status"], record["final_output"]) == ("completed", "It is here.")
+    assert [entry["text"] for entry in record["transcript"]] == ["Where?", "It is here."]
+
+
+async def test_a_run_that_is_not_there_is_not_found(cli: Invoke, client: Client) -> None:
+    assert (await cli("show", "never-was")).exit_code == 4
+
+
+async def test_showing_needs_no_worker(cli: Invoke, client: Client, run_id: str) -> None:
+    await Runner.start("Helper", "Hi", id=run_id, client=client, task_queue="nobody-is-here")
+
+    done = await cli("show", run_id)
+
+    assert done.exit_code == 0
+    assert "status     running" in done.stdout
+    await client.get_workflow_handle(run_id).terminate()
+    assert "status     terminated" in (await cli("show", run_id)).stdout
+    assert RunHandle(client, run_id).id == run_id
+
+
+async def test_a_run_that_was_terminated_asks_nobody(
+    cli: Invoke, client: Client, open_desk: Open, run_id: str
+) -> None:
+    queue = await open_desk(ScriptedModel([call("refund", "c1", order_id="A-42")]))
+    handle = await Runner.start("Helper", "Refund", id=run_id, client=client, task_queue=queue)
+    await handle.wait(lambda state: state.status == "waiting")
+    assert f"outlast approve {run_id}" in (await cli("show", run_id)).stdout
+    await client.get_workflow_handle(run_id).terminate()
+
+    shown = (await cli("show", run_id)).stdout
+    told = (await cli("tail", run_id)).stdout
+
+    assert "status     terminated" in shown
+    assert "approve" not in shown
+    assert told.splitlines()[-1].split() == ["outlast", "terminated"]
+
 
 STATE = RunState(
     run_id="support-42",

@@ -10,7 +10,8 @@ from typing import TypeAlias
 import pytest
 from temporalio.client import Client
 
-from outlast.cli import ports, serving
+from outlast.cli import dev
+from outlast.cli import server as temporal_server
 from outlast.client.runner import Runner
 from outlast.dev import EmbeddedServer
 from tests.unit.cli.conftest import Invoke, eventually
@@ -84,7 +85,7 @@ async def test_a_server_tells_where_it_is_and_ends_on_ctrl_c(start: Start, tmp_p
     process.send_signal(signal.SIGINT)
 
     assert await rest_of(process) == (0, "stopping\n")
-    assert not ports.answers(info["address"])
+    assert not temporal_server.answers(info["address"])
 
 
 @pytest.mark.full
@@ -96,8 +97,8 @@ async def test_a_second_one_joins_the_first(start: Start, server: EmbeddedServer
     assert info["address"] == server.address
 
     process.send_signal(signal.SIGTERM)
-    assert await rest_of(process) == (0, "letting go of the server\n")
-    assert ports.answers(server.address)
+    assert await rest_of(process) == (0, "leaving the server to others\n")
+    assert temporal_server.answers(server.address)
 
 
 @pytest.mark.full
@@ -122,14 +123,14 @@ async def test_a_server_that_is_killed_is_missed(start: Start, tmp_path: Path) -
 
     code, said = await rest_of(process)
     assert code == 6
-    assert "has ended. What was running goes on when `outlast dev` starts it again." in said
+    assert "has ended. Runs continue when `outlast dev` starts it again." in said
 
 
 async def test_memory_has_no_directory(cli: Invoke) -> None:
     done = await cli("dev", "--in-memory", "--data-dir", "here")
 
     assert done.exit_code == 2
-    assert "takes no --data-dir" in done.stderr
+    assert "leave out --data-dir" in done.stderr
 
 
 def test_the_usual_port_is_taken_where_it_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,9 +139,9 @@ def test_the_usual_port_is_taken_where_it_is_free(monkeypatch: pytest.MonkeyPatc
         def known(_port: int, *, answer: bool = is_free) -> bool:
             return answer
 
-        monkeypatch.setattr(serving.ports, "is_free", known)
-        assert serving._free_unless_asked(None, 7233) == port
-        assert serving._free_unless_asked(9000, 7233) == 9000
+        monkeypatch.setattr(dev, "is_free", known)
+        assert dev._free_unless_named(None, 7233) == port
+        assert dev._free_unless_named(9000, 7233) == 9000
 
 
 # --- outlast worker ------------------------------------------------------------------------------
@@ -173,7 +174,7 @@ async def test_a_worker_ends_with_its_input_where_it_is_asked_to(
     start: Start, server: EmbeddedServer
 ) -> None:
     process = await start("worker", "application", "--task-queue", "q-eof", "--until-eof")
-    assert "carries Helper on the task queue 'q-eof'" in await first_line(process)
+    assert "runs Helper on the task queue 'q-eof'" in await first_line(process)
 
     assert process.stdin is not None
     process.stdin.close()
@@ -197,7 +198,7 @@ async def test_a_second_ctrl_c_ends_a_worker_at_once(
     process.send_signal(signal.SIGINT)
     assert process.stderr is not None
     async with asyncio.timeout(20):
-        while b"Ctrl-C ends it now" not in await process.stderr.readline():
+        while b"Ctrl-C ends them now" not in await process.stderr.readline():
             pass
     process.send_signal(signal.SIGINT)
 

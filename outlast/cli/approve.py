@@ -1,7 +1,6 @@
-"""`outlast approve`, `outlast reject` and `outlast cancel`: what people decide about a run.
+"""`outlast approve` and `outlast reject`: a person's decision about a tool call.
 
-Owns: the three commands. A decision carries the digest of the arguments that were shown, so it
-does not count for any others.
+A decision carries the digest of the arguments that the person saw, so that it counts for no others.
 """
 
 import asyncio
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeAlias
 import typer
 
 from outlast.agents.errors import DecisionRefused, UserError
-from outlast.cli import options, terminal
+from outlast.cli import options, server, terminal
 from outlast.rendering import command
 
 if TYPE_CHECKING:
@@ -20,9 +19,13 @@ if TYPE_CHECKING:
 
 ApprovalId: TypeAlias = Annotated[
     str | None,
-    typer.Argument(metavar="APPROVAL", help="Which request, such as a1; not needed for one."),
+    typer.Argument(
+        metavar="APPROVAL", help="The request, such as a1; may be left out if only one waits."
+    ),
 ]
-By: TypeAlias = Annotated[str | None, typer.Option("--by", help="Who decides. Default: you.")]
+By: TypeAlias = Annotated[
+    str | None, typer.Option("--by", help="Who decides. Default: your user name.")
+]
 
 
 def approve(
@@ -33,7 +36,7 @@ def approve(
     namespace: options.Namespace = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Let a call run that waits for a person."""
+    """Approve a tool call that waits for a person."""
     decision = _Decision(run_id, approval, by, as_json, None, verb="approve")
     asyncio.run(decision.make(address, namespace))
 
@@ -42,47 +45,20 @@ def reject(
     run_id: options.RunId,
     approval: ApprovalId = None,
     message: Annotated[
-        str | None, typer.Option("--message", "-m", help="Why; the model reads it.")
+        str | None, typer.Option("--message", "-m", help="The reason, for the model to read.")
     ] = None,
     by: By = None,
     address: options.Address = None,
     namespace: options.Namespace = None,
     as_json: options.AsJson = False,
 ) -> None:
-    """Do not let a call run that waits for a person; the model is told."""
+    """Reject a tool call that waits for a person; the model reads the message."""
     decision = _Decision(run_id, approval, by, as_json, message, verb="reject")
     asyncio.run(decision.make(address, namespace))
 
 
-def cancel(
-    run_id: options.RunId,
-    after_turn: Annotated[
-        bool, typer.Option("--after-turn", help="Let the answer under way be given first.")
-    ] = False,
-    address: options.Address = None,
-    namespace: options.Namespace = None,
-    as_json: options.AsJson = False,
-) -> None:
-    """Stop a run. With --after-turn, a conversation that waits for messages is completed."""
-
-    async def stop() -> None:
-        from outlast.cli.server_lookup import connect
-        from outlast.client.handle import RunHandle
-
-        connection = await connect(address, namespace)
-        mode = "after_turn" if after_turn else "immediate"
-        await RunHandle(connection.client, run_id).cancel(mode)
-        if as_json:
-            terminal.print_json({"run_id": run_id, "cancel": mode})
-        else:
-            when = "after its turn" if after_turn else "at once"
-            terminal.say(terminal.out(), f"{run_id} is asked to stop {when}.")
-
-    asyncio.run(stop())
-
-
 class _Decision:
-    """One decision on its way."""
+    """One decision and how it is sent."""
 
     def __init__(
         self,
@@ -102,22 +78,20 @@ class _Decision:
         self._verb = verb
 
     async def make(self, address: str | None, namespace: str | None) -> None:
-        from outlast.cli import run_view
-        from outlast.cli.pollers import hint_without_worker
-        from outlast.cli.server_lookup import connect
+        from outlast.cli import view
         from outlast.client.handle import RunHandle
 
-        connection = await connect(address, namespace)
+        connection = await server.connect(address, namespace)
         handle = RunHandle(connection.client, self._run_id)
         await handle.check()
         request = await self._chosen(handle)
         console = terminal.err()
         if not self._as_json:
-            run_view.show_approval(console, request, request.run_id or self._run_id)
+            view.show_approval(console, request, request.run_id or self._run_id)
         described = await connection.client.get_workflow_handle(self._run_id).describe()
         async with (
-            terminal.waiting(console, f"{self._run_id} takes the decision"),
-            hint_without_worker(connection.client, described.task_queue, console),
+            terminal.waiting(console, f"sending the decision to {self._run_id}"),
+            server.hint_without_worker(connection.client, described.task_queue, console),
         ):
             if self._verb == "approve":
                 await handle.approve(request.id, by=self._by, args_digest=request.args_digest)
@@ -131,7 +105,7 @@ class _Decision:
         self._show_done(request)
 
     async def _chosen(self, handle: "RunHandle") -> "ApprovalRequest":
-        """Return the request that is meant, whether it still waits or not: the run judges that."""
+        """Return the request to decide, pending or not: the run refuses one that is settled."""
         state = await handle.state()
         pending = state.pending_approvals
         known = ", ".join(request.id for request in pending) or "none"

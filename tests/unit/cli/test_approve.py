@@ -4,7 +4,7 @@ import json
 import pytest
 from temporalio.client import Client
 
-from outlast.cli import deciding
+from outlast.cli import approve as module
 from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner
 from outlast.testing import ScriptedModel, call
@@ -118,7 +118,7 @@ async def test_a_conversation_is_completed_after_its_turn(
 
     done = await cli("cancel", run_id, "--after-turn")
 
-    assert done.stdout == f"{run_id} is asked to stop after its turn.\n"
+    assert done.stdout == f"Asked {run_id} to stop after its turn.\n"
     assert (await handle.result()).status == "completed"
     assert (await cli("cancel", run_id)).exit_code == 4
 
@@ -141,6 +141,6 @@ async def test_a_machine_without_user_names_decides_without_one(
     def nobody() -> str:
         raise KeyError("uid not found")
 
-    monkeypatch.setattr(deciding.getpass, "getuser", nobody)
+    monkeypatch.setattr(module.getpass, "getuser", nobody)
 
-    assert deciding._user() is None
+    assert module._user() is None

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from outlast.agents.errors import UserError
-from outlast.cli.agent_loading import load_application
+from outlast.cli.application import load_application
 
 AGENTS = "from outlast import Agent\na = Agent(name='A', instructions='')\n"
 
@@ -73,5 +73,5 @@ def test_a_path_is_no_module(tmp_path: Path, target: str) -> None:
 
 
 def test_an_app_dir_that_is_none_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="is no directory"):
+    with pytest.raises(UserError, match="is not a directory"):
         load_application("app", tmp_path / "missing")

@@ -7,8 +7,8 @@ from temporalio.client import Client
 from typer.testing import CliRunner
 
 from outlast.cli.app import app
-from outlast.cli.run_events import RunEvent
-from outlast.cli.tail_events import Happened, Said, TailEvent
+from outlast.cli.events import RunEvent
+from outlast.cli.follower import Delta, Entry, TailEvent
 from outlast.client.runner import Runner
 from outlast.testing import ScriptedModel, call
 from tests.unit.cli.conftest import Invoke, Open
@@ -24,8 +24,8 @@ AGAIN = {"type": "outlast.attempt_restarted", "attempt": 2}
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> list[TailEvent]:
     """What there is to follow, on no server."""
-    events: list[TailEvent] = [Happened(0, ASKED), Said("Helper", DELTA), Said("Helper", AGAIN)]
-    events.append(Happened(1, ANSWERED))
+    events: list[TailEvent] = [Entry(0, ASKED), Delta("Helper", DELTA), Delta("Helper", AGAIN)]
+    events.append(Entry(1, ANSWERED))
 
     class Connection:
         client = None
@@ -33,14 +33,13 @@ def events(monkeypatch: pytest.MonkeyPatch) -> list[TailEvent]:
     async def connect(*_arguments: Any) -> Any:
         return Connection
 
-    async def fake(_client: Any, run_id: str, *, from_event: int) -> AsyncGenerator[TailEvent]:
-        assert run_id == "r1"
+    async def fake(_self: Any, *, from_event: int) -> AsyncGenerator[TailEvent]:
         for event in events:
-            if isinstance(event, Said) or (event.number or 0) >= from_event:
+            if isinstance(event, Delta) or (event.number or 0) >= from_event:
                 yield event
 
-    monkeypatch.setattr("outlast.cli.server_lookup.connect", connect)
-    monkeypatch.setattr("outlast.cli.tail_events.tail_events", fake)
+    monkeypatch.setattr("outlast.cli.server.connect", connect)
+    monkeypatch.setattr("outlast.cli.follower.Follower.tail", fake)
     return events
 
 

@@ -1,0 +1,304 @@
+"""Follows a run for people at a terminal: `tail`, `run`, `send` and `demo` use it.
+
+Everything is read from the run's history and from heartbeats, so no worker is needed.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, TypeAlias
+
+from temporalio.client import Client
+from temporalio.service import RPCError
+
+from outlast.agents.errors import RunCancelled
+from outlast.cli.events import RunEvent, run_events
+from outlast.client.deltas import with_deltas
+from outlast.client.handle import RunHandle
+from outlast.client.history import Progress
+from outlast.client.results import RunResult, error_of, result_of
+from outlast.client.stream import ApprovalStreamEvent, NumberedEvent, changes
+from outlast.loop.state import RunState
+from outlast.loop.values import JsonObject
+
+if TYPE_CHECKING:
+    from temporalio.api.failure.v1 import Failure
+
+RETRY_CHECK_INTERVAL = timedelta(seconds=2)
+
+_WITHOUT_NUMBER = frozenset({"failed", "ignored"})
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Something that happened in the run.
+
+    Attributes:
+        number: the entry's number in the run's stream, which `tail --from-event` takes; None for
+            entries that the stream does not have.
+        event: what happened.
+    """
+
+    number: int | None
+    event: RunEvent
+
+    def record(self) -> JsonObject:
+        """Return the entry as a line of JSON lines."""
+        number = {} if self.number is None else {"id": self.number}
+        return {**number, **self.event.record()}
+
+
+@dataclass(frozen=True, slots=True)
+class Delta:
+    """A piece of a model's reply, while the model writes it.
+
+    Attributes:
+        agent: the agent that called the model.
+        raw: the event of the provider's stream.
+    """
+
+    agent: str
+    raw: JsonObject
+
+    def record(self) -> JsonObject:
+        """Return the piece as a line of JSON lines."""
+        return {"type": "raw_response_event", "who": self.agent, "data": self.raw}
+
+
+TailEvent: TypeAlias = Entry | Delta
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The run's next state, and the entries that led to it."""
+
+    state: RunState
+    entries: tuple[Entry, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retry:
+    """A failed attempt of an effect that Temporal tries again.
+
+    Attributes:
+        activity: the activity type, such as `call_model`.
+        attempt: the number of the failed attempt.
+        reason: the message of its error.
+    """
+
+    activity: str
+    attempt: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.activity}, attempt {self.attempt}: {self.reason} It is tried again."
+
+
+def is_settled(state: RunState) -> bool:
+    """Whether nothing more happens until somebody sends a message or decides."""
+    return state.phase == "closed" or state.status in {"waiting", "idle"}
+
+
+class Follower:
+    """Follows one run.
+
+    Attributes:
+        state: the run as far as it was read.
+    """
+
+    def __init__(self, client: Client, run_id: str) -> None:
+        self.state = RunState()
+        self._client = client
+        self._run_id = run_id
+
+    async def steps(self, *, from_start: bool = True) -> AsyncGenerator[Step]:
+        """Yield each state of the run with its entries, until the run is closed.
+
+        Args:
+            from_start: begin with the first event of the run; or else with its present history,
+                whose first state comes without entries.
+
+        Raises:
+            RunNotFound: the run does not exist.
+        """
+        progress = RunHandle(self._client, self._run_id).follow(from_start=from_start)
+        async with aclosing(self._read(progress, from_start=from_start)) as read:
+            async for one in read:
+                if isinstance(one, Step):
+                    yield one
+
+    async def tail(self, *, from_event: int = 0) -> AsyncGenerator[TailEvent]:
+        """Yield the run's entries, and before each model's reply its deltas, until it is closed.
+
+        Args:
+            from_event: the number of the first entry to yield; deltas of earlier replies are left
+                out, too.
+
+        Raises:
+            RunNotFound: the run does not exist.
+        """
+        number = 0
+        progress = RunHandle(self._client, self._run_id).follow()
+        both = with_deltas(progress, self._client, self._run_id)
+        async with aclosing(self._read(both, from_start=True)) as read:
+            async for one in read:
+                if isinstance(one, Delta):
+                    if number >= from_event:
+                        yield one
+                    continue
+                for entry in one.entries:
+                    if (number if entry.number is None else entry.number) >= from_event:
+                        yield entry
+                    number = _after(number, entry)
+
+    async def events(
+        self,
+        until: Callable[[RunState], bool],
+        *,
+        since: Callable[[RunState], bool] | None = None,
+    ) -> AsyncGenerator[RunEvent]:
+        """Yield past and coming events until a condition holds or the run is closed.
+
+        The condition is not checked on past states: a run that once waited for a person and was
+        approved long ago does not count as waiting.
+
+        Args:
+            until: checked on the present state and every later one.
+            since: leave out events while this does not hold; by default nothing is left out.
+
+        Raises:
+            RunNotFound: the run does not exist.
+        """
+        present = _progress_vector(await RunHandle(self._client, self._run_id).state())
+        async with aclosing(self.steps(from_start=since is None)) as steps:
+            async for step in steps:
+                if since is None or since(step.state):
+                    for entry in step.entries:
+                        yield entry.event
+                if _has_reached(step.state, present) and until(step.state):
+                    return
+
+    async def result(self) -> RunResult:
+        """Return the result of the run as far as it was read.
+
+        Raises:
+            AgentsException: the newest question has no answer; the subclass says why.
+        """
+        state = self.state
+        if state.outcome == "cancelled":
+            message = f"The run {self._run_id} was cancelled."
+            raise RunCancelled(message, run_data=result_of(state))
+        if state.phase in {"closed", "idle"} and state.failure is not None:
+            raise error_of(state.failure, state)
+        if not is_settled(state):
+            return await RunHandle(self._client, self._run_id).result()
+        return result_of(state)
+
+    @asynccontextmanager
+    async def report_retries(self, report: Callable[[Retry], None]) -> AsyncGenerator[None]:
+        """Call `report` once for each failed attempt while the block runs.
+
+        A wrong address or key of a model is retried for minutes, which looks like hanging.
+        """
+
+        async def look() -> None:
+            reported: set[tuple[str, int]] = set()
+            while True:
+                await asyncio.sleep(RETRY_CHECK_INTERVAL.total_seconds())
+                with suppress(RPCError):
+                    for activity_id, retry in await self._retries():
+                        if (activity_id, retry.attempt) not in reported:
+                            reported.add((activity_id, retry.attempt))
+                            report(retry)
+
+        looking = asyncio.create_task(look())
+        try:
+            yield
+        finally:
+            looking.cancel()
+
+    async def _read(
+        self, source: AsyncIterator[Progress | JsonObject], *, from_start: bool
+    ) -> AsyncGenerator[Step | Delta]:
+        before, number, silent = RunState(), 0, not from_start
+        try:
+            async for one in source:
+                if not isinstance(one, Progress):
+                    yield Delta(before.agent, one)
+                    continue
+                entries = () if silent else tuple(_entries(one, before, number))
+                for entry in entries:
+                    number = _after(number, entry)
+                self.state = before = one.state
+                silent = False
+                yield Step(one.state, entries)
+        finally:
+            if isinstance(source, AsyncGenerator):
+                await source.aclose()
+
+    async def _retries(self) -> list[tuple[str, Retry]]:
+        description = await self._client.get_workflow_handle(self._run_id).describe()
+        return [
+            (
+                info.activity_id,
+                Retry(
+                    activity=info.activity_type.name,
+                    attempt=info.attempt - 1,
+                    reason=_reason(info.last_failure),
+                ),
+            )
+            for info in description.raw_description.pending_activities
+            if info.attempt > 1 and info.HasField("last_failure")
+        ]
+
+
+def _entries(step: Progress, before: RunState, number: int) -> Iterator[Entry]:
+    # The first state of a run whose first history was deleted has no event, and so no time.
+    at_ms = step.event.at_ms if step.event is not None else 0
+    numbers = (
+        change.id for change in sorted(changes(before, step.state, number), key=_decisions_first)
+    )
+    for event in run_events(at_ms, before, step.state):
+        yield Entry(None if event.type in _WITHOUT_NUMBER else next(numbers, None), event)
+
+
+def _decisions_first(change: NumberedEvent) -> bool:
+    """Sort decisions before what they led to, as `run_events` does."""
+    return not (isinstance(change, ApprovalStreamEvent) and change.request.decision is not None)
+
+
+def _after(number: int, entry: Entry) -> int:
+    return number if entry.number is None else max(number, entry.number + 1)
+
+
+def _progress_vector(state: RunState) -> tuple[int, ...]:
+    """Return counts: every meaningful event raises at least one of them, and lowers none.
+
+    An event's place in the history would not do: it restarts when a run continues as new.
+    """
+    return (
+        state.next_effect,
+        state.next_effect - len(state.pending),
+        len(state.items),
+        len(state.answers),
+        len(state.inbox) + len(state.answering) + sum(len(answer.to) for answer in state.answers),
+        sum(request.status != "pending" for request in state.approvals),
+        state.cancel is not None,
+        state.outcome is not None,
+        len(state.ignored),
+    )
+
+
+def _has_reached(state: RunState, present: tuple[int, ...]) -> bool:
+    return all(
+        mine >= theirs for mine, theirs in zip(_progress_vector(state), present, strict=True)
+    )
+
+
+def _reason(failure: "Failure") -> str:
+    """Return the error's message; the server wraps messages that it had to cut."""
+    if failure.HasField("server_failure_info") and failure.HasField("cause"):
+        failure = failure.cause
+    return failure.message

@@ -1,0 +1,165 @@
+"""`outlast run`: starts a run and waits for the answer."""
+
+import asyncio
+import json
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from outlast.cli import options, server, terminal
+from outlast.cli.exit_codes import ExitCode
+from outlast.rendering import command
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from outlast.cli.server import Connection
+    from outlast.client.handle import RunHandle
+    from outlast.loop.state import RunState
+
+_SAID_AT_THE_END = {"failed", "status"}
+
+
+def run(
+    agent: Annotated[
+        str, typer.Argument(metavar="AGENT", help="The agent's name.", show_default=False)
+    ],
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to ask.", show_default=False)],
+    *,
+    run_id: Annotated[
+        str | None,
+        typer.Option(
+            "--id", help="The run's id. The same question with the same id joins the run."
+        ),
+    ] = None,
+    keep_open: Annotated[
+        bool, typer.Option("--keep-open", help="Stay open for `outlast send`.")
+    ] = False,
+    context: Annotated[
+        str | None,
+        typer.Option(
+            "--context", metavar="JSON", help="The context that the agent's tools receive."
+        ),
+    ] = None,
+    max_turns: Annotated[
+        int,
+        typer.Option("--max-turns", min=1, help="The most model calls that the answer may take."),
+    ] = 10,
+    detach: options.Detach = False,
+    task_queue: options.TaskQueue = options.DEFAULT_TASK_QUEUE,
+    address: options.Address = None,
+    namespace: options.Namespace = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Ask an agent and wait for the answer, or until a person has to decide.
+
+    Events are printed on standard error, the answer on standard output. After Ctrl-C the run
+    continues, and the same command with its --id joins it again.
+    """
+    parsed = _context(context)
+
+    async def ask() -> ExitCode:
+        from outlast.client.runner import Runner
+
+        connection = await server.connect(address, namespace)
+        handle = await Runner.start(
+            agent,
+            text,
+            id=run_id,
+            context=parsed,
+            max_turns=max_turns,
+            keep_open=keep_open,
+            client=connection.client,
+            task_queue=task_queue,
+        )
+        if detach:
+            _show_started(connection, handle, as_json=as_json)
+            return ExitCode.OK
+        from outlast.cli.follower import is_settled
+
+        return await wait_for_answer(
+            connection, handle, task_queue=task_queue, until=is_settled, since=None, as_json=as_json
+        )
+
+    raise typer.Exit(asyncio.run(ask()))
+
+
+async def wait_for_answer(
+    connection: "Connection",
+    handle: "RunHandle",
+    *,
+    task_queue: str,
+    until: "Callable[[RunState], bool]",
+    since: "Callable[[RunState], bool] | None",
+    as_json: bool,
+) -> ExitCode:
+    """Show a run's events until a condition holds, print its result, and return the exit code.
+
+    Args:
+        connection: the run's server.
+        handle: the run.
+        task_queue: the queue that its workers poll.
+        until: see `Follower.events`.
+        since: see `Follower.events`.
+        as_json: print JSON lines.
+    """
+    from outlast.cli import view
+    from outlast.cli.follower import Follower
+
+    console = terminal.err()
+    follower = Follower(connection.client, handle.id)
+    if not as_json:
+        terminal.say(console, f"run {handle.id}", *_linked(connection, handle))
+    try:
+        async with (
+            terminal.waiting(console, f"run {handle.id}") as spinner,
+            server.hint_without_worker(connection.client, task_queue, console),
+            follower.report_retries(lambda retry: terminal.say(console, f"{retry}")),
+        ):
+            async for event in follower.events(until, since=since):
+                spinner.update(view.doing(follower.state))
+                if as_json:
+                    terminal.print_json_line(event.record())
+                elif event.text and not event.answers and event.type not in _SAID_AT_THE_END:
+                    view.say_event(console, event)
+    except asyncio.CancelledError:
+        terminal.say(
+            console,
+            f"The run {handle.id} continues. `",
+            command("show", handle.id),
+            "` shows it, `",
+            command("cancel", handle.id),
+            "` stops it.",
+        )
+        raise
+    result = await follower.result()
+    if as_json:
+        terminal.print_json_line(view.result_record(result))
+    elif result.status == "waiting":
+        view.show_how_to_decide(console, handle.id, [one.request for one in result.interruptions])
+    else:
+        terminal.say_text(terminal.out(), view.answer_text(result.final_output))
+    return ExitCode.WAITING if result.status == "waiting" else ExitCode.OK
+
+
+def _context(text: str | None) -> Any:
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise typer.BadParameter(f"it is not JSON: {error}", param_hint="'--context'") from error
+
+
+def _show_started(connection: "Connection", handle: "RunHandle", *, as_json: bool) -> None:
+    if as_json:
+        link = connection.link(handle.id)
+        terminal.print_json({"run_id": handle.id, **({"ui": link} if link else {})})
+    else:
+        terminal.say(terminal.out(), handle.id)
+        terminal.say(terminal.err(), "started; see `", command("show", handle.id), "`")
+
+
+def _linked(connection: "Connection", handle: "RunHandle") -> list[str]:
+    link = connection.link(handle.id)
+    return [f"  {link}"] if link else []

@@ -1,0 +1,67 @@
+"""`outlast send`: the next message of a conversation, and its answer."""
+
+import asyncio
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from outlast.cli import options, server, terminal
+from outlast.cli.exit_codes import ExitCode
+from outlast.cli.run import wait_for_answer
+
+if TYPE_CHECKING:
+    from outlast.cli.server import Connection
+    from outlast.client.handle import RunHandle
+
+
+def send(
+    run_id: options.RunId,
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="What to say.", show_default=False)],
+    detach: options.Detach = False,
+    address: options.Address = None,
+    namespace: options.Namespace = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Send a message to a run and wait for the answer.
+
+    A run takes messages while it is open: started with --keep-open, or not finished yet.
+    """
+
+    async def say() -> ExitCode:
+        from outlast.client.handle import RunHandle
+        from outlast.loop.state import has_message
+
+        connection = await server.connect(address, namespace)
+        handle = RunHandle(connection.client, run_id)
+        queue = await _task_queue_of(connection, handle)
+        console = terminal.err()
+        async with (
+            terminal.waiting(console, f"sending the message to {run_id}"),
+            server.hint_without_worker(connection.client, queue, console),
+        ):
+            message = await handle.send(text)
+        if detach:
+            if as_json:
+                terminal.print_json({"run_id": run_id, "message_id": message.id})
+            else:
+                terminal.say(terminal.out(), f"{run_id} has received the message {message.id}.")
+            return ExitCode.OK
+        return await wait_for_answer(
+            connection,
+            handle,
+            task_queue=queue,
+            until=lambda state: (
+                state.phase == "closed"
+                or state.status == "waiting"
+                or any(message.id in answer.to for answer in state.answers)
+            ),
+            since=lambda state: has_message(state, message.id),
+            as_json=as_json,
+        )
+
+    raise typer.Exit(asyncio.run(say()))
+
+
+async def _task_queue_of(connection: "Connection", handle: "RunHandle") -> str:
+    await handle.check()
+    return (await connection.client.get_workflow_handle(handle.id).describe()).task_queue

@@ -1,0 +1,89 @@
+"""`outlast tail`: a run while it happens, with the answer while the model writes it."""
+
+import asyncio
+from contextlib import aclosing, asynccontextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from outlast.cli import options, server, terminal
+from outlast.rendering import command
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator, Callable
+
+    from outlast.cli.follower import Follower, TailEvent
+
+_FromEvent = Annotated[
+    int,
+    typer.Option(
+        "--from-event",
+        metavar="N",
+        min=0,
+        help="Start at the event with this number; --json shows the numbers.",
+    ),
+]
+
+
+def tail(
+    run_id: options.RunId,
+    from_event: _FromEvent = 0,
+    address: options.Address = None,
+    namespace: options.Namespace = None,
+    as_json: options.AsJson = False,
+) -> None:
+    """Follow a run until it ends: its events, and each answer while the model writes it.
+
+    Needs no worker. A conversation that waits for its next message has not ended. Ctrl-C does not
+    stop the run.
+    """
+
+    async def follow() -> None:
+        from outlast.cli.follower import Entry, Follower
+
+        connection = await server.connect(address, namespace)
+        follower = Follower(connection.client, run_id)
+        next_event = from_event
+        try:
+            async with (
+                aclosing(follower.tail(from_event=from_event)) as events,
+                _printing(follower, as_json=as_json) as show,
+            ):
+                async for event in events:
+                    show(event)
+                    if isinstance(event, Entry) and event.number is not None:
+                        next_event = event.number + 1
+        except asyncio.CancelledError:
+            terminal.say(
+                terminal.err(),
+                f"The run {run_id} continues. ",
+                "`",
+                command("tail", run_id, options=f"--from-event {next_event}"),
+                "` resumes from here.",
+            )
+            raise
+
+    asyncio.run(follow())
+
+
+@asynccontextmanager
+async def _printing(
+    follower: "Follower", *, as_json: bool
+) -> "AsyncGenerator[Callable[[TailEvent], None]]":
+    """Yield a function that prints an event, and leave the terminal as it was."""
+    if as_json:
+        yield lambda event: terminal.print_json_line(event.record())
+        return
+    from outlast.cli.follower import Entry
+    from outlast.cli.view import LiveView
+
+    with LiveView(terminal.out()) as view:
+
+        def show(event: "TailEvent") -> None:
+            if isinstance(event, Entry):
+                view.show_event(event.event)
+            else:
+                view.show_delta(event.agent, event.raw)
+
+        async with follower.report_retries(lambda retry: view.note(f"{retry}")):
+            yield show
