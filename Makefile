@@ -73,7 +73,7 @@ coverage: $(VENV)/.test ## the loop's branch coverage, from its own tests: 100 %
 crash: $(VENV)/.test ## kill the worker at every event of the run
 	@$(BIN)/pytest -q tests/crash --every-event
 
-bench: $(VENV)/.demo ## measure; see benchmarks/README.md
+bench: $(VENV)/.test ## measure; see benchmarks/README.md
 	@$(BIN)/python benchmarks/turns.py
 	@$(BIN)/python benchmarks/startup.py
 	@$(BIN)/python benchmarks/handoffs.py

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from importlib import import_module
 from types import ModuleType
 
-EXTRAS = {"mcp": "mcp", "sqlalchemy": "sqlalchemy", "starlette": "dev", "uvicorn": "dev"}
+EXTRAS = {"mcp": "mcp", "sqlalchemy": "sqlalchemy"}
 """By the top-level package that a lazy name may need, the extra of outlast that installs it."""
 
 

@@ -7,6 +7,6 @@
 - `terminal.py`: the only module that prints
 - `server.py`: which Temporal server a command talks to
 - `follower.py`: follows a run; `events.py` has the words for its events, `view.py` how they look
-- `report.py` is what `show` prints, `application.py` what `worker` loads, `signals.py` what stops
+- `demo_screen.py` shows `outlast.demo`; `report.py` is what `show` prints, `application.py` what `worker` loads, `signals.py` what stops
   `worker` and `dev`
 """

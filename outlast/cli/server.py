@@ -7,11 +7,10 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 from outlast.agents.errors import ServerUnavailable
 from outlast.cli import terminal
-from outlast.dev.data_dir import default_blob_dir, default_data_dir, running_server
+from outlast.dev.data_dir import default_blob_dir, default_data_dir, run_link, running_server
 
 if TYPE_CHECKING:
     from temporalio.client import Client
@@ -37,11 +36,6 @@ class Connection:
     def link(self, run_id: str) -> str | None:
         """Return the page of a run in the web UI, if there is one."""
         return run_link(self.ui_url, self.client.namespace, run_id) if self.ui_url else None
-
-
-def run_link(ui_url: str, namespace: str, run_id: str) -> str:
-    """Return the page of a run in Temporal's web UI."""
-    return f"{ui_url}/namespaces/{quote(namespace, safe='')}/workflows/{quote(run_id, safe='')}"
 
 
 async def connect(address: str | None = None, namespace: str | None = None) -> Connection:

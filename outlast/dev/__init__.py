@@ -1,7 +1,6 @@
-"""What a developer's machine needs: a Temporal server, and a model that works without a key.
+"""A Temporal server for a developer's machine: started, found and stopped.
 
-Owns: starting and stopping them. Must not know: agents, runs, workers, clients of runs. The names
-are in `__init__.pyi`.
+Must not know: agents, runs, workers, clients of runs. The names are in `__init__.pyi`.
 """
 
 from outlast import lazy

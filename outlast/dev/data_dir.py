@@ -14,6 +14,7 @@ import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,6 +55,11 @@ def running_server(data_dir: Path) -> ServerInfo | None:
     a killed server does not count.
     """
     return DataDir(data_dir).running()
+
+
+def run_link(ui_url: str, namespace: str, run_id: str) -> str:
+    """Return the page of a run in Temporal's web UI."""
+    return f"{ui_url}/namespaces/{quote(namespace, safe='')}/workflows/{quote(run_id, safe='')}"
 
 
 class DataDir:

@@ -1,14 +1,15 @@
 """What the crash tests share: a server, a model, and the run in which nobody is killed."""
 
-import subprocess
-import sys
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
 import pytest_asyncio
 from temporalio.client import Client
 
+from outlast.demo.desk_model import answer
+from outlast.demo.responses_server import ResponsesServer
 from tests.crash.conversation import ShortTasks
 from tests.crash.question import ASKED
 from tests.crash.trial import NewTrial, Report, Trial
@@ -16,7 +17,7 @@ from tests.servers import TemporalServer
 
 pytest.register_assert_rewrite("tests.crash.verdict")
 
-MODEL_DELAY_MS = 50
+MODEL_DELAY = timedelta(milliseconds=50)
 """Long enough that a worker killed when its model call has started is killed during it."""
 
 
@@ -35,15 +36,9 @@ def every_event(pytestconfig: pytest.Config) -> bool:
 
 @pytest.fixture(scope="session")
 def model_url() -> Iterator[str]:
-    """The offline model, in a process of its own, which ends when its standard input does."""
-    command = [sys.executable, "-m", "outlast.dev.offline_model", "--until-eof"]
-    command += ["--delay-ms", str(MODEL_DELAY_MS)]
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        process.communicate()
+    """A server whose scripted answers at the desk take a moment."""
+    with ResponsesServer(answer, delay=MODEL_DELAY) as model:
+        yield model.base_url
 
 
 @pytest_asyncio.fixture(scope="session")

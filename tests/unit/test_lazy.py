@@ -39,10 +39,10 @@ def test_a_name_is_loaded_when_it_is_first_used() -> None:
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "uvicorn", None)
-    monkeypatch.delitem(sys.modules, "outlast.dev.offline_model", raising=False)
-    with pytest.raises(ModuleNotFoundError, match=r"OfflineModel needs .* 'outlast\[dev\]'"):
-        lazy.load("outlast.dev.offline_model:OfflineModel")
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
+    monkeypatch.delitem(sys.modules, "outlast.sessions.sql_alchemy", raising=False)
+    with pytest.raises(ModuleNotFoundError, match=r"Session needs .* 'outlast\[sqlalchemy\]'"):
+        lazy.load("outlast.sessions.sql_alchemy:SQLAlchemySession")
 
 
 def test_a_package_in_a_zip_archive_is_lazy_too(

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from outlast.demo.desk_model import answer
+from outlast.demo.responses_server import ResponsesServer
 from tests.servers import TemporalServer
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -66,12 +68,15 @@ class Terminal:
 async def terminal(
     server: TemporalServer, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncIterator[Terminal]:
-    """A terminal on a machine where the support desk's worker and the offline model run."""
+    """A terminal on a machine where the support desk's worker and its scripted model run."""
     terminal = Terminal(server, tmp_path_factory.mktemp("desk"))
-    model = await terminal.start("outlast.dev.offline_model", "--until-eof")
-    assert model.stdout is not None
-    url = (await asyncio.wait_for(model.stdout.readline(), 30)).decode().strip()
-    terminal.environment |= {"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "offline"}
+    with ResponsesServer(answer) as model:
+        terminal.environment |= {"OPENAI_BASE_URL": model.base_url, "OPENAI_API_KEY": "scripted"}
+        async for one in with_worker(terminal):
+            yield one
+
+
+async def with_worker(terminal: Terminal) -> AsyncIterator[Terminal]:
     worker = await terminal.start(
         *("outlast.cli.entry", "worker", "support_desk.app", "--app-dir", str(EXAMPLES)),
         *("--task-queue", QUEUE, "--json"),
@@ -82,7 +87,6 @@ async def terminal(
     yield terminal
     worker.terminate()
     assert (await worker.communicate(), worker.returncode)[1] == 0
-    await model.communicate(b"")  # the end of its input is its end
 
 
 @pytest.fixture

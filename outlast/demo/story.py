@@ -1,8 +1,4 @@
-"""The story of the demo: a conversation, two dead workers, a decision, and the proof.
-
-Owns: what happens in which order, and the words. Must not know: how processes are started, how
-records are read, where the words are printed.
-"""
+"""The story of the demo: a conversation, two killed workers, a decision, and the proof."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterable
@@ -10,18 +6,17 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
+from typing import Protocol
 
 from temporalio.client import Client
 
 from outlast.agents.settings import RunConfig
-from outlast.cli.demo_cast import Child, DemoFailed
-from outlast.cli.demo_feed import Feed
-from outlast.cli.demo_narration import Narrator
-from outlast.cli.demo_people import Person
-from outlast.cli.demo_proof import Proof, key_of, ledger, prove
 from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner
 from outlast.contract import names
+from outlast.demo.feed import Feed, Narrator
+from outlast.demo.processes import Child, DemoFailed
+from outlast.demo.proof import Proof, key_of, ledger, prove
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.commands import RunTool
 from outlast.loop.state import RunState
@@ -30,28 +25,76 @@ from outlast.workflows.presentation import call_line
 
 AGENT = "Triage"
 HEARTBEAT = timedelta(seconds=5)
-"""How soon a dead worker is noticed; ten seconds where nothing is said."""
+"""How soon Temporal notices a dead worker; the default is ten seconds."""
 
 SLOW = timedelta(seconds=3)
-"""How long a tool of the first worker takes, half of it after its commit: time to kill it."""
+"""How long a change of the first worker takes, half of it after the commit: time to kill it."""
 
 QUESTION = "Hi, I'm Mara. Where is my order A-17?"
 CHANGE = "Please send order A-18 to Neue Gasse 5, 01067 Dresden instead."
 REFUND = "Please refund order A-42, it arrived broken."
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """A person's decision about an approval request."""
+
+    approve: bool
+    by: str
+    message: str | None = None
+
+
+class Person(Protocol):
+    """Decides, and may speak as the customer.
+
+    Attributes:
+        speaks: whether the person speaks as the customer.
+    """
+
+    speaks: bool
+
+    async def decide(self, request: ApprovalRequest) -> Choice:
+        """Decide about a request."""
+        ...
+
+    async def next_message(self) -> str:
+        """Return what the customer says next; an empty text ends the conversation."""
+        ...
+
+    async def leave(self) -> None:
+        """Return when everything may be cleared away."""
+        ...
+
+
+class Script:
+    """Approves everything and says nothing, for a demo without a person."""
+
+    speaks = False
+
+    async def decide(self, request: ApprovalRequest) -> Choice:
+        """Approve it."""
+        return Choice(approve=True, by="the demo")
+
+    async def next_message(self) -> str:
+        """Say nothing more."""
+        return ""
+
+    async def leave(self) -> None:
+        """Return at once."""
+
+
 @dataclass(kw_only=True)
 class Story:
-    """One telling.
+    """One performance of the story.
 
     Attributes:
         client: connected to the demo's own server.
-        run_id: the conversation.
-        database: the shop's.
-        narrator: tells.
-        person: decides, and may go on as the customer.
-        hire: starts a worker, whose tools take this long.
-        link: where the run is seen in the web UI.
+        run_id: the id of the conversation.
+        database: the shop's file.
+        narrator: shows the story.
+        person: decides, and may speak as the customer.
+        hire: starts a worker whose changes take this long.
+        link: the run's page in the web UI.
         patience: how long anything may take.
     """
 
@@ -68,10 +111,10 @@ class Story:
     _kills: int = 0
 
     async def tell(self) -> None:
-        """Play everything, and show the proof.
+        """Play the story, and show the proof.
 
         Raises:
-            DemoFailed: something did not happen, or happened not exactly once.
+            DemoFailed: something did not happen, or did not happen exactly once.
         """
         async with AsyncExitStack() as stack:
             self.narrator.scene("1. A customer writes")
@@ -171,7 +214,7 @@ class Story:
     async def _kill(self, worker: Child) -> None:
         await worker.kill()
         self._kills += 1
-        self.narrator.note(f"kill -9 {worker.pid}", style="bold red")
+        self.narrator.note(f"kill -9 {worker.pid}", loud=True)
 
     async def _say(self, handle: RunHandle, text: str) -> None:
         self._said.append((await handle.send(text)).id)
@@ -188,7 +231,7 @@ class Story:
                 break
             for request in state.pending_approvals:
                 await self._decide(handle, request)
-            # A signal comes back no answer: it counts once the run's history has it.
+            # A signal has no reply: the decision counts once the run's history has it.
             await feed.reach("decision", _are_decided(state.pending_approvals))
         answer = next(one for one in state.answers if message in one.to)
         if answer.failure is not None and not may_fail:

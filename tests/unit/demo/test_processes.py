@@ -7,13 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from outlast.cli import demo_cast
-from outlast.cli.demo_cast import (
+from outlast.demo import processes
+from outlast.demo.processes import (
     Child,
     DemoFailed,
     WorkerSettings,
     examples_dir,
-    start_offline_model,
     start_worker,
 )
 from outlast.dev import EmbeddedServer
@@ -45,7 +44,7 @@ def test_the_example_in_an_installed_package_is_found(
     package = tmp_path / "outlast"
     app = package / "examples" / "support_desk" / "app.py"
     app.parent.mkdir(parents=True)
-    monkeypatch.setattr(demo_cast.outlast, "__file__", str(package / "__init__.py"))
+    monkeypatch.setattr(processes.outlast, "__file__", str(package / "__init__.py"))
 
     with pytest.raises(DemoFailed, match="is not installed"):
         examples_dir()
@@ -72,7 +71,7 @@ async def test_a_child_says_that_it_is_ready_and_ends_when_it_is_told(
 async def test_a_child_that_will_not_end_is_killed(
     tmp_path: Path, children: list[Child], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(demo_cast, "_STOP_SECONDS", 0.1)
+    monkeypatch.setattr(processes, "_STOP_SECONDS", 0.1)
     source = "import signal, time; signal.signal(15, signal.SIG_IGN); print('ready', flush=True)\n"
     child = await start(tmp_path, f"{source}time.sleep(60)", children)
     await child.first_line()
@@ -127,17 +126,14 @@ async def test_a_child_does_not_hear_the_ctrl_c_of_the_demo(
 
 
 @pytest.mark.full
-async def test_the_model_and_the_workers_end_with_their_parent(
-    tmp_path: Path, server: EmbeddedServer
-) -> None:
+async def test_the_workers_end_with_their_parent(tmp_path: Path, server: EmbeddedServer) -> None:
     play = (
         "import asyncio, datetime, os, pathlib, sys\n"
-        "from outlast.cli.demo_cast import *\n"
+        "from outlast.demo.processes import *\n"
         "async def main():\n"
         "    home, children = pathlib.Path(sys.argv[1]), []\n"
-        "    url = await start_offline_model(home, children)\n"
         "    settings = WorkerSettings(address=sys.argv[2], namespace='default', home=home,\n"
-        "        environment={'OPENAI_BASE_URL': url, 'OPENAI_API_KEY': 'x'})\n"
+        "        environment={'OPENAI_API_KEY': 'x'})\n"
         "    await start_worker(1, settings, children, delay=datetime.timedelta())\n"
         "    print(*(child.pid for child in children), flush=True)\n"
         "    await asyncio.sleep(60)\n"
@@ -148,7 +144,7 @@ async def test_the_model_and_the_workers_end_with_their_parent(
         "play", ["play", str(tmp_path), server.address], home=tmp_path, environment={}
     )
     pids = [int(pid) for pid in (await parent.first_line()).split()]
-    assert len(pids) == 2
+    assert len(pids) == 1
 
     await parent.kill()
 
@@ -166,20 +162,18 @@ def is_alive(pid: int) -> bool:
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-async def test_a_model_and_a_worker_of_the_example_start(
+async def test_a_worker_of_the_example_starts(
     tmp_path: Path, server: EmbeddedServer, children: list[Child]
 ) -> None:
-    url = await start_offline_model(tmp_path, children)
     settings = WorkerSettings(
         address=server.address,
         namespace="default",
         home=tmp_path,
-        environment={"OPENAI_BASE_URL": url, "OPENAI_API_KEY": "x"},
+        environment={"OPENAI_API_KEY": "x"},
     )
 
     worker = await start_worker(2, settings, children, delay=timedelta(seconds=3))
 
-    assert url.startswith("http://127.0.0.1:")
     assert (worker.name, worker.is_running) == ("worker 2", True)
     os.kill(worker.pid, signal.SIGTERM)
     await eventually(lambda: not worker.is_running)
@@ -193,15 +187,3 @@ async def test_a_worker_without_a_server_is_told(tmp_path: Path, children: list[
 
     with pytest.raises(DemoFailed, match=r"worker 1 did not start.*\n.*127\.0\.0\.1:1"):
         await start_worker(1, settings, children, delay=timedelta())
-
-
-async def test_packages_that_the_model_needs_are_named(
-    tmp_path: Path, children: list[Child], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def find_nothing(_name: str) -> None:
-        return None
-
-    monkeypatch.setattr(demo_cast, "find_spec", find_nothing)
-
-    with pytest.raises(DemoFailed, match=r"pip install \"outlast\[cli,dev\]\""):
-        await start_offline_model(tmp_path, children)

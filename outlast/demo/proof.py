@@ -1,7 +1,6 @@
 """The proof at the end of the demo, read from the shop's ledger and from Temporal's history.
 
-Owns: what is counted, and what counts as a deviation. Nothing here is remembered from the story:
-it is read anew, so that the story cannot flatter itself. Must not know: how the proof is shown.
+Nothing is remembered from the story: both are read anew, so that the story cannot flatter itself.
 """
 
 import json

@@ -1,24 +1,18 @@
-"""The run of the demo as it is read from Temporal while it happens.
-
-Owns: following the history, telling it, and waiting for what has to happen. Must not know: the
-story.
-"""
+"""The demo's run while it happens: its state, waiting for conditions, and calls in progress."""
 
 import asyncio
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from datetime import timedelta
 from types import TracebackType
-from typing import Self
+from typing import Protocol, Self
 
 from temporalio.api.enums.v1 import PendingActivityState
 from temporalio.api.workflow.v1 import PendingActivityInfo
 from temporalio.client import Client
 
-from outlast.cli.demo_cast import DemoFailed
-from outlast.cli.demo_narration import Narrator
-from outlast.cli.follower import Follower, Retry
-from outlast.contract import names
+from outlast.demo.processes import DemoFailed
+from outlast.demo.proof import Deed
 from outlast.loop.commands import RunTool
 from outlast.loop.state import RunState
 
@@ -26,8 +20,40 @@ _POLL_SECONDS = 0.01
 _STARTED = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
 
 
+class Narrator(Protocol):
+    """Shows the demo to people or programs."""
+
+    def scene(self, title: str) -> None:
+        """Begin a new part of the story."""
+        ...
+
+    def note(self, text: str, *, loud: bool = False) -> None:
+        """Say what the demo does, or what there is to see."""
+        ...
+
+    def facts(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Show names with values, such as links."""
+        ...
+
+    def deeds(self, deeds: Sequence[Deed]) -> None:
+        """Show the side effects, and how often each happened."""
+        ...
+
+    def verdict(self, text: str, *, good: bool) -> None:
+        """Show one finding of the proof."""
+        ...
+
+    def waiting(self, text: str) -> AbstractAsyncContextManager[object]:
+        """Show that the demo waits, while a block runs."""
+        ...
+
+    def follow(self, client: Client, run_id: str) -> AsyncGenerator[RunState]:
+        """Show a run while it happens, and yield each of its states, until it is closed."""
+        ...
+
+
 class Feed:
-    """Follows one run in the background, and tells what happens.
+    """Follows one run in the background, and has the narrator show it.
 
     Attributes:
         state: the run as read so far.
@@ -36,16 +62,15 @@ class Feed:
     def __init__(
         self, client: Client, run_id: str, narrator: Narrator, *, patience: timedelta
     ) -> None:
-        """Take in what to follow; entering begins to.
+        """Remember the run; entering begins to follow it.
 
         Args:
             client: connected to the server.
             run_id: which run.
-            narrator: is told every event.
-            patience: how long anything may take before the demo has failed.
+            narrator: shows the run.
+            patience: how long anything may take until the demo has failed.
         """
         self.state = RunState()
-        self._follower = Follower(client, run_id)
         self._client = client
         self._run_id = run_id
         self._narrator = narrator
@@ -81,7 +106,6 @@ class Feed:
         try:
             async with (
                 self._narrator.waiting(f"waiting for the {what}"),
-                self._follower.report_retries(self._tell_retry),
                 asyncio.timeout(self._patience_seconds),
             ):
                 while not condition(self.state) and not self._has_ended():
@@ -154,16 +178,9 @@ class Feed:
         raise DemoFailed(f"Temporal has not noticed that the worker of {effect.name} is gone.")
 
     async def _follow(self) -> None:
-        async for step in self._follower.steps():
-            for entry in step.entries:
-                self._narrator.event(entry.event)
-            self.state = step.state
+        async for state in self._narrator.follow(self._client, self._run_id):
+            self.state = state
             self._announce()
-
-    def _tell_retry(self, retry: Retry) -> None:
-        # Of the tools, the story itself tells.
-        if retry.activity == names.ACTIVITY_MODEL:
-            self._narrator.note(f"{retry}")
 
     def _announce(self) -> None:
         self._changed.set()

@@ -1,6 +1,6 @@
 import pytest
 
-from outlast.cli import demo_story
+from outlast.demo import story
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.state import Answer, RunState
 
@@ -21,8 +21,8 @@ def request(request_id: str, status: str = "pending") -> ApprovalRequest:
 def test_a_message_is_answered_once_an_answer_is_to_it() -> None:
     state = RunState(answers=(Answer(("start",), None, "Orders"),))
 
-    assert demo_story._is_answered(state, "start")
-    assert not demo_story._is_answered(state, "m-1")
+    assert story._is_answered(state, "start")
+    assert not story._is_answered(state, "m-1")
 
 
 @pytest.mark.parametrize(
@@ -37,6 +37,6 @@ def test_a_message_is_answered_once_an_answer_is_to_it() -> None:
 def test_requests_are_decided_when_none_of_them_waits(
     now: tuple[ApprovalRequest, ...], decided: bool
 ) -> None:
-    are_decided = demo_story._are_decided([request("a1"), request("a2")])
+    are_decided = story._are_decided([request("a1"), request("a2")])
 
     assert are_decided(RunState(approvals=now)) is decided

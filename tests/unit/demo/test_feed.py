@@ -7,10 +7,10 @@ from temporalio.client import Client
 
 from outlast.agents.errors import RunNotFound
 from outlast.cli import terminal
-from outlast.cli.demo_cast import DemoFailed
-from outlast.cli.demo_feed import Feed
-from outlast.cli.demo_narration import Narrator
+from outlast.cli.demo_screen import TerminalNarrator
 from outlast.client.runner import Runner
+from outlast.demo.feed import Feed
+from outlast.demo.processes import DemoFailed
 from outlast.loop.commands import RunTool
 from outlast.loop.state import RunState
 from outlast.testing import ScriptedModel, call
@@ -20,7 +20,7 @@ REFUND = [call("refund", "c1", order_id="A-42")]
 
 
 def a_feed(client: Client, run_id: str, *, patience: float = 20) -> Feed:
-    narrator = Narrator(terminal.out(), as_json=False)
+    narrator = TerminalNarrator(terminal.out(), as_json=False)
     return Feed(client, run_id, narrator, patience=timedelta(seconds=patience))
 
 

@@ -1,7 +1,6 @@
-"""The processes of the demo: the offline model and the workers, each in its own.
+"""The worker processes of the demo: started, ready, killed, cleared away.
 
-Owns: how they are started, found ready, killed and cleared away. They end by themselves when the
-demo does, however it ends: their standard input ends then. Must not know: the story.
+They end by themselves when the demo does, however it ends: their standard input ends then.
 """
 
 import asyncio
@@ -12,7 +11,6 @@ import sys
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
-from importlib.util import find_spec
 from pathlib import Path
 
 import outlast
@@ -27,16 +25,16 @@ _LOG_LINES = 12
 
 
 class DemoFailed(AgentsException):
-    """The demo did not come to the end it has to come to; the message says what was wrong."""
+    """The demo did not end as it has to; the message says what was wrong."""
 
     code = "demo_failed"
 
 
 def examples_dir() -> Path:
-    """Return the directory that holds the support desk: of a checkout, or in the package.
+    """Return the directory of the support desk: beside the package or in it.
 
     Raises:
-        DemoFailed: it is not there.
+        DemoFailed: the support desk is not installed.
     """
     package = Path(outlast.__file__).parent
     for directory in (package.parent / "examples", package / "examples"):
@@ -47,12 +45,12 @@ def examples_dir() -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    """What all workers of a demo have in common.
+    """What all workers of a demo share.
 
     Attributes:
-        address: of the Temporal server.
-        namespace: on it.
-        home: where logs are written.
+        address: the Temporal server.
+        namespace: the namespace of the run.
+        home: the directory for logs.
         environment: variables that are added to the demo's own.
     """
 
@@ -101,10 +99,10 @@ class Child:
         return self._process.returncode is None
 
     async def first_line(self) -> str:
-        """Return the line by which the process says that it is ready.
+        """Return the line that the process prints when it is ready.
 
         Raises:
-            DemoFailed: it ended, or said nothing in time.
+            DemoFailed: the process ended, or printed nothing in time.
         """
         line = b""
         if self._process.stdout is not None:
@@ -115,13 +113,13 @@ class Child:
         return line.decode().strip()
 
     async def kill(self) -> None:
-        """End the process with SIGKILL: it cannot notice, and can do nothing more."""
+        """End the process with SIGKILL: it cannot react."""
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGKILL)
         await self._process.wait()
 
     async def stop(self) -> None:
-        """End the process in order, or after a while by force."""
+        """End the process with SIGTERM, and after a few seconds with SIGKILL."""
         if self.is_running:
             with suppress(ProcessLookupError):
                 self._process.terminate()
@@ -131,37 +129,20 @@ class Child:
                 await self.kill()
 
     def last_words(self) -> str:
-        """Return the end of its log, as a part of a message."""
+        """Return the end of its log, for a message."""
         lines = self._log.read_text(errors="replace").strip().splitlines()[-_LOG_LINES:]
         return "\n".join(["Its log ends with", *lines]) if lines else "Its log is empty."
-
-
-async def start_offline_model(home: Path, children: list[Child]) -> str:
-    """Start the offline model, and return its base URL.
-
-    Raises:
-        DemoFailed: it did not start, or its packages are missing.
-    """
-    if find_spec("uvicorn") is None or find_spec("starlette") is None:
-        raise DemoFailed(
-            'The offline model needs the extra `dev`: pip install "outlast[cli,dev]". With '
-            "OPENAI_API_KEY the demo needs no offline model."
-        )
-    arguments = ["outlast.dev.offline_model", "--until-eof"]
-    child = await Child.start("offline model", arguments, home=home, environment={})
-    children.append(child)
-    return await child.first_line()
 
 
 async def start_worker(
     number: int, settings: WorkerSettings, children: list[Child], *, delay: timedelta
 ) -> Child:
-    """Start a worker, and return it when it waits for work.
+    """Start a worker, and return it when it polls for work.
 
     Args:
         number: counts the workers of the demo.
-        settings: what all of them have in common.
-        children: what has to be cleared away; the worker is added.
+        settings: what all of them share.
+        children: the processes to clear away; the worker is added.
         delay: how long its refunds and address changes take.
 
     Raises:

@@ -9,8 +9,8 @@ import pytest
 from support_desk.shop import Shop
 from temporalio.client import Client
 
-from outlast.cli.demo_proof import Deed, Proof, key_of, ledger, prove
 from outlast.client.runner import Runner
+from outlast.demo.proof import Deed, Proof, key_of, ledger, prove
 from outlast.loop.commands import RunTool
 from outlast.testing import ScriptedModel, call
 from tests.unit.cli.conftest import Open
@@ -110,7 +110,7 @@ async def test_attempts_and_effects_of_a_call_are_counted_apart(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("outlast.cli.demo_proof.EFFECT_OF", {"look_up": "refund"})
+    monkeypatch.setattr("outlast.demo.proof.EFFECT_OF", {"look_up": "refund"})
     database = tmp_path / "shop.db"
     shop = Shop.open(database)
     shop.refund("A-17", None, "broken", key=f"{run_id}:c1")

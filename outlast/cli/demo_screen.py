@@ -1,0 +1,186 @@
+"""How the demo looks: its story as lines or JSON lines, and the person at the keyboard."""
+
+import asyncio
+import getpass
+import os
+import sys
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict
+from datetime import datetime
+
+from temporalio.client import Client
+
+from outlast.cli import terminal, view
+from outlast.cli.events import RunEvent, iso_time
+from outlast.cli.follower import Follower, Retry
+from outlast.contract import names
+from outlast.demo.proof import Deed
+from outlast.demo.story import Choice
+from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.state import RunState
+
+CUSTOMER = "Mara"
+
+_CHUNK_BYTES = 4096
+_DEED_COLUMNS = (
+    terminal.Column(name="begun", numbers=True),
+    terminal.Column(name="applied", numbers=True),
+    terminal.Column(name="side effect, and its idempotency key", folds=True),
+)
+
+
+class TerminalNarrator:
+    """Prints the story, each line with its time."""
+
+    def __init__(self, console: terminal.Screen, *, as_json: bool) -> None:
+        self._console = console
+        self._as_json = as_json
+
+    def scene(self, title: str) -> None:
+        """Begin a new part of the story."""
+        if self._as_json:
+            self._record("scene", title)
+        else:
+            terminal.say(self._console, "")
+            terminal.say(self._console, (title, "bold underline"))
+
+    def note(self, text: str, *, loud: bool = False) -> None:
+        """Say what the demo does, or what there is to see."""
+        if self._as_json:
+            self._record("note", text)
+        else:
+            self._line(_now_ms(), ("·", "dim"), (text, "bold red" if loud else "italic"))
+
+    def event(self, event: RunEvent) -> None:
+        """Print an event of the run."""
+        if self._as_json:
+            terminal.print_json_line(event.record())
+        elif event.text and event.type != "status":
+            self._line(event.at_ms, *view.event_cells(event, user=CUSTOMER))
+
+    async def follow(self, client: Client, run_id: str) -> AsyncGenerator[RunState]:
+        """Print a run while it happens, and yield each of its states, until it is closed."""
+        follower = Follower(client, run_id)
+        async with follower.report_retries(self._note_retry):
+            async for step in follower.steps():
+                for entry in step.entries:
+                    self.event(entry.event)
+                yield step.state
+
+    def facts(self, rows: Sequence[tuple[str, str]]) -> None:
+        """Print names with values, such as links."""
+        if self._as_json:
+            terminal.print_json_line({"type": "facts", **dict(rows)})
+            return
+        for name, value in rows:
+            self._line(None, (name, "dim"), value)
+
+    def deeds(self, deeds: Sequence[Deed]) -> None:
+        """Print the side effects, and how often each happened."""
+        if self._as_json:
+            for deed in deeds:
+                terminal.print_json_line({"type": "side_effect", **asdict(deed)})
+            return
+        rows: list[list[terminal.Part | list[terminal.Part]]] = []
+        for deed in deeds:
+            applied = "refused" if deed.wanted == 0 == deed.applied else f"{deed.applied}x"
+            rows.append([f"{deed.attempts}x", applied, [deed.what, (deed.key, "dim")]])
+        terminal.say_table(self._console, _DEED_COLUMNS, rows)
+
+    def waiting(self, text: str) -> AbstractAsyncContextManager[object]:
+        """Show a spinner while a block waits, on a terminal."""
+        return terminal.waiting(self._console, text)
+
+    def verdict(self, text: str, *, good: bool) -> None:
+        """Print one finding of the proof."""
+        if self._as_json:
+            terminal.print_json_line({"type": "verdict", "ok": good, "text": text})
+        else:
+            mark = ("  ✓ ", "bold green") if good else ("  ✗ ", "bold red")
+            terminal.say(self._console, mark, text)
+
+    def _note_retry(self, retry: Retry) -> None:
+        # The story itself speaks of the tools.
+        if retry.activity == names.ACTIVITY_MODEL:
+            self.note(f"{retry}")
+
+    def _line(self, at_ms: int | None, who: terminal.Part, text: terminal.Part) -> None:
+        when = "" if at_ms is None else _clock(at_ms)
+        cells = ((when, "dim"), who, text)
+        terminal.say_columns(self._console, *cells, widths=[len("00:00:00"), view.WHO_WIDTH])
+
+    def _record(self, kind: str, text: str) -> None:
+        terminal.print_json_line({"type": kind, "at": iso_time(_now_ms()), "text": text})
+
+
+class TerminalPerson:
+    """The person at the terminal."""
+
+    speaks = True
+
+    def __init__(self, console: terminal.Screen) -> None:
+        self._console = console
+        self._typed = b""
+
+    async def decide(self, request: ApprovalRequest) -> Choice:
+        """Show the request, and ask for a decision."""
+        view.show_approval(self._console, request, request.run_id)
+        answer = ""
+        while answer not in {"y", "n"}:
+            answer = (await self._ask("  Do you approve it? [y/n] ")).lower()[:1]
+        message = None
+        if answer == "n":
+            message = await self._ask("  What should the agent know about it? ") or None
+        return Choice(approve=answer == "y", by=getpass.getuser(), message=message)
+
+    async def next_message(self) -> str:
+        """Ask for a message."""
+        return await self._ask(
+            "  You are Mara now. Ask for an invoice, a refund, a human ... (Enter ends) "
+        )
+
+    async def leave(self) -> None:
+        """Wait until the person has looked at the UI for long enough."""
+        await self._ask("  The server stays up for you to look around. Enter ends the demo. ")
+
+    async def _ask(self, question: str) -> str:
+        """Read a line. Not in a thread, which Ctrl-C could not end.
+
+        Raises:
+            EOFError: the terminal is closed.
+        """
+        terminal.ask(self._console, question)
+        while b"\n" not in self._typed:
+            more = await self._read()
+            if not more:
+                terminal.say(self._console, "")
+                raise EOFError
+            self._typed += more
+        line, _, self._typed = self._typed.partition(b"\n")
+        return line.decode(errors="replace").strip()
+
+    async def _read(self) -> bytes:
+        loop = asyncio.get_running_loop()
+        descriptor = sys.stdin.fileno()
+        typed: asyncio.Future[bytes] = loop.create_future()
+
+        def read() -> None:
+            loop.remove_reader(descriptor)
+            if not typed.done():
+                typed.set_result(os.read(descriptor, _CHUNK_BYTES))
+
+        loop.add_reader(descriptor, read)
+        try:
+            return await typed
+        finally:
+            loop.remove_reader(descriptor)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _clock(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000).astimezone().strftime("%H:%M:%S")

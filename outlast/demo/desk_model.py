@@ -1,0 +1,234 @@
+"""A stand-in for a model at the example's support desk: a handful of rules, and no language model.
+
+It answers the demo's customer, and simple sentences of yours: one request at a time, in English,
+with an order number. For anything else use a real model (OPENAI_API_KEY).
+
+    python -m outlast.demo.desk_model --port 8088
+"""
+
+import argparse
+import json
+import re
+import signal
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from outlast.agents.errors import ServerUnavailable
+from outlast.demo.responses_server import (
+    LOOPBACK,
+    InvalidRequest,
+    ResponsesServer,
+    function_call,
+    message,
+)
+from outlast.loop.values import JsonObject
+
+HELP = (
+    "I am the demo's scripted stand-in for a model. Ask me where an order is, such as A-17, or for "
+    "an invoice, a refund, a new address, or a person."
+)
+
+_ORDER = re.compile(r"\b[A-Z]-\d+\b", re.IGNORECASE)
+_ADDRESS = re.compile(r"(?:\bto\b|\bis\b|:)\s+(?P<address>.*\d.*)", re.IGNORECASE | re.DOTALL)
+_AFTER_ADDRESS = re.compile(r"[\s,]*(?:\b(?:instead|please|now)\b)?[\s.!,]*$", re.IGNORECASE)
+_AMOUNT = re.compile(r"(\d+(?:\.\d{1,2})?)\s*(?:EUR\b|€|euros?\b)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rule:
+    """What a customer may want.
+
+    Attributes:
+        words: a pattern of the words that ask for it.
+        tool: the desk's tool for it.
+        handoff: leads to the agent that has the tool; None if every agent has it.
+    """
+
+    words: re.Pattern[str]
+    tool: str
+    handoff: str | None
+
+
+def _rule(words: str, tool: str, handoff: str | None) -> Rule:
+    return Rule(words=re.compile(rf"\b(?:{words})", re.IGNORECASE), tool=tool, handoff=handoff)
+
+
+RULES = (
+    _rule(r"human|(?:a|real) person|manager|somebody", "ask_human", None),
+    _rule(r"refund|money back|reimburse|return\b", "refund_order", "transfer_to_billing"),
+    _rule(r"invoice|receipt|bill\b", "look_up_invoice", "transfer_to_billing"),
+    _rule(r"address|(?:send|deliver|ship)\b.*\bto\b", "change_address", "transfer_to_orders"),
+    _rule(r"where|when|status|track|order", "look_up_order", "transfer_to_orders"),
+)
+"""The first rule whose words are in the request counts."""
+
+
+@dataclass(slots=True)
+class Talk:
+    """The conversation, as far as the rules look at it.
+
+    Attributes:
+        text: what the customer has said since the last answer; with the request before, if that
+            answer was a question.
+        newest: what the customer has said since the last answer.
+        orders: the order numbers that the customer has named, oldest first.
+        outputs: the outputs of the calls since the last answer, by tool.
+    """
+
+    text: str = ""
+    newest: str = ""
+    orders: list[str] = field(default_factory=list[str])
+    outputs: dict[str, str] = field(default_factory=dict[str, str])
+
+
+def answer(body: JsonObject) -> list[JsonObject]:
+    """Return the next output items at the desk: one call, one handoff, or words.
+
+    Raises:
+        InvalidRequest: a call has no output, or an output no call.
+    """
+    talk = read(body.get("input"))
+    rule = next((one for one in RULES if one.words.search(talk.text)), None)
+    if rule is None:
+        return [message(HELP)]
+    if (output := talk.outputs.get(rule.tool)) is not None:
+        return [message(report(rule.tool, output))]
+    arguments, question = _arguments(rule.tool, talk)
+    if question:
+        return [message(question)]
+    offered = [tool.get("name") for tool in cast("list[JsonObject]", body.get("tools") or [])]
+    if rule.tool in offered:
+        return [function_call(rule.tool, arguments)]
+    if rule.handoff and rule.handoff in offered and rule.handoff not in talk.outputs:
+        return [function_call(rule.handoff, {})]
+    return [message("I am sorry, I cannot do that here.")]
+
+
+def read(sent: Any) -> Talk:
+    """Return what the rules need of a request's `input`.
+
+    Raises:
+        InvalidRequest: a call has no output, or an output no call.
+    """
+    items: list[JsonObject] = (
+        [{"role": "user", "content": sent}] if isinstance(sent, str) else list(sent or [])
+    )
+    talk, names, answered_a_question = Talk(), dict[str, str](), False
+    open_calls: set[str] = set()
+    for item in items:
+        call_id = str(item.get("call_id"))
+        if item.get("type") == "function_call":
+            names[call_id] = str(item["name"])
+            open_calls.add(call_id)
+        elif item.get("type") == "function_call_output":
+            if call_id not in names:
+                raise InvalidRequest(f"No tool call found for function call output {call_id}.")
+            open_calls.discard(call_id)
+            talk.outputs[names[call_id]] = _text(item.get("output"))
+        elif item.get("role") == "assistant":
+            answered_a_question = _text(item.get("content")).endswith("?")
+            talk.newest, talk.outputs = "", {}
+            talk.text = talk.text if answered_a_question else ""
+        elif item.get("role") == "user":
+            text = _text(item.get("content"))
+            talk.newest = f"{talk.newest} {text}".strip()
+            talk.text = f"{talk.text} {text}".strip()
+            talk.orders += [order.upper() for order in _ORDER.findall(text)]
+    if open_calls:
+        raise InvalidRequest(f"No tool output found for function call {min(open_calls)}.")
+    return talk
+
+
+def report(tool: str, output: str) -> str:
+    """Return what the customer reads about a tool's output, in the output's own words."""
+    try:
+        said: Any = json.loads(output)
+    except ValueError:
+        said = None
+    if not isinstance(said, dict):
+        return f"I am sorry, that was not done. {output}"
+    values = cast("JsonObject", said)
+    if "error" in values:
+        return f"I am sorry. {values['error']}"
+    return _REPORTS[tool].format_map(_Values(values))
+
+
+class _Values(dict[str, Any]):
+    def __missing__(self, key: str) -> str:
+        return "?"
+
+
+_REPORTS: Mapping[str, str] = {
+    "look_up_order": "Order {order_id} is {status}. It was ordered on {ordered_on}.",
+    "look_up_invoice": "Invoice {invoice_id} for order {order_id} is over {total_eur} EUR; "
+    "{due_eur} EUR are due.",
+    "change_address": "Order {order_id} now goes to {new_address}.",
+    "refund_order": "I have refunded {amount_eur:.2f} EUR for order {order_id}. The money arrives "
+    "{arrives}.",
+    "ask_human": "I have opened ticket {ticket_id}: {answer}.",
+}
+
+
+def _arguments(tool: str, talk: Talk) -> tuple[JsonObject, str]:
+    """Return the arguments for a tool, or a question about what is missing."""
+    if tool == "ask_human":
+        return {"question": talk.text}, ""
+    if not talk.orders:
+        return {}, "Which order is it? Its number looks like A-17. Can you tell me?"
+    order = talk.orders[-1]
+    if tool == "change_address":
+        address = _address(talk)
+        arguments: JsonObject = {"order_id": order, "new_address": address}
+        return arguments, "" if address else "What is the new address?"
+    if tool == "refund_order":
+        amount = _AMOUNT.search(talk.text)
+        value = float(amount.group(1)) if amount else None
+        return {"order_id": order, "reason": talk.text, "amount": value}, ""
+    return {"order_id": order}, ""
+
+
+def _address(talk: Talk) -> str | None:
+    for text, is_reply in ((talk.text, False), (talk.newest, talk.newest != talk.text)):
+        words = " ".join(_ORDER.sub("", text).split())
+        found = _ADDRESS.search(words)
+        address = found.group("address") if found else words if is_reply else ""
+        address = _AFTER_ADDRESS.sub("", address).strip()
+        if re.search(r"\d", address) and len(address.split()) > 1:
+            return address
+    return None
+
+
+def _text(content: Any) -> str:
+    """Return the text of a content: a string, or parts with a `text`."""
+    if isinstance(content, str):
+        return content
+    parts = cast("Sequence[JsonObject]", content or [])
+    return " ".join(str(part.get("text") or "") for part in parts)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Serve until a signal ends the process; the first line printed is the base URL."""
+    parser = argparse.ArgumentParser(
+        prog="python -m outlast.demo.desk_model",
+        description="A scripted stand-in for a model at the support desk of the examples.",
+    )
+    parser.add_argument("--host", default=LOOPBACK, help=f"default: {LOOPBACK}")
+    parser.add_argument("--port", type=int, default=0, help="default: a free one")
+    options = parser.parse_args(arguments)
+    try:
+        server = ResponsesServer(answer, host=options.host, port=options.port)
+    except ServerUnavailable as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    with server, suppress(KeyboardInterrupt):
+        sys.stdout.write(f"{server.base_url}\n")
+        sys.stdout.flush()
+        signal.pause()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

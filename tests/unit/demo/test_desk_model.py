@@ -1,0 +1,194 @@
+"""The rules of the desk, talked to as the three agents of the example talk to a model."""
+
+import json
+import subprocess
+import sys
+from typing import Any
+
+import openai
+import pytest
+
+from outlast.demo.desk_model import HELP, answer, main
+from outlast.demo.responses_server import InvalidRequest
+from outlast.demo.story import CHANGE, QUESTION, REFUND
+from outlast.loop.values import JsonObject
+
+TRIAGE = ["ask_human", "transfer_to_orders", "transfer_to_billing"]
+ORDERS = ["look_up_order", "change_address", "ask_human", "transfer_to_billing"]
+BILLING = ["look_up_order", "look_up_invoice", "refund_order", "ask_human", "transfer_to_orders"]
+
+
+class Desk:
+    """A conversation with the desk."""
+
+    def __init__(self) -> None:
+        self.items: list[JsonObject] = []
+
+    def say(self, text: str) -> None:
+        self.items.append({"role": "user", "content": [{"type": "input_text", "text": text}]})
+
+    def next(self, tools: list[str]) -> JsonObject:
+        """Return the next item, which is then in the conversation."""
+        (item,) = answer({"input": self.items, "tools": [{"name": name} for name in tools]})
+        self.items.append(item)
+        return item
+
+    def output(self, output: Any) -> None:
+        call_id = self.items[-1]["call_id"]
+        text = output if isinstance(output, str) else json.dumps(output)
+        self.items.append({"type": "function_call_output", "call_id": call_id, "output": text})
+
+
+def text_of(item: JsonObject) -> str:
+    return item["content"][0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("said", "handoff", "tools", "tool", "arguments"),
+    [
+        (QUESTION, "transfer_to_orders", ORDERS, "look_up_order", {"order_id": "A-17"}),
+        (
+            CHANGE,
+            "transfer_to_orders",
+            ORDERS,
+            "change_address",
+            {"order_id": "A-18", "new_address": "Neue Gasse 5, 01067 Dresden"},
+        ),
+        (
+            REFUND,
+            "transfer_to_billing",
+            BILLING,
+            "refund_order",
+            {"order_id": "A-42", "reason": REFUND, "amount": None},
+        ),
+        (
+            "I want my money back, 20 EUR of a-17.",
+            "transfer_to_billing",
+            BILLING,
+            "refund_order",
+            {
+                "order_id": "A-17",
+                "reason": "I want my money back, 20 EUR of a-17.",
+                "amount": 20.0,
+            },
+        ),
+        (
+            "The invoice of A-17, please",
+            "transfer_to_billing",
+            BILLING,
+            "look_up_invoice",
+            {"order_id": "A-17"},
+        ),
+    ],
+)
+def test_a_request_goes_to_the_agent_and_the_tool_for_it(
+    said: str, handoff: str, tools: list[str], tool: str, arguments: JsonObject
+) -> None:
+    desk = Desk()
+    desk.say(said)
+
+    assert desk.next(TRIAGE)["name"] == handoff
+    desk.output('{"assistant": "..."}')
+    call = desk.next(tools)
+
+    assert call["name"] == tool
+    assert json.loads(call["arguments"]) == arguments
+
+
+def test_every_agent_reaches_a_person() -> None:
+    for tools in (TRIAGE, ORDERS, BILLING):
+        desk = Desk()
+        desk.say("I want to talk to a human.")
+        assert desk.next(tools)["name"] == "ask_human"
+
+
+@pytest.mark.parametrize(
+    ("output", "said"),
+    [
+        (
+            {"order_id": "A-17", "status": "delivered", "ordered_on": "2026-02-03"},
+            "Order A-17 is delivered. It was ordered on 2026-02-03.",
+        ),
+        ({"error": "There is no order A-17."}, "I am sorry. There is no order A-17."),
+        ("The tool was too slow.", "I am sorry, that was not done. The tool was too slow."),
+    ],
+)
+def test_an_answer_is_in_the_words_of_the_tool(output: Any, said: str) -> None:
+    desk = Desk()
+    desk.say("Where is A-17?")
+    desk.next(ORDERS)
+    desk.output(output)
+
+    assert text_of(desk.next(ORDERS)) == said
+
+
+def test_a_refund_is_reported_with_its_amount() -> None:
+    desk = Desk()
+    desk.say(REFUND)
+    desk.next(BILLING)
+    desk.output({"order_id": "A-42", "amount_eur": 389.0, "arrives": "within five working days"})
+
+    assert text_of(desk.next(BILLING)) == (
+        "I have refunded 389.00 EUR for order A-42. The money arrives within five working days."
+    )
+
+
+def test_the_answer_to_a_question_completes_the_request() -> None:
+    desk = Desk()
+    desk.say("I need a new address for my order.")
+    assert text_of(desk.next(ORDERS)).endswith("?")
+    desk.say("A-18")
+    assert text_of(desk.next(ORDERS)) == "What is the new address?"
+    desk.say("Neue Gasse 5, 01067 Dresden.")
+
+    assert json.loads(desk.next(ORDERS)["arguments"]) == {
+        "order_id": "A-18",
+        "new_address": "Neue Gasse 5, 01067 Dresden",
+    }
+
+
+def test_the_order_of_an_earlier_message_is_remembered() -> None:
+    desk = Desk()
+    desk.say("Where is A-17?")
+    desk.next(ORDERS)
+    desk.output({"error": "No."})
+    desk.next(ORDERS)
+    desk.say("Then send me the invoice.")
+
+    assert json.loads(desk.next(BILLING)["arguments"]) == {"order_id": "A-17"}
+
+
+def test_it_says_what_it_is_and_what_it_cannot_do() -> None:
+    desk = Desk()
+    desk.say("Write me a poem.")
+    assert text_of(desk.next(TRIAGE)) == HELP
+    assert "scripted stand-in" in HELP
+
+    other = Desk()
+    other.say("Refund A-42")
+    assert "cannot do that here" in text_of(other.next([]))
+    assert answer({"input": "Hello"})[0]["type"] == "message"
+
+
+def test_calls_and_outputs_that_do_not_fit_are_refused() -> None:
+    desk = Desk()
+    desk.say("Where is A-17?")
+    desk.next(ORDERS)
+    with pytest.raises(InvalidRequest, match="No tool output found"):
+        desk.next(ORDERS)
+    with pytest.raises(InvalidRequest, match="No tool call found"):
+        answer({"input": [{"type": "function_call_output", "call_id": "c", "output": ""}]})
+
+
+def test_a_port_in_use_is_an_error_in_one_sentence(capsys: pytest.CaptureFixture[str]) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-m", "outlast.demo.desk_model"], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().strip()
+        with openai.OpenAI(base_url=url, api_key="scripted") as client:
+            assert client.responses.create(model="any", input="Hello").output_text == HELP
+
+        assert main(["--port", url.split(":")[2].split("/")[0]]) == 1
+        process.terminate()
+    assert "Choose another port" in capsys.readouterr().err
