@@ -238,10 +238,12 @@ from outlast.models.defaults import set_default_openai_api as set_default_openai
 from outlast.models.defaults import set_default_openai_client as set_default_openai_client
 from outlast.models.defaults import set_default_openai_key as set_default_openai_key
 from outlast.models.multi_provider import MultiProvider as MultiProvider
-from outlast.models.openai_client import AsyncOpenAI as AsyncOpenAI
-from outlast.models.openai_models import OpenAIChatCompletionsModel as OpenAIChatCompletionsModel
-from outlast.models.openai_models import OpenAIResponsesModel as OpenAIResponsesModel
-from outlast.models.provider import OpenAIProvider as OpenAIProvider
+from outlast.models.openai.chat_completions import (
+    OpenAIChatCompletionsModel as OpenAIChatCompletionsModel,
+)
+from outlast.models.openai.client import AsyncOpenAI as AsyncOpenAI
+from outlast.models.openai.provider import OpenAIProvider as OpenAIProvider
+from outlast.models.openai.responses import OpenAIResponsesModel as OpenAIResponsesModel
 from outlast.ports.model import Model as Model
 from outlast.ports.model import ModelError as ModelError
 from outlast.ports.model import ModelProvider as ModelProvider

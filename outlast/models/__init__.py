@@ -1,29 +1,31 @@
-"""Language models behind `outlast.ports.model`: OpenAI's, and those of other providers.
+"""Language models behind `outlast.ports.model`.
 
-Owns: the adapters to the Responses and the Chat Completions API, over the `openai` package,
-LiteLLM or any-llm. Must not know: Temporal, agents, runs. Importing it imports none of these
-packages, which take seconds; the first call does.
+- `openai/`: OpenAI, and every server that speaks one of its two APIs
+- `gateways/`: other providers, through LiteLLM or any-llm
+- `multi_provider.py`: finds the provider by the prefix of a model's name
+- `defaults.py`: what a process says once about its models
+- `failures.py`: the table from what a provider did to a `ModelError`
+
+Importing it imports none of the packages `openai`, LiteLLM and any-llm, which take seconds; the
+first call does. Must not know: Temporal, runs.
 """
 
-from outlast.models.any_llm_models import AnyLLMModel, AnyLLMProvider
-from outlast.models.chat_completions import ChatCompletionsModel
-from outlast.models.connection import OpenAIConnection
-from outlast.models.default_models import (
+from outlast.models.defaults import (
     DEFAULT_MODEL,
     get_default_model,
     gpt_5_reasoning_settings_required,
     is_gpt_5_default,
-)
-from outlast.models.defaults import (
     set_default_openai_api,
     set_default_openai_client,
     set_default_openai_key,
 )
-from outlast.models.litellm_models import LitellmModel, LitellmProvider
+from outlast.models.gateways.any_llm import AnyLLMModel, AnyLLMProvider
+from outlast.models.gateways.litellm import LitellmModel, LitellmProvider
 from outlast.models.multi_provider import MultiProvider, MultiProviderMap
-from outlast.models.openai_models import OpenAIChatCompletionsModel, OpenAIResponsesModel
-from outlast.models.provider import OpenAIProvider
-from outlast.models.responses import ResponsesModel
+from outlast.models.openai.chat_completions import ChatCompletionsModel, OpenAIChatCompletionsModel
+from outlast.models.openai.connection import OpenAIConnection
+from outlast.models.openai.provider import OpenAIProvider
+from outlast.models.openai.responses import OpenAIResponsesModel, ResponsesModel
 
 __all__ = [
     "DEFAULT_MODEL",

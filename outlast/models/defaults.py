@@ -1,27 +1,49 @@
-"""What a program says once of its model provider, for every run of the process.
+"""The defaults of this process: its model, and the key, client and API of `OpenAIProvider`.
 
-Owns: `set_default_openai_key`, `set_default_openai_client`, `set_default_openai_api`. They count
-where `OpenAIProvider` is not told otherwise, also for a worker that runs already. They say nothing
-to workers in other processes: give those the environment, or `AgentWorker(model_provider=...)`.
+The setters count wherever a provider has no value of its own, also in workers that already run, but
+not in other processes: give those the environment, or `AgentWorker(model_provider=...)`.
 """
 
+import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
+DEFAULT_MODEL = "gpt-5.4-mini"
+"""The default model: quick and cheap, and good at calling tools."""
+
+VARIABLES = ("OUTLAST_MODEL", "OPENAI_DEFAULT_MODEL")
+"""Environment variables that name the default model; the first one that is set counts."""
+
+
+def get_default_model() -> str:
+    """Return the name of the model for agents that name none."""
+    return next((name for one in VARIABLES if (name := os.environ.get(one))), DEFAULT_MODEL)
+
+
+def gpt_5_reasoning_settings_required(model_name: str) -> bool:
+    """Whether a model of the GPT-5 family reasons; its chat models do not."""
+    return model_name.startswith("gpt-5") and "-chat" not in model_name
+
+
+def is_gpt_5_default() -> bool:
+    """Whether the default model is one of the GPT-5 family that reasons."""
+    return gpt_5_reasoning_settings_required(get_default_model())
+
+
 Api: TypeAlias = Literal["responses", "chat_completions"]
 
 
 @dataclass
 class Defaults:
-    """What was said.
+    """The defaults.
 
     Attributes:
         api_key: the key; None for the environment's.
         client: a client to use as it is; None for one of ours.
-        api: which API models are asked through.
+        api: the API for model calls.
     """
 
     api_key: str | None = None
@@ -30,7 +52,7 @@ class Defaults:
 
 
 defaults = Defaults()
-"""This process's."""
+"""The defaults of this process."""
 
 
 def set_default_openai_key(key: str, use_for_tracing: bool = True) -> None:  # noqa: FBT001, FBT002  (the name's known form)
@@ -51,8 +73,7 @@ def set_default_openai_client(client: "AsyncOpenAI", use_for_tracing: bool = Tru
     """Set the default client of OpenAI providers.
 
     Args:
-        client: is used as it is, with its retries switched off per call; closing it stays the
-            caller's.
+        client: used as it is, with its retries switched off per call; the caller closes it.
         use_for_tracing: has no effect, as for `set_default_openai_key`.
     """
     del use_for_tracing

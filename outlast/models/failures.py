@@ -1,8 +1,6 @@
 """Why a model call failed: one table from what the provider did to a `ModelError`.
 
-Owns: the mapping of HTTP statuses, the provider's own error codes and the client's exceptions to
-the codes of `ModelError`, and the sentences a person reads. An API key never gets into one of
-these sentences. Must not know: how a request is built or sent.
+An API key never gets into one of these messages.
 """
 
 import math
@@ -191,8 +189,8 @@ def missing_key(target: Target) -> ModelError:
     """Return the failure for a call without an API key to a server that needs one."""
     return ModelError(
         f"There is no API key for the model provider at {target.base_url}. Set OPENAI_API_KEY, or"
-        " set OPENAI_BASE_URL to a server on this machine, which needs none, or give the worker"
-        " another model_provider=.",
+        " OPENAI_BASE_URL to a server on this machine, which needs none. Without a model, give the"
+        " worker scripted answers: model_provider=ScriptedModel(...) of outlast.testing.",
         code="no_api_key",
         retryable=False,
     )

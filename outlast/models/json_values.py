@@ -1,8 +1,4 @@
-"""Reading JSON that somebody else wrote: the value in the wanted shape, or nothing.
-
-Owns: the checks by which the adapters look into a provider's answers and into items. Must not
-know: what the values mean.
-"""
+"""Reads JSON from providers: the value in the expected shape, or nothing."""
 
 from typing import Any, cast
 

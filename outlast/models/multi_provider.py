@@ -1,17 +1,13 @@
-"""Models by name, where the name begins with whose model it is.
-
-Owns: `MultiProvider`, the provider of workers that are given none, and `MultiProviderMap`. Must
-not know: how any of the providers reaches a model.
-"""
+"""Finds a model's provider by the prefix of its name. Workers use it by default."""
 
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from outlast.agents.errors import UserError
-from outlast.models.any_llm_models import AnyLLMProvider
-from outlast.models.default_models import get_default_model
-from outlast.models.litellm_models import LitellmProvider
-from outlast.models.provider import PREFIX, OpenAIProvider
+from outlast.models.defaults import get_default_model
+from outlast.models.gateways.any_llm import AnyLLMProvider
+from outlast.models.gateways.litellm import LitellmProvider
+from outlast.models.openai.provider import PREFIX, OpenAIProvider
 from outlast.ports.model import Model, ModelProvider
 
 if TYPE_CHECKING:

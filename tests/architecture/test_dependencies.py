@@ -34,8 +34,8 @@ ROOMS = {
     "outlast/dev": ["dev"],
     "outlast/mcp": ["mcp"],
     "outlast/sessions/sql_alchemy.py": ["sqlalchemy"],
-    "outlast/models/litellm_models.py": ["litellm"],
-    "outlast/models/any_llm_models.py": ["any-llm"],
+    "outlast/models/gateways/litellm.py": ["litellm"],
+    "outlast/models/gateways/any_llm.py": ["any-llm"],
 }
 """Which extras a room may need, besides what everybody has."""
 

@@ -34,7 +34,7 @@ from outlast.client.runner import Runner
 from outlast.contract import policies
 from outlast.contract.names import SCHEMA_VERSION
 from outlast.loop.calls import Policy
-from outlast.models.provider import OpenAIProvider
+from outlast.models.openai.provider import OpenAIProvider
 from outlast.testing import ScriptedModel, call, say
 from tests.servers import TemporalServer
 from tests.workflow.desk import PATIENCE_SECONDS, Desk

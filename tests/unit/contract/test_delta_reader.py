@@ -13,7 +13,7 @@ from outlast.contract.delta_reader import FILLED, GAP, RESTARTED, DeltaReader
 from outlast.contract.deltas import DeltaWindow, is_delta, place_of
 from outlast.contract.reply_events import reply_events
 from outlast.loop.values import JsonObject
-from outlast.models.chat_reply import ChatReply
+from outlast.models.openai.chat_reply import ChatReply
 from tests.loop_strategies import examples
 
 TEXTS = st.text(max_size=40)

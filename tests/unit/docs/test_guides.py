@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from outlast.local.engine import LocalEngine
-from outlast.models.provider import OpenAIProvider
+from outlast.models.openai.provider import OpenAIProvider
 from outlast.testing import ScriptedModel, call, custom_call, patch_call, shell_call
 from tests.servers import TemporalServer
 

@@ -11,8 +11,8 @@ from outlast.models import (
     ChatCompletionsModel,
     OpenAIConnection,
     ResponsesModel,
-    package_connection,
 )
+from outlast.models.gateways import connection as package_connection
 from tests.unit.models.model_server import ModelServer
 
 KEY = "sk-test-4711"

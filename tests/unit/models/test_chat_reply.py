@@ -5,8 +5,8 @@ from openai.types.responses import ResponseOutputItem, ResponseStreamEvent
 from pydantic import TypeAdapter
 
 from outlast.loop.values import JsonObject
-from outlast.models.chat_format import chat_messages
-from outlast.models.chat_reply import ChatReply, UnreadableReplyError, response_from_chat
+from outlast.models.openai.chat_reply import ChatReply, UnreadableReplyError, response_from_chat
+from outlast.models.openai.chat_request import chat_messages
 
 ITEM: TypeAdapter[Any] = TypeAdapter(ResponseOutputItem)
 EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)

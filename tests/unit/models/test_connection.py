@@ -109,7 +109,7 @@ async def test_an_answer_that_no_client_can_read_is_a_bad_response(
 async def test_a_server_that_keeps_a_finished_stream_open_holds_nobody_up(
     model: ResponsesModel, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("outlast.models.connection._DRAIN_SECONDS", 0.02)
+    monkeypatch.setattr("outlast.models.openai.connection._DRAIN_SECONDS", 0.02)
     server.stream([{"type": "response.completed", "response": EMPTY}], hang=True)
     assert len(await collect(model.stream_response(ASK))) == 1
 

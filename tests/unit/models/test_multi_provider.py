@@ -13,7 +13,7 @@ from outlast.models import (
     MultiProviderMap,
     ResponsesModel,
 )
-from outlast.models.default_models import DEFAULT_MODEL
+from outlast.models.defaults import DEFAULT_MODEL
 from outlast.ports.model import Model, ModelProvider, ModelRequest
 from outlast.testing.scripted_model import ScriptedModel
 from tests.unit.models.model_server import ModelServer

@@ -1,16 +1,22 @@
+"""Models behind a client of the caller's own."""
+
 import subprocess
 import sys
 from typing import Any, cast
 
+import openai
 import pytest
-from openai import AsyncOpenAI
 
+from outlast import AsyncOpenAI
+from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
 from outlast.models import (
     DEFAULT_MODEL,
     ChatCompletionsModel,
+    OpenAIChatCompletionsModel,
     OpenAIConnection,
     OpenAIProvider,
+    OpenAIResponsesModel,
     ResponsesModel,
 )
 from outlast.models.multi_provider import MultiProvider
@@ -123,3 +129,35 @@ def test_a_connection_does_not_show_its_key() -> None:
 def test_the_name_of_a_model_may_be_said_by_keyword() -> None:
     assert OpenAIProvider().get_model(model_name="openai/m").name == "m"
     assert isinstance(MultiProvider().get_model(model_name="m"), ResponsesModel)
+
+
+@pytest.mark.parametrize(
+    ("kind", "path", "answer"),
+    [
+        (OpenAIResponsesModel, "/v1/responses", {"output": []}),
+        (
+            OpenAIChatCompletionsModel,
+            "/v1/chat/completions",
+            {"choices": [{"message": {"role": "assistant", "content": "hi"}}]},
+        ),
+    ],
+)
+async def test_it_asks_through_the_client_that_it_is_given(
+    server: ModelServer,
+    kind: type[OpenAIResponsesModel | OpenAIChatCompletionsModel],
+    path: str,
+    answer: object,
+) -> None:
+    async with AsyncOpenAI(base_url=server.base_url, api_key="sk-own") as client:
+        model = kind(model="gpt-x", openai_client=client)
+        assert Agent(name="A", model=model).model.model == "gpt-x"
+        server.answer(answer)
+        await model.get_response(ASK)
+    assert (server.request.path, server.request.body["model"]) == (path, "gpt-x")
+    assert server.request.headers["authorization"] == "Bearer sk-own"
+
+
+def test_it_is_the_packages_own() -> None:
+    assert AsyncOpenAI is openai.AsyncOpenAI
+    client = AsyncOpenAI(api_key="k", base_url="http://127.0.0.1:9/v1")
+    assert OpenAIChatCompletionsModel("m", openai_client=client).name == "m"

@@ -14,7 +14,7 @@ from outlast.agents.settings import ModelSettings
 from outlast.agents.shell_tools import ShellTool
 from outlast.loop.values import JsonObject, Usage
 from outlast.models import ResponsesModel
-from outlast.models.responses import responses_body
+from outlast.models.openai.responses import responses_body
 from outlast.ports.model import Model, ModelError, ModelRequest, OutputSpec, ToolSpec
 from tests.unit.models.model_server import ModelServer
 from tests.unit.models.responses_api import HELLO, ask, message, response

@@ -14,7 +14,7 @@ from openai.types.responses import (
 
 from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject, Usage
-from outlast.models.provider import OpenAIProvider
+from outlast.models.openai.provider import OpenAIProvider
 from outlast.ports.model import (
     Model,
     ModelError,

@@ -13,7 +13,7 @@ from outlast.agents.registry import type_name
 from outlast.contract import records
 from outlast.loop.state import RunState
 from outlast.models.multi_provider import MultiProvider
-from outlast.models.provider import OpenAIProvider
+from outlast.models.openai.provider import OpenAIProvider
 from outlast.testing import ScriptedModel, SpanCollector
 from outlast.worker.plugin import OutlastPlugin
 from outlast.workflows.agent_run import AgentRun

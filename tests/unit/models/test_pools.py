@@ -8,8 +8,8 @@ import httpx2
 import pytest
 from openai import AsyncOpenAI
 
-from outlast.models.loop_pools import LoopPools, split_pools
 from outlast.models.loop_values import LoopValues
+from outlast.models.openai.pools import LoopPools, split_pools
 
 
 class Around(httpx2.AsyncBaseTransport):

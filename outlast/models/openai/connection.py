@@ -1,11 +1,8 @@
-"""The way to an OpenAI-compatible server: the `openai` client, opened on the first call.
+"""HTTP to an OpenAI-compatible server, through the `openai` client.
 
-Owns: where the server is and with which key, the client's life, sending a JSON body and getting
-JSON back, whole or as a stream; and `ModelConnection`, what an adapter needs of any way to a
-model. Must not know: what is in the bodies.
-
-The client is used below its typed methods: those build and check a model object for every item
-of a conversation, which costs a hundred times the CPU of the call itself.
+The client opens on the first call and is used below its typed methods: those build and check a model
+object for every item of a conversation, which costs a hundred times the CPU of the call itself.
+`ModelConnection` is what the adapters need of any way to a model.
 """
 
 import asyncio
@@ -33,8 +30,8 @@ from outlast.models.failures import (
     unsendable_key,
 )
 from outlast.models.json_values import as_object
-from outlast.models.loop_pools import split_pools
 from outlast.models.loop_values import LoopValues
+from outlast.models.openai.pools import split_pools
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, AsyncStream, RequestOptions

@@ -1,12 +1,8 @@
-"""OpenAI's Responses API: the request as its body, its answer as it came.
-
-Owns: the body of a request to `/responses`, and the checks on a response object, which the Chat
-Completions adapter shares because it makes the same objects. Must not know: how bodies travel.
-"""
+"""OpenAI's Responses API: request bodies, and checks of response objects."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from outlast.agents.computer_tool import ComputerTool
 from outlast.agents.hosted_tools import HostedTool
@@ -14,11 +10,14 @@ from outlast.agents.model_settings import MCPToolChoice
 from outlast.agents.raw_items import NO_ID, as_input
 from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject
-from outlast.models.connection import REQUEST_ID, ModelConnection
 from outlast.models.failures import Target, bad_response, refused_request, reported_failure
 from outlast.models.json_values import as_object, as_objects, as_text
+from outlast.models.openai.connection import REQUEST_ID, ModelConnection, OpenAIConnection
 from outlast.ports.model import ModelRequest, ModelResponse, usage_of
 from outlast.ports.model_arguments import answers_both_forms, streams_both_forms
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 _PATH = "/responses"
 
@@ -109,6 +108,19 @@ class ResponsesModel:
     def _body(self, request: ModelRequest) -> JsonObject:
         omit_name = self._is_default and request.prompt is not None
         return responses_body(request, None if omit_name else self.name)
+
+
+class OpenAIResponsesModel(ResponsesModel):
+    """A model behind the Responses API.
+
+    Attributes:
+        model: the model's name in the provider's words.
+    """
+
+    def __init__(self, model: str, openai_client: "AsyncOpenAI") -> None:
+        """Bind a name to a client; the caller closes the client."""
+        super().__init__(model, OpenAIConnection(client=openai_client))
+        self.model = model
 
 
 def responses_body(request: ModelRequest, model: str | None) -> JsonObject:

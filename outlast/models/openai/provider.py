@@ -1,16 +1,12 @@
-"""Models of OpenAI and of every server that speaks one of its APIs, by name.
-
-Owns: which API and which default model a worker uses. Must not know: the APIs themselves.
-"""
+"""Finds models of OpenAI, and of servers that speak one of its APIs, by name."""
 
 from typing import TYPE_CHECKING, Literal
 
 from outlast.agents.errors import UserError
-from outlast.models.chat_completions import ChatCompletionsModel
-from outlast.models.connection import OpenAIConnection
-from outlast.models.default_models import get_default_model
-from outlast.models.defaults import defaults
-from outlast.models.responses import ResponsesModel
+from outlast.models.defaults import defaults, get_default_model
+from outlast.models.openai.chat_completions import ChatCompletionsModel
+from outlast.models.openai.connection import OpenAIConnection
+from outlast.models.openai.responses import ResponsesModel
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

@@ -1,9 +1,9 @@
-"""A connection pool for each event loop, inside a client that a program uses in several of them.
+"""A connection pool for each event loop, inside a client that a program uses in several loops.
 
-A pooled connection belongs to the loop that opened it. In another loop, the request still goes out
-on it, but the answer is lost: the call is paid and then tried again. So the pools of a user's
-client are split by loop, in place: its proxies, headers, certificates and transports stay as they
-are, and whoever closes the client closes them all.
+A pooled connection belongs to the loop that opened it. In another loop the request still goes out on
+it, but the answer is lost: the call is paid and then tried again. So the pools of a user's client are
+split by loop, in place: its proxies, headers, certificates and transports stay as they are, and
+closing the client closes all pools.
 """
 
 import asyncio

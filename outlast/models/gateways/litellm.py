@@ -1,18 +1,14 @@
-"""Models reached through LiteLLM, which knows the interfaces of a hundred providers.
-
-Owns: `LitellmModel`, `LitellmProvider`, and how LiteLLM is called. LiteLLM is imported by the
-first call, not with this module. Must not know: the formats; they are those of Chat Completions.
-"""
+"""Models through LiteLLM, which speaks to a hundred providers. The first call imports it."""
 
 import os
 from typing import Any
 
 from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject
-from outlast.models.chat_completions import ChatCompletionsModel
-from outlast.models.default_models import get_default_model
+from outlast.models.defaults import get_default_model
 from outlast.models.failures import Target
-from outlast.models.package_connection import PackageConnection, call_arguments, installed, load
+from outlast.models.gateways.connection import PackageConnection, call_arguments, installed, load
+from outlast.models.openai.chat_completions import ChatCompletionsModel
 
 _PREFIX = "litellm/"
 

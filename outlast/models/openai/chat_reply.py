@@ -1,10 +1,8 @@
-"""Answers of the Chat Completions API in the words of the Responses API.
+"""Turns replies of the Chat Completions API into those of the Responses API. Pure.
 
-Owns: turning a completion, or the chunks of a streamed one, into a response object and the events
-of a Responses stream; keeping, under `provider_data`, what the server wants to see again: the
-signed thoughts of Claude, the signatures that Gemini gives to calls. Pure: no I/O, no clock, no
-randomness; ids are derived from the completion's own, so the same answer always gives the same
-items. Must not know: how bodies travel.
+Under `provider_data` it keeps what the server wants to see again: the signed thoughts of Claude, the
+signatures that Gemini gives to calls. Ids are derived from the completion's own, so the same reply
+always gives the same items.
 """
 
 import json
@@ -15,7 +13,7 @@ from typing import Any
 
 from outlast.loop.values import JsonObject
 from outlast.models.json_values import as_count, as_object, as_objects, as_text
-from outlast.models.responses import PROVIDER_DATA
+from outlast.models.openai.responses import PROVIDER_DATA
 
 _CUT_SHORT = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Finish reasons that leave an answer incomplete, in the words of the Responses API."""

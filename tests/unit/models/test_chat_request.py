@@ -11,7 +11,7 @@ from outlast.agents.model_settings import MCPToolChoice
 from outlast.agents.settings import ModelSettings
 from outlast.agents.shell_tools import ShellTool
 from outlast.loop.values import JsonObject
-from outlast.models.chat_format import UnsupportedItemError, chat_body, chat_messages
+from outlast.models.openai.chat_request import UnsupportedItemError, chat_body, chat_messages
 from outlast.ports.model import ModelRequest, OutputSpec, ToolSpec
 
 DECLARED: TypeAdapter[Any] = TypeAdapter(list[ChatCompletionMessageParam])

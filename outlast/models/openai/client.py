@@ -1,6 +1,6 @@
 """The `openai` package's client, where programs for the SDK import it from.
 
-Owns: nothing. Importing it imports the `openai` package, which takes half a second.
+Importing this module imports the `openai` package, which takes half a second.
 """
 
 from openai import AsyncOpenAI

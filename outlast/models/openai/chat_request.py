@@ -1,9 +1,4 @@
-"""Requests in the words of the Chat Completions API.
-
-Owns: turning Responses items, tools, settings and output types into the body of a request to
-`/chat/completions`. Pure: no I/O, and nothing given is changed. Must not know: how bodies travel,
-what comes back.
-"""
+"""Turns a model request into the body of a request to `/chat/completions`. Pure."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,7 +7,7 @@ from outlast.agents.model_settings import MCPToolChoice
 from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models.json_values import as_object, as_objects, as_text
-from outlast.models.responses import PROVIDER_DATA, has_extra_tools
+from outlast.models.openai.responses import PROVIDER_DATA, has_extra_tools
 from outlast.ports.model import ModelRequest, OutputSpec, ToolSpec
 
 

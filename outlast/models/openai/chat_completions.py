@@ -1,21 +1,21 @@
-"""The Chat Completions API, which nearly every model server speaks.
-
-Owns: one call to `/chat/completions`, whole or streamed, between the port's records and the two
-conversions. Must not know: the formats themselves, or how bodies travel.
-"""
+"""The Chat Completions API, which nearly every model server has: one call, whole or streamed."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from outlast.loop.values import JsonObject
-from outlast.models.chat_format import UnsupportedItemError, chat_body
-from outlast.models.chat_reply import ChatReply, UnreadableReplyError, response_from_chat
-from outlast.models.connection import REQUEST_ID, ModelConnection
 from outlast.models.failures import Target, bad_response, refused_request
-from outlast.models.responses import read_response
+from outlast.models.openai.chat_reply import ChatReply, UnreadableReplyError, response_from_chat
+from outlast.models.openai.chat_request import UnsupportedItemError, chat_body
+from outlast.models.openai.connection import REQUEST_ID, ModelConnection, OpenAIConnection
+from outlast.models.openai.responses import read_response
 from outlast.ports.model import ModelRequest, ModelResponse
 from outlast.ports.model_arguments import answers_both_forms, streams_both_forms
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 _PATH = "/chat/completions"
 
@@ -101,6 +101,19 @@ class ChatCompletionsModel:
             )
         except UnsupportedItemError as error:
             raise refused_request(target, str(error)) from None
+
+
+class OpenAIChatCompletionsModel(ChatCompletionsModel):
+    """A model behind a Chat Completions API.
+
+    Attributes:
+        model: the model's name in the provider's words.
+    """
+
+    def __init__(self, model: str, openai_client: "AsyncOpenAI") -> None:
+        """Bind a name to a client; the caller closes the client."""
+        super().__init__(model, OpenAIConnection(client=openai_client))
+        self.model = model
 
 
 def _never(event: JsonObject) -> bool:

@@ -1,8 +1,4 @@
-"""Models reached through any-llm, which calls each provider by the provider's own package.
-
-Owns: `AnyLLMModel`, `AnyLLMProvider`, and how any-llm is called. It is imported by the first call,
-not with this module. Must not know: the formats; they are those of OpenAI's two APIs.
-"""
+"""Models through any-llm, which uses each provider's own package. The first call imports it."""
 
 import asyncio
 import os
@@ -13,20 +9,20 @@ from typing import Any, Literal, TypeAlias
 from outlast.agents.errors import UserError
 from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject
-from outlast.models.chat_completions import ChatCompletionsModel
-from outlast.models.connection import has_failed
-from outlast.models.default_models import get_default_model
+from outlast.models.defaults import get_default_model
 from outlast.models.failures import Target, refused_request
-from outlast.models.loop_values import LoopValues
-from outlast.models.package_connection import (
+from outlast.models.gateways.connection import (
     PackageConnection,
     call_arguments,
     close,
     installed,
     load,
+    package_failure,
 )
-from outlast.models.package_failures import package_failure
-from outlast.models.responses import ResponsesModel
+from outlast.models.loop_values import LoopValues
+from outlast.models.openai.chat_completions import ChatCompletionsModel
+from outlast.models.openai.connection import has_failed
+from outlast.models.openai.responses import ResponsesModel
 from outlast.ports.model import ModelRequest, ModelResponse
 from outlast.ports.model_arguments import answers_both_forms, streams_both_forms
 
