@@ -15,7 +15,7 @@ from outlast.demo.processes import (
     examples_dir,
     start_worker,
 )
-from outlast.dev import EmbeddedServer
+from tests.servers import TemporalServer
 from tests.unit.cli.conftest import eventually
 
 
@@ -126,7 +126,7 @@ async def test_a_child_does_not_hear_the_ctrl_c_of_the_demo(
 
 
 @pytest.mark.full
-async def test_the_workers_end_with_their_parent(tmp_path: Path, server: EmbeddedServer) -> None:
+async def test_the_workers_end_with_their_parent(tmp_path: Path, server: TemporalServer) -> None:
     play = (
         "import asyncio, datetime, os, pathlib, sys\n"
         "from outlast.demo.processes import *\n"
@@ -163,7 +163,7 @@ def is_alive(pid: int) -> bool:
 
 
 async def test_a_worker_of_the_example_starts(
-    tmp_path: Path, server: EmbeddedServer, children: list[Child]
+    tmp_path: Path, server: TemporalServer, children: list[Child]
 ) -> None:
     settings = WorkerSettings(
         address=server.address,
