@@ -1,0 +1,128 @@
+"""Takes the pictures of the documentation: the Temporal UI, and the demo.
+
+python docs/pictures.py ui      docs/pictures/waiting-run.png: the tutorial's run, in a real browser
+python docs/pictures.py demo    docs/pictures/demo.svg: what `outlast demo` prints
+
+The first needs Chromium and the package playwright: `apt-get install chromium`, and
+`uv sync --inexact --group pictures`.
+"""
+
+import asyncio
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
+
+from outlast.contract import names
+from outlast.dev import EmbeddedServer
+
+DOCS = Path(__file__).parent
+PICTURES = DOCS / "pictures"
+TUTORIAL = DOCS / "tutorial" / "first-desk.md"
+QUESTION = "Please refund 389 EUR for order A-42."
+LARGEST_BYTES = 300_000
+WIDTH, HEIGHT, COLUMNS = 1280, 800, 104
+WAITS = 3
+SPINNER = re.compile("\x1b\\[32m[\u2800-\u28ff]")
+
+
+def files_of_the_tutorial() -> dict[str, str]:
+    """Return the programs of the tutorial, by file name."""
+    page = TUTORIAL.read_text(encoding="utf-8")
+    return dict(re.findall(r'^```python title="(\S+)"\n(.*?)^```$', page, re.MULTILINE | re.DOTALL))
+
+
+async def picture_of_the_ui() -> Path:
+    """Start the tutorial's run, wait until it needs an approval, and photograph it."""
+    picture = PICTURES / "waiting-run.png"
+    with tempfile.TemporaryDirectory() as folder:
+        for name, program in files_of_the_tutorial().items():
+            (Path(folder) / name).write_text(program, encoding="utf-8")
+        async with EmbeddedServer(ui_port=0, search_attributes=names.SEARCH_ATTRIBUTES) as server:
+            environment = {**os.environ, "TEMPORAL_ADDRESS": server.address}
+
+            async def outlast(*arguments: str) -> asyncio.subprocess.Process:
+                return await asyncio.create_subprocess_exec(
+                    _beside("outlast"), *arguments, cwd=folder, env=environment
+                )
+
+            worker = await outlast("worker", "desk")
+            try:
+                asked = await outlast("run", "Desk", QUESTION, "--id", "case-1")
+                assert await asked.wait() == WAITS, "the run does not wait for an approval"
+                await photograph(f"{server.ui_url}/namespaces/default/workflows/case-1", picture)
+            finally:
+                worker.kill()
+                await worker.wait()
+    return picture
+
+
+async def photograph(page: str, picture: Path) -> None:
+    """Save a picture of a run's page, as Chromium shows it."""
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
+        tab = await browser.new_page(viewport={"width": WIDTH, "height": HEIGHT})
+        await tab.goto(page, wait_until="domcontentloaded")
+        await tab.get_by_text("User Metadata").click()
+        await tab.get_by_text("Current Details").first.wait_for()
+        await asyncio.sleep(3)  # what the page animates has come to rest
+        await tab.screenshot(path=picture)
+        await browser.close()
+
+
+def picture_of_the_demo() -> Path:
+    """Run the demo in a terminal of its own, and draw what it printed."""
+    with tempfile.NamedTemporaryFile(suffix=".txt") as record:
+        command = f"{_beside('outlast')} demo --yes"
+        subprocess.run(
+            ["script", "--quiet", "--flush", "--return", "--command", command, record.name],
+            env={**os.environ, "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"},
+            check=True,
+            stdin=subprocess.DEVNULL,
+            timeout=300,
+        )
+        printed = Path(record.name).read_text(encoding="utf-8")
+    lines = [_last_state(line) for line in printed.split("\n")[1:-3]]  # without those of `script`
+    lines = [line for line in lines if not SPINNER.match(line)]
+    with Path(os.devnull).open("w") as nowhere:
+        console = Console(record=True, width=COLUMNS, file=nowhere, force_terminal=True)
+        console.print(Text.from_ansi("\n".join(lines)))
+        picture = PICTURES / "demo.svg"
+        svg = console.export_svg(title="outlast demo")
+        # No fonts from other hosts: the reader's own monospaced one will do.
+        svg = re.sub(r"@font-face \{.*?\}", "", svg, flags=re.DOTALL)
+        picture.write_text(re.sub(r"[ \t]+$", "", svg, flags=re.MULTILINE), encoding="utf-8")
+    return picture
+
+
+def _last_state(line: str) -> str:
+    """Return what a line of the terminal shows after it was erased and written again."""
+    return re.sub(r"\x1b\[\?25[hl]", "", line.rsplit("\x1b[2K", 1)[-1]).replace("\r", "").rstrip()
+
+
+def _beside(program: str) -> str:
+    return str(Path(sys.executable).with_name(program))
+
+
+def main() -> None:
+    """Take the pictures that the command line names, or both."""
+    PICTURES.mkdir(exist_ok=True)
+    for what in sys.argv[1:] or ["ui", "demo"]:
+        picture = asyncio.run(picture_of_the_ui()) if what == "ui" else picture_of_the_demo()
+        size = picture.stat().st_size
+        assert size < LARGEST_BYTES, f"{picture} has {size:,} bytes"
+        sys.stdout.write(f"{picture}: {size:,} bytes\n")
+
+
+if __name__ == "__main__":
+    main()
