@@ -11,10 +11,12 @@ from pathlib import Path
 
 import pytest
 
+from outlast.models.provider import OpenAIProvider
+from outlast.testing import ScriptedModel, call
 from tests.servers import TemporalServer
 
 DOCS = Path(__file__).parents[3] / "docs"
-PAGES = sorted(DOCS.glob("**/*.md"))
+PAGES = [*sorted(DOCS.glob("**/*.md")), DOCS.parent / "README.md"]
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -25,7 +27,7 @@ def blocks(page: Path, language: str) -> list[str]:
 
 PROGRAMS = [
     pytest.param(program, id=f"{page.stem}-{number}")
-    for page in PAGES
+    for page in PAGES[:-1]
     for number, program in enumerate(blocks(page, "python"), start=1)
 ]
 FRAGMENTS = [
@@ -58,3 +60,19 @@ def test_a_program_runs_when_it_is_pasted_into_a_file(
 @pytest.mark.parametrize("fragment", FRAGMENTS)
 def test_a_fragment_is_python(fragment: str) -> None:
     compile(fragment, "fragment.py", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+
+
+def test_the_program_of_the_readme_runs(
+    server: TemporalServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    model = ScriptedModel(
+        [call("transfer_to_billing", "c1")],
+        [call("refund", "c2", order_id="A-17", amount=20)],
+        "Done.",
+    )
+    monkeypatch.setattr(OpenAIProvider, "get_model", staticmethod(model.get_model))
+    monkeypatch.setenv("TEMPORAL_ADDRESS", server.address)
+    (program,) = blocks(PAGES[-1], "python")
+    (tmp_path / "readme.py").write_text(program, encoding="utf-8")
+    runpy.run_path(str(tmp_path / "readme.py"), run_name="__main__")
+    assert model.calls == 3
