@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from outlast.models.provider import OpenAIProvider
+from outlast.models.openai.provider import OpenAIProvider
 from outlast.testing import ScriptedModel, call
 from tests.servers import TemporalServer
 
