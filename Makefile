@@ -21,7 +21,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Two processes with a server each. The tests of a file stay together, since they share fixtures.
 PYTEST := $(BIN)/pytest -q -n 2 --dist loadfile
 
-.PHONY: help demo test test-full older-server named-server lowest check lint types layers fmt coverage crash bench docs site compose clean
+.PHONY: help demo test test-full older-server named-server lowest check lint types layers fmt coverage crash mutate bench docs site compose clean
 
 help: ## show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -72,6 +72,9 @@ coverage: $(VENV)/.test ## the loop's branch coverage, from its own tests: 100 %
 
 crash: $(VENV)/.test ## kill the worker at every event of the run
 	@$(BIN)/pytest -q tests/crash --every-event
+
+mutate: $(VENV)/.test ## how many small changes of the core its tests notice; about 15 minutes
+	@$(BIN)/python tests/mutation/mutate.py
 
 bench: $(VENV)/.test ## measure; see benchmarks/README.md
 	@$(BIN)/python benchmarks/turns.py

@@ -145,6 +145,58 @@ def test_a_window_is_never_longer_than_its_bound(
         assert len(json.dumps(window.details())) <= limit_bytes
 
 
+def test_whole_texts_are_dropped_before_newer_ones_lose_any() -> None:
+    note: JsonObject = {"type": "x", "n": 1}
+    window = filled(
+        delta("old " * 100), note, delta("mid " * 10, output_index=1), limit_bytes=1_000
+    )
+    assert window.details()["first"] == 0
+    window.feed(delta("new " * 120, output_index=2))
+    details = window.details()
+    assert details["first"] == 400 + 1 + 40
+    (entry,) = details["events"]
+    assert (entry["at"], entry["deltas"]) == (0, ["new " * 120])
+    window.feed(delta("last", output_index=2))
+    assert window.details()["first"] == 441
+
+
+def units_of(event: JsonObject, text: str, at: int = 0) -> list[tuple[str, int, str, int]]:
+    """Return what an event counts as: each character of a delta with its place, or itself."""
+    place = str(event["type"]), int(event.get("output_index", 0))
+    if not text:
+        return [(*place, "", int(event.get("n", 0)))]
+    return [(*place, character, at + number) for number, character in enumerate(text)]
+
+
+@given(
+    st.lists(
+        st.tuples(st.text(st.sampled_from('a"é🙂'), max_size=90), st.integers(0, 3)), max_size=60
+    ),
+    st.integers(700, 1_500),
+)
+def test_a_window_is_the_end_of_what_was_said_and_counts_what_it_dropped(
+    pieces: list[tuple[str, int]], limit_bytes: int
+) -> None:
+    window = DeltaWindow(effect=1, attempt=1, limit_bytes=limit_bytes)
+    said: list[tuple[str, int, str, int]] = []
+    lengths = [0] * 4
+    for number, (text, index) in enumerate(pieces):
+        event = delta(text, output_index=index) if text else {"type": "x", "n": number}
+        window.feed(event)
+        said += units_of(event, text, lengths[index])
+        lengths[index] += len(text)
+        details = window.details()
+        seen = [
+            unit
+            for entry in details["events"]
+            for unit in units_of(
+                entry["event"], "".join(entry.get("deltas", [])), entry.get("at", 0)
+            )
+        ]
+        assert seen == said[details["first"] :]
+        assert not details["first"] or len(json.dumps(details)) > limit_bytes / 3
+
+
 def windows(words_a_look: int, looks: int) -> tuple[DeltaWindow, list[int]]:
     """A window into which words are said at a pace, and how long it was at each look with news."""
     window, sizes = DeltaWindow(effect=1, attempt=1), list[int]()
