@@ -13,18 +13,18 @@ from pathlib import Path
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.calls import (
     AgentResult,
-    Briefing,
     HandoffResult,
     ModelReply,
     PlannedCall,
+    PreparedRun,
     ToolResult,
 )
-from outlast.loop.checks import CheckResult, Conclusion, Duty
+from outlast.loop.checks import CheckResult, FinalizedAnswer, RequiredStep
 from outlast.loop.commands import (
     CallModel,
     CheckInput,
-    Conclude,
     Effect,
+    FinalizeAnswer,
     OffloadItems,
     PrepareRun,
     RunAgent,
@@ -34,7 +34,7 @@ from outlast.loop.commands import (
 )
 from outlast.loop.events import (
     AgentFinished,
-    AnswerConcluded,
+    AnswerFinalized,
     CancelRequested,
     DecisionReceived,
     EffectFailed,
@@ -52,7 +52,7 @@ from outlast.loop.events import (
 )
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.stored import Offload
 from outlast.loop.values import Failure, JsonObject
 
@@ -87,7 +87,7 @@ MEANING = """
 | `thinking` | a model call is under way, perhaps with input guardrails beside it | until the reply |
 | `acting` | tools and agents as tools run, or people have to decide | until every call is settled |
 | `transferring` | a handoff's callback, hooks and filter run | until they are done |
-| `concluding` | an answer, or a failure that may become one, is judged: rules, handlers, end hooks, output guardrails | until that is decided |
+| `finalizing` | an answer, or a failure that may become one, is judged: rules, handlers, end hooks, output guardrails | until that is decided |
 | `idle` | a conversation waits for its next message | for as long as it takes |
 | `closing` | it is known how the run ends | only while its session is being written |
 | `closed` | completed, failed or cancelled | for ever |
@@ -136,10 +136,10 @@ def transitions(*, smooth: bool = False) -> set[tuple[str, str, str]]:
         smooth: nothing fails, and nobody stops the run.
     """
     found: set[tuple[str, str, str]] = set()
-    level = [RunState()]
+    level = [LoopState()]
     seen: set[str] = set()
     for depth in range(LONGEST):
-        following: list[RunState] = []
+        following: list[LoopState] = []
         for state in level:
             events = _starts() if state.phase == "new" else _events(state, depth)
             for event in events:
@@ -163,7 +163,7 @@ def _goes_wrong(event: Event) -> bool:
             return True
         case InputChecked(result=told) | ToolFinished(result=told):
             return told.failure is not None
-        case ModelReplied(reply=told) | AnswerConcluded(conclusion=told):
+        case ModelReplied(reply=told) | AnswerFinalized(conclusion=told):
             return told.failure is not None
         case _:
             return False
@@ -178,7 +178,7 @@ def _starts() -> Iterator[RunStarted]:
     yield replace(run, handled=("*",))
 
 
-def _events(state: RunState, depth: int) -> Iterator[Event]:
+def _events(state: LoopState, depth: int) -> Iterator[Event]:
     for effect in state.pending:
         yield EffectFailed(at_ms=0, effect=effect.effect, failure=FAILURE)
         yield from _answers(effect)
@@ -198,8 +198,10 @@ def _answers(effect: Effect) -> Iterator[Event]:  # noqa: C901  a table
         case OffloadItems():
             yield ItemsOffloaded(at_ms=0, effect=number, result=Offload())
         case PrepareRun():
-            for duties in _duties():
-                yield RunPrepared(at_ms=0, effect=number, briefing=Briefing(duties=duties))
+            for required_steps in _duties():
+                yield RunPrepared(
+                    at_ms=0, effect=number, briefing=PreparedRun(required_steps=required_steps)
+                )
         case CheckInput():
             yield InputChecked(at_ms=0, effect=number, result=CheckResult())
             yield InputChecked(at_ms=0, effect=number, result=CheckResult(failure=FAILURE))
@@ -215,9 +217,9 @@ def _answers(effect: Effect) -> Iterator[Event]:  # noqa: C901  a table
             yield from _of_nested_run(effect)
         case RunHandoff():
             yield HandoffFinished(at_ms=0, effect=number, result=HandoffResult())
-        case Conclude():
+        case FinalizeAnswer():
             for conclusion in _conclusions():
-                yield AnswerConcluded(at_ms=0, effect=number, conclusion=conclusion)
+                yield AnswerFinalized(at_ms=0, effect=number, conclusion=conclusion)
         case SaveSession():
             yield SessionSaved(at_ms=0, effect=number)
 
@@ -239,19 +241,19 @@ def _of_nested_run(effect: RunAgent) -> Iterator[Event]:
         yield NestedReported(at_ms=0, nested_id=effect.nested_id, requests=requests)
 
 
-def _conclusions() -> Iterator[Conclusion]:
-    yield Conclusion()
-    yield Conclusion(final=False)
-    yield Conclusion(final=False, declined=True)
-    yield Conclusion(failure=FAILURE)
+def _conclusions() -> Iterator[FinalizedAnswer]:
+    yield FinalizedAnswer()
+    yield FinalizedAnswer(final=False)
+    yield FinalizedAnswer(final=False, declined=True)
+    yield FinalizedAnswer(failure=FAILURE)
 
 
-def _duties() -> Iterator[tuple[Duty, ...]]:
+def _duties() -> Iterator[tuple[RequiredStep, ...]]:
     yield ()
     yield ("check_first",)
     yield ("check",)
-    yield ("conclude",)
-    yield ("check", "conclude")
+    yield ("finalize_answer",)
+    yield ("check", "finalize_answer")
 
 
 def _replies() -> Iterator[ModelReply]:
@@ -290,7 +292,7 @@ def _decision(decision: Decision) -> DecisionReceived:
     return DecisionReceived(at_ms=0, decision=decision)
 
 
-def _kind(state: RunState) -> str:
+def _kind(state: LoopState) -> str:
     """Return what tells states apart, as far as the phases go."""
     calls = [
         (call.status, call.plan.kind, call.plan.fatal, call.plan.callback, call.plan.final)
@@ -300,7 +302,7 @@ def _kind(state: RunState) -> str:
     return repr(
         (
             (state.phase, state.keep_open, state.turn, calls, state.cancel, bool(state.inbox)),
-            ([effect.kind for effect in state.pending], state.duties, state.judged),
+            ([effect.kind for effect in state.pending], state.required_steps, state.judged),
             (state.session, state.handled, state.closing, bool(state.nested)),
             None if candidate is None else (bool(candidate.failure), bool(candidate.outcomes)),
         )

@@ -12,33 +12,33 @@ from outlast.contract.records import Request
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.calls import (
     AgentResult,
-    Briefing,
     HandoffResult,
     ModelReply,
     PlannedCall,
+    PreparedRun,
     ToolResult,
 )
 from outlast.loop.changes import Change
-from outlast.loop.checks import CheckResult, Conclusion, Duty
+from outlast.loop.checks import CheckResult, FinalizedAnswer, RequiredStep
 from outlast.loop.commands import (
     CallModel,
     CancelEffect,
     CheckInput,
     Command,
-    Conclude,
     Effect,
+    FinalizeAnswer,
     Finish,
+    NotifyParent,
     OffloadItems,
     PrepareRun,
     RunAgent,
     RunHandoff,
     RunTool,
     SaveSession,
-    TellParent,
 )
 from outlast.loop.events import (
     AgentFinished,
-    AnswerConcluded,
+    AnswerFinalized,
     CancelMode,
     CancelRequested,
     DecisionReceived,
@@ -61,7 +61,7 @@ from outlast.loop.events import (
 from outlast.loop.invariants import violations
 from outlast.loop.items import Item, Message
 from outlast.loop.machine import advance
-from outlast.loop.state import RunState, revised
+from outlast.loop.state import LoopState, revised
 from outlast.loop.stored import OFFLOAD_ABOVE, Moved, Offload, long_texts
 from outlast.loop.values import Failure, Json, JsonObject
 from tests.loop_step_laws import (
@@ -172,7 +172,7 @@ SITUATIONS = (
     "idle",
     "checking",
     "held up",
-    "concluding",
+    "finalizing",
     "nested",
     "saving",
 )
@@ -187,21 +187,21 @@ def play_in(situation: str, **start: Any) -> "Play":
     `running` has two tools running (c1, c2), `waiting` one approval (a1 for c1), `mixed` one of
     each (c1 runs, a1 for c2), `held` a tool (c1) that a handoff to Billing (h1) waits for, and
     `transferring` the callback of that handoff; `idle` needs `keep_open`. `checking` runs input
-    guardrails before the first model call, `held up` beside it; `concluding` has an answer that
+    guardrails before the first model call, `held up` beside it; `finalizing` has an answer that
     is not given yet, `nested` an agent that works as a tool (c1), `saving` a session.
     """
     if situation == "preparing":
         return Play(**start)
     play = Play(session=situation == "saving", **start)
-    play.prepared(duties=DUTIES_OF_SITUATION.get(situation, ()))
-    if situation == "concluding":
-        play.replies(said("Hello to you."), duties=("conclude",))
+    play.prepared(required_steps=DUTIES_OF_SITUATION.get(situation, ()))
+    if situation == "finalizing":
+        play.replies(said("Hello to you."), required_steps=("finalize_answer",))
     if situation in REPLY_OF_SITUATION:
         play.replies(*REPLY_OF_SITUATION[situation])
     return play
 
 
-def everything_stored(effect: OffloadItems, state: RunState, at_ms: int) -> ItemsOffloaded:
+def everything_stored(effect: OffloadItems, state: LoopState, at_ms: int) -> ItemsOffloaded:
     """The event that all content of a range is stored outside now."""
     key = "sha256:" + "0" * 64
     moved = [
@@ -217,7 +217,7 @@ def everything_stored(effect: OffloadItems, state: RunState, at_ms: int) -> Item
 def play_with_everything() -> "Play":
     """Return a run that asked for one effect of every kind at least."""
     play = Play(session=True, said=message("start", "x" * (OFFLOAD_ABOVE + 1)))
-    play.prepared(duties=("check",), stores=True)
+    play.prepared(required_steps=("check",), stores=True)
     play.offloaded()
     play.checked()
     play.saved()
@@ -226,7 +226,7 @@ def play_with_everything() -> "Play":
     play.returns("c1")
     play.worked(final_output="shipped")
     play.called_back()
-    play.replies(said("Done."), duties=("conclude",))
+    play.replies(said("Done."), required_steps=("finalize_answer",))
     return play
 
 
@@ -239,7 +239,7 @@ REPLY_OF_SITUATION: dict[str, tuple[Part, ...]] = {
     "idle": (said("Hello to you."),),
     "nested": (nested("Billing", "c1"),),
 }
-DUTIES_OF_SITUATION: dict[str, tuple[Duty, ...]] = {
+DUTIES_OF_SITUATION: dict[str, tuple[RequiredStep, ...]] = {
     "checking": ("check_first",),
     "held up": ("check",),
 }
@@ -274,12 +274,12 @@ class Play:
         keep_open: bool = False,
         **fields: Any,
     ) -> None:
-        self.state = RunState()
+        self.state = LoopState()
         self.events: list[Event] = []
         self.commands: list[Command] = []
         self.outstanding: dict[int, Effect] = {}
         self.accepted: list[Message] = []
-        self.opened: Briefing | None = None
+        self.opened: PreparedRun | None = None
         self.requests: dict[int, Request] = {}
         self.stored: dict[int, Item] = {}
         self.take(
@@ -328,7 +328,7 @@ class Play:
     def prepared(self, model: str = "", **briefing: Any) -> tuple[Command, ...]:
         """The agent is known."""
         effect = self.only(PrepareRun).effect
-        known = Briefing(model=model, **briefing)
+        known = PreparedRun(model=model, **briefing)
         return self.take(RunPrepared(at_ms=self.now_ms, effect=effect, briefing=known))
 
     def checked(self, **result: Any) -> tuple[Command, ...]:
@@ -339,9 +339,9 @@ class Play:
 
     def concluded(self, **conclusion: Any) -> tuple[Command, ...]:
         """It is decided what becomes of the answer."""
-        effect = self.only(Conclude).effect
-        made = Conclusion(**conclusion)
-        return self.take(AnswerConcluded(at_ms=self.now_ms, effect=effect, conclusion=made))
+        effect = self.only(FinalizeAnswer).effect
+        made = FinalizedAnswer(**conclusion)
+        return self.take(AnswerFinalized(at_ms=self.now_ms, effect=effect, conclusion=made))
 
     def saved(self) -> tuple[Command, ...]:
         """The session has its items."""
@@ -495,14 +495,14 @@ class Play:
                 assert not self.outstanding, "the run ended with effects in flight"
             case CancelEffect():
                 del self.outstanding[command.effect]
-            case TellParent():
+            case NotifyParent():
                 assert self.state.parent is not None
             case _:
                 earlier = [one.effect for one in self.issued if one is not command]
                 assert command.effect not in earlier, "an effect was issued twice"
                 self.outstanding[command.effect] = command
 
-    def whole(self, state: RunState) -> RunState:
+    def whole(self, state: LoopState) -> LoopState:
         """Return a state with the content that is stored outside."""
         items = tuple(
             self.stored[at] if at in self.stored and not is_plain(item.raw) else item
@@ -510,7 +510,7 @@ class Play:
         )
         return revised(state, items=items)
 
-    def _check_step(self, before: RunState, commands: Sequence[Command]) -> None:
+    def _check_step(self, before: LoopState, commands: Sequence[Command]) -> None:
         after = self.state
         assert violations(after) == []
         whole = self.whole(after)

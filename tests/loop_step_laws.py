@@ -7,24 +7,24 @@ from itertools import pairwise
 from outlast.contract.blobs import is_plain
 from outlast.contract.records import Request, request_of
 from outlast.loop.approvals import refusal
-from outlast.loop.calls import Briefing
+from outlast.loop.calls import PreparedRun
 from outlast.loop.commands import (
     CallModel,
     CheckInput,
     Command,
-    Conclude,
     Effect,
+    FinalizeAnswer,
+    NotifyParent,
     OffloadItems,
     PrepareRun,
     RunAgent,
     RunHandoff,
     RunTool,
     SaveSession,
-    TellParent,
 )
 from outlast.loop.events import (
     AgentFinished,
-    AnswerConcluded,
+    AnswerFinalized,
     CancelRequested,
     DecisionReceived,
     EffectBlocked,
@@ -44,7 +44,7 @@ from outlast.loop.events import (
     ToolFinished,
 )
 from outlast.loop.items import Message
-from outlast.loop.state import CALL_KINDS, RunState
+from outlast.loop.state import CALL_KINDS, LoopState
 from outlast.loop.values import JsonObject
 from outlast.loop.view import shown, size
 
@@ -55,14 +55,14 @@ ANSWER_OF: dict[type, type] = {
     RunTool: ToolFinished,
     RunAgent: AgentFinished,
     RunHandoff: HandoffFinished,
-    Conclude: AnswerConcluded,
+    FinalizeAnswer: AnswerFinalized,
     SaveSession: SessionSaved,
     OffloadItems: ItemsOffloaded,
 }
 
 
 def is_inert(
-    state: RunState,
+    state: LoopState,
     outstanding: Mapping[int, Effect],
     accepted: Sequence[Message],
     event: Event,
@@ -92,7 +92,7 @@ def is_inert(
 
 
 def check_nothing_happened(
-    before: RunState, after: RunState, commands: Sequence[Command], event: Event
+    before: LoopState, after: LoopState, commands: Sequence[Command], event: Event
 ) -> None:
     assert commands == (), f"{event} has no effect, but the loop asks for {commands}"
     if after is before:
@@ -100,12 +100,14 @@ def check_nothing_happened(
     assert before.phase != "closed", "a closed run has changed"
     assert isinstance(event, (DecisionReceived, SignalUnreadable)), f"{event} changed the run"
     assert after.ignored != before.ignored
-    for name in RunState.__dataclass_fields__:
+    for name in LoopState.__dataclass_fields__:
         same = getattr(after, name) is getattr(before, name)
         assert same or name == "ignored", f"{event} changed {name}"
 
 
-def check_messages(state: RunState, accepted: Sequence[Message], opened: Briefing | None) -> None:
+def check_messages(
+    state: LoopState, accepted: Sequence[Message], opened: PreparedRun | None
+) -> None:
     """Every message is kept once, and those shown to the model are in the transcript, in order.
 
     Where the worker made the model's input of the first message, that is what stands for it.
@@ -131,7 +133,7 @@ def check_messages(state: RunState, accepted: Sequence[Message], opened: Briefin
     assert inputs == [*opening, *(raw for one in accepted[:shown] for raw in one.content)]
 
 
-def check_items(before: RunState, after: RunState) -> None:
+def check_items(before: LoopState, after: LoopState) -> None:
     """No item is lost, and none changes but the newest turn's when its answer is withheld."""
     kept = after.items[: len(before.items)]
     assert len(kept) == len(before.items), "an item was lost"
@@ -140,7 +142,7 @@ def check_items(before: RunState, after: RunState) -> None:
         for old, new in zip(before.items, kept, strict=True)
         if old != new and is_plain(new.raw)  # what is not refers to content that is stored outside
     ]
-    assert not changed or before.phase == "concluding", "an item has changed"
+    assert not changed or before.phase == "finalizing", "an item has changed"
     for old, new in changed:
         assert old.turn == before.turns, "an item of an earlier turn has changed"
         assert (old.kind, old.agent, old.turn) == (new.kind, new.agent, new.turn)
@@ -148,7 +150,7 @@ def check_items(before: RunState, after: RunState) -> None:
         assert new.kind not in CALL_KINDS
 
 
-def check_calls(state: RunState) -> None:
+def check_calls(state: LoopState) -> None:
     """Every call has one output after it and no more; calls being acted on have none yet."""
     open_calls: list[str] = []
     for item in state.items:
@@ -164,7 +166,7 @@ def check_calls(state: RunState) -> None:
     assert state.parallel is None or len(running) <= state.parallel, "too many calls run at once"
 
 
-def check_approvals(before: RunState, after: RunState) -> None:
+def check_approvals(before: LoopState, after: LoopState) -> None:
     prefix = after.parent.prefix if after.parent else ""
     assert [one.id for one in after.approvals] == [
         f"{prefix}a{number + 1}" for number in range(len(after.approvals))
@@ -175,9 +177,9 @@ def check_approvals(before: RunState, after: RunState) -> None:
     assert {one.nested_id for one in after.nested} <= nested, "a nested run is over and still asks"
 
 
-def check_reports(state: RunState, commands: Sequence[Command]) -> None:
+def check_reports(state: LoopState, commands: Sequence[Command]) -> None:
     """The parent knows what waits for people here and further down, and nobody else is told."""
-    told = [one for one in commands if isinstance(one, TellParent)]
+    told = [one for one in commands if isinstance(one, NotifyParent)]
     if state.parent is None:
         assert told == []
         return
@@ -191,7 +193,7 @@ def check_reports(state: RunState, commands: Sequence[Command]) -> None:
 
 
 def check_saves(
-    before: RunState, state: RunState, issued: Sequence[Effect], opened: Briefing | None
+    before: LoopState, state: LoopState, issued: Sequence[Effect], opened: PreparedRun | None
 ) -> None:
     """What the session is asked to save are pieces of the transcript, in order, none twice.
 
@@ -220,7 +222,7 @@ def check_saves(
         assert set(range(before.noted, state.noted)) <= got, "something is not saved"
 
 
-def check_view(state: RunState) -> None:
+def check_view(state: LoopState) -> None:
     """Nothing is shown twice, and nothing that is said later is left out, unless a filter did it."""
     segments = [one for one in state.view.segments if not isinstance(one, dict)]
     assert all(start < stop <= state.view.rest for start, stop in segments)
@@ -232,7 +234,7 @@ def check_view(state: RunState) -> None:
     )
 
 
-def check_requests(state: RunState, requests: dict[int, Request]) -> None:
+def check_requests(state: LoopState, requests: dict[int, Request]) -> None:
     """What an effect asks is the same whenever it is asked, for as long as it is pending."""
     for effect in state.pending:
         request = request_of(state, effect)

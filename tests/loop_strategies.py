@@ -17,14 +17,14 @@ from hypothesis import strategies as st
 
 from outlast.contract.names import SCHEMA_VERSION
 from outlast.loop.approvals import ApprovalRequest, Decision
-from outlast.loop.calls import AgentResult, Briefing, HandoffResult, ModelReply, ToolResult
+from outlast.loop.calls import AgentResult, HandoffResult, ModelReply, PreparedRun, ToolResult
 from outlast.loop.changes import Change
-from outlast.loop.checks import CheckResult, Conclusion, Duty, GuardrailRecord
+from outlast.loop.checks import CheckResult, FinalizedAnswer, GuardrailRecord, RequiredStep
 from outlast.loop.commands import (
     CallModel,
     CheckInput,
-    Conclude,
     Effect,
+    FinalizeAnswer,
     OffloadItems,
     PrepareRun,
     RunAgent,
@@ -34,7 +34,7 @@ from outlast.loop.commands import (
 )
 from outlast.loop.events import (
     AgentFinished,
-    AnswerConcluded,
+    AnswerFinalized,
     CancelRequested,
     DecisionReceived,
     EffectFailed,
@@ -50,7 +50,7 @@ from outlast.loop.events import (
     SignalUnreadable,
     ToolFinished,
 )
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, Json, JsonObject, ServerThread, Usage
 from outlast.loop.view import ViewEdit
 from tests.loop_driver import (
@@ -169,13 +169,13 @@ CHANGES: tuple[tuple[Change, ...], ...] = (
 )
 
 AGENTS = ("Triage", "Billing", "Orders")
-DUTIES: tuple[tuple[Duty, ...], ...] = (
+DUTIES: tuple[tuple[RequiredStep, ...], ...] = (
     (),
     (),
     ("check",),
-    ("check_first", "conclude"),
-    ("conclude",),
-    ("check_first", "check", "conclude"),
+    ("check_first", "finalize_answer"),
+    ("finalize_answer",),
+    ("check_first", "check", "finalize_answer"),
 )
 KINDS = [
     "text",
@@ -200,7 +200,7 @@ KINDS = [
 def _part(kind: str, at: int, which: int) -> Part:
     call_id = f"c{at}" if which % 7 else "c0"
     even, third, fifth = which % 2 == 0, which % 3 == 0, which % 5 == 0
-    target, duties = AGENTS[which % len(AGENTS)], DUTIES[which % len(DUTIES)]
+    target, required_steps = AGENTS[which % len(AGENTS)], DUTIES[which % len(DUTIES)]
     parts: dict[str, Part] = {
         "text": said(f"text {which}"),
         "tool": tool(f"tool{which % 3}", call_id),
@@ -213,9 +213,11 @@ def _part(kind: str, at: int, which: int) -> Part:
         "unknown": unknown("nobody", call_id),
         "agent": nested("Billing", call_id, needs_approval=third, fatal=fifth),
         "final": tool("look_up", call_id, final=True, needs_approval=fifth),
-        "handoff": transfer(target, call_id, target_duties=duties),
-        "callback": transfer(target, call_id, callback=True, target_duties=duties),
-        "filter": transfer(target, call_id, callback=True, filters=True, target_duties=duties),
+        "handoff": transfer(target, call_id, target_duties=required_steps),
+        "callback": transfer(target, call_id, callback=True, target_duties=required_steps),
+        "filter": transfer(
+            target, call_id, callback=True, filters=True, target_duties=required_steps
+        ),
         "thought": thought(),
         "search": searched(),
     }
@@ -240,7 +242,7 @@ def replies(draw: st.DrawFn) -> ModelReply:
         failure=failure,
         changes=draw(st.sampled_from(CHANGES)),
         response_id=draw(st.sampled_from([None, "r1", "r2"])),
-        duties=draw(st.sampled_from(DUTIES)),
+        required_steps=draw(st.sampled_from(DUTIES)),
         judged=draw(st.sampled_from([False, False, True])),
         parallel=draw(st.sampled_from([None, None, 1, 2])),
     )
@@ -330,7 +332,7 @@ def event_of(play: Play, script: Script, move: Move) -> Event:
 
 
 def _answer_of_kind(
-    kind: str, effect: Effect, script: Script, b: int, state: RunState, at_ms: int
+    kind: str, effect: Effect, script: Script, b: int, state: LoopState, at_ms: int
 ) -> Event:
     if kind == "answer" and isinstance(effect, OffloadItems):
         return everything_stored(effect, state, at_ms)
@@ -404,15 +406,19 @@ def answer_to(effect: Effect, script: Sequence[ModelReply], b: int, at_ms: int) 
             return answer_to_side_effect(effect, b, at_ms)
 
 
-def briefing_of(effect: PrepareRun, b: int) -> Briefing:
+def briefing_of(effect: PrepareRun, b: int) -> PreparedRun:
     """Return what the worker may know: where there is a session, also what was said in it."""
-    duties = DUTIES[b % len(DUTIES)]
+    required_steps = DUTIES[b % len(DUTIES)]
     if effect.input is None or b % 3 == 0:
-        return Briefing(model="m", duties=duties, traced=b % 4 == 1, stores=b % 2 == 0)
+        return PreparedRun(
+            model="m", required_steps=required_steps, traced=b % 4 == 1, stores=b % 2 == 0
+        )
     old: JsonObject = {"role": "assistant", "content": "said before"}
     content = ((old, *effect.input), (*effect.input, old, *effect.input), ())[b % 3 - 1 + b % 2]
     known = tuple(at for at, raw in enumerate(content) if raw is old)
-    return Briefing(model="m", duties=duties, input=content, old=known, traced=b % 4 == 1)
+    return PreparedRun(
+        model="m", required_steps=required_steps, input=content, old=known, traced=b % 4 == 1
+    )
 
 
 def answer_to_side_effect(effect: Effect, b: int, at_ms: int) -> Event:
@@ -424,8 +430,8 @@ def answer_to_side_effect(effect: Effect, b: int, at_ms: int) -> Event:
         case CheckInput():
             checked = CheckResult(results=tripped, failure=broken, changes=changes)
             return InputChecked(at_ms=at_ms, effect=number, result=checked)
-        case Conclude():
-            conclusion = Conclusion(
+        case FinalizeAnswer():
+            conclusion = FinalizedAnswer(
                 final=b % 4 != 0,
                 output="concluded",
                 replaced=b % 2 == 0,
@@ -436,7 +442,7 @@ def answer_to_side_effect(effect: Effect, b: int, at_ms: int) -> Event:
                 withheld="blocked" if b % 3 == 0 else None,
                 changes=changes,
             )
-            return AnswerConcluded(at_ms=at_ms, effect=number, conclusion=conclusion)
+            return AnswerFinalized(at_ms=at_ms, effect=number, conclusion=conclusion)
         case RunAgent():
             status = ("completed", "completed", "failed", "cancelled")[b % 4]
             usage = Usage(requests=1, total_tokens=b)
@@ -487,7 +493,7 @@ def wrong_answer_to(effect: Effect, b: int, at_ms: int) -> Event:
 def _answer(kind: str, number: int, at_ms: int) -> Event:
     match kind:
         case "prepared":
-            return RunPrepared(at_ms=at_ms, effect=number, briefing=Briefing(model="stray"))
+            return RunPrepared(at_ms=at_ms, effect=number, briefing=PreparedRun(model="stray"))
         case "model":
             return ModelReplied(at_ms=at_ms, effect=number, reply=reply_of(said("stray")))
         case "tool":

@@ -17,10 +17,10 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.activities.attempt_error import AttemptError
-from outlast.activities.conclusion import conclude
 from outlast.activities.content import offload, recorded_result, whole_request
 from outlast.activities.engine_heartbeat import began_in_time, heartbeat_timeout, relief, sender
 from outlast.activities.errors import EffectError, cut, is_retryable
+from outlast.activities.finalize import conclude
 from outlast.activities.handoff import run_handoff
 from outlast.activities.heartbeats import Beat, heartbeats
 from outlast.activities.input_check import check_input
@@ -29,7 +29,7 @@ from outlast.activities.model import call_model
 from outlast.activities.preparation import prepare_run
 from outlast.activities.tool import run_tool
 from outlast.activities.tracing import traced
-from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.contract import claims, failures, names, policies, records
 from outlast.contract.deltas import DeltaWindow
 from outlast.loop.commands import CheckInput, PrepareRun, RunHandoff, RunTool
@@ -49,11 +49,11 @@ CLAIM_WAIT_SECONDS = 0.25
 class EffectActivities:
     """The activities of a worker."""
 
-    def __init__(self, worker: WorkerKnowledge) -> None:
+    def __init__(self, worker: WorkerDeps) -> None:
         self._known = worker
 
     @property
-    def _worker(self) -> WorkerKnowledge:
+    def _worker(self) -> WorkerDeps:
         """What is known to the run that the activity belongs to."""
         return self._known.of_run(activity.info().workflow_id or "")
 
@@ -95,11 +95,11 @@ class EffectActivities:
             work = partial(call_model, self._worker, request, window.feed, attempt=info.attempt)
             return await self._answer(request, work)
 
-    @activity.defn(name=names.ACTIVITY_CONCLUDE)
+    @activity.defn(name=names.ACTIVITY_FINALIZE)
     async def conclude(self, payload: JsonObject) -> JsonObject:
         """Decide what becomes of an answer."""
         with _beating(), _typed_errors(payload):
-            request = await self._request(records.ConclusionRequestRecord, payload)
+            request = await self._request(records.FinalizeRequestRecord, payload)
             attempt = activity.info().attempt
             return await self._answer(
                 request, partial(conclude, self._worker, request, attempt=attempt)

@@ -13,7 +13,7 @@ from outlast.agents.logs import get_logger
 from outlast.contract import blobs, failures, records
 from outlast.contract.blobs import Contents
 from outlast.loop.call_forms import FORMS, is_call
-from outlast.loop.calls import Briefing, HandoffResult, ModelReply, ToolResult
+from outlast.loop.calls import HandoffResult, ModelReply, PreparedRun, ToolResult
 from outlast.loop.checks import Candidate
 from outlast.loop.commands import CheckInput, PrepareRun, RunTool
 from outlast.loop.items import Item
@@ -99,7 +99,7 @@ async def _whole(content: LargeContent, request: Any) -> Any:
         ):
             items = await _whole_items(content, request.items)
             return request if items is request.items else replace(request, items=items)
-        case records.ConclusionRequestRecord():
+        case records.FinalizeRequestRecord():
             items = await _whole_items(content, request.items)
             candidate = await _whole_candidate(content, request.call.candidate)
             if items is request.items and candidate is request.call.candidate:
@@ -137,7 +137,7 @@ async def _whole_candidate(content: LargeContent, candidate: Candidate) -> Candi
 def _recorded(content: LargeContent, request: object, result: Any, found: Contents) -> Any:
     least = content.threshold
     match result:
-        case Briefing():
+        case PreparedRun():
             said = result.input
             if said is not None:
                 said = tuple(blobs.split_to_fit(said, least, INLINE_BYTES, found))

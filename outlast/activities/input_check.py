@@ -11,9 +11,9 @@ from typing import Any
 
 from outlast.activities.errors import of_user_code
 from outlast.activities.inner_spans import guarded
-from outlast.activities.scene import Scene
+from outlast.activities.invocation import Invocation
 from outlast.activities.tripwires import tripwire
-from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent_output import write_output
 from outlast.agents.guardrail import InputGuardrail
 from outlast.agents.raw_items import copies
@@ -24,20 +24,20 @@ from outlast.loop.items import Item, only_text
 from outlast.loop.values import Json, JsonObject
 
 
-async def check_input(worker: WorkerKnowledge, request: CheckInput) -> CheckResult:
+async def check_input(worker: WorkerDeps, request: CheckInput) -> CheckResult:
     """Ask the guardrails of a stage, all at once. The first tripwire stops those still running.
 
     Raises:
         EffectError: a guardrail failed.
     """
-    scene = Scene.of(worker, request)
-    chosen = _chosen(scene.input_guardrails(), request.stage)
-    given = as_input(request.items, scene)
+    invocation = Invocation.of(worker, request)
+    chosen = _chosen(invocation.input_guardrails(), request.stage)
+    given = as_input(request.items, invocation)
     running = {
         asyncio.create_task(
             guarded(
                 one.get_name(),
-                partial(one.run, scene.agent, given, scene.wrapper),
+                partial(one.run, invocation.agent, given, invocation.wrapper),
                 tripped=lambda result: result.output.tripwire_triggered,
             )
         ): one
@@ -51,7 +51,7 @@ async def check_input(worker: WorkerKnowledge, request: CheckInput) -> CheckResu
                 GuardrailRecord(
                     stage="input",
                     name=result.guardrail.get_name(),
-                    agent=scene.agent.name,
+                    agent=invocation.agent.name,
                     info=info_of(result.output.output_info),
                     tripped=result.output.tripwire_triggered,
                 )
@@ -59,15 +59,17 @@ async def check_input(worker: WorkerKnowledge, request: CheckInput) -> CheckResu
             if records[-1].tripped:
                 break
     except Exception as error:
-        raise of_user_code(f"An input guardrail of agent {scene.agent.name!r}", error) from error
+        raise of_user_code(
+            f"An input guardrail of agent {invocation.agent.name!r}", error
+        ) from error
     finally:
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
     return CheckResult(
         results=tuple(records),
-        failure=tripwire(scene, failures.INPUT_GUARDRAIL, "input", records),
-        changes=scene.changes(),
+        failure=tripwire(invocation, failures.INPUT_GUARDRAIL, "input", records),
+        changes=invocation.changes(),
     )
 
 
@@ -79,10 +81,10 @@ def info_of(info: Any) -> Json:
         return repr(info)[:1_000]
 
 
-def as_input(items: Sequence[Item], scene: Scene) -> str | list[JsonObject]:
+def as_input(items: Sequence[Item], invocation: Invocation) -> str | list[JsonObject]:
     """Return what a run is asked as guardrails get it: one plain text, or items."""
     raws = copies(item.raw for item in items)
-    text = None if scene.shows_items else only_text(raws)
+    text = None if invocation.shows_items else only_text(raws)
     return raws if text is None else text
 
 

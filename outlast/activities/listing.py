@@ -11,7 +11,7 @@ from typing import Any
 from outlast.activities.errors import EffectError, lacking, of_user_code
 from outlast.activities.failure_words import failure_words
 from outlast.activities.inner_spans import listing
-from outlast.activities.scene import Scene
+from outlast.activities.invocation import Invocation
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.agents.mcp_server import MCPFault, MCPProtocolError, MCPRefusal, MCPServer
@@ -37,7 +37,7 @@ class Listing:
     away: Sequence[str] = ()
 
 
-async def list_mcp_tools(scene: Scene, *, attempt: int = 1, attempts: int = 1) -> Listing:
+async def list_mcp_tools(invocation: Invocation, *, attempt: int = 1, attempts: int = 1) -> Listing:
     """Ask the agent's MCP servers for their tools.
 
     A server that is down may be back soon, so all attempts of the effect are for it. One that
@@ -45,7 +45,7 @@ async def list_mcp_tools(scene: Scene, *, attempt: int = 1, attempts: int = 1) -
     required is left out.
 
     Args:
-        scene: the agent and the context.
+        invocation: the agent and the context.
         attempt: of the effect.
         attempts: how many there are.
 
@@ -53,7 +53,7 @@ async def list_mcp_tools(scene: Scene, *, attempt: int = 1, attempts: int = 1) -
         EffectError: a server is to be asked again, or is required and cannot be asked, or the tools
             do not fit.
     """
-    agent, away = scene.agent, list[str]()
+    agent, away = invocation.agent, list[str]()
 
     async def ask(server: MCPServer, context: Any, of: Any) -> list[Any] | None:
         try:
@@ -73,12 +73,12 @@ async def list_mcp_tools(scene: Scene, *, attempt: int = 1, attempts: int = 1) -
             return None
 
     try:
-        tools = await mcp_tools_of(agent, scene.wrapper, ask)
+        tools = await mcp_tools_of(agent, invocation.wrapper, ask)
     except EffectError:
         raise
     except Exception as error:
         raise of_user_code(f"Listing the MCP tools of agent {agent.name!r}", error) from error
-    scene.worker.registry.note_listed(agent.name, tools)
+    invocation.worker.registry.note_listed(agent.name, tools)
     return Listing(tools, away)
 
 
@@ -99,7 +99,7 @@ def _attempts_for(error: Exception, attempts: int) -> int | None:
 
 
 async def listed_tool(
-    scene: Scene, name: str, *, attempt: int = 1, attempts: int = 1
+    invocation: Invocation, name: str, *, attempt: int = 1, attempts: int = 1
 ) -> tuple[FunctionTool | None, Sequence[str]]:
     """Return a tool that this worker does not know, from the agent's MCP servers.
 
@@ -107,7 +107,7 @@ async def listed_tool(
     could not be asked, whose names are returned with it.
 
     Args:
-        scene: the agent and the context.
+        invocation: the agent and the context.
         name: the tool's.
         attempt: of the effect.
         attempts: how many there are.
@@ -116,13 +116,13 @@ async def listed_tool(
         EffectError: the agent has no such servers, or they are to be asked again. Another worker
             may know the tool: during a deploy, old and new ones share a queue.
     """
-    registry, away = scene.worker.registry, list[str]()
-    if scene.agent.mcp_servers:
-        listed = await list_mcp_tools(scene, attempt=attempt, attempts=attempts)
+    registry, away = invocation.worker.registry, list[str]()
+    if invocation.agent.mcp_servers:
+        listed = await list_mcp_tools(invocation, attempt=attempt, attempts=attempts)
         away.extend(listed.away)
     try:
-        return registry.tool(scene.agent.name, name), away
+        return registry.tool(invocation.agent.name, name), away
     except UserError as error:
-        if scene.agent.mcp_servers:
+        if invocation.agent.mcp_servers:
             return None, away
         raise lacking(str(error)) from error

@@ -12,12 +12,12 @@ from typing import Any, cast
 from outlast.activities.asking import OnEvent, ask
 from outlast.activities.errors import EffectError, failure_of, lacking, of_model, of_user_code
 from outlast.activities.inner_spans import asking
+from outlast.activities.invocation import Invocation
 from outlast.activities.nested_stream import NestedStream, telling
-from outlast.activities.offer import Offer, offer_of
+from outlast.activities.offer import AgentTools, offer_of
 from outlast.activities.plan import Plan, model_label, plan_reply
 from outlast.activities.planning import servers_away
-from outlast.activities.scene import Scene
-from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.agent_output import output_schema_of
 from outlast.agents.callables import call
@@ -57,7 +57,7 @@ from outlast.ports.run_response import RunResponse
 
 
 async def call_model(
-    worker: WorkerKnowledge,
+    worker: WorkerDeps,
     request: ModelRequestRecord,
     on_event: OnEvent | None = None,
     *,
@@ -78,26 +78,28 @@ async def call_model(
         EffectError: user code or the provider failed before there was a reply.
     """
     asked = request.call
-    scene = _scene(worker, asked)
-    if _has_new_checks(scene, asked):
-        return ModelReply(items=(), duties=scene.duties(), unchecked=True)
-    async with telling(scene, asked) as told:
+    invocation = _scene(worker, asked)
+    if _has_new_checks(invocation, asked):
+        return ModelReply(items=(), required_steps=invocation.required_steps(), unchecked=True)
+    async with telling(invocation, asked) as told:
         await told.turn(asked, request.items, attempt=attempt)
-        reply = await _answered(scene, request, on_event, told, attempt)
+        reply = await _answered(invocation, request, on_event, told, attempt)
         await told.reply(asked, reply)
     return reply
 
 
-def _has_new_checks(scene: Scene, asked: CallModel) -> bool:
+def _has_new_checks(invocation: Invocation, asked: CallModel) -> bool:
     """Whether the agent has kinds of input guardrails that were not run for the question.
 
     A conversation may be open for days: what the run knows of its agent is from before a deploy.
     """
-    return asked.turn == 1 and not INPUT_CHECKS.intersection(scene.duties()) <= {*asked.duties}
+    return asked.turn == 1 and not INPUT_CHECKS.intersection(invocation.required_steps()) <= {
+        *asked.required_steps
+    }
 
 
 async def _answered(
-    scene: Scene,
+    invocation: Invocation,
     request: ModelRequestRecord,
     on_event: OnEvent | None,
     told: NestedStream,
@@ -105,28 +107,33 @@ async def _answered(
 ) -> ModelReply:
     """Ask the model, and plan its reply."""
     asked = request.call
-    show_turn(scene.wrapper, _question(request))
+    show_turn(invocation.wrapper, _question(request))
     if asked.starts:
-        await _start(scene)
-    offer = await offer_of(scene, attempt=attempt)
-    model_request = await _request(scene, asked, offer, _shown(scene, request.items))
-    model, label = _model_of(scene)
-    calls = scene.hook_calls(
+        await _start(invocation)
+    offer = await offer_of(invocation, attempt=attempt)
+    model_request = await _request(invocation, asked, offer, _shown(invocation, request.items))
+    model, label = _model_of(invocation)
+    calls = invocation.hook_calls(
         "on_llm_start",
         "on_llm_start",
-        scene.wrapper,
-        scene.agent,
+        invocation.wrapper,
+        invocation.agent,
         model_request.instructions,
         list(model_request.input),
     )
-    await _hooks("on_llm_start", scene, calls)
-    streams = on_event if scene.settings.get(SETTING_STREAM) is True else None
+    await _hooks("on_llm_start", invocation, calls)
+    streams = on_event if invocation.settings.get(SETTING_STREAM) is True else None
     with asking(label, model_request) as answered:
         response = await ask(
-            model, model_request, streams, told, of=scene.agent.name, objects=_objects(scene, offer)
+            model,
+            model_request,
+            streams,
+            told,
+            of=invocation.agent.name,
+            objects=_objects(invocation, offer),
         )
         answered(response)
-    reply = await _reply(scene, request, offer, response, label)
+    reply = await _reply(invocation, request, offer, response, label)
     keeps_usage = model_request.settings.preserve_raw_usage is True
     return replace(reply, raw_usage=response.raw_usage) if keeps_usage else reply
 
@@ -140,7 +147,7 @@ def _question(request: ModelRequestRecord) -> list[JsonObject]:
     return [item.raw for item in items]
 
 
-def _scene(worker: WorkerKnowledge, asked: CallModel) -> Scene:
+def _scene(worker: WorkerDeps, asked: CallModel) -> Invocation:
     try:
         agent = worker.registry.agent(asked.agent)
         for entry in handoffs_of(agent):
@@ -148,50 +155,50 @@ def _scene(worker: WorkerKnowledge, asked: CallModel) -> Scene:
                 target_of(entry)  # found out now, and not when the model is paid
     except UserError as error:
         raise lacking(str(error)) from error
-    scene = Scene.of(worker, asked, annotated_type(agent))
-    scene.server_managed = asked.conversation_id is not None or asked.chained
-    scene.decided = asked.decided
-    return scene
+    invocation = Invocation.of(worker, asked, annotated_type(agent))
+    invocation.server_managed = asked.conversation_id is not None or asked.chained
+    invocation.decided = asked.decided
+    return invocation
 
 
-async def _start(scene: Scene) -> None:
+async def _start(invocation: Invocation) -> None:
     """Call the start hooks; they may still change what the agent is."""
-    if not scene.hooked("on_agent_start", "on_start"):
+    if not invocation.hooked("on_agent_start", "on_start"):
         return
     context = AgentHookContext[Any](
-        context=scene.wrapper.context,
-        usage=scene.usage,
-        run_id=scene.run_id,
-        turn=scene.turn,
-        turn_input=scene.wrapper.turn_input,
-        tool_input=scene.wrapper.tool_input,
+        context=invocation.wrapper.context,
+        usage=invocation.usage,
+        run_id=invocation.run_id,
+        turn=invocation.turn,
+        turn_input=invocation.wrapper.turn_input,
+        tool_input=invocation.wrapper.tool_input,
     )
-    calls = scene.hook_calls("on_agent_start", "on_start", context, scene.agent)
-    await _hooks("on_agent_start", scene, calls)
-    scene.wrapper.context = context.context
+    calls = invocation.hook_calls("on_agent_start", "on_start", context, invocation.agent)
+    await _hooks("on_agent_start", invocation, calls)
+    invocation.wrapper.context = context.context
 
 
-async def _hooks(step: str, scene: Scene, calls: list[Any]) -> None:
+async def _hooks(step: str, invocation: Invocation, calls: list[Any]) -> None:
     try:
         await call_hooks(*calls)
     except Exception as error:
-        raise of_user_code(f"{step} of agent {scene.agent.name!r}", error) from error
+        raise of_user_code(f"{step} of agent {invocation.agent.name!r}", error) from error
 
 
 async def _request(
-    scene: Scene, asked: CallModel, offer: Offer, items: list[JsonObject]
+    invocation: Invocation, asked: CallModel, offer: AgentTools, items: list[JsonObject]
 ) -> ModelRequest:
     """Return what the model is asked, after the run's input filter."""
-    if callable(scene.agent.prompt):
-        instructions, prompt = await asyncio.gather(_instructions(scene), _prompt(scene))
+    if callable(invocation.agent.prompt):
+        instructions, prompt = await asyncio.gather(_instructions(invocation), _prompt(invocation))
     else:
-        instructions, prompt = await _instructions(scene), await _prompt(scene)
+        instructions, prompt = await _instructions(invocation), await _prompt(invocation)
     instructions = _with_servers_away(instructions, offer)
-    data = await _filtered(scene, ModelInputData(input=items, instructions=instructions))
-    settings = scene.agent.model_settings.resolve(
-        read_model_settings(scene.settings.get("model_settings"))
+    data = await _filtered(invocation, ModelInputData(input=items, instructions=instructions))
+    settings = invocation.agent.model_settings.resolve(
+        read_model_settings(invocation.settings.get("model_settings"))
     )
-    resets = asked.tools_used and scene.agent.reset_tool_choice
+    resets = asked.tools_used and invocation.agent.reset_tool_choice
     if settings.tool_choice is not None and (resets or _forces_missing(settings, offer)):
         settings = replace(settings, tool_choice=None)
     return ModelRequest(
@@ -199,7 +206,7 @@ async def _request(
         input=deduplicated(data.input),
         tools=offer.specs(),
         hosted_tools=offer.entries(),
-        output=_output(scene.agent),
+        output=_output(invocation.agent),
         settings=settings,
         previous_response_id=asked.previous_response_id,
         conversation_id=asked.conversation_id,
@@ -207,13 +214,13 @@ async def _request(
     )
 
 
-async def _instructions(scene: Scene) -> str | None:
-    agent = scene.agent
+async def _instructions(invocation: Invocation) -> str | None:
+    agent = invocation.agent
     if agent.instructions is None or isinstance(agent.instructions, str):
         return agent.instructions
     what = f"The instructions of agent {agent.name!r}"
     try:
-        text: object = await call(agent.instructions, scene.wrapper, agent)
+        text: object = await call(agent.instructions, invocation.wrapper, agent)
     except Exception as error:
         raise of_user_code(what, error) from error
     if not isinstance(text, str):
@@ -222,7 +229,7 @@ async def _instructions(scene: Scene) -> str | None:
     return text
 
 
-def _with_servers_away(instructions: str | None, offer: Offer) -> str | None:
+def _with_servers_away(instructions: str | None, offer: AgentTools) -> str | None:
     """Tell the model which servers' tools it lacks, so that it does not guess instead."""
     if not offer.away:
         return instructions
@@ -230,7 +237,7 @@ def _with_servers_away(instructions: str | None, offer: Offer) -> str | None:
     return told if not instructions else f"{instructions}\n\n{told}"
 
 
-def _forces_missing(settings: ModelSettings, offer: Offer) -> bool:
+def _forces_missing(settings: ModelSettings, offer: AgentTools) -> bool:
     """Whether the model has to call a tool whose server is away: a provider refuses that."""
     if not offer.away or settings.tool_choice in {"auto", "none"}:
         return False
@@ -243,11 +250,11 @@ def _forces_missing(settings: ModelSettings, offer: Offer) -> bool:
     }
 
 
-async def _prompt(scene: Scene) -> JsonObject | None:
+async def _prompt(invocation: Invocation) -> JsonObject | None:
     try:
-        return await prompt_of(scene.agent.prompt, scene.wrapper, scene.agent)
+        return await prompt_of(invocation.agent.prompt, invocation.wrapper, invocation.agent)
     except Exception as error:
-        raise of_user_code(f"The prompt of agent {scene.agent.name!r}", error) from error
+        raise of_user_code(f"The prompt of agent {invocation.agent.name!r}", error) from error
 
 
 def _output(agent: Agent[Any]) -> OutputSpec | None:
@@ -258,34 +265,36 @@ def _output(agent: Agent[Any]) -> OutputSpec | None:
         raise of_user_code(f"The output type of agent {agent.name!r}", error) from error
 
 
-def _shown(scene: Scene, items: Sequence[Item]) -> list[JsonObject]:
+def _shown(invocation: Invocation, items: Sequence[Item]) -> list[JsonObject]:
     """Return the items as input, without the ids of reasoning where the run leaves them out.
 
     Calls that have no output, because a handoff's filter dropped it or the provider gave none, are
     left out: no provider takes them back. What the caller has put in stays as it is. Users' code
     gets copies: what it changes in them changes the request, and not the run.
     """
-    omits = scene.settings.get("reasoning_item_id_policy") == "omit"
+    omits = invocation.settings.get("reasoning_item_id_policy") == "omit"
     shown = [
         {name: value for name, value in as_input(item.raw).items() if name != "id"}
         if omits and item.kind != "input" and item.raw.get("type") == "reasoning"
         else as_input(item.raw)
         for item in items
     ]
-    if not scene.server_managed:
+    if not invocation.server_managed:
         own = (item.kind not in {"input", "history"} for item in items)
         shown = without_unanswered(zip(shown, own, strict=True))
-    seen = scene.reference("call_model_input_filter") is not None
-    return copies(shown) if seen or scene.hooked("on_llm_start", "on_llm_start") else shown
+    seen = invocation.reference("call_model_input_filter") is not None
+    return copies(shown) if seen or invocation.hooked("on_llm_start", "on_llm_start") else shown
 
 
-async def _filtered(scene: Scene, data: ModelInputData) -> ModelInputData:
-    chosen = scene.reference("call_model_input_filter")
+async def _filtered(invocation: Invocation, data: ModelInputData) -> ModelInputData:
+    chosen = invocation.reference("call_model_input_filter")
     if chosen is None:
         return data
     what = "call_model_input_filter"
     copied = ModelInputData(input=list(data.input), instructions=data.instructions)
-    given = CallModelData[Any](model_data=copied, agent=scene.agent, context=scene.wrapper.context)
+    given = CallModelData[Any](
+        model_data=copied, agent=invocation.agent, context=invocation.wrapper.context
+    )
     try:
         changed: object = await call(chosen, given)
     except Exception as error:
@@ -314,12 +323,16 @@ def _check_filtered(items: object, instructions: object, what: str) -> None:
     raise EffectError(failures.USER_ERROR, message, retryable=False)
 
 
-def _model_of(scene: Scene) -> tuple[Model, str]:
+def _model_of(invocation: Invocation) -> tuple[Model, str]:
     """Return the model to ask, and its name for people: the run's, or else the agent's."""
-    model: Any = scene.reference(MODEL_REF) or scene.settings.get("model") or scene.agent.model
+    model: Any = (
+        invocation.reference(MODEL_REF)
+        or invocation.settings.get("model")
+        or invocation.agent.model
+    )
     if model is not None and not isinstance(model, str):
         return model, model_label(model)
-    provider: ModelProvider = scene.reference("model_provider") or scene.worker.models
+    provider: ModelProvider = invocation.reference("model_provider") or invocation.worker.models
     try:
         found = cast("object", provider.get_model(model))
     except ModelError as error:
@@ -329,38 +342,42 @@ def _model_of(scene: Scene) -> tuple[Model, str]:
     if not callable(getattr(found, "get_response", None)):
         message = (
             f"The model provider {type(provider).__name__}, asked for {model!r} of agent "
-            f"{scene.agent.name!r}, returned {type(found).__name__}: get_model has to return a "
+            f"{invocation.agent.name!r}, returned {type(found).__name__}: get_model has to return a "
             "model, which is an object with get_response."
         )
         raise EffectError(failures.USER_ERROR, message, retryable=False)
     return cast("Model", found), model_label(model)
 
 
-def _objects(scene: Scene, offer: Offer) -> CallObjects:
+def _objects(invocation: Invocation, offer: AgentTools) -> CallObjects:
     """Return what a model is given as objects that takes arguments."""
-    if not scene.traced:
+    if not invocation.traced:
         tracing = ModelTracing.DISABLED
-    elif scene.settings.get("trace_include_sensitive_data") is False:
+    elif invocation.settings.get("trace_include_sensitive_data") is False:
         tracing = ModelTracing.ENABLED_WITHOUT_DATA
     else:
         tracing = ModelTracing.ENABLED
     return CallObjects(
         tools=[*offer.tools.values(), *offer.hosted],
         handoffs=[*offer.handoffs.values()],
-        output_schema=output_schema_of(scene.agent.output_type),
+        output_schema=output_schema_of(invocation.agent.output_type),
         tracing=tracing,
     )
 
 
 async def _reply(
-    scene: Scene, request: ModelRequestRecord, offer: Offer, response: ModelResponse, label: str
+    invocation: Invocation,
+    request: ModelRequestRecord,
+    offer: AgentTools,
+    response: ModelResponse,
+    label: str,
 ) -> ModelReply:
     """Return the reply with its plan. The model is paid, so nothing raises from here on."""
-    scene.usage.add(response.usage)  # whoever is called from here on sees this call counted
-    plan = await plan_reply(response.output, offer, request.items, scene)
-    failure, changes = await _after(scene, plan, response), ()
+    invocation.usage.add(response.usage)  # whoever is called from here on sees this call counted
+    plan = await plan_reply(response.output, offer, request.items, invocation)
+    failure, changes = await _after(invocation, plan, response), ()
     try:
-        changes = scene.changes()
+        changes = invocation.changes()
     except EffectError as error:
         failure = failure or Failure(code=error.code, message=error.message)
     return ModelReply(
@@ -374,14 +391,14 @@ async def _reply(
         model=label,
         response_id=response.response_id,
         request_id=response.request_id,
-        duties=scene.duties(),
+        required_steps=invocation.required_steps(),
         judged=plan.ends_with == JUDGED,
         checks=plan.checks,
-        parallel=_at_once(scene, plan),
+        parallel=_at_once(invocation, plan),
     )
 
 
-def _at_once(scene: Scene, plan: Plan) -> int | None:
+def _at_once(invocation: Invocation, plan: Plan) -> int | None:
     """Return how many calls may run at once: one where several are for the same machine.
 
     A model that writes two patches or commands means them one after the other.
@@ -389,18 +406,20 @@ def _at_once(scene: Scene, plan: Plan) -> int | None:
     forms = [form_of(plan.items[call.item]) for call in plan.calls]
     if any(form != FUNCTION and forms.count(form) > 1 for form in forms):
         return 1
-    return read_tool_execution(scene.settings).max_function_tool_concurrency
+    return read_tool_execution(invocation.settings).max_function_tool_concurrency
 
 
-async def _after(scene: Scene, plan: Plan, response: ModelResponse) -> Failure | None:
+async def _after(invocation: Invocation, plan: Plan, response: ModelResponse) -> Failure | None:
     """Call the hooks after the model call, and return why the run cannot go on, if it cannot."""
     if not plan.reuses_call_id:
         seen = RunResponse.of(response)
-        calls = scene.hook_calls("on_llm_end", "on_llm_end", scene.wrapper, scene.agent, seen)
+        calls = invocation.hook_calls(
+            "on_llm_end", "on_llm_end", invocation.wrapper, invocation.agent, seen
+        )
         try:
             await call_hooks(*calls)
         except Exception as error:  # noqa: BLE001  whatever a hook raises is told, not retried
-            what = f"on_llm_end of agent {scene.agent.name!r}"
+            what = f"on_llm_end of agent {invocation.agent.name!r}"
             return plan.failure or failure_of(what, error)
     return plan.failure
 

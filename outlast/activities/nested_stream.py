@@ -15,7 +15,7 @@ from functools import cached_property, partial
 from typing import Any, TypeAlias, cast
 
 from outlast.activities.failure_words import failure_words
-from outlast.activities.scene import Scene
+from outlast.activities.invocation import Invocation
 from outlast.agents.call_items import call_item
 from outlast.agents.callables import call
 from outlast.agents.errors import UserError
@@ -37,7 +37,7 @@ from outlast.contract.policies import policy_of
 from outlast.loop.call_forms import FUNCTION, name_of, output_item
 from outlast.loop.call_forms import call_item as written_call
 from outlast.loop.calls import ModelReply
-from outlast.loop.commands import CallModel, Conclude, RunHandoff
+from outlast.loop.commands import CallModel, FinalizeAnswer, RunHandoff
 from outlast.loop.items import Item, ItemKind, call_id_of
 from outlast.loop.phrases import handed_over
 from outlast.loop.state import ANSWER_KINDS
@@ -59,17 +59,17 @@ _Maker: TypeAlias = Callable[[], ProgramEvent | None]
 
 @contextlib.asynccontextmanager
 async def telling(
-    scene: Scene, asked: CallModel | RunHandoff | Conclude
+    invocation: Invocation, asked: CallModel | RunHandoff | FinalizeAnswer
 ) -> AsyncGenerator["NestedStream"]:
     """Tell what an effect does, as a block, at whose end it has been told.
 
     In a run that nobody is told of, whatever is told is dropped.
 
     Args:
-        scene: the effect's.
+        invocation: the effect's.
         asked: the effect.
     """
-    stream = NestedStream(scene, bound_seconds=policy_of(asked).timeout_ms / 1000)
+    stream = NestedStream(invocation, bound_seconds=policy_of(asked).timeout_ms / 1000)
     if not stream.is_heard:
         yield stream
         return
@@ -91,13 +91,13 @@ class NestedStream:
     full. What the callback raises is logged; where it hangs, the rest is dropped.
 
     Args:
-        scene: the effect's.
+        invocation: the effect's.
         bound_seconds: how long the effect may take.
     """
 
-    def __init__(self, scene: Scene, *, bound_seconds: float) -> None:
-        tool = scene.tool
-        self._scene = scene
+    def __init__(self, invocation: Invocation, *, bound_seconds: float) -> None:
+        tool = invocation.tool
+        self._scene = invocation
         self._on_stream = tool.on_stream if tool is not None else None
         longest = tool.on_stream_max_pending_events if tool is not None else None
         self._waiting: asyncio.Queue[_Maker] = asyncio.Queue(longest or 0)
@@ -148,7 +148,7 @@ class NestedStream:
         """
         if self.is_heard:
             written = _written(asked, reply)
-            waits = "check_output" in reply.duties and not reply.calls
+            waits = "check_output" in reply.required_steps and not reply.calls
             ready = [one for one in written if not (waits and one.kind in ANSWER_KINDS)]
             await self._items(ready, among=written)
 

@@ -1,6 +1,6 @@
 """What an agent offers its model in one call: the tools and handoffs that are enabled now.
 
-Owns: `Offer`, and what happens where two entries have one name. Knows no Temporal.
+Owns: `AgentTools`, and what happens where two entries have one name. Knows no Temporal.
 """
 
 import asyncio
@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from outlast.activities.errors import EffectError, of_user_code
+from outlast.activities.invocation import Invocation
 from outlast.activities.listing import list_mcp_tools
-from outlast.activities.scene import Scene
 from outlast.agents.callables import call
 from outlast.agents.handoff import Handoff
 from outlast.agents.hosted_tools import HostedTool, function_tools, hosted_tools
@@ -26,7 +26,7 @@ logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Offer:
+class AgentTools:
     """What an agent offered its model in one call: tools and handoffs by name.
 
     `hosted` are the tools that the provider runs itself. A tool that is called in a form of its own
@@ -56,81 +56,83 @@ class Offer:
         return {str(one.to_tool_param().get("type")) for one in self.hosted}
 
 
-async def offer_of(scene: Scene, *, attempt: int = 1) -> Offer:
+async def offer_of(invocation: Invocation, *, attempt: int = 1) -> AgentTools:
     """Return what is enabled now, tools of MCP servers first.
 
     A handoff beats a function tool of its name; a later one an earlier.
 
     Args:
-        scene: the agent and the context.
+        invocation: the agent and the context.
         attempt: of the model call.
 
     Raises:
         EffectError: a predicate or a server failed, or two entries have one name and the run
             forbids that, or one of them is no function.
     """
-    agent = scene.agent
-    listed = await list_mcp_tools(scene, attempt=attempt, attempts=MODEL.attempts)
-    own, entries = await _enabled(scene, function_tools(agent.tools), handoffs_of(agent))
+    agent = invocation.agent
+    listed = await list_mcp_tools(invocation, attempt=attempt, attempts=MODEL.attempts)
+    own, entries = await _enabled(invocation, function_tools(agent.tools), handoffs_of(agent))
     tools = {tool.called_name: tool for tool in own}
     tools = {tool.name: tool for tool in listed.tools if tool.name not in tools} | tools
     handoffs = {entry.tool_name: entry for entry in entries}
     for name in sorted({one.tool_name for one in entries if one is not handoffs[one.tool_name]}):
-        _collided(scene, f"Agent {agent.name!r} has two handoffs named {name!r}")
-    if scene.server_managed:
-        _check_server_managed(scene, handoffs.values())
+        _collided(invocation, f"Agent {agent.name!r} has two handoffs named {name!r}")
+    if invocation.server_managed:
+        _check_server_managed(invocation, handoffs.values())
     for name in sorted(tools.keys() & handoffs.keys()):
         if isinstance(tools[name], LocalTool):  # the handoff was added after the worker began
             message = taken_by_handoff(agent.name, name)
             raise EffectError(failures.USER_ERROR, message, retryable=False)
-        _collided(scene, f"Agent {agent.name!r}: the handoff {name!r} hides a tool of that name")
-    return Offer(
+        _collided(
+            invocation, f"Agent {agent.name!r}: the handoff {name!r} hides a tool of that name"
+        )
+    return AgentTools(
         tools={name: tool for name, tool in tools.items() if name not in handoffs},
         handoffs=handoffs,
         hosted=hosted_tools(agent.tools),
         # What a server has that is away, the model may well remember.
         unknown_is_fatal=not listed.away
-        and scene.settings.get("tool_not_found_behavior") == "raise",
+        and invocation.settings.get("tool_not_found_behavior") == "raise",
         away=listed.away,
     )
 
 
-def _collided(scene: Scene, message: str) -> None:
+def _collided(invocation: Invocation, message: str) -> None:
     """Warn that two entries have one name.
 
     Raises:
         EffectError: the run forbids it.
     """
-    if scene.settings.get("tool_name_collision_policy") == "error":
+    if invocation.settings.get("tool_name_collision_policy") == "error":
         raise EffectError(failures.USER_ERROR, f"{message}. Rename one of them.", retryable=False)
     logger.warning("%s", message)
 
 
-def _check_server_managed(scene: Scene, handoffs: Iterable[Handoff]) -> None:
+def _check_server_managed(invocation: Invocation, handoffs: Iterable[Handoff]) -> None:
     """Refuse what cannot take anything back, where the provider's server keeps the conversation.
 
     Raises:
         EffectError: there are output guardrails, or a handoff has a filter.
     """
-    if scene.output_guardrails():
+    if invocation.output_guardrails():
         message = (
-            f"Agent {scene.agent.name!r} has output guardrails, but the provider's server keeps "
+            f"Agent {invocation.agent.name!r} has output guardrails, but the provider's server keeps "
             "the conversation, and an answer that they block would stay there. Leave them out, or "
             "run without conversation_id and previous_response_id."
         )
         raise EffectError(failures.USER_ERROR, message, retryable=False)
-    of_run = "handoff_input_filter" in scene.settings
+    of_run = "handoff_input_filter" in invocation.settings
     filtered = [one.tool_name for one in handoffs if one.input_filter is not None or of_run]
     if filtered:
         message = (
-            f"Agent {scene.agent.name!r}: the handoff {filtered[0]!r} has an input filter, but the "
+            f"Agent {invocation.agent.name!r}: the handoff {filtered[0]!r} has an input filter, but the "
             "provider's server keeps the conversation, and no filter can change it there. Leave "
             "the filter out, or run without conversation_id and previous_response_id."
         )
         raise EffectError(failures.USER_ERROR, message, retryable=False)
 
 
-async def is_enabled(scene: Scene, name: str, entry: FunctionTool | Handoff) -> bool:
+async def is_enabled(invocation: Invocation, name: str, entry: FunctionTool | Handoff) -> bool:
     """Ask whether an entry is enabled now.
 
     Raises:
@@ -139,21 +141,21 @@ async def is_enabled(scene: Scene, name: str, entry: FunctionTool | Handoff) -> 
     if isinstance(entry.is_enabled, bool):
         return entry.is_enabled
     try:
-        return bool(await call(entry.is_enabled, scene.wrapper, scene.agent))
+        return bool(await call(entry.is_enabled, invocation.wrapper, invocation.agent))
     except Exception as error:
-        what = f"is_enabled of {name!r} of agent {scene.agent.name!r}"
+        what = f"is_enabled of {name!r} of agent {invocation.agent.name!r}"
         raise of_user_code(what, error) from error
 
 
 async def _enabled(
-    scene: Scene, tools: Sequence[FunctionTool], handoffs: Sequence[Handoff]
+    invocation: Invocation, tools: Sequence[FunctionTool], handoffs: Sequence[Handoff]
 ) -> tuple[list[FunctionTool], list[Handoff]]:
     """Return those that are enabled; all predicates are asked at once."""
     asked: list[FunctionTool | Handoff] = [
         one for one in [*tools, *handoffs] if not isinstance(one.is_enabled, bool)
     ]
     # Nothing to ask is the usual case, and even an empty gather takes a turn of the event loop.
-    asking = (is_enabled(scene, _name_of(one), one) for one in asked)
+    asking = (is_enabled(invocation, _name_of(one), one) for one in asked)
     answers = await asyncio.gather(*asking) if asked else []
     yes = {id(one): answer for one, answer in zip(asked, answers, strict=True)}
     return (

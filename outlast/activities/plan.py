@@ -12,9 +12,10 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Literal, cast
 
+from outlast.activities.approval_rule import OPEN, approval_rule_of
 from outlast.activities.errors import EffectError, failure_of
-from outlast.activities.gate import OPEN, gate_of
-from outlast.activities.offer import Offer, is_enabled
+from outlast.activities.invocation import Invocation
+from outlast.activities.offer import AgentTools, is_enabled
 from outlast.activities.planning import (
     FORMATTER,
     checked_before_asking,
@@ -30,7 +31,6 @@ from outlast.activities.reply_calls import (
     unknown_call,
     without_repeats,
 )
-from outlast.activities.scene import Scene
 from outlast.activities.tool_checks import ToolCheck
 from outlast.agents.agent import Agent
 from outlast.agents.agent_output import output_schema_of, write_output
@@ -84,7 +84,7 @@ class Plan:
 
 
 async def plan_reply(
-    output: Sequence[JsonObject], offer: Offer, history: Sequence[Item], scene: Scene
+    output: Sequence[JsonObject], offer: AgentTools, history: Sequence[Item], invocation: Invocation
 ) -> Plan:
     """Plan a reply.
 
@@ -92,7 +92,7 @@ async def plan_reply(
         output: the provider's output items.
         offer: what the model was offered.
         history: the items before the reply, to find call ids that are used again.
-        scene: the agent and the context, for rules that are users' code.
+        invocation: the agent and the context, for rules that are users' code.
     """
     junk = _junk(output)
     if junk is not None:
@@ -101,16 +101,16 @@ async def plan_reply(
     items, reused = without_repeats(output, history, ours)
     failure = reused or unknown_call(items, ours, offer)
     if failure is None:
-        failure = await _disabled_meanwhile(items, ours, offer, scene)
+        failure = await _disabled_meanwhile(items, ours, offer, invocation)
     if failure is not None:
         return Plan(
             items=tuple(raw for raw in items if not ours.has(raw)),
             failure=failure,
             reuses_call_id=reused is not None,
         )
-    ends_with = _ends_with(items, offer, scene.agent)
+    ends_with = _ends_with(items, offer, invocation.agent)
     calls = [
-        await _plan_call(index, raw, offer, scene, final=ends_with == index)
+        await _plan_call(index, raw, offer, invocation, final=ends_with == index)
         for index, raw in enumerate(items)
         if ours.has(raw)
     ]
@@ -121,11 +121,11 @@ async def plan_reply(
         return Plan(items=rest, failure=refused, checks=checks)
     if calls:
         plans = tuple(call.plan for call in calls)
-        plans = _with_rivals(plans) if scene.traced else plans
+        plans = _with_rivals(plans) if invocation.traced else plans
         return Plan(items=tuple(items), calls=plans, ends_with=ends_with, checks=checks)
     if any(ours.has(raw) for raw in output):  # only repetitions: the model is shown their outputs
         return Plan(items=tuple(items), final="again")
-    final, value, invalid = _final(items, scene.agent)
+    final, value, invalid = _final(items, invocation.agent)
     return Plan(items=tuple(items), final=final, value=value, failure=invalid)
 
 
@@ -139,28 +139,28 @@ class _Planned:
 
 
 async def _plan_call(
-    index: int, raw: JsonObject, offer: Offer, scene: Scene, *, final: bool
+    index: int, raw: JsonObject, offer: AgentTools, invocation: Invocation, *, final: bool
 ) -> _Planned:
     entry = handoff_of(raw, offer)
     if entry is not None:
-        return _Planned(_plan_handoff(index, entry, scene))
+        return _Planned(_plan_handoff(index, entry, invocation))
     tool = tool_of(raw, offer)
     if tool is None:
-        problem = await not_offered(scene, raw, [*offer.tools, *offer.handoffs], offer.away)
+        problem = await not_offered(invocation, raw, [*offer.tools, *offer.handoffs], offer.away)
         return _Planned(PlannedCall(item=index, kind="unknown", problem=problem))
-    problem = _argument_problem(tool, arguments_of(raw), scene)
+    problem = _argument_problem(tool, arguments_of(raw), invocation)
     gate, rejection, checked = OPEN, None, ToolCheck()
     if problem is None:
-        gate = await gate_of(tool, raw, scene)
+        gate = await approval_rule_of(tool, raw, invocation)
     if gate.is_refused:
-        problem = gate.reason or await rejection_text(scene, raw) or REJECTED
-    needs_approval = gate.is_shut
+        problem = gate.reason or await rejection_text(invocation, raw) or REJECTED
+    needs_approval = gate.needs_approval
     if needs_approval:
-        rejection = await rejection_text(scene, raw)
+        rejection = await rejection_text(invocation, raw)
     if problem is None and (
         isinstance(tool, AgentTool) or (needs_approval and not gate.is_decided)
     ):
-        checked = await checked_before_asking(scene, tool, raw)
+        checked = await checked_before_asking(invocation, tool, raw)
         problem = checked.message
         needs_approval = needs_approval and problem is None
     plan = PlannedCall(
@@ -168,40 +168,44 @@ async def _plan_call(
         kind="tool",
         problem=problem,
         needs_approval=needs_approval,
-        reason=gate.reason if gate.is_shut else None,
+        reason=gate.reason if gate.needs_approval else None,
         rejection=rejection,
         fatal=tool.failure_error_function is None,
         final=final,
         policy=policy_of_tool(tool),
     )
     planned = _Planned(plan, checked.failure, checked.records)
-    return _as_agent(planned, tool, scene) if isinstance(tool, AgentTool) else planned
+    return _as_agent(planned, tool, invocation) if isinstance(tool, AgentTool) else planned
 
 
-def _as_agent(planned: _Planned, tool: AgentTool, scene: Scene) -> _Planned:
+def _as_agent(planned: _Planned, tool: AgentTool, invocation: Invocation) -> _Planned:
     """Return the plan of a call whose tool is an agent."""
     nested, failure = None, planned.failure
     if planned.plan.problem is None:
         try:
-            nested = nested_plan(scene, tool)
+            nested = nested_plan(invocation, tool)
         except Exception as error:  # noqa: BLE001  the model is paid, so it is told and not retried
             failure = failure or failure_of(f"The run_config of the tool {tool.name!r}", error)
     plan = replace(planned.plan, kind="agent", target=tool.agent.name, nested=nested)
     return replace(planned, plan=plan, failure=failure)
 
 
-def _plan_handoff(index: int, entry: Handoff, scene: Scene) -> PlannedCall:
+def _plan_handoff(index: int, entry: Handoff, invocation: Invocation) -> PlannedCall:
     """Plan a handoff. It needs an activity where it has anything to run."""
-    filters = _changes_view(entry, scene) or scene.is_streamed  # what is told is in the transcript
-    hooked = overrides(scene.run_hooks, "on_handoff") or overrides(scene.agent.hooks, "on_handoff")
+    filters = (
+        _changes_view(entry, invocation) or invocation.is_streamed
+    )  # what is told is in the transcript
+    hooked = overrides(invocation.run_hooks, "on_handoff") or overrides(
+        invocation.agent.hooks, "on_handoff"
+    )
     target = None if entry.picks_agent else target_of(entry)
     return PlannedCall(
         item=index,
         kind="handoff",
         target=entry.agent_name,
         target_model=model_label(target.model) if target is not None else "",
-        target_duties=scene.duties(target) if target is not None else (),
-        callback=entry.needs_activity or filters or hooked or scene.traced,
+        target_duties=invocation.required_steps(target) if target is not None else (),
+        callback=entry.needs_activity or filters or hooked or invocation.traced,
         filters=filters,
     )
 
@@ -215,22 +219,22 @@ def _with_rivals(plans: Sequence[PlannedCall]) -> tuple[PlannedCall, ...]:
     return tuple(replace(plan, rivals=rivals) if plan is first else plan for plan in plans)
 
 
-def _changes_view(entry: Handoff, scene: Scene) -> bool:
-    if entry.input_filter is not None or "handoff_input_filter" in scene.settings:
+def _changes_view(entry: Handoff, invocation: Invocation) -> bool:
+    if entry.input_filter is not None or "handoff_input_filter" in invocation.settings:
         return True
     nests = entry.nest_handoff_history
     if nests is None:
-        nests = scene.settings.get("nest_handoff_history") is True
-    if nests and scene.server_managed:
+        nests = invocation.settings.get("nest_handoff_history") is True
+    if nests and invocation.server_managed:
         logger.warning(
             "handoff %r: the provider's server keeps the conversation, so it is not nested",
             entry.tool_name,
         )
-    return nests and not scene.server_managed
+    return nests and not invocation.server_managed
 
 
 def _ends_with(
-    items: Sequence[JsonObject], offer: Offer, agent: Agent[Any]
+    items: Sequence[JsonObject], offer: AgentTools, agent: Agent[Any]
 ) -> int | Literal["judged"] | None:
     """Return the call whose output is the answer; none where the reply also hands over.
 
@@ -245,7 +249,7 @@ def _ends_with(
 
 
 async def _disabled_meanwhile(
-    items: Sequence[JsonObject], calls: ReplyCalls, offer: Offer, scene: Scene
+    items: Sequence[JsonObject], calls: ReplyCalls, offer: AgentTools, invocation: Invocation
 ) -> Failure | None:
     """Ask again whether the called tools are enabled: the model took its time."""
     for raw in items:
@@ -253,7 +257,7 @@ async def _disabled_meanwhile(
         if tool is None or isinstance(tool.is_enabled, bool):
             continue
         try:
-            if not await is_enabled(scene, tool.name, tool):
+            if not await is_enabled(invocation, tool.name, tool):
                 return nonsense(
                     f"The model called the tool {tool.name!r}, which is not enabled any more."
                 )
@@ -299,17 +303,19 @@ def _junk(output: object) -> str | None:
     return None
 
 
-def _argument_problem(tool: FunctionTool, arguments: str, scene: Scene) -> str | None:
+def _argument_problem(tool: FunctionTool, arguments: str, invocation: Invocation) -> str | None:
     """Return what is wrong with arguments, in words for the model.
 
     Where somebody else has to hear of the call, or the tool or the run has words of its own, it is
     run and says it then.
     """
-    heard = scene.hooked("on_tool_start", "on_tool_start") or scene.hooked(
+    heard = invocation.hooked("on_tool_start", "on_tool_start") or invocation.hooked(
         "on_tool_end", "on_tool_end"
     )
     is_agent = isinstance(tool, AgentTool)
-    has_words = tool.failure_error_function is not default_tool_error or FORMATTER in scene.settings
+    has_words = (
+        tool.failure_error_function is not default_tool_error or FORMATTER in invocation.settings
+    )
     if not is_agent and (heard or tool.tool_input_guardrails or has_words):
         return None
     try:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from outlast.activities.errors import failure_of
-from outlast.activities.scene import Scene
+from outlast.activities.invocation import Invocation
 from outlast.activities.tool_checks import ToolCheck, check_call
 from outlast.agents.agent_tool import AgentTool
 from outlast.agents.callables import call
@@ -38,12 +38,12 @@ _TOOL_TYPES: dict[str, ToolType] = {
 
 
 async def not_offered(
-    scene: Scene, raw: JsonObject, offered: list[str], away: Sequence[str] = ()
+    invocation: Invocation, raw: JsonObject, offered: list[str], away: Sequence[str] = ()
 ) -> str:
     """Return what the model reads of a call of something that it was not offered.
 
     Args:
-        scene: the agent and the run.
+        invocation: the agent and the run.
         raw: the call.
         offered: the names of what was offered.
         away: the MCP servers whose tools could not be listed.
@@ -53,7 +53,7 @@ async def not_offered(
     if away:
         default = f"{default} {servers_away(away)}"
     about = _About(name_of(raw), call_id_of(raw), form_of(raw))
-    return await _formatted(scene, "tool_not_found", about, default) or default
+    return await _formatted(invocation, "tool_not_found", about, default) or default
 
 
 def servers_away(names: Sequence[str]) -> str:
@@ -62,34 +62,36 @@ def servers_away(names: Sequence[str]) -> str:
     return f"The tools of {servers} are not available at the moment."
 
 
-async def rejection_text(scene: Scene, raw: JsonObject) -> str | None:
+async def rejection_text(invocation: Invocation, raw: JsonObject) -> str | None:
     """Return what the model reads if a person rejects a call without a word; None for our words.
 
     It is asked for when the call is planned, because no user code runs when a person decides.
     """
     about = _About(name_of(raw), call_id_of(raw), form_of(raw))
-    return await _formatted(scene, "approval_rejected", about, phrases.REJECTED)
+    return await _formatted(invocation, "approval_rejected", about, phrases.REJECTED)
 
 
-async def checked_before_asking(scene: Scene, tool: FunctionTool, raw: JsonObject) -> ToolCheck:
+async def checked_before_asking(
+    invocation: Invocation, tool: FunctionTool, raw: JsonObject
+) -> ToolCheck:
     """Ask a tool's input guardrails before a person is asked, where the run wants that.
 
     A person decides where they leave neither a message nor a failure. Those of an agent that works
     as a tool are always asked here: its call is a run of its own, which begins when it is let.
     """
-    early = read_tool_execution(scene.settings).pre_approval_tool_input_guardrails
+    early = read_tool_execution(invocation.settings).pre_approval_tool_input_guardrails
     if not (early or isinstance(tool, AgentTool)) or not tool.tool_input_guardrails:
         return ToolCheck()
-    context = tool_context(scene, raw)
+    context = tool_context(invocation, raw)
     try:
         checked = await check_call(tool, context)
     except Exception as error:  # noqa: BLE001  the model is paid, so it is told and not retried
         return ToolCheck(failure=failure_of(f"A guardrail of the tool {tool.name!r}", error))
-    scene.wrapper.context = context.context
+    invocation.wrapper.context = context.context
     return checked
 
 
-def nested_plan(scene: Scene, tool: AgentTool) -> NestedPlan:
+def nested_plan(invocation: Invocation, tool: AgentTool) -> NestedPlan:
     """Return how the agent behind a tool is run.
 
     Raises:
@@ -98,7 +100,7 @@ def nested_plan(scene: Scene, tool: AgentTool) -> NestedPlan:
     given = tool.conversation_id or tool.previous_response_id
     return NestedPlan(
         max_turns=tool.max_turns,
-        settings=_nested_settings(scene, tool),
+        settings=_nested_settings(invocation, tool),
         session=tool.session is not None,
         thread=ServerThread(
             conversation_id=tool.conversation_id,
@@ -110,38 +112,40 @@ def nested_plan(scene: Scene, tool: AgentTool) -> NestedPlan:
     )
 
 
-def _nested_settings(scene: Scene, tool: AgentTool) -> JsonObject | None:
+def _nested_settings(invocation: Invocation, tool: AgentTool) -> JsonObject | None:
     """Return the settings of a nested run; None where they are those of the run that asks."""
     own: JsonObject = {} if tool.session is None else {SETTING_SESSION: {}}
     if tool.run_config is not None:
         return write_run_config(tool.run_config) | own
     if not own:
         return None
-    return {key: one for key, one in scene.settings.items() if key not in NOT_INHERITED} | own
+    return {key: one for key, one in invocation.settings.items() if key not in NOT_INHERITED} | own
 
 
-def tool_context(scene: Scene, raw: JsonObject) -> ToolContext[Any]:
+def tool_context(invocation: Invocation, raw: JsonObject) -> ToolContext[Any]:
     """Return the context of a call that is not run yet."""
     call_id = call_id_of(raw)
     return ToolContext[Any](
-        context=scene.wrapper.context,
-        usage=scene.usage,
-        run_id=scene.run_id,
-        turn=scene.turn,
-        tool_input=scene.wrapper.tool_input,
+        context=invocation.wrapper.context,
+        usage=invocation.usage,
+        run_id=invocation.run_id,
+        turn=invocation.turn,
+        tool_input=invocation.wrapper.tool_input,
         tool_name=name_of(raw),
         tool_call_id=call_id,
         tool_arguments=arguments_of(raw),
-        agent=scene.agent,
-        idempotency_key=f"{scene.run_id}:{call_id}",
+        agent=invocation.agent,
+        idempotency_key=f"{invocation.run_id}:{call_id}",
         tool_call=dict(raw),
     )
 
 
-async def formatted_failure(scene: Scene, called: RunTool, default: str, error: Exception) -> str:
+async def formatted_failure(
+    invocation: Invocation, called: RunTool, default: str, error: Exception
+) -> str:
     """Return what the model reads of a tool that failed."""
     about = _About(called.name, called.call_id, called.form)
-    text = await _formatted(scene, "tool_exception", about, default, error)
+    text = await _formatted(invocation, "tool_exception", about, default, error)
     return default if text is None else text
 
 
@@ -155,7 +159,7 @@ class _About:
 
 
 async def _formatted(
-    scene: Scene,
+    invocation: Invocation,
     kind: Literal["approval_rejected", "tool_not_found", "tool_exception"],
     about: _About,
     default: str,
@@ -163,7 +167,7 @@ async def _formatted(
 ) -> str | None:
     """Ask the run's formatter; None where it has none, says nothing, or fails."""
     try:
-        formatter = scene.reference(FORMATTER)
+        formatter = invocation.reference(FORMATTER)
         if formatter is None:
             return None
         args = ToolErrorFormatterArgs[Any](
@@ -172,7 +176,7 @@ async def _formatted(
             tool_name=about.name,
             call_id=about.call_id,
             default_message=default,
-            run_context=scene.wrapper,
+            run_context=invocation.wrapper,
             error=error,
         )
         text: object = await call(formatter, args)

@@ -5,12 +5,12 @@ a tool. Knows no Temporal.
 """
 
 from outlast.activities.errors import EffectError, of_user_code
+from outlast.activities.invocation import Invocation
 from outlast.activities.memory import load
 from outlast.activities.model import annotated_type
 from outlast.activities.outer_call import outer_call_of
 from outlast.activities.plan import model_label
-from outlast.activities.scene import Scene
-from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent_tool import nested_input
 from outlast.agents.errors import UserError
 from outlast.agents.lifecycle import call_hooks
@@ -18,12 +18,12 @@ from outlast.agents.settings import MODEL_REF, references_in
 from outlast.contract import failures
 from outlast.contract.names import SETTING_SESSION
 from outlast.contract.records import messages_of
-from outlast.loop.calls import Briefing
+from outlast.loop.calls import PreparedRun
 from outlast.loop.commands import PrepareRun
 from outlast.loop.values import NO_USAGE, JsonObject, Usage
 
 
-async def prepare_run(worker: WorkerKnowledge, request: PrepareRun) -> Briefing:
+async def prepare_run(worker: WorkerDeps, request: PrepareRun) -> PreparedRun:
     """Look the starting agent up, before anything is paid for.
 
     Raises:
@@ -39,33 +39,33 @@ async def prepare_run(worker: WorkerKnowledge, request: PrepareRun) -> Briefing:
             worker.registry.reference(name)
     except UserError as error:
         raise EffectError(failures.USER_ERROR, str(error), retryable=False) from error
-    scene = Scene.of(worker, _Request(request), annotated_type(agent))
-    content = await _content(scene, request)
+    invocation = Invocation.of(worker, _Request(request), annotated_type(agent))
+    content = await _content(invocation, request)
     old: tuple[int, ...] = ()
     if content is not None and SETTING_SESSION in settings:
-        merged = await load(worker.registry, settings, content, scene.tool)
+        merged = await load(worker.registry, settings, content, invocation.tool)
         content = tuple(merged.items)
         old = tuple(at for at, is_new in enumerate(merged.new) if not is_new)
-    return Briefing(
-        model=model_label(scene.reference(MODEL_REF) or settings.get("model") or agent.model),
+    return PreparedRun(
+        model=model_label(invocation.reference(MODEL_REF) or settings.get("model") or agent.model),
         context=borrowed.value if request.context is None else None,
-        duties=scene.duties(),
-        changes=scene.changes(),
+        required_steps=invocation.required_steps(),
+        changes=invocation.changes(),
         input=content,
         old=old,
     )
 
 
-async def _content(scene: Scene, request: PrepareRun) -> tuple[JsonObject, ...] | None:
+async def _content(invocation: Invocation, request: PrepareRun) -> tuple[JsonObject, ...] | None:
     """Return what the run is asked: for a tool, what is made of the call's arguments."""
-    outer = scene.outer
+    outer = invocation.outer
     if outer is None:
         return request.input
     what = f"The input of the tool {outer.tool.name!r}"
     try:
         built = await nested_input(outer.tool, outer.arguments)
         what = f"on_tool_start of agent {outer.agent.name!r}"
-        await call_hooks(*outer.hook_calls("on_tool_start", scene.wrapper))
+        await call_hooks(*outer.hook_calls("on_tool_start", invocation.wrapper))
     except Exception as error:
         raise of_user_code(what, error) from error
     return messages_of(built)

@@ -6,7 +6,7 @@ and which the run cannot go on with. Must not know: what a call's plan says.
 
 from collections.abc import Sequence
 
-from outlast.activities.offer import Offer
+from outlast.activities.offer import AgentTools
 from outlast.agents.handoff import Handoff
 from outlast.agents.tool_definition import FunctionTool
 from outlast.contract import failures
@@ -23,7 +23,7 @@ class ReplyCalls:
     is in the reply, too, or the agent has such a tool hosted and none here.
     """
 
-    def __init__(self, output: Sequence[JsonObject], offer: Offer) -> None:
+    def __init__(self, output: Sequence[JsonObject], offer: AgentTools) -> None:
         self._offer = offer
         self._answered = {(str(raw.get("type")), call_id_of(raw)) for raw in output}
 
@@ -39,18 +39,20 @@ class ReplyCalls:
         return tool_of(raw, self._offer) is not None or form.name not in self._offer.hosted_kinds()
 
 
-def tool_of(raw: JsonObject, offer: Offer) -> FunctionTool | None:
+def tool_of(raw: JsonObject, offer: AgentTools) -> FunctionTool | None:
     """Return the offered tool that a call is for: it has to have the call's form, too."""
     tool = offer.tools.get(name_of(raw))
     return tool if tool is not None and tool.form == form_of(raw) else None
 
 
-def handoff_of(raw: JsonObject, offer: Offer) -> Handoff | None:
+def handoff_of(raw: JsonObject, offer: AgentTools) -> Handoff | None:
     """Return the offered handoff that a call is for."""
     return offer.handoffs.get(name_of(raw)) if form_of(raw) == FUNCTION else None
 
 
-def unknown_call(items: Sequence[JsonObject], calls: ReplyCalls, offer: Offer) -> Failure | None:
+def unknown_call(
+    items: Sequence[JsonObject], calls: ReplyCalls, offer: AgentTools
+) -> Failure | None:
     """Return why a run cannot go on with a call of something that was not offered.
 
     A model that calls a shell, an editor or a computer without having one is beyond help; of an

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from outlast.activities.conclusion import final_of_tool
 from outlast.activities.errors import (
     EffectError,
     cut,
@@ -21,12 +20,13 @@ from outlast.activities.errors import (
     of_user_code,
 )
 from outlast.activities.failure_words import failure_words
+from outlast.activities.finalize import final_of_tool
 from outlast.activities.inner_spans import tell_failure, tell_server
+from outlast.activities.invocation import Invocation
 from outlast.activities.listing import listed_tool
 from outlast.activities.planning import formatted_failure, servers_away
-from outlast.activities.scene import Scene
 from outlast.activities.tool_checks import ToolCheck, check_call, check_result
-from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.callables import call
 from outlast.agents.context import ToolContext
 from outlast.agents.errors import ModelBehaviorError, ToolTimeoutError, UserError
@@ -61,7 +61,7 @@ LARGEST_FAST_RESULT_BYTES = 300_000
 class _Attempt:
     """One attempt of a call."""
 
-    scene: Scene
+    invocation: Invocation
     tool: FunctionTool
     context: ToolContext[Any]
     request: RunTool
@@ -74,7 +74,7 @@ class _Attempt:
         return self.number >= self.request.policy.attempts
 
 
-async def run_tool(worker: WorkerKnowledge, request: RunTool, *, attempt: int) -> ToolResult:
+async def run_tool(worker: WorkerDeps, request: RunTool, *, attempt: int) -> ToolResult:
     """Run one attempt of a tool call, and bound what it came to.
 
     Raises:
@@ -83,7 +83,7 @@ async def run_tool(worker: WorkerKnowledge, request: RunTool, *, attempt: int) -
     return _within_bounds(request, await _run_attempt(worker, request, attempt=attempt))
 
 
-async def _run_attempt(worker: WorkerKnowledge, request: RunTool, *, attempt: int) -> ToolResult:
+async def _run_attempt(worker: WorkerDeps, request: RunTool, *, attempt: int) -> ToolResult:
     """Run one attempt of a tool call.
 
     Args:
@@ -101,28 +101,32 @@ async def _run_attempt(worker: WorkerKnowledge, request: RunTool, *, attempt: in
     except UserError as error:
         if not _lists_tools(worker, request.agent):
             raise lacking(str(error)) from error
-        scene, attempts = Scene.of(worker, request), request.policy.attempts
-        tool, away = await listed_tool(scene, request.name, attempt=attempt, attempts=attempts)
+        invocation, attempts = Invocation.of(worker, request), request.policy.attempts
+        tool, away = await listed_tool(invocation, request.name, attempt=attempt, attempts=attempts)
     if tool is None or tool.form != request.form:
         return _gone(request, attempt, away)
-    scene = Scene.of(worker, request, tool.context_type)
-    context = _tool_context(scene, request, attempt)
-    this = _Attempt(scene=scene, tool=tool, context=context, request=request, number=attempt)
+    invocation = Invocation.of(worker, request, tool.context_type)
+    context = _tool_context(invocation, request, attempt)
+    this = _Attempt(
+        invocation=invocation, tool=tool, context=context, request=request, number=attempt
+    )
     try:
         checked = await check_call(tool, context)
         this.checks = checked.records
         if checked.message is not None or checked.failure is not None:
             return _stopped(this, checked)
         await call_hooks(
-            *scene.hook_calls("on_tool_start", "on_tool_start", context, scene.agent, tool)
+            *invocation.hook_calls(
+                "on_tool_start", "on_tool_start", context, invocation.agent, tool
+            )
         )
-        this.changes = scene.borrowed.changes(context)
+        this.changes = invocation.borrowed.changes(context)
     except Exception as error:  # noqa: BLE001  a guardrail or hook that raises ends the run
         return _broken(this, f"A guardrail or hook of the tool {tool.name!r}", error)
     return await _finished(this, await _invoked(this))
 
 
-def _lists_tools(worker: WorkerKnowledge, agent: str) -> bool:
+def _lists_tools(worker: WorkerDeps, agent: str) -> bool:
     """Whether an agent is known here and has tools that only its servers know."""
     try:
         return bool(worker.registry.agent(agent).mcp_servers)
@@ -159,7 +163,9 @@ async def _invoked(this: _Attempt) -> ToolResult:
     try:
         async with bound:
             value = await tool.on_invoke_tool(this.context, request.arguments)
-        this.scene.borrowed.changes(this.context)  # what cannot be written is the call's failure
+        this.invocation.borrowed.changes(
+            this.context
+        )  # what cannot be written is the call's failure
         return _result(this, value)
     except TimeoutError as error:
         if not bound.expired():  # the tool's own business, such as a socket that timed out
@@ -183,12 +189,12 @@ async def _finished(this: _Attempt, result: ToolResult) -> ToolResult:
     """Ask the output guardrails, call the end hooks, and return what the call came to."""
     if result.failure is not None:
         return replace(result, checks=this.checks)
-    tool, context, scene = this.tool, this.context, this.scene
+    tool, context, invocation = this.tool, this.context, this.invocation
     if result.failed:
         context.context = _before_call(this)
     try:
         returned = result.output
-        heard = tool.tool_output_guardrails or scene.hooked("on_tool_end", "on_tool_end")
+        heard = tool.tool_output_guardrails or invocation.hooked("on_tool_end", "on_tool_end")
         if heard and not result.failed:
             is_local = isinstance(tool, LocalTool)
             returned = (
@@ -203,31 +209,35 @@ async def _finished(this: _Attempt, result: ToolResult) -> ToolResult:
             result = replace(result, output=checked.message, value=value)
             returned = checked.message
         await call_hooks(
-            *scene.hook_calls("on_tool_end", "on_tool_end", context, scene.agent, tool, returned)
+            *invocation.hook_calls(
+                "on_tool_end", "on_tool_end", context, invocation.agent, tool, returned
+            )
         )
-        return replace(result, checks=this.checks, changes=scene.borrowed.changes(context))
+        return replace(result, checks=this.checks, changes=invocation.borrowed.changes(context))
     except Exception as error:  # noqa: BLE001  a guardrail or hook that raises ends the run
         return _broken(this, f"A guardrail or hook of the tool {tool.name!r}", error)
 
 
 def _before_call(this: _Attempt) -> Any:
     """Return the context as guardrails and hooks left it: what a failed call changed is dropped."""
-    value = apply(this.scene.borrowed.value, this.changes)
+    value = apply(this.invocation.borrowed.value, this.changes)
     request = this.request
-    return this.scene.worker.borrow(value, request.context_type, this.tool.context_type).context
+    return this.invocation.worker.borrow(
+        value, request.context_type, this.tool.context_type
+    ).context
 
 
-def _tool_context(scene: Scene, request: RunTool, attempt: int) -> ToolContext[Any]:
+def _tool_context(invocation: Invocation, request: RunTool, attempt: int) -> ToolContext[Any]:
     return ToolContext[Any](
-        context=scene.wrapper.context,
-        usage=scene.usage,
+        context=invocation.wrapper.context,
+        usage=invocation.usage,
         run_id=request.run_id,
         turn=request.turn,
-        tool_input=scene.wrapper.tool_input,
+        tool_input=invocation.wrapper.tool_input,
         tool_name=request.name,
         tool_call_id=request.call_id,
         tool_arguments=request.arguments,
-        agent=scene.agent,
+        agent=invocation.agent,
         attempt=attempt,
         idempotency_key=f"{request.run_id}:{request.call_id}",
         approved=request.approved,
@@ -251,10 +261,10 @@ def _value(this: _Attempt, value: Any, output: Json) -> Json:
     """Return the result as the answer of the run, where it may become one."""
     if not this.request.final:
         return None
-    if this.scene.agent.tool_use_behavior == "stop_on_first_tool" or not callable(
-        this.scene.agent.tool_use_behavior
+    if this.invocation.agent.tool_use_behavior == "stop_on_first_tool" or not callable(
+        this.invocation.agent.tool_use_behavior
     ):
-        final: Json = final_of_tool(this.scene, value)["json"]
+        final: Json = final_of_tool(this.invocation, value)["json"]
         return final
     try:
         return json.loads(json.dumps(value))
@@ -266,7 +276,7 @@ async def _misfit(this: _Attempt, problem: str) -> ToolResult:
     """Arguments that do not fit are the model's to mend, unless the tool says otherwise."""
     error = ModelBehaviorError(problem)
     if this.tool.failure_error_function is default_tool_error:
-        said = await formatted_failure(this.scene, this.request, problem, error)
+        said = await formatted_failure(this.invocation, this.request, problem, error)
         return ToolResult(output=_shortened(said), failed=True)
     if this.tool.failure_error_function is None:
         failure = Failure(code=failures.MODEL_BEHAVIOR, message=problem)
@@ -324,7 +334,7 @@ async def _told(this: _Attempt, error: Exception) -> ToolResult:
         raise of_user_code(what, second) from second
     said = str(text)
     if function is default_tool_error and not isinstance(error, ToolTimeoutError):
-        said = await formatted_failure(this.scene, this.request, said, error)
+        said = await formatted_failure(this.invocation, this.request, said, error)
     output = _shortened(said)
     return ToolResult(output=output, failed=True, value=output if this.request.final else None)
 
@@ -334,7 +344,7 @@ def _stopped(this: _Attempt, checked: ToolCheck) -> ToolResult:
     failure = checked.failure
     output = checked.message if failure is None else failure.message
     value = output if this.request.final and failure is None else None
-    changes = this.scene.borrowed.changes(this.context)
+    changes = this.invocation.borrowed.changes(this.context)
     return ToolResult(
         output=output, value=value, checks=this.checks, failure=failure, changes=changes
     )

@@ -20,7 +20,7 @@ from typing import Any, TypeVar, cast
 
 from outlast.activities.errors import EffectError
 from outlast.activities.nested_spans import OuterPlace, outer_place
-from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent_output import output_schema_of
 from outlast.agents.call_outputs import said_by
 from outlast.agents.registry import handoffs_of
@@ -28,15 +28,22 @@ from outlast.contract.failures import MAX_TURNS_EXCEEDED
 from outlast.contract.names import SETTING_AS_TOOL
 from outlast.contract.policies import policy_of
 from outlast.contract.records import (
-    ConclusionRequestRecord,
+    FinalizeRequestRecord,
     HandoffRequestRecord,
     ModelRequestRecord,
     SaveRequestRecord,
 )
 from outlast.loop.call_forms import FUNCTION, output_item
-from outlast.loop.calls import Briefing, HandoffResult, ToolResult
-from outlast.loop.checks import Conclusion
-from outlast.loop.commands import CallModel, CheckInput, Conclude, PrepareRun, RunHandoff, RunTool
+from outlast.loop.calls import HandoffResult, PreparedRun, ToolResult
+from outlast.loop.checks import FinalizedAnswer
+from outlast.loop.commands import (
+    CallModel,
+    CheckInput,
+    FinalizeAnswer,
+    PrepareRun,
+    RunHandoff,
+    RunTool,
+)
 from outlast.loop.phrases import as_text
 from outlast.loop.trace_mark import TraceMark, TurnMark
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, Usage
@@ -69,12 +76,12 @@ from outlast.ports.spans import (
 
 T = TypeVar("T")
 
-_Marked = CallModel | CheckInput | RunTool | RunHandoff | Conclude
+_Marked = CallModel | CheckInput | RunTool | RunHandoff | FinalizeAnswer
 """The effects that have a place in a trace and an activity."""
 
 
 async def traced(
-    worker: WorkerKnowledge, request: object, work: Callable[[], Awaitable[T]], *, attempt: int
+    worker: WorkerDeps, request: object, work: Callable[[], Awaitable[T]], *, attempt: int
 ) -> T:
     """Carry out an attempt of an effect, and tell of it whoever listens.
 
@@ -111,7 +118,7 @@ async def traced(
 class _Steps:
     """What begins and ends with one attempt of an effect."""
 
-    worker: WorkerKnowledge
+    worker: WorkerDeps
     asked: _Marked
     mark: TraceMark
     scope: TraceScope
@@ -131,7 +138,7 @@ class _Steps:
         if mark.begins is not None and mark.turn is not None:
             turn = TurnSpanData(mark.turn.number, self.asked.agent)
             begin_turn_span(self.scope, turn, at_ms=mark.turn.since_ms)
-        failure = self.asked.candidate.failure if isinstance(self.asked, Conclude) else None
+        failure = self.asked.candidate.failure if isinstance(self.asked, FinalizeAnswer) else None
         if failure is not None:
             is_turns_own = failure.code != MAX_TURNS_EXCEEDED
             leave_turn(self._error(failure.message, code=failure.code) if is_turns_own else None)
@@ -186,7 +193,7 @@ class _Steps:
         if isinstance(result, HandoffResult):
             leave_turn()
             self._end_agent(None)
-        elif isinstance(result, Conclusion) and isinstance(self.asked, Conclude):
+        elif isinstance(result, FinalizedAnswer) and isinstance(self.asked, FinalizeAnswer):
             candidate = self.asked.candidate
             declined = result.declined or not result.final
             if declined and candidate.failure is None:
@@ -199,7 +206,9 @@ class _Steps:
         """End what is over because this attempt failed; a repetition, or a handler, may follow."""
         tries = policy_of(self.asked).attempts
         tries = tries if error.attempts is None else min(tries, error.attempts)
-        if isinstance(self.asked, Conclude) and (not error.retryable or self.attempt >= tries):
+        if isinstance(self.asked, FinalizeAnswer) and (
+            not error.retryable or self.attempt >= tries
+        ):
             failure = self.asked.candidate.failure or Failure(
                 code=error.code, message=error.message
             )
@@ -260,7 +269,7 @@ class _Steps:
 
 
 def _asked(request: object) -> _Marked | None:
-    if isinstance(request, ModelRequestRecord | HandoffRequestRecord | ConclusionRequestRecord):
+    if isinstance(request, ModelRequestRecord | HandoffRequestRecord | FinalizeRequestRecord):
         return request.call
     if isinstance(request, SaveRequestRecord) or not isinstance(request, _Marked):
         return None
@@ -294,7 +303,7 @@ async def _prepared(request: PrepareRun, work: Callable[[], Awaitable[T]], attem
             result = await work()
     else:
         result = await _prepared_within(outer, settings, work, attempt)
-    if is_traced and isinstance(result, Briefing):
+    if is_traced and isinstance(result, PreparedRun):
         return cast("T", replace(result, traced=True))
     return result
 

@@ -7,7 +7,7 @@ of it. Must not know: when guardrails are asked. Knows no Temporal.
 from collections.abc import Sequence
 from dataclasses import replace
 
-from outlast.activities.scene import Scene
+from outlast.activities.invocation import Invocation
 from outlast.agents.errors import UserError
 from outlast.agents.guardrail import (
     TRIPPED_RECORD,
@@ -24,7 +24,7 @@ from outlast.loop.values import Failure, JsonObject
 
 
 def tripwire(
-    scene: Scene, code: str, stage: str, said: Sequence[GuardrailRecord]
+    invocation: Invocation, code: str, stage: str, said: Sequence[GuardrailRecord]
 ) -> Failure | None:
     """Return the failure of the tripwire among guardrails' verdicts, if there is one."""
     tripped = next((record for record in said if record.tripped), None)
@@ -32,12 +32,14 @@ def tripwire(
         return None
     message = f"The {stage} guardrail {tripped.name!r} of agent {tripped.agent!r} was triggered."
     details: JsonObject = {"guardrail": tripped.name}
-    if scene.outer is not None:
+    if invocation.outer is not None:
         details[TRIPPED_RECORD] = records.write(tripped)
     return Failure(code=code, message=message, details=details)
 
 
-def finding(scene: Scene, failure: Failure) -> InputGuardrailResult | OutputGuardrailResult | None:
+def finding(
+    invocation: Invocation, failure: Failure
+) -> InputGuardrailResult | OutputGuardrailResult | None:
     """Return what the guardrail found whose tripwire ended a nested run, or None."""
     told: JsonObject | None = (failure.details or {}).get(TRIPPED_RECORD)
     if told is None:
@@ -45,13 +47,13 @@ def finding(scene: Scene, failure: Failure) -> InputGuardrailResult | OutputGuar
     record = records.read(GuardrailRecord, told)
     output = GuardrailFunctionOutput(output_info=record.info, tripwire_triggered=record.tripped)
     try:
-        agent = scene.worker.registry.agent(record.agent)
+        agent = invocation.worker.registry.agent(record.agent)
     except UserError:  # it has gone with a deploy
         return None
-    for asked in scene.input_guardrails(agent) if record.stage == "input" else ():
+    for asked in invocation.input_guardrails(agent) if record.stage == "input" else ():
         if asked.get_name() == record.name:
             return InputGuardrailResult(guardrail=asked, output=output)
-    for judge in scene.output_guardrails(agent) if record.stage == "output" else ():
+    for judge in invocation.output_guardrails(agent) if record.stage == "output" else ():
         if judge.get_name() == record.name:
             return OutputGuardrailResult(
                 guardrail=judge, agent_output=record.output, agent=agent, output=output
@@ -71,15 +73,15 @@ def without_payload(said: Sequence[GuardrailRecord], placeholder: str) -> list[G
     return [replace(record, info=None, output=placeholder) for record in said]
 
 
-def withheld(scene: Scene, guardrail: str) -> str:
+def withheld(invocation: Invocation, guardrail: str) -> str:
     """Return what stands in place of an output that this guardrail has blocked."""
-    message = scene.settings.get("output_guardrail_blocked_message")
-    if message is None and (formatter := scene.reference(BLOCKED_MESSAGE_REF)) is not None:
+    message = invocation.settings.get("output_guardrail_blocked_message")
+    if message is None and (formatter := invocation.reference(BLOCKED_MESSAGE_REF)) is not None:
         given = OutputGuardrailBlockedMessageArgs(
             default_message=WITHHELD,
             guardrail_name=guardrail,
-            agent=scene.agent,
-            run_context=scene.wrapper,
+            agent=invocation.agent,
+            run_context=invocation.wrapper,
         )
         try:
             message = formatter(given)

@@ -19,7 +19,7 @@ from outlast.contract import names
 from outlast.demo.proof import Deed
 from outlast.demo.story import Choice
 from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 
 CUSTOMER = "Mara"
 
@@ -60,7 +60,7 @@ class TerminalNarrator:
         elif event.text and event.type != "status":
             self._line(event.at_ms, *view.event_cells(event, user=CUSTOMER))
 
-    async def follow(self, client: Client, run_id: str) -> AsyncGenerator[RunState]:
+    async def follow(self, client: Client, run_id: str) -> AsyncGenerator[LoopState]:
         """Print a run while it happens, and yield each of its states, until it is closed."""
         follower = Follower(client, run_id)
         async with follower.report_retries(self._note_retry):

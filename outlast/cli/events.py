@@ -21,7 +21,7 @@ from outlast.contract.blobs import readable
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.items import Item, call_id_of, text_of
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, JsonObject
 from outlast.workflows.presentation import call_line
 
@@ -56,7 +56,7 @@ def iso_time(at_ms: int) -> str:
     return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
 
 
-def run_events(at_ms: int, before: RunState, after: RunState) -> Iterator[RunEvent]:
+def run_events(at_ms: int, before: LoopState, after: LoopState) -> Iterator[RunEvent]:
     """Yield what happened between two consecutive states, in the order in which it did.
 
     Args:
@@ -159,7 +159,7 @@ def _approval(at_ms: int, request: ApprovalRequest) -> RunEvent:
     )
 
 
-def _failures(at_ms: int, before: RunState, after: RunState) -> Iterator[RunEvent]:
+def _failures(at_ms: int, before: LoopState, after: LoopState) -> Iterator[RunEvent]:
     """Yield why a question has no answer, or why the run could not even begin."""
     failed: list[tuple[str, Failure]] = [
         (answer.agent, answer.failure)

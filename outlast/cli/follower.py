@@ -20,7 +20,7 @@ from outlast.client.handle import RunHandle
 from outlast.client.history import Progress
 from outlast.client.results import RunResult, error_of, result_of
 from outlast.client.stream import ApprovalStreamEvent, NumberedEvent, changes
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ TailEvent: TypeAlias = Entry | Delta
 class Step:
     """The run's next state, and the entries that led to it."""
 
-    state: RunState
+    state: LoopState
     entries: tuple[Entry, ...]
 
 
@@ -96,7 +96,7 @@ class Retry:
         return f"{self.activity}, attempt {self.attempt}: {self.reason} It is tried again."
 
 
-def is_settled(state: RunState) -> bool:
+def is_settled(state: LoopState) -> bool:
     """Whether nothing more happens until somebody sends a message or decides."""
     return state.phase == "closed" or state.status in {"waiting", "idle"}
 
@@ -109,7 +109,7 @@ class Follower:
     """
 
     def __init__(self, client: Client, run_id: str) -> None:
-        self.state = RunState()
+        self.state = LoopState()
         self._client = client
         self._run_id = run_id
 
@@ -155,9 +155,9 @@ class Follower:
 
     async def events(
         self,
-        until: Callable[[RunState], bool],
+        until: Callable[[LoopState], bool],
         *,
-        since: Callable[[RunState], bool] | None = None,
+        since: Callable[[LoopState], bool] | None = None,
     ) -> AsyncGenerator[RunEvent]:
         """Yield past and coming events until a condition holds or the run is closed.
 
@@ -222,7 +222,7 @@ class Follower:
     async def _read(
         self, source: AsyncIterator[Progress | JsonObject], *, from_start: bool
     ) -> AsyncGenerator[Step | Delta]:
-        before, number, silent = RunState(), 0, not from_start
+        before, number, silent = LoopState(), 0, not from_start
         try:
             async for one in source:
                 if not isinstance(one, Progress):
@@ -254,7 +254,7 @@ class Follower:
         ]
 
 
-def _entries(step: Progress, before: RunState, number: int) -> Iterator[Entry]:
+def _entries(step: Progress, before: LoopState, number: int) -> Iterator[Entry]:
     # The first state of a run whose first history was deleted has no event, and so no time.
     at_ms = step.event.at_ms if step.event is not None else 0
     numbers = (
@@ -273,7 +273,7 @@ def _after(number: int, entry: Entry) -> int:
     return number if entry.number is None else max(number, entry.number + 1)
 
 
-def _progress_vector(state: RunState) -> tuple[int, ...]:
+def _progress_vector(state: LoopState) -> tuple[int, ...]:
     """Return counts: every meaningful event raises at least one of them, and lowers none.
 
     An event's place in the history would not do: it restarts when a run continues as new.
@@ -291,7 +291,7 @@ def _progress_vector(state: RunState) -> tuple[int, ...]:
     )
 
 
-def _has_reached(state: RunState, present: tuple[int, ...]) -> bool:
+def _has_reached(state: LoopState, present: tuple[int, ...]) -> bool:
     return all(
         mine >= theirs for mine, theirs in zip(_progress_vector(state), present, strict=True)
     )

@@ -8,7 +8,7 @@ from outlast.cli import terminal, view
 from outlast.cli.events import iso_time
 from outlast.cli.server import Connection
 from outlast.client.handle import RunHandle
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.rendering import excerpt, joined, json_text
 from outlast.workflows import presentation
@@ -30,7 +30,7 @@ class Report:
     """
 
     run_id: str
-    state: RunState
+    state: LoopState
     status: str
     task_queue: str
     events: int
@@ -112,7 +112,7 @@ def show_report(report: Report, last: int) -> None:
         view.show_how_to_decide(console, report.run_id, state.pending_approvals)
 
 
-def _show_transcript(console: terminal.Screen, state: RunState, last: int) -> None:
+def _show_transcript(console: terminal.Screen, state: LoopState, last: int) -> None:
     entries = presentation.transcript_view(state, last) if last else []
     left_out = len(state.items) - len(entries)
     terminal.say(console, "")

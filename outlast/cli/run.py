@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from outlast.cli.server import Connection
     from outlast.client.handle import RunHandle
-    from outlast.loop.state import RunState
+    from outlast.loop.state import LoopState
 
 _SAID_AT_THE_END = {"failed", "status"}
 
@@ -89,8 +89,8 @@ async def wait_for_answer(
     handle: "RunHandle",
     *,
     task_queue: str,
-    until: "Callable[[RunState], bool]",
-    since: "Callable[[RunState], bool] | None",
+    until: "Callable[[LoopState], bool]",
+    since: "Callable[[LoopState], bool] | None",
     as_json: bool,
 ) -> ExitCode:
     """Show a run's events until a condition holds, print its result, and return the exit code.

@@ -12,7 +12,7 @@ from outlast.cli.events import RunEvent
 from outlast.client.results import RunResult
 from outlast.contract.delta_reader import GAP, RESTARTED
 from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject
 from outlast.rendering import LONGEST_EXCERPT, Shown, cut, joined
 from outlast.workflows.presentation import effect_line
@@ -77,7 +77,7 @@ def one_line(text: str) -> Shown:
     return rendering.excerpt(text)
 
 
-def doing(state: RunState) -> Shown:
+def doing(state: LoopState) -> Shown:
     """Return what a run is doing at the moment, for a spinner."""
     if not state.pending:
         return joined(state.agent or "the run", " · ", state.status)

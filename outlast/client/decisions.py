@@ -16,7 +16,7 @@ class ResultDecisions:
         snapshot: the run.
     """
 
-    def __init__(self, waiting: RunState, snapshot: loop.RunState) -> None:
+    def __init__(self, waiting: RunState, snapshot: loop.LoopState) -> None:
         self.waiting = waiting
         self._snapshot = snapshot
 

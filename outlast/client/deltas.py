@@ -21,7 +21,7 @@ from outlast.contract.delta_reader import DeltaReader
 from outlast.contract.reply_events import response_object
 from outlast.loop.commands import CallModel
 from outlast.loop.events import EffectFailed, ModelReplied
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 
 RawEvent: TypeAlias = JsonObject
@@ -99,7 +99,7 @@ class DeltaPoller:
 
     client: Client
     run_id: str
-    state: RunState = field(default_factory=RunState)
+    state: LoopState = field(default_factory=LoopState)
     heard: asyncio.Event = field(default_factory=asyncio.Event)
     _events: list[RawEvent] = field(default_factory=list[RawEvent])
     _model_is_asked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -107,7 +107,7 @@ class DeltaPoller:
     _quiet_since: float | None = None
 
     @staticmethod
-    def waits_for(state: RunState) -> bool:
+    def waits_for(state: LoopState) -> bool:
         """Whether a model is being asked, so that there may be something to read."""
         return any(isinstance(effect, CallModel) for effect in state.pending)
 

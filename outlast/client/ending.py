@@ -14,11 +14,11 @@ from outlast.client.history import failure_before_the_start
 from outlast.client.known_agents import KnownAgents
 from outlast.client.results import RunResult, error_of, result_of, run_details
 from outlast.contract import failures
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import Failure
 
 
-def verdict(state: RunState, known: KnownAgents, client: Any) -> RunResult:
+def verdict(state: LoopState, known: KnownAgents, client: Any) -> RunResult:
     """Return what a run came to that waits or has ended; the program's context is told of it.
 
     Raises:
@@ -35,7 +35,9 @@ def verdict(state: RunState, known: KnownAgents, client: Any) -> RunResult:
     return result_of(state, known, client=client)
 
 
-def error_of_closing(error: WorkflowFailureError, state: RunState, known: KnownAgents) -> Exception:
+def error_of_closing(
+    error: WorkflowFailureError, state: LoopState, known: KnownAgents
+) -> Exception:
     """Return what the failure of a workflow stands for; its last cause is that failure."""
     raised = _error_of(error.cause, state, known)
     last = raised
@@ -45,7 +47,7 @@ def error_of_closing(error: WorkflowFailureError, state: RunState, known: KnownA
     return raised
 
 
-def _error_of(cause: BaseException, state: RunState, known: KnownAgents) -> Exception:
+def _error_of(cause: BaseException, state: LoopState, known: KnownAgents) -> Exception:
     match cause:
         case ApplicationError():
             failure = Failure(code=cause.type or failures.INTERNAL, message=cause.message)

@@ -21,16 +21,16 @@ from outlast.agents.tool_guardrails import (
 from outlast.client.known_agents import KnownAgents
 from outlast.contract import records
 from outlast.loop.checks import GuardrailRecord, GuardrailStage
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, JsonObject
 
 
-def guardrail_results(state: RunState, stage: GuardrailStage, known: KnownAgents) -> list[Any]:
+def guardrail_results(state: LoopState, stage: GuardrailStage, known: KnownAgents) -> list[Any]:
     """Return what the guardrails of a stage said about the current question, in their order."""
     return [guardrail_result(one, known) for one in state.guardrails if one.stage == stage]
 
 
-def tripped(state: RunState, stage: GuardrailStage) -> GuardrailRecord | None:
+def tripped(state: LoopState, stage: GuardrailStage) -> GuardrailRecord | None:
     """Return what the guardrail said that ended the run, or None."""
     found = (one for one in reversed(state.guardrails) if one.stage == stage)
     return next((one for one in found if one.tripped or _raises(one)), None)

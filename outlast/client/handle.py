@@ -22,7 +22,7 @@ from outlast.client.history import Progress, RunReader
 from outlast.client.known_agents import KnownAgents
 from outlast.client.messages import check_cancel_mode, check_input
 from outlast.client.nested_requests import asker_of
-from outlast.client.reading import Place, Present, Request, Stretch, is_settled
+from outlast.client.reading import CaughtUp, Place, ReadRange, Request, is_settled
 from outlast.client.result_members import RunSnapshot
 from outlast.client.results import RunResult, error_of, result_of, result_of_answer, run_details
 from outlast.client.run_state import ENGINE
@@ -195,7 +195,7 @@ class RunHandle:
     ) -> RunSnapshot:
         """Return the first state that satisfies a condition, or the last state there is."""
         reader = RunReader(self.client, self.id, self._patience)
-        present = Present(since, from_start=False)
+        present = CaughtUp(since, from_start=False)
         async with aclosing(self._follow(reader, from_start=False)) as following:
             async for _ in following:
                 if present.is_reached(reader.place) and condition(reader.state):
@@ -225,20 +225,20 @@ class RunHandle:
         except RPCError as error:
             raise await self._address.translated(error) from error
 
-    async def read_along(self, stretch: Stretch) -> AsyncGenerator[RunSnapshot | RawEvent]:
+    async def read_along(self, read_range: ReadRange) -> AsyncGenerator[RunSnapshot | RawEvent]:
         """Yield the states of the run and what models say, until it is settled.
 
         Args:
-            stretch: what to read. The first state is the one in which it begins.
+            read_range: what to read. The first state is the one in which it begins.
 
         Raises:
             RunNotFound: there is no such run.
             AgentsException: it was ended by the engine's means.
         """
-        from_start = stretch.begins is None
+        from_start = read_range.begins is None
         reader = RunReader(self.client, self.id, self._patience)
-        begun = Present(stretch.begins, from_start=from_start)
-        present = Present(stretch.settles, from_start=from_start)
+        begun = CaughtUp(read_range.begins, from_start=from_start)
+        present = CaughtUp(read_range.settles, from_start=from_start)
         following = with_deltas(self._follow(reader, from_start=from_start), self.client, self.id)
         seen = 0
         if from_start:
@@ -252,7 +252,7 @@ class RunHandle:
                     seen = len(one.state.items)
                 yield one.state if isinstance(one, Progress) else one
                 settled = isinstance(one, Progress) and present.is_reached(reader.place)
-                if settled and is_settled(reader.state, stretch.without):
+                if settled and is_settled(reader.state, read_range.without):
                     return
         await self.result()  # ended by the engine's means, and raises how
 

@@ -28,7 +28,7 @@ from outlast.contract.failures import EngineFailure
 from outlast.contract.records import NOT_JSON, Unreadable
 from outlast.loop.events import Event, RunEnded
 from outlast.loop.machine import advance
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, Json
 from outlast.payloads.failures import failure_of_cause
 from outlast.payloads.readable import decode_failure, values_of
@@ -58,13 +58,13 @@ class HistoryReader:
     size: int = 0
     _effects: dict[int, int] = field(default_factory=dict[int, int])
     _admitted: dict[int, UpdateRequest] = field(default_factory=dict[int, UpdateRequest])
-    _waiting: list[tuple[int, history.Happening]] = field(
-        default_factory=list[tuple[int, history.Happening]]
+    _waiting: list[tuple[int, history.HistoryEntry]] = field(
+        default_factory=list[tuple[int, history.HistoryEntry]]
     )
     _started_ms: dict[int, int] = field(default_factory=dict[int, int])
     _ready: list[HistoryEvent] = field(default_factory=list[HistoryEvent])
-    _local: dict[int, list[history.Happening]] = field(
-        default_factory=dict[int, list[history.Happening]]
+    _local: dict[int, list[history.HistoryEntry]] = field(
+        default_factory=dict[int, list[history.HistoryEntry]]
     )
 
     async def feed(self, events: Iterable[HistoryEvent]) -> list[history.WorkflowTask]:
@@ -136,8 +136,8 @@ class HistoryReader:
         # What a reset applies again stands in the record of its admission only.
         request = self._admitted.pop(came_at, accepted.accepted_request).input
         arguments = await values_of(self.converter, request.args.payloads)
-        happening = history.Updated(name=request.name, arguments=arguments or ())
-        self._waiting.append((came_at, happening))
+        entry = history.Updated(name=request.name, arguments=arguments or ())
+        self._waiting.append((came_at, entry))
 
     async def _take_marker(self, event: HistoryEvent) -> None:
         marker = event.marker_recorded_event_attributes
@@ -146,14 +146,14 @@ class HistoryReader:
         data: dict[str, Any] = json.loads(marker.details["data"].payloads[0].data)
         if data["complete_time"] is None or data.get("backoff") is not None:
             return  # stopped by the workflow, or to be tried again after a durable timer
-        happening = history.Resolved(
+        entry = history.Resolved(
             effect=int(data["activity_id"]),
             local_end_ms=_local_end_ms(data),
             payload=await self._first(marker.details.get("result")),
             failure=await self._failure(marker.failure) if marker.HasField("failure") else None,
         )
         task = marker.workflow_task_completed_event_id
-        self._local.setdefault(task, []).append(happening)
+        self._local.setdefault(task, []).append(entry)
 
     async def _take_result(self, event: HistoryEvent) -> None:
         """Take in how an activity or a nested run ended."""
@@ -215,8 +215,8 @@ class HistoryReader:
             case _:
                 return 0, None
 
-    def _note(self, event: HistoryEvent, happening: history.Happening) -> None:
-        self._waiting.append((event.event_id, happening))
+    def _note(self, event: HistoryEvent, entry: history.HistoryEntry) -> None:
+        self._waiting.append((event.event_id, entry))
 
     def _task_of(self, completed: HistoryEvent) -> history.WorkflowTask:
         started = completed.workflow_task_completed_event_attributes.started_event_id
@@ -224,7 +224,7 @@ class HistoryReader:
         self._waiting = [(at, one) for at, one in self._waiting if at >= started]
         delivered.extend(self._local.pop(completed.event_id, []))
         at_ms = self._started_ms.pop(started, 0)
-        return history.WorkflowTask(at_ms=at_ms, happenings=tuple(delivered))
+        return history.WorkflowTask(at_ms=at_ms, entries=tuple(delivered))
 
     async def _first(self, payloads: Payloads | None) -> Json | Unreadable:
         payload = payloads.payloads[:1] if payloads is not None else []
@@ -243,7 +243,7 @@ class Progress:
     """One event of a run and the state after it; no event where a history begins."""
 
     event: Event | None
-    state: RunState
+    state: LoopState
 
 
 @dataclass
@@ -261,11 +261,11 @@ class RunReader:
     client: Client
     run_id: str
     patience: timedelta = field(default_factory=lambda: patience_of(None))
-    state: RunState = field(default_factory=RunState)
+    state: LoopState = field(default_factory=LoopState)
     place: tuple[str, int] = ("", 0)
     closed_by: HistoryEvent | None = None
 
-    async def catch_up(self) -> RunState:
+    async def catch_up(self) -> LoopState:
         """Read what there is now, and return the state. Does not wait.
 
         Raises:
@@ -386,7 +386,7 @@ class RunReader:
         return self.client.get_workflow_handle(self.run_id, run_id=run)
 
 
-def ended_by_engine(state: RunState, closed_by: HistoryEvent) -> RunEnded | None:
+def ended_by_engine(state: LoopState, closed_by: HistoryEvent) -> RunEnded | None:
     """Return the event of a run that the engine ended; None where it goes on in another history."""
     at_ms = _milliseconds(closed_by.event_time)
     match closed_by.event_type:
@@ -409,7 +409,7 @@ def ended_by_engine(state: RunState, closed_by: HistoryEvent) -> RunEnded | None
     return RunEnded(at_ms=at_ms, outcome="failed", failure=failure)
 
 
-def failure_before_the_start(state: RunState, failure: Failure) -> Failure:
+def failure_before_the_start(state: LoopState, failure: Failure) -> Failure:
     """Return the failure of a run; one that the SDK failed before it began has an unreadable input."""
     if state.phase != "new" or failure.code in failures.CODES:
         return failure

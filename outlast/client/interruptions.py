@@ -14,7 +14,7 @@ from outlast.loop.approvals import ApprovalRequest, ApprovalStatus, Decision
 from outlast.loop.call_forms import FUNCTION, call_item
 from outlast.loop.commands import RunAgent
 from outlast.loop.items import Item, call_id_of
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 
 
@@ -107,7 +107,7 @@ def interruption(
     return Interruption(request, known.agent(request.agent), raw, origin)
 
 
-def pending_in_order(state: RunState) -> list[ApprovalRequest]:
+def pending_in_order(state: LoopState) -> list[ApprovalRequest]:
     """Return what people have to decide in the order of the calls, those of nested runs included.
 
     A nested run asks while the calls beside it wait already, so it is not the order of asking.

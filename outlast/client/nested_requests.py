@@ -11,12 +11,12 @@ from outlast.client.history import RunReader
 from outlast.client.sending import RunAddress
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import name_of
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 
 
 async def asker_of(
-    request_id: str, root: RunState, client: Client
+    request_id: str, root: LoopState, client: Client
 ) -> tuple[str, JsonObject | None]:
     """Return the nested run to send a decision to, and what came of the request in one that ended.
 
@@ -44,7 +44,7 @@ async def asker_of(
     return nested.run_id, {"status": request.status, "by": by}
 
 
-async def state_of(run_id: str, client: Client) -> RunState | None:
+async def state_of(run_id: str, client: Client) -> LoopState | None:
     """Return where a run is, or None if there is no such run, or no more.
 
     Raises:
@@ -58,12 +58,12 @@ async def state_of(run_id: str, client: Client) -> RunState | None:
         raise await RunAddress(client, run_id).translated(error) from error
 
 
-def request_in(run: RunState, request_id: str) -> ApprovalRequest | None:
+def request_in(run: LoopState, request_id: str) -> ApprovalRequest | None:
     """Return a request that a run made itself, or None."""
     return next((one for one in run.approvals if one.id == request_id), None)
 
 
-async def _run_that_asked(request_id: str, run: RunState, client: Client) -> RunState | None:
+async def _run_that_asked(request_id: str, run: LoopState, client: Client) -> LoopState | None:
     """Follow the id down: `e3.e5.a1` is a request of what step 5 of what step 3 began is.
 
     A nested run is named after its tool and its step; the id has the step only, and the transcript

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeAlias
 from outlast.agents.errors import RunClosed
 from outlast.client.deltas import RawEvent
 from outlast.loop.events import CancelMode
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 
 Place: TypeAlias = tuple[str, int]
 """How far a history was read, as `RunReader.place` has it."""
@@ -22,7 +22,7 @@ Request: TypeAlias = tuple[str, str]
 """A request for approval: the nested run it waits in, or nothing; and its id."""
 
 
-def is_settled(state: RunState, without: frozenset[Request] = frozenset()) -> bool:
+def is_settled(state: LoopState, without: frozenset[Request] = frozenset()) -> bool:
     """Whether nothing more happens unless somebody says or decides something.
 
     A session has everything by then.
@@ -38,7 +38,7 @@ def is_settled(state: RunState, without: frozenset[Request] = frozenset()) -> bo
 
 
 @dataclass
-class Present:
+class CaughtUp:
     """Tells whether a reader has come to what was the present at some time.
 
     A history also tells of every time the run waited before; those are over.
@@ -64,7 +64,7 @@ class Present:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stretch:
+class ReadRange:
     """Which part of a run is read along.
 
     Attributes:
@@ -86,7 +86,7 @@ class ReadableRun(Protocol):
         """What results keep of the client it is read with."""
         ...
 
-    def read_along(self, stretch: Stretch) -> AsyncGenerator[RunState | RawEvent]:
+    def read_along(self, read_range: ReadRange) -> AsyncGenerator[LoopState | RawEvent]:
         """Yield the states of a run, and what models say."""
         ...
 
@@ -109,8 +109,8 @@ class RunReading:
 
     def __init__(
         self,
-        open_run: Callable[[], Awaitable[tuple[ReadableRun, Stretch]]],
-        at_end: Callable[[RunState | None], None] | None = None,
+        open_run: Callable[[], Awaitable[tuple[ReadableRun, ReadRange]]],
+        at_end: Callable[[LoopState | None], None] | None = None,
     ) -> None:
         self.client: Any = None
         self._open_run = open_run
@@ -118,23 +118,23 @@ class RunReading:
         self._run: ReadableRun | None = None
         self._tried = asyncio.Event()
 
-    async def states(self) -> AsyncGenerator[RunState | RawEvent]:
+    async def states(self) -> AsyncGenerator[LoopState | RawEvent]:
         """Yield the states of the run, the one in which the reading begins first.
 
         Raises:
             AgentsException: the run cannot be opened, or ended by the engine's means.
         """
-        settled: RunState | None = None
+        settled: LoopState | None = None
         try:
             try:
-                self._run, stretch = await self._open_run()
+                self._run, read_range = await self._open_run()
                 self.client = self._run.kept_client
             finally:
                 self._tried.set()
-            last: RunState | None = None
-            async with aclosing(self._run.read_along(stretch)) as told:
+            last: LoopState | None = None
+            async with aclosing(self._run.read_along(read_range)) as told:
                 async for one in told:
-                    last = one if isinstance(one, RunState) else last
+                    last = one if isinstance(one, LoopState) else last
                     yield one
             settled = last
         finally:

@@ -29,15 +29,15 @@ from outlast.client.interruptions import (
 )
 from outlast.client.known_agents import KnownAgents
 from outlast.client.run_responses import last_turn, run_responses
-from outlast.client.run_state import RunState as WaitingState
+from outlast.client.run_state import RunState
 from outlast.contract.blobs import is_plain
 from outlast.loop.items import Item, only_text, text_of
-from outlast.loop.state import OUTPUT_KINDS, Answer, RunState, Status
+from outlast.loop.state import OUTPUT_KINDS, Answer, LoopState, Status
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import places_in_transcript, shown, size
 from outlast.ports.model import ModelResponse
 
-RunSnapshot: TypeAlias = RunState
+RunSnapshot: TypeAlias = LoopState
 """The state of a run at one moment, as `RunHandle.state()` returns it.
 
 Its status, transcript, approvals and usage, read from the run's history.
@@ -290,7 +290,7 @@ class RunResultBase:
         new = [one.to_input_item() for one in kept]
         return [*deepcopy(self._asked()), *without_reasoning_ids(new, self._policy())]
 
-    def to_state(self) -> WaitingState:
+    def to_state(self) -> RunState:
         """Return a handle on the run where it waits, to decide and go on; see `RunState`."""
         state = self._waiting()
         state.adopt(self._decisions.waiting)
@@ -301,8 +301,8 @@ class RunResultBase:
         """What is decided through the context of this result."""
         return ResultDecisions(self._waiting(), self.snapshot)
 
-    def _waiting(self) -> WaitingState:
-        return WaitingState(
+    def _waiting(self) -> RunState:
+        return RunState(
             run_id=self.run_id,
             agent=self.snapshot.agent,
             interruptions=self.interruptions,

@@ -10,12 +10,12 @@ from outlast.agents.context_codec import write_context
 from outlast.agents.errors import DecisionRefused, RunClosed, RunNotFound, UserError
 from outlast.client.handle import RunHandle
 from outlast.client.nested_requests import request_in, state_of
-from outlast.client.reading import Stretch
+from outlast.client.reading import ReadRange
 from outlast.client.run_state import RunState, StagedDecision
 from outlast.loop import state as loop
 
 
-async def resume(handle: RunHandle, staged: RunState, *, context: Any = None) -> Stretch:
+async def resume(handle: RunHandle, staged: RunState, *, context: Any = None) -> ReadRange:
     """Send a run what was decided and said, and return the part of it that is to be read now.
 
     Args:
@@ -55,14 +55,14 @@ async def resume(handle: RunHandle, staged: RunState, *, context: Any = None) ->
     sent = bool(decisions or staged.staged_input())
     _, settles = await handle.present() if sent else (state, begins)
     staged.clear_pending_input()  # the run has it now
-    return Stretch(
+    return ReadRange(
         begins=begins,
         settles=settles,
         without=frozenset((one.run_id, one.decision.request_id) for one in decisions),
     )
 
 
-async def _send(handle: RunHandle, state: loop.RunState, one: StagedDecision) -> None:
+async def _send(handle: RunHandle, state: loop.LoopState, one: StagedDecision) -> None:
     """Send a decision, unless it was sent before.
 
     Raises:
@@ -80,7 +80,7 @@ async def _send(handle: RunHandle, state: loop.RunState, one: StagedDecision) ->
             _is_made(nested, one)
 
 
-def _is_made(state: loop.RunState, one: StagedDecision) -> bool:
+def _is_made(state: loop.LoopState, one: StagedDecision) -> bool:
     """Whether a run has this very decision, because it was sent before.
 
     Raises:

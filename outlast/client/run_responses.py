@@ -7,13 +7,13 @@ the answers led to.
 from collections.abc import Sequence
 
 from outlast.loop.items import Item
-from outlast.loop.state import OUTPUT_KINDS, Response, RunState
+from outlast.loop.state import OUTPUT_KINDS, LoopState, Response
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelResponse
 from outlast.ports.run_response import RunResponse
 
 
-def run_responses(state: RunState, *, after: int, until: int | None = None) -> list[ModelResponse]:
+def run_responses(state: LoopState, *, after: int, until: int | None = None) -> list[ModelResponse]:
     """Return the responses of some turns of a run.
 
     Args:

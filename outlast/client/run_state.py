@@ -87,7 +87,7 @@ class RunState(Generic[TContext, TAgent]):
         interruptions: Iterable[Interruption] = (),
         known: KnownAgents | None = None,
         client: Any = None,
-        snapshot: loop.RunState | None = None,
+        snapshot: loop.LoopState | None = None,
     ) -> None:
         self.run_id = run_id
         self.agent = agent

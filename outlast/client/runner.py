@@ -23,15 +23,15 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import RunAlreadyStarted, UserError
-from outlast.client.carrying import Carrying
 from outlast.client.connection import add_search_attributes
 from outlast.client.content import outgoing
 from outlast.client.handle import RunHandle
 from outlast.client.known_agents import KnownAgents, RemoteAgent
 from outlast.client.outages import is_passing, patience_of, ride_out, unavailable
-from outlast.client.reading import RunReading, Stretch
+from outlast.client.reading import ReadRange, RunReading
 from outlast.client.results import RunResult
 from outlast.client.resuming import resume
+from outlast.client.run_host import RunHost
 from outlast.client.run_state import ENGINE, RunState, gave_items
 from outlast.client.sending import RunAddress, check_size
 from outlast.client.start import (
@@ -129,11 +129,13 @@ class Runner:
             UserError: an argument does not fit.
         """
         options = cls._placed(options)
-        with _carrying(starting_agent, input, options) as carrying:
-            handle, stretch = await _open(starting_agent, input, options, carrying)
+        with _carrying(starting_agent, input, options) as host:
+            handle, read_range = await _open(starting_agent, input, options, host)
             async with warned_without_worker(handle.client, handle.id):
-                result = await handle.wait_until_settled(stretch.settles, without=stretch.without)
-            carrying.settled(ended=result.snapshot.phase == "closed")
+                result = await handle.wait_until_settled(
+                    read_range.settles, without=read_range.without
+                )
+            host.settled(ended=result.snapshot.phase == "closed")
             return result
 
     @classmethod
@@ -191,11 +193,11 @@ class Runner:
                 "Runner.run_streamed needs a running event loop: call it in async code."
             )
         named = RemoteAgent(starting_agent) if isinstance(starting_agent, str) else starting_agent
-        carrying = _carrying(starting_agent, input, options)
+        host = _carrying(starting_agent, input, options)
         return RunResultStreaming(
             RunReading(
-                lambda: _open(starting_agent, input, options, carrying, known=known, stream=True),
-                at_end=carrying.read,
+                lambda: _open(starting_agent, input, options, host, known=known, stream=True),
+                at_end=host.read,
             ),
             starting_agent=named,
             asked=[] if isinstance(input, RunState) else input,
@@ -229,8 +231,8 @@ class Runner:
         """
         options = cls._placed(options)
         known = _known(agent, input, options)
-        with _carrying(agent, input, options) as carrying:
-            return await _begin(agent, input, options, carrying, known=known, keep_open=keep_open)
+        with _carrying(agent, input, options) as host:
+            return await _begin(agent, input, options, host, known=known, keep_open=keep_open)
 
     @classmethod
     async def attach(
@@ -260,10 +262,10 @@ class Runner:
         place = RunOptions(client=client, patience=patience, blob_store=blob_store)
         options = cls._placed(place)
         check_place(id or "", options.get("client"))
-        with _carrying(agent, "", options) as carrying:
-            handle = await carrying.handle(id, KnownAgents(agent))
+        with _carrying(agent, "", options) as host:
+            handle = await host.handle(id, KnownAgents(agent))
             await handle.check()
-            await carrying.follow(handle)
+            await host.follow(handle)
             return handle
 
 
@@ -279,30 +281,30 @@ async def _open(
     agent: Any,
     input: str | list[JsonObject] | RunState,
     options: RunOptions,
-    carrying: Carrying,
+    host: RunHost,
     *,
     known: KnownAgents | None = None,
     stream: bool = False,
-) -> tuple[RunHandle, Stretch]:
+) -> tuple[RunHandle, ReadRange]:
     """Start a run, or send a waiting one what was decided; say which part of it is to be read."""
     known = known or _known(agent, input, options)
     if isinstance(input, RunState):
-        handle = await carrying.handle(input.run_id, known)
+        handle = await host.handle(input.run_id, known)
         if input.snapshot is None:
-            await carrying.follow(handle)
+            await host.follow(handle)
         return handle, await resume(handle, input, context=_context(input, options))
-    handle = await _begin(agent, input, options, carrying, known=known, stream=stream)
+    handle = await _begin(agent, input, options, host, known=known, stream=stream)
     if options.get("id") is None:
-        return handle, Stretch()
+        return handle, ReadRange()
     _, place = await handle.present()  # it may be a run that has waited and gone on before
-    return handle, Stretch(settles=place)
+    return handle, ReadRange(settles=place)
 
 
 async def _begin(
     agent: Any,
     input: str | list[JsonObject],
     options: RunOptions,
-    carrying: Carrying,
+    host: RunHost,
     *,
     known: KnownAgents,
     keep_open: bool = False,
@@ -311,10 +313,10 @@ async def _begin(
     record = run_input(agent, input, keep_open=keep_open, stream=stream, **start_options(options))
     record = replace(record, settings=join_current_trace(record.settings))
     run_id = options.get("id") or f"run-{secrets.token_hex(6)}"
-    handle = await carrying.handle(run_id, known)
-    queue = await carrying.queue(run_id)
-    if not await _start(handle.client, queue, run_id, record, carrying.patience):
-        await carrying.follow(handle)
+    handle = await host.handle(run_id, known)
+    queue = await host.queue(run_id)
+    if not await _start(handle.client, queue, run_id, record, host.patience):
+        await host.follow(handle)
     return handle
 
 
@@ -333,16 +335,14 @@ def _known(
     )
 
 
-def _carrying(
-    agent: Any, input: str | list[JsonObject] | RunState, options: RunOptions
-) -> Carrying:
+def _carrying(agent: Any, input: str | list[JsonObject] | RunState, options: RunOptions) -> RunHost:
     client = options.get("client")
     check_place(options.get("id"), client, options.get("task_queue"))
     if client is None and isinstance(input, RunState) and input.client != ENGINE:
         client = input.client
     store = options.get("blob_store")
     check_blob_store(store)
-    return Carrying(
+    return RunHost(
         agent,
         client,
         options.get("task_queue"),

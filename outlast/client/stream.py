@@ -17,7 +17,7 @@ from outlast.agents.stream_events import (
 )
 from outlast.client.known_agents import KnownAgents
 from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.state import RunState, Status, released
+from outlast.loop.state import LoopState, Status, released
 
 _NOBODY = KnownAgents()
 
@@ -48,7 +48,7 @@ StreamEvent: TypeAlias = NumberedEvent | RawResponsesStreamEvent
 
 
 def changes(
-    before: RunState, after: RunState, next_id: int, known: KnownAgents = _NOBODY
+    before: LoopState, after: LoopState, next_id: int, known: KnownAgents = _NOBODY
 ) -> Iterator[NumberedEvent]:
     """Yield what happened between two consecutive states, in the order in which it did.
 

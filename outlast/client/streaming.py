@@ -27,7 +27,7 @@ from outlast.client.stream import changes
 from outlast.contract import records
 from outlast.loop.events import CancelMode
 from outlast.loop.items import call_id_of
-from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, RunState
+from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState
 from outlast.loop.values import JsonObject
 
 
@@ -40,10 +40,10 @@ class RunSource(Protocol):
 
     client: Any
 
-    def states(self) -> AsyncIterator[RunState | RawEvent]:
+    def states(self) -> AsyncIterator[LoopState | RawEvent]:
         """Start the run, or go on with it, and yield its states until it is settled.
 
-        The first state is the one in which the reading begins; for a new run, `RunState()`. Then
+        The first state is the one in which the reading begins; for a new run, `LoopState()`. Then
         there is one after each event, and what a model says before the state that has its reply.
         """
         ...
@@ -80,7 +80,7 @@ class RunResultStreaming(RunResultBase):
         known: KnownAgents,
         max_turns: int | None,
     ) -> None:
-        super().__init__(RunState(), known)
+        super().__init__(LoopState(), known)
         self.max_turns = max_turns
         self.is_complete = False
         self._given = asked
@@ -193,7 +193,7 @@ class RunResultStreaming(RunResultBase):
         try:
             async for one in self._source.states():
                 self._client = self._source.client
-                if isinstance(one, RunState):
+                if isinstance(one, LoopState):
                     self._move(one)
                 else:
                     self._tell(RawResponsesStreamEvent(raw=one, next_id=self._number))
@@ -212,7 +212,7 @@ class RunResultStreaming(RunResultBase):
         self.is_complete = True
         self._events.put_nowait(None)
 
-    def _move(self, state: RunState) -> None:
+    def _move(self, state: LoopState) -> None:
         before, self.snapshot = self.snapshot, state
         self._forget()
         if not self._opened:
@@ -248,7 +248,7 @@ class RunResultStreaming(RunResultBase):
         return super()._asked()
 
 
-def _end_of_whole_turns(state: RunState) -> int:
+def _end_of_whole_turns(state: LoopState) -> int:
     """Return where the first turn begins that has calls without their outputs; else the end."""
     answered = {call_id_of(item.raw) for item in state.items if item.kind in OUTPUT_KINDS}
     open_turns = {

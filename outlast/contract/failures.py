@@ -11,8 +11,8 @@ from typing import Final, Literal
 from outlast.loop.commands import (
     CallModel,
     CheckInput,
-    Conclude,
     Effect,
+    FinalizeAnswer,
     OffloadItems,
     PrepareRun,
     RunAgent,
@@ -104,7 +104,7 @@ def _named(effect: Effect) -> tuple[str, str]:
             return f"The start of {effect.agent}", USER_ERROR
         case CheckInput():
             return f"An input guardrail of {effect.agent}", USER_ERROR
-        case Conclude():
+        case FinalizeAnswer():
             return f"The end of {effect.agent}'s answer", USER_ERROR
         case SaveSession():
             return "Saving the session", SESSION_FAILED

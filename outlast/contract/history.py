@@ -36,13 +36,13 @@ from outlast.contract.records import (
     read_carried,
 )
 from outlast.loop.approvals import Decision
-from outlast.loop.calls import AgentResult, Briefing, HandoffResult, ModelReply, ToolResult
-from outlast.loop.checks import CheckResult, Conclusion
+from outlast.loop.calls import AgentResult, HandoffResult, ModelReply, PreparedRun, ToolResult
+from outlast.loop.checks import CheckResult, FinalizedAnswer
 from outlast.loop.commands import (
     CallModel,
     CheckInput,
-    Conclude,
     Effect,
+    FinalizeAnswer,
     OffloadItems,
     PrepareRun,
     RunAgent,
@@ -52,7 +52,7 @@ from outlast.loop.commands import (
 )
 from outlast.loop.events import (
     AgentFinished,
-    AnswerConcluded,
+    AnswerFinalized,
     CancelRequested,
     DecisionReceived,
     EffectBlocked,
@@ -71,7 +71,7 @@ from outlast.loop.events import (
     ToolFinished,
 )
 from outlast.loop.machine import advance
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.stored import Offload
 from outlast.loop.values import Failure, Json, Usage
 
@@ -148,7 +148,7 @@ def answered(effect: Effect, payload: Json | Unreadable, at_ms: int) -> Event:
 def _answer(effect: Effect, payload: Json | Unreadable, at_ms: int, number: int) -> Event:
     match effect:
         case PrepareRun():
-            briefing = read(Briefing, payload)
+            briefing = read(PreparedRun, payload)
             return RunPrepared(at_ms=at_ms, effect=number, briefing=briefing)
         case CheckInput():
             return InputChecked(at_ms=at_ms, effect=number, result=read(CheckResult, payload))
@@ -160,9 +160,9 @@ def _answer(effect: Effect, payload: Json | Unreadable, at_ms: int, number: int)
             return AgentFinished(at_ms=at_ms, effect=number, result=read(AgentResult, payload))
         case RunHandoff():
             return HandoffFinished(at_ms=at_ms, effect=number, result=read(HandoffResult, payload))
-        case Conclude():
-            conclusion = read(Conclusion, payload)
-            return AnswerConcluded(at_ms=at_ms, effect=number, conclusion=conclusion)
+        case FinalizeAnswer():
+            conclusion = read(FinalizedAnswer, payload)
+            return AnswerFinalized(at_ms=at_ms, effect=number, conclusion=conclusion)
         case SaveSession():
             return SessionSaved(at_ms=at_ms, effect=number)
         case OffloadItems():
@@ -199,7 +199,7 @@ def failed(
     return EffectFailed(at_ms=at_ms, effect=effect.effect, failure=failure)
 
 
-def is_blocked(state: RunState, effect: Effect) -> bool:
+def is_blocked(state: LoopState, effect: Effect) -> bool:
     """Whether an effect waits for a worker that can carry it out."""
     return any(one.effect == effect.effect for one in state.blocked)
 
@@ -246,7 +246,7 @@ class CancelAsked:
     """The workflow was asked to cancel, by the engine's own means."""
 
 
-Happening: TypeAlias = Started | Signalled | Updated | Resolved | CancelAsked
+HistoryEntry: TypeAlias = Started | Signalled | Updated | Resolved | CancelAsked
 Rank: TypeAlias = Literal[0, 1, 2, 3, 4, 5]
 
 
@@ -255,12 +255,12 @@ class WorkflowTask:
     """What one workflow task delivered, at which time (milliseconds since the epoch)."""
 
     at_ms: int
-    happenings: tuple[Happening, ...]
+    entries: tuple[HistoryEntry, ...]
 
 
-def rank(happening: Happening) -> Rank:
-    """Return where a happening comes within its workflow task."""
-    match happening:
+def rank(entry: HistoryEntry) -> Rank:
+    """Return where a entry comes within its workflow task."""
+    match entry:
         case Started():
             return 0
         case Signalled():
@@ -268,16 +268,16 @@ def rank(happening: Happening) -> Rank:
         case Updated():
             return 2
         case Resolved():
-            return 3 if happening.local_end_ms is None else 5
+            return 3 if entry.local_end_ms is None else 5
         case CancelAsked():
             return 4
         case _:
-            assert_never(happening)
+            assert_never(entry)
 
 
 def fold(
-    state: RunState, run_id: str, tasks: Iterable[WorkflowTask]
-) -> Iterator[tuple[Event, RunState]]:
+    state: LoopState, run_id: str, tasks: Iterable[WorkflowTask]
+) -> Iterator[tuple[Event, LoopState]]:
     """Take workflow tasks into a state.
 
     Args:
@@ -291,53 +291,53 @@ def fold(
     """
     for task in tasks:
         at_ms = task.at_ms
-        for happening in sorted(task.happenings, key=rank):
-            if isinstance(happening, Resolved) and happening.local_end_ms is not None:
-                at_ms = happening.local_end_ms
-            event = _event_of(state, run_id, happening, at_ms)
+        for entry in sorted(task.entries, key=rank):
+            if isinstance(entry, Resolved) and entry.local_end_ms is not None:
+                at_ms = entry.local_end_ms
+            event = _event_of(state, run_id, entry, at_ms)
             if event is not None:
                 state, _ = advance(state, event)
                 yield event, state
 
 
-def opening(payload: Json | Unreadable) -> RunState:
+def opening(payload: Json | Unreadable) -> LoopState:
     """Return the state that a workflow starts from: the carried one, or a new one."""
     try:
         record = read(RunInput, payload)
-        return read_carried(record.carried) if record.carried is not None else RunState()
+        return read_carried(record.carried) if record.carried is not None else LoopState()
     except UnreadableRecordError:
-        return RunState()
+        return LoopState()
 
 
-def _event_of(state: RunState, run_id: str, happening: Happening, at_ms: int) -> Event | None:
-    match happening:
+def _event_of(state: LoopState, run_id: str, entry: HistoryEntry, at_ms: int) -> Event | None:
+    match entry:
         case Started():
-            return _start_of(run_id, happening, at_ms)
+            return _start_of(run_id, entry, at_ms)
         case Signalled():
-            return signalled(happening.name, happening.arguments, at_ms)
+            return signalled(entry.name, entry.arguments, at_ms)
         case Updated():
             try:
-                return updated(happening.name, happening.arguments, at_ms)
+                return updated(entry.name, entry.arguments, at_ms)
             except UnreadableRecordError:
                 return None
         case Resolved():
-            effect = next((one for one in state.pending if one.effect == happening.effect), None)
+            effect = next((one for one in state.pending if one.effect == entry.effect), None)
             if effect is None:
                 return None
-            if happening.failure is not None:
-                return failed(effect, happening.failure, at_ms, blocked=is_blocked(state, effect))
-            return answered(effect, happening.payload, at_ms)
+            if entry.failure is not None:
+                return failed(effect, entry.failure, at_ms, blocked=is_blocked(state, effect))
+            return answered(effect, entry.payload, at_ms)
         case CancelAsked():
             return CancelRequested(at_ms=at_ms)
         case _:
-            assert_never(happening)
+            assert_never(entry)
 
 
-def _start_of(run_id: str, happening: Started, at_ms: int) -> RunStarted | None:
+def _start_of(run_id: str, entry: Started, at_ms: int) -> RunStarted | None:
     try:
-        record = read(RunInput, happening.payload)
+        record = read(RunInput, entry.payload)
     except UnreadableRecordError:
         return None
     if record.carried is not None:
         return None
-    return started(run_id, record, at_ms, happening.chain_id)
+    return started(run_id, record, at_ms, entry.chain_id)

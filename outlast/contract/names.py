@@ -5,8 +5,8 @@ from typing import Final, cast
 from outlast.loop.commands import (
     CallModel,
     CheckInput,
-    Conclude,
     Effect,
+    FinalizeAnswer,
     OffloadItems,
     PrepareRun,
     RunAgent,
@@ -75,7 +75,7 @@ MEMO_INPUT_DIGEST: Final = "outlast_input_digest"
 ACTIVITY_PREPARE: Final = "prepare_run"
 ACTIVITY_MODEL: Final = "call_model"
 ACTIVITY_CHECK: Final = "check_input"
-ACTIVITY_CONCLUDE: Final = "conclude"
+ACTIVITY_FINALIZE: Final = "finalize_answer"
 ACTIVITY_SAVE: Final = "save_session"
 ACTIVITY_OFFLOAD: Final = "offload_items"
 ACTIVITY_REFUSE: Final = "refuse_effect"
@@ -102,8 +102,8 @@ def activity_type(effect: Effect) -> str:
             return ACTIVITY_PREPARE
         case CheckInput():
             return ACTIVITY_CHECK
-        case Conclude():
-            return ACTIVITY_CONCLUDE
+        case FinalizeAnswer():
+            return ACTIVITY_FINALIZE
         case SaveSession():
             return ACTIVITY_SAVE
         case OffloadItems():

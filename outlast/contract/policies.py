@@ -12,8 +12,8 @@ from outlast.loop.calls import Policy
 from outlast.loop.commands import (
     CallModel,
     CheckInput,
-    Conclude,
     Effect,
+    FinalizeAnswer,
     OffloadItems,
     PrepareRun,
     RunAgent,
@@ -21,7 +21,7 @@ from outlast.loop.commands import (
     RunTool,
     SaveSession,
 )
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 
 MODEL: Final = Policy(timeout_ms=600_000, attempts=10, maximum_interval_ms=60_000)
@@ -107,7 +107,7 @@ def policy_of(effect: Effect) -> Policy:
             return LOAD if loads else PREPARE
         case CallModel():
             return MODEL
-        case CheckInput() | Conclude():
+        case CheckInput() | FinalizeAnswer():
             return CHECK
         case SaveSession():
             return SAVE
@@ -129,7 +129,7 @@ def heartbeat_ms(settings: JsonObject | None) -> int:
     return _setting(settings, "heartbeat_ms", HEARTBEAT_MS, least=500)
 
 
-def rolls_over(state: RunState, *, events: int, size_bytes: int) -> bool:
+def rolls_over(state: LoopState, *, events: int, size_bytes: int) -> bool:
     """Whether a history of this length is to be continued in a new one."""
     limit = _setting(state.settings, "roll_over_events", ROLL_OVER_EVENTS, least=SHORTEST_HISTORY)
     return events >= limit or size_bytes >= ROLL_OVER_BYTES

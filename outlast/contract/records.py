@@ -26,8 +26,8 @@ from outlast.contract.names import (
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.commands import (
     CallModel,
-    Conclude,
     Effect,
+    FinalizeAnswer,
     OffloadItems,
     RunAgent,
     RunHandoff,
@@ -36,7 +36,7 @@ from outlast.loop.commands import (
 from outlast.loop.events import Parent
 from outlast.loop.invariants import violations
 from outlast.loop.items import Item, Message
-from outlast.loop.state import RunState, items_of, items_to_save
+from outlast.loop.state import LoopState, items_of, items_to_save
 from outlast.loop.trace_mark import TraceMark
 from outlast.loop.values import DEFAULT_MAX_TURNS, Failure, Json, JsonObject, ServerThread, Usage
 
@@ -183,10 +183,10 @@ class HandoffRequestRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
-class ConclusionRequestRecord:
+class FinalizeRequestRecord:
     """The whole request of a conclusion: the command and the transcript."""
 
-    call: Conclude
+    call: FinalizeAnswer
     items: tuple[Item, ...]
 
 
@@ -210,7 +210,7 @@ Request: TypeAlias = (
     Effect
     | ModelRequestRecord
     | HandoffRequestRecord
-    | ConclusionRequestRecord
+    | FinalizeRequestRecord
     | SaveRequestRecord
     | OffloadRequestRecord
 )
@@ -303,12 +303,12 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def write_state(state: RunState) -> JsonObject:
+def write_state(state: LoopState) -> JsonObject:
     """Return a state as JSON, compressed when it is large: a payload may have 2 MB."""
     try:
-        data = adapter(RunState).dump_json(state)
+        data = adapter(LoopState).dump_json(state)
     except ValueError:  # half a character, which only ASCII can say
-        data = _text(adapter(RunState).dump_python(state, mode="json")).encode()
+        data = _text(adapter(LoopState).dump_python(state, mode="json")).encode()
     if len(data) <= COMPRESS_ABOVE_BYTES:
         written: JsonObject = json.loads(data)
         return written
@@ -316,7 +316,7 @@ def write_state(state: RunState) -> JsonObject:
     return {"zlib": base64.b64encode(zlib.compress(data, level)).decode()}
 
 
-def read_state(payload: JsonObject) -> RunState:
+def read_state(payload: JsonObject) -> LoopState:
     """Return the state in a payload.
 
     Raises:
@@ -325,17 +325,17 @@ def read_state(payload: JsonObject) -> RunState:
     try:
         if "zlib" in payload:
             payload = json.loads(zlib.decompress(base64.b64decode(str(payload["zlib"]))))
-        state: RunState = adapter(RunState).validate_python(payload)
+        state: LoopState = adapter(LoopState).validate_python(payload)
     except ValidationError as error:
-        raise UnreadableRecordError(_explain(RunState, error)) from None
+        raise UnreadableRecordError(_explain(LoopState, error)) from None
     except (ValueError, zlib.error) as error:
         raise UnreadableRecordError(f"The carried state cannot be unpacked: {error}") from None
     if state.phase == "new":
-        raise UnreadableRecordError("The carried RunState never began.")
+        raise UnreadableRecordError("The carried LoopState never began.")
     return state
 
 
-def read_carried(payload: JsonObject) -> RunState:
+def read_carried(payload: JsonObject) -> LoopState:
     """Return the state that a workflow goes on from; anybody may have written it.
 
     Raises:
@@ -344,22 +344,22 @@ def read_carried(payload: JsonObject) -> RunState:
     state = read_state(payload)
     if state.phase == "closed":
         raise UnreadableRecordError(
-            "The carried RunState has ended: there is nothing to go on with."
+            "The carried LoopState has ended: there is nothing to go on with."
         )
     if broken := violations(state):
-        raise UnreadableRecordError(f"The carried RunState breaks a law of runs: {broken[0]}.")
+        raise UnreadableRecordError(f"The carried LoopState breaks a law of runs: {broken[0]}.")
     return state
 
 
-def request_of(state: RunState, effect: Effect) -> Request:
+def request_of(state: LoopState, effect: Effect) -> Request:
     """Return the whole request of an effect; the same whenever it is asked for."""
     match effect:
         case CallModel():
             return ModelRequestRecord(call=effect, items=items_of(state, effect))
         case RunHandoff() if effect.input_length is not None:
             return HandoffRequestRecord(call=effect, items=items_of(state, effect))
-        case Conclude():
-            return ConclusionRequestRecord(call=effect, items=items_of(state, effect))
+        case FinalizeAnswer():
+            return FinalizeRequestRecord(call=effect, items=items_of(state, effect))
         case SaveSession():
             return SaveRequestRecord(call=effect, items=items_to_save(state, effect))
         case OffloadItems():
@@ -433,7 +433,7 @@ def small(request: Request, limit_bytes: int) -> JsonObject | None:
             return None
     elif isinstance(
         request,
-        HandoffRequestRecord | ConclusionRequestRecord | SaveRequestRecord | OffloadRequestRecord,
+        HandoffRequestRecord | FinalizeRequestRecord | SaveRequestRecord | OffloadRequestRecord,
     ):
         return None
     written = write(request)

@@ -14,7 +14,7 @@ from temporalio.client import Client
 from outlast.demo.processes import DemoFailed
 from outlast.demo.proof import Deed
 from outlast.loop.commands import RunTool
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 
 _POLL_SECONDS = 0.01
 _STARTED = PendingActivityState.PENDING_ACTIVITY_STATE_STARTED
@@ -47,7 +47,7 @@ class Narrator(Protocol):
         """Show that the demo waits, while a block runs."""
         ...
 
-    def follow(self, client: Client, run_id: str) -> AsyncGenerator[RunState]:
+    def follow(self, client: Client, run_id: str) -> AsyncGenerator[LoopState]:
         """Show a run while it happens, and yield each of its states, until it is closed."""
         ...
 
@@ -70,7 +70,7 @@ class Feed:
             narrator: shows the run.
             patience: how long anything may take until the demo has failed.
         """
-        self.state = RunState()
+        self.state = LoopState()
         self._client = client
         self._run_id = run_id
         self._narrator = narrator
@@ -97,7 +97,7 @@ class Feed:
             if not self._following.cancelled():
                 self._following.exception()
 
-    async def reach(self, what: str, condition: Callable[[RunState], bool]) -> RunState:
+    async def reach(self, what: str, condition: Callable[[LoopState], bool]) -> LoopState:
         """Wait until the state satisfies a condition, and return it.
 
         Raises:

@@ -20,7 +20,7 @@ from outlast.client.handle import RunHandle
 from outlast.contract import names
 from outlast.loop.commands import RunTool
 from outlast.loop.items import call_id_of
-from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, RunState
+from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState
 from outlast.loop.values import Json
 from outlast.workflows.presentation import call_line
 
@@ -178,10 +178,10 @@ async def prove(client: Client, run_id: str, database: Path, said: Sequence[str]
     )
 
 
-async def _read_run(client: Client, run_id: str) -> tuple[dict[int, RunTool], RunState]:
+async def _read_run(client: Client, run_id: str) -> tuple[dict[int, RunTool], LoopState]:
     """Fold the history once more, and return the tool calls that ran and the last state."""
     calls: dict[int, RunTool] = {}
-    state = RunState()
+    state = LoopState()
     async for progress in RunHandle(client, run_id).follow():
         state = progress.state
         calls |= {one.effect: one for one in state.pending if isinstance(one, RunTool)}
@@ -244,13 +244,13 @@ def _applied(database: Path, entries: Iterable[LedgerEntry]) -> Counter[str]:
     return applied
 
 
-def _outputs_of_calls(state: RunState) -> Counter[str]:
+def _outputs_of_calls(state: LoopState) -> Counter[str]:
     counts = Counter({call_id_of(i.raw): 0 for i in state.items if i.kind in CALL_KINDS})
     counts.update(call_id_of(item.raw) for item in state.items if item.kind in OUTPUT_KINDS)
     return counts
 
 
-def _output_of(state: RunState, call_id: str) -> Json:
+def _output_of(state: LoopState, call_id: str) -> Json:
     for item in state.items:
         if item.kind in OUTPUT_KINDS and call_id_of(item.raw) == call_id:
             return item.raw.get("output")

@@ -19,7 +19,7 @@ from outlast.demo.processes import Child, DemoFailed
 from outlast.demo.proof import Proof, key_of, ledger, prove
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.commands import RunTool
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.rendering import joined
 from outlast.workflows.presentation import call_line
 
@@ -280,10 +280,10 @@ class Story:
         ]
 
 
-def _is_answered(state: RunState, message_id: str) -> bool:
+def _is_answered(state: LoopState, message_id: str) -> bool:
     return any(message_id in answer.to for answer in state.answers)
 
 
-def _are_decided(requests: Iterable[ApprovalRequest]) -> Callable[[RunState], bool]:
+def _are_decided(requests: Iterable[ApprovalRequest]) -> Callable[[LoopState], bool]:
     ids = {request.id for request in requests}
     return lambda state: not ids & {request.id for request in state.pending_approvals}

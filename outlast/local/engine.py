@@ -19,8 +19,8 @@ from outlast.client.connection import connect, is_configured
 from outlast.contract import names
 from outlast.dev import EmbeddedServer, default_data_dir
 from outlast.dev.data_dir import default_blob_dir
-from outlast.local.carrier import CarriedRun, Carrier
 from outlast.local.core_runtime import have_runtime
+from outlast.local.local_worker import HostedRun, LocalWorker
 from outlast.local.loop_end import at_loop_end, keep_out_no_more, kept_out
 from outlast.local.program import this_program
 from outlast.local.queues import PREFIX, QueueClaim, queue_names
@@ -50,9 +50,9 @@ class LocalEngine:
         self._server = server
         self._program = this_program()
         self._claims = default_data_dir() / "queues"
-        self._carriers: dict[str, Carrier] = {}
-        self._own: dict[str, Carrier] = {}
-        self._idle: dict[Carrier, None] = {}
+        self._local_workers: dict[str, LocalWorker] = {}
+        self._own: dict[str, LocalWorker] = {}
+        self._idle: dict[LocalWorker, None] = {}
         self._serving = asyncio.Lock()
         self._taking_over: set[asyncio.Task[None]] = set()
         self._stopping: set[asyncio.Task[None]] = set()
@@ -144,7 +144,7 @@ class LocalEngine:
         *,
         context_type: type[Any] | None = None,
         queue: str | None = None,
-    ) -> CarriedRun:
+    ) -> HostedRun:
         """Carry a run in this process.
 
         A new run is started on a queue of this program and agent, so that a script that is run
@@ -162,69 +162,69 @@ class LocalEngine:
             UserError: the agent does not fit.
         """
         if queue is not None and not queue.startswith(PREFIX):
-            return CarriedRun(queue, run_id, self._dropped)
+            return HostedRun(queue, run_id, self._dropped)
         async with self._serving:  # a queue has one worker, also for runs that start together
             if queue is None:
-                carrier = await self._own_carrier(agent)
+                local_worker = await self._own_carrier(agent)
             else:
-                carrier = await self._carrier(queue, agent)
-            if carrier is not None:
-                run = CarriedRun(carrier.queue, run_id, self._dropped)
-                run.begin(carrier, agent, context_type)
+                local_worker = await self._local_worker(queue, agent)
+            if local_worker is not None:
+                run = HostedRun(local_worker.queue, run_id, self._dropped)
+                run.begin(local_worker, agent, context_type)
                 return run
-        run = CarriedRun(queue or "", run_id, self._dropped)
+        run = HostedRun(queue or "", run_id, self._dropped)
         waiting = self._take_over(run, agent, context_type)
         run.taking_over = asyncio.create_task(waiting, context=contextvars.Context())
         _keep(run.taking_over, self._taking_over)
         return run
 
-    async def _own_carrier(self, agent: Agent[Any]) -> Carrier | None:
+    async def _own_carrier(self, agent: Agent[Any]) -> LocalWorker | None:
         if agent.name in self._own:
             return self._own[agent.name]
         for queue in queue_names(self._program, agent.name):
-            carrier = await self._carrier(queue, agent, is_own=True)
-            if carrier is not None:
-                self._own[agent.name] = carrier
-                return carrier
+            local_worker = await self._local_worker(queue, agent, is_own=True)
+            if local_worker is not None:
+                self._own[agent.name] = local_worker
+                return local_worker
         return None
 
-    async def _carrier(
+    async def _local_worker(
         self, queue: str, agent: Agent[Any], *, is_own: bool = False
-    ) -> Carrier | None:
+    ) -> LocalWorker | None:
         """Return the worker on a queue, or None if somebody else carries it."""
-        if queue in self._carriers:
-            carrier = self._carriers[queue]
-            carrier.is_own = carrier.is_own or is_own
-            return carrier
+        if queue in self._local_workers:
+            local_worker = self._local_workers[queue]
+            local_worker.is_own = local_worker.is_own or is_own
+            return local_worker
         claim = QueueClaim.take(queue, self._claims)
         if claim is None:
             return None
         try:
-            carrier = Carrier(self.client, claim, agent, is_own=is_own)
+            local_worker = LocalWorker(self.client, claim, agent, is_own=is_own)
         except BaseException:
             claim.release()
             raise
-        self._carriers[queue] = carrier
+        self._local_workers[queue] = local_worker
         try:
             # If who waits gives up, it starts all the same, and whoever comes next finds it.
-            await asyncio.shield(asyncio.ensure_future(carrier.start()))
+            await asyncio.shield(asyncio.ensure_future(local_worker.start()))
         except Exception:
-            del self._carriers[queue]
+            del self._local_workers[queue]
             claim.release()
             raise
-        return carrier
+        return local_worker
 
     async def _take_over(
-        self, run: CarriedRun, agent: Agent[Any], context_type: type[Any] | None
+        self, run: HostedRun, agent: Agent[Any], context_type: type[Any] | None
     ) -> None:
         """Wait until nobody else carries a run's queue, and carry it then."""
         while True:
             pause = LOOK_AGAIN_SECONDS
             try:
                 async with self._serving:
-                    carrier = await self._carrier(run.queue, agent)
-                    if carrier is not None:
-                        run.begin(carrier, agent, context_type)
+                    local_worker = await self._local_worker(run.queue, agent)
+                    if local_worker is not None:
+                        run.begin(local_worker, agent, context_type)
                         return
             except UserError:  # the agent is no good, and will not be
                 logger.exception("the queue %r cannot be carried here", run.queue)
@@ -234,45 +234,53 @@ class LocalEngine:
                 pause = LOOK_AGAIN_AFTER_ERROR_SECONDS
             await asyncio.sleep(pause)
 
-    def _dropped(self, carrier: Carrier) -> None:
+    def _dropped(self, local_worker: LocalWorker) -> None:
         """Stop carrying what nobody here needs: another program's queue, or the longest unused."""
-        if carrier.users:
+        if local_worker.users:
             return
-        if carrier.is_own:
-            self._idle.pop(carrier, None)
-            self._idle[carrier] = None
+        if local_worker.is_own:
+            self._idle.pop(local_worker, None)
+            self._idle[local_worker] = None
             if len(self._idle) <= KEPT_IDLE:
                 return
-            carrier = next(iter(self._idle))
-            del self._idle[carrier]
-        _keep(asyncio.create_task(self._stop(carrier), context=kept_out()), self._stopping)
+            local_worker = next(iter(self._idle))
+            del self._idle[local_worker]
+        _keep(asyncio.create_task(self._stop(local_worker), context=kept_out()), self._stopping)
 
-    async def _stop(self, carrier: Carrier) -> None:
-        was_own = carrier.is_own
-        if was_own and await self._has_runs(carrier):
+    async def _stop(self, local_worker: LocalWorker) -> None:
+        was_own = local_worker.is_own
+        if was_own and await self._has_runs(local_worker):
             return
         async with self._serving:
-            known = self._carriers.get(carrier.queue) is carrier  # or it is stopped already
-            used = carrier.users or carrier in self._idle or carrier.is_own is not was_own
+            known = (
+                self._local_workers.get(local_worker.queue) is local_worker
+            )  # or it is stopped already
+            used = (
+                local_worker.users
+                or local_worker in self._idle
+                or local_worker.is_own is not was_own
+            )
             if used or not known:
                 return
-            del self._carriers[carrier.queue]
-            for name in [name for name, one in self._own.items() if one is carrier]:
+            del self._local_workers[local_worker.queue]
+            for name in [name for name, one in self._own.items() if one is local_worker]:
                 del self._own[name]
             try:
-                await carrier.stop(for_good=carrier.is_own and not self._program.is_script)
+                await local_worker.stop(
+                    for_good=local_worker.is_own and not self._program.is_script
+                )
             except Exception:
-                logger.exception("the worker of %r could not be stopped", carrier.queue)
+                logger.exception("the worker of %r could not be stopped", local_worker.queue)
 
-    async def _has_runs(self, carrier: Carrier) -> bool:
+    async def _has_runs(self, local_worker: LocalWorker) -> bool:
         """Whether a run is open in a queue, such as one that people have to decide in."""
-        if not is_findable(carrier.queue):
+        if not is_findable(local_worker.queue):
             return True
-        query = f"{equals('TaskQueue', carrier.queue)} AND ExecutionStatus = 'Running'"
+        query = f"{equals('TaskQueue', local_worker.queue)} AND ExecutionStatus = 'Running'"
         try:
             return (await self.client.count_workflows(query)).count > 0
         except RPCError as error:
-            logger.debug("nobody knows whether %r is in use: %s", carrier.queue, error)
+            logger.debug("nobody knows whether %r is in use: %s", local_worker.queue, error)
             return True
 
     async def close(self, *, keep_server: bool = False) -> None:
@@ -287,8 +295,10 @@ class LocalEngine:
         try:
             if self._stopping:
                 await asyncio.wait(self._stopping)
-            for carrier in self._carriers.values():
-                await carrier.stop(for_good=carrier.is_own and not self._program.is_script)
+            for local_worker in self._local_workers.values():
+                await local_worker.stop(
+                    for_good=local_worker.is_own and not self._program.is_script
+                )
         finally:
             if self._server is not None and keep_server and not self._server.joined:
                 self._server.keep()

@@ -14,7 +14,7 @@ from outlast.loop.calls import AgentResult, Call, HandoffResult, ToolResult
 from outlast.loop.changes import Change, apply, diff
 from outlast.loop.checks import ENDS_CALLER, Candidate, ToolOutcome
 from outlast.loop.commands import Command, RunAgent, RunTool
-from outlast.loop.state import RunState, Step, is_held, revised, waits_for_people
+from outlast.loop.state import LoopState, Step, is_held, revised, waits_for_people
 from outlast.loop.transcript import (
     call_of,
     change_view,
@@ -26,7 +26,7 @@ from outlast.loop.transcript import (
 from outlast.loop.values import Failure, Json, is_reference
 
 
-def start_acting(state: RunState, at_ms: int) -> Step:
+def start_acting(state: LoopState, at_ms: int) -> Step:
     """Start every call that may start; ask people about those that may not."""
     state = revised(state, phase="acting")
     for index, call in enumerate(state.calls):
@@ -40,7 +40,7 @@ def start_acting(state: RunState, at_ms: int) -> Step:
     return continue_acting(state)
 
 
-def decide(state: RunState, decision: Decision, at_ms: int) -> Step:
+def decide(state: LoopState, decision: Decision, at_ms: int) -> Step:
     """Take over a decision that counts, for every waiting call that it goes for."""
     asked = next(one for one in state.approvals if one.id == decision.request_id)
     if decision.remember:
@@ -53,7 +53,7 @@ def decide(state: RunState, decision: Decision, at_ms: int) -> Step:
     return continue_acting(revised(state, starts=True))
 
 
-def tool_finished(state: RunState, effect: RunTool, result: ToolResult) -> Step:
+def tool_finished(state: LoopState, effect: RunTool, result: ToolResult) -> Step:
     """Take over what a tool came to."""
     state = revised(state, guardrails=(*state.guardrails, *result.checks))
     if result.failure is not None:
@@ -61,7 +61,7 @@ def tool_finished(state: RunState, effect: RunTool, result: ToolResult) -> Step:
     return _settle(state, effect, result.output, result.value, result.changes)
 
 
-def agent_finished(state: RunState, effect: RunAgent, result: AgentResult) -> Step:
+def agent_finished(state: LoopState, effect: RunAgent, result: AgentResult) -> Step:
     """Take over what an agent that worked as a tool came to, also what it spent and changed."""
     state = revised(state, usage=state.usage.plus(result.usage))
     if result.status != "completed":
@@ -75,7 +75,7 @@ def agent_finished(state: RunState, effect: RunAgent, result: AgentResult) -> St
     return _settle(_without_nested(state, effect), effect, output, result.final_output, changes)
 
 
-def call_failed(state: RunState, effect: RunTool | RunAgent, failure: Failure) -> Step:
+def call_failed(state: LoopState, effect: RunTool | RunAgent, failure: Failure) -> Step:
     """A failure is told to the model, unless the call's plan says otherwise."""
     state = _without_nested(state, effect)
     output = phrases.tool_failed(effect.name, failure.code)
@@ -86,7 +86,7 @@ def call_failed(state: RunState, effect: RunTool | RunAgent, failure: Failure) -
     return _settle(state, effect, output, None, ())
 
 
-def continue_acting(state: RunState) -> Step:
+def continue_acting(state: LoopState) -> Step:
     """Go on when every call is settled; a handoff waits for all others."""
     state, commands = _start_calls(state)
     if any(call.status in {"planned", "waiting", "running"} for call in state.calls):
@@ -110,7 +110,7 @@ def continue_acting(state: RunState) -> Step:
     return state, (*commands, *further)
 
 
-def stop_waiting(state: RunState) -> Step:
+def stop_waiting(state: LoopState) -> Step:
     """Stop a turn in which only people are waited for. What was done in it is saved."""
     may_be_blocked = _may_be_blocked(state)
     state, stops = abandon(state, phrases.CANCELLED, keep=frozenset({"save_session"}))
@@ -118,7 +118,7 @@ def stop_waiting(state: RunState) -> Step:
     return close(state, "cancelled"), stops
 
 
-def hand_over(state: RunState, result: HandoffResult) -> Step:
+def hand_over(state: LoopState, result: HandoffResult) -> Step:
     """Make another agent the active one; its first turn begins."""
     call = state.calls[0]
     target = result.target or call.plan.target
@@ -133,20 +133,20 @@ def hand_over(state: RunState, result: HandoffResult) -> Step:
         calls=(),
         agent=target,
         model=result.target_model or call.plan.target_model,
-        duties=result.duties or call.plan.target_duties,
+        required_steps=result.required_steps or call.plan.target_duties,
         handoff_path=(*state.handoff_path, target),
         starts=True,
     )
     return state, ()
 
 
-def _pause(state: RunState) -> RunState:
+def _pause(state: LoopState) -> LoopState:
     """Tell what has finished before people are waited for, which may take days."""
     state = _told(state)
     return state if _may_be_blocked(state) else note(state, len(state.items))
 
 
-def _told(state: RunState) -> RunState:
+def _told(state: LoopState) -> LoopState:
     """Write the outputs of the calls that have finished into the transcript."""
     state = take_over(state, [call for call in state.calls if call.status == "settled"])
     calls = tuple(
@@ -156,7 +156,7 @@ def _told(state: RunState) -> RunState:
     return revised(state, calls=calls)
 
 
-def _end_of_calls(state: RunState, calls: Sequence[Call]) -> RunState:
+def _end_of_calls(state: LoopState, calls: Sequence[Call]) -> LoopState:
     """The outputs go to the model, or one of them is the answer, or a rule decides whether."""
     if state.judged:
         outcomes = tuple(
@@ -173,7 +173,7 @@ def _end_of_calls(state: RunState, calls: Sequence[Call]) -> RunState:
     return propose(state, Candidate(output=output, tool_made=True))
 
 
-def _start_calls(state: RunState) -> Step:
+def _start_calls(state: LoopState) -> Step:
     """Start the calls that may run, in their order, as many as may run at once."""
     commands: list[Command] = []
     for index, call in enumerate(state.calls):
@@ -189,7 +189,7 @@ def _start_calls(state: RunState) -> Step:
 
 
 def _settle(
-    state: RunState,
+    state: LoopState,
     effect: RunTool | RunAgent,
     output: Json,
     value: Json,
@@ -202,7 +202,9 @@ def _settle(
     return continue_acting(with_call(state, index, settled))
 
 
-def _fail_with(state: RunState, effect: RunTool | RunAgent, output: Json, failure: Failure) -> Step:
+def _fail_with(
+    state: LoopState, effect: RunTool | RunAgent, output: Json, failure: Failure
+) -> Step:
     if not is_handled(state, failure):  # an answer that is made of it is saved with the whole turn
         state = _with_done_saved(state)
     index = call_of(state, effect)
@@ -210,7 +212,7 @@ def _fail_with(state: RunState, effect: RunTool | RunAgent, output: Json, failur
     return fail(with_call(state, index, call), failure)
 
 
-def _with_done_saved(state: RunState) -> RunState:
+def _with_done_saved(state: LoopState) -> LoopState:
     """Have the session get the calls of the turn that are done, or the next run makes them again."""
     done = {call.call_id for call in state.calls if call.status == "settled"}
     if not state.session or not done or _may_be_blocked(state):
@@ -218,7 +220,7 @@ def _with_done_saved(state: RunState) -> RunState:
     return note_calls(_told(state), done)
 
 
-def _decide_one(state: RunState, request_id: str, decision: Decision, at_ms: int) -> RunState:
+def _decide_one(state: LoopState, request_id: str, decision: Decision, at_ms: int) -> LoopState:
     approved = decision.type == "approve"
     approvals = tuple(
         replace(
@@ -245,14 +247,14 @@ def _rejected(call: Call, decision: Decision) -> Call:
     return replace(call, status="settled", output=output)
 
 
-def _ask_people(state: RunState, index: int, at_ms: int) -> RunState:
+def _ask_people(state: LoopState, index: int, at_ms: int) -> LoopState:
     call = state.calls[index]
     request = requests.approval(state, call, at_ms)
     state = revised(state, approvals=(*state.approvals, request))
     return with_call(state, index, replace(call, status="waiting", approval=request.id))
 
 
-def _remembered(state: RunState, call: Call) -> Decision | None:
+def _remembered(state: LoopState, call: Call) -> Decision | None:
     """Return the newest decision that goes for every call of this tool by this agent."""
     for one in reversed(state.remembered):
         if (one.agent, one.name) == (state.agent, call.name):
@@ -260,13 +262,13 @@ def _remembered(state: RunState, call: Call) -> Decision | None:
     return None
 
 
-def _may_be_blocked(state: RunState) -> bool:
+def _may_be_blocked(state: LoopState) -> bool:
     """Whether a guardrail may still take back what the turn has said so far."""
     ends = state.judged or any(call.plan.final for call in state.calls)
-    return is_held(state) or (ends and "conclude" in state.duties)
+    return is_held(state) or (ends and "finalize_answer" in state.required_steps)
 
 
-def _without_nested(state: RunState, effect: RunTool | RunAgent) -> RunState:
+def _without_nested(state: LoopState, effect: RunTool | RunAgent) -> LoopState:
     if isinstance(effect, RunTool) or not state.nested:
         return state
     nested = tuple(one for one in state.nested if one.nested_id != effect.nested_id)

@@ -1,7 +1,7 @@
 """The calls in a model's reply: what was planned for each, and how far each has come.
 
 Owns: the plan that the model activity makes (`PlannedCall`, `Policy`), what comes back from
-effects (`ModelReply`, `ToolResult`, `Briefing` …), and a call's progress (`Call`). Must not know: when what happens;
+effects (`ModelReply`, `ToolResult`, `PreparedRun` …), and a call's progress (`Call`). Must not know: when what happens;
 that is `machine.py`.
 """
 
@@ -10,7 +10,7 @@ from typing import Literal, TypeAlias
 
 from outlast.loop.call_forms import FUNCTION, is_call
 from outlast.loop.changes import Change
-from outlast.loop.checks import Duty, GuardrailRecord
+from outlast.loop.checks import GuardrailRecord, RequiredStep
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, ServerThread, Usage
 from outlast.loop.view import ViewEdit
 
@@ -98,7 +98,7 @@ class PlannedCall:
     fatal: bool = False
     target: str = ""
     target_model: str = ""
-    target_duties: tuple[Duty, ...] = ()
+    target_duties: tuple[RequiredStep, ...] = ()
     callback: bool = False
     filters: bool = False
     final: bool = False
@@ -124,13 +124,13 @@ class ModelReply:
         model: the model's name, for people to read.
         response_id: the provider's id of the response.
         request_id: the provider's id of the request.
-        duties: what has to be done for the agent, as it is defined now.
+        required_steps: what has to be done for the agent, as it is defined now.
         judged: a rule of the agent decides whether the tools' outputs are the answer.
         parallel: how many tool calls may run at once; None for no bound.
         raw_usage: the usage in the provider's words, where that was asked for.
         checks: what tools' guardrails said before people are asked.
         unchecked: the model was not called, because the agent has input guardrails that were not
-            run for the question; `duties` says which.
+            run for the question; `required_steps` says which.
         stores: the worker can store content outside of the run, and the run holds much of it.
     """
 
@@ -144,7 +144,7 @@ class ModelReply:
     model: str = ""
     response_id: str | None = None
     request_id: str | None = None
-    duties: tuple[Duty, ...] = ()
+    required_steps: tuple[RequiredStep, ...] = ()
     judged: bool = False
     parallel: int | None = None
     raw_usage: JsonObject | None = None
@@ -201,14 +201,14 @@ class HandoffResult:
         changes: what its callback changed in the context.
         target: the agent that takes over, where the handoff chose it when it was called.
         target_model: that agent's model.
-        duties: what has to be done for that agent.
+        required_steps: what has to be done for that agent.
         edit: what the next agent sees, where a filter changed it.
     """
 
     changes: tuple[Change, ...] = ()
     target: str | None = None
     target_model: str = ""
-    duties: tuple[Duty, ...] = ()
+    required_steps: tuple[RequiredStep, ...] = ()
     edit: ViewEdit | None = None
 
 
@@ -224,14 +224,14 @@ class AgentResult:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Briefing:
+class PreparedRun:
     """What the worker knows of the starting agent: that it exists, and what the run begins with.
 
     Attributes:
         model: the name of its model.
         context: the empty context of its type, for a run that was started without one: so that
             two tools that run side by side change parts of one context and not the whole of it.
-        duties: what has to be done for the agent.
+        required_steps: what has to be done for the agent.
         changes: what callables changed in the context.
         input: what the model is shown instead of the first message alone: a session's items
             with it, or what an agent that works as a tool is asked. None: the message as it is.
@@ -242,7 +242,7 @@ class Briefing:
 
     model: str = ""
     context: Json = None
-    duties: tuple[Duty, ...] = ()
+    required_steps: tuple[RequiredStep, ...] = ()
     changes: tuple[Change, ...] = ()
     input: tuple[JsonObject, ...] | None = None
     old: tuple[int, ...] = ()

@@ -16,12 +16,12 @@ CheckStage: TypeAlias = Literal["blocking", "parallel", "added"]
 
 GuardrailStage: TypeAlias = Literal["input", "output", "tool_input", "tool_output"]
 
-Duty: TypeAlias = Literal["check_first", "check", "conclude", "check_output"]
+RequiredStep: TypeAlias = Literal["check_first", "check", "finalize_answer", "check_output"]
 """What an agent's definition requires besides its model calls: input guardrails before the first
 model call (`check_first`) or beside it (`check`); end hooks and the like before an answer counts
 (`conclude`), output guardrails among them (`check_output`)."""
 
-INPUT_CHECKS: Final[frozenset[Duty]] = frozenset({"check_first", "check"})
+INPUT_CHECKS: Final[frozenset[RequiredStep]] = frozenset({"check_first", "check"})
 
 
 ENDS_CALLER = "ends_caller"
@@ -98,7 +98,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conclusion:
+class FinalizedAnswer:
     """What became of a candidate.
 
     Attributes:

@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import FUNCTION
 from outlast.loop.calls import DEFAULT_NESTED, DEFAULT_POLICY, NestedPlan, Policy
-from outlast.loop.checks import Candidate, CheckStage, Duty
+from outlast.loop.checks import Candidate, CheckStage, RequiredStep
 from outlast.loop.items import Item
 from outlast.loop.trace_mark import TraceMark
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, Usage
@@ -52,7 +52,7 @@ class CallModel:
         starts: the agent begins to work, or works again after people decided.
         history: where it starts with more than the question began with: how much that was.
         decided: the agent's tools about which people have decided for all calls.
-        duties: in the first turn of a question, the kinds of input guardrails that are run for
+        required_steps: in the first turn of a question, the kinds of input guardrails that are run for
             it; a worker whose agent has others answers with `ModelReply.unchecked`.
     """
 
@@ -73,7 +73,7 @@ class CallModel:
     starts: bool = False
     history: int | None = None
     decided: tuple[str, ...] = ()
-    duties: tuple[Duty, ...] = ()
+    required_steps: tuple[RequiredStep, ...] = ()
     trace: TraceMark | None = None
     kind: Literal["call_model"] = "call_model"
 
@@ -187,8 +187,8 @@ class RunHandoff:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
-class Conclude:
-    """Decide what becomes of an answer. Answered by `AnswerConcluded`.
+class FinalizeAnswer:
+    """Decide what becomes of an answer. Answered by `AnswerFinalized`.
 
     The transcript is the first `input_length` items, as for `CallModel`.
     """
@@ -205,7 +205,7 @@ class Conclude:
     turn: int
     run_id: str
     trace: TraceMark | None = None
-    kind: Literal["conclude"] = "conclude"
+    kind: Literal["finalize_answer"] = "finalize_answer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
@@ -254,7 +254,7 @@ class CancelEffect:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TellParent:
+class NotifyParent:
     """Tell the run that this one works for what people have to decide here, as it is now."""
 
     parent: str
@@ -283,8 +283,8 @@ Effect: TypeAlias = (
     | RunTool
     | RunAgent
     | RunHandoff
-    | Conclude
+    | FinalizeAnswer
     | SaveSession
     | OffloadItems
 )
-Command: TypeAlias = Effect | CancelEffect | TellParent | Finish
+Command: TypeAlias = Effect | CancelEffect | NotifyParent | Finish

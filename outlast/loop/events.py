@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from outlast.loop.approvals import ApprovalRequest, Decision
-from outlast.loop.calls import AgentResult, Briefing, HandoffResult, ModelReply, ToolResult
-from outlast.loop.checks import CheckResult, Conclusion
+from outlast.loop.calls import AgentResult, HandoffResult, ModelReply, PreparedRun, ToolResult
+from outlast.loop.checks import CheckResult, FinalizedAnswer
 from outlast.loop.items import Message
 from outlast.loop.stored import Offload
 from outlast.loop.values import DEFAULT_MAX_TURNS, Failure, Json, JsonObject, ServerThread
@@ -72,7 +72,7 @@ class RunPrepared:
 
     at_ms: int
     effect: int
-    briefing: Briefing
+    briefing: PreparedRun
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,12 +121,12 @@ class HandoffFinished:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerConcluded:
+class AnswerFinalized:
     """It is decided what becomes of an answer."""
 
     at_ms: int
     effect: int
-    conclusion: Conclusion
+    conclusion: FinalizedAnswer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,7 +230,7 @@ EffectEvent: TypeAlias = (
     | ToolFinished
     | AgentFinished
     | HandoffFinished
-    | AnswerConcluded
+    | AnswerFinalized
     | SessionSaved
     | ItemsOffloaded
     | EffectFailed

@@ -5,7 +5,7 @@ Owns: the laws of a single state. The laws of sequences are in the tests.
 
 from collections import Counter
 
-from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, RunState, may_save
+from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState, may_save
 
 _EFFECT_OF_PHASE = {
     "preparing": "prepare_run",
@@ -18,7 +18,7 @@ _SIDE_EFFECTS = frozenset({"save_session", "check_input", "offload_items"})
 """What may be in flight beside a phase's own effect."""
 
 
-def violations(state: RunState) -> list[str]:
+def violations(state: LoopState) -> list[str]:
     """Return the broken invariants of a state, as sentences; empty when all hold."""
     effects = [effect.effect for effect in state.pending]
     saving = [effect for effect in state.pending if effect.kind == "save_session"]
@@ -59,7 +59,7 @@ def violations(state: RunState) -> list[str]:
         <= len(saving)
         <= min(len(state.to_save), 1),
         "I14: an answer waits for its conclusion exactly while there is one": (
-            state.phase == "concluding"
+            state.phase == "finalizing"
         )
         == (state.candidate is not None),
         "I15: only what is held or being saved stays where it would go on by itself": state.phase
@@ -73,7 +73,7 @@ def violations(state: RunState) -> list[str]:
     return [law for law, holds in checks.items() if not holds]
 
 
-def _has_its_effects(state: RunState) -> bool:
+def _has_its_effects(state: LoopState) -> bool:
     kinds = [effect.kind for effect in state.pending]
     if state.phase == "checking":
         return [kind for kind in kinds if kind not in _SIDE_EFFECTS - {"check_input"}] == [
@@ -82,15 +82,15 @@ def _has_its_effects(state: RunState) -> bool:
     own = sorted(kind for kind in kinds if kind not in _SIDE_EFFECTS)
     if state.phase == "acting":
         return set(own) <= {"run_tool", "run_agent"}
-    if state.phase == "concluding":
-        return own == ([] if "check_input" in kinds else ["conclude"])
+    if state.phase == "finalizing":
+        return own == ([] if "check_input" in kinds else ["finalize_answer"])
     if state.phase == "closing":
-        return own in ([], ["conclude"])
+        return own in ([], ["finalize_answer"])
     effect = _EFFECT_OF_PHASE.get(state.phase)
     return own == ([effect] if effect else [])
 
 
-def _calls_without_output(state: RunState) -> Counter[tuple[bool, str]]:
+def _calls_without_output(state: LoopState) -> Counter[tuple[bool, str]]:
     """Count the calls less their outputs, by whether it is a handoff and by call id."""
     calls: Counter[tuple[bool, str]] = Counter()
     for item in state.items:

@@ -19,14 +19,14 @@ The life of a run, one phase after the other:
                     DecisionReceived     transferring    run what a handoff has to run, or
                                          concluding      take an output as the answer
     transferring  --HandoffFinished-->   turned          as the agent that took over
-    concluding    --AnswerConcluded-->   idle | closing  the answer is given
+    concluding    --AnswerFinalized-->   idle | closing  the answer is given
     idle          --MessageReceived-->   turned          the next question
     any           --CancelRequested-->   closing         now, or when the turn is over
     closing       --SessionSaved-->      closed          everything is saved, and the end of a
-                    AnswerConcluded                      question that was stopped is told
+                    AnswerFinalized                      question that was stopped is told
     any           --EffectFailed-->      see `_effect_failed`
 
-`turned`, `concluding` and `closing` go on by themselves, in `_go_on`, unless something holds
+`turned`, `finalizing` and `closing` go on by themselves, in `_go_on`, unless something holds
 them: input guardrails that run beside the model hold up what its reply leads to, and a session
 that is being written holds up the end.
 
@@ -72,7 +72,7 @@ from outlast.loop.answering import (
     saved,
 )
 from outlast.loop.approvals import refusal
-from outlast.loop.calls import Briefing, ModelReply
+from outlast.loop.calls import ModelReply, PreparedRun
 from outlast.loop.changes import apply
 from outlast.loop.checks import INPUT_CHECKS, CheckResult
 from outlast.loop.commands import (
@@ -80,8 +80,8 @@ from outlast.loop.commands import (
     CancelEffect,
     CheckInput,
     Command,
-    Conclude,
     Effect,
+    FinalizeAnswer,
     OffloadItems,
     PrepareRun,
     RunAgent,
@@ -91,7 +91,7 @@ from outlast.loop.commands import (
 )
 from outlast.loop.events import (
     AgentFinished,
-    AnswerConcluded,
+    AnswerFinalized,
     CancelRequested,
     DecisionReceived,
     EffectBlocked,
@@ -113,8 +113,8 @@ from outlast.loop.events import (
 )
 from outlast.loop.state import (
     Blocked,
+    LoopState,
     NestedRequests,
-    RunState,
     Step,
     has_message,
     is_held,
@@ -141,11 +141,11 @@ from outlast.loop.values import Failure
 from outlast.loop.view import shown
 
 
-def advance(state: RunState, event: Event) -> Step:
+def advance(state: LoopState, event: Event) -> Step:
     """Take one event into the run.
 
     Args:
-        state: where the run is; `RunState()` before the first event.
+        state: where the run is; `LoopState()` before the first event.
         event: what happened.
 
     Returns:
@@ -164,7 +164,7 @@ def advance(state: RunState, event: Event) -> Step:
     return state, commands
 
 
-def _without_stale_blocks(state: RunState) -> RunState:
+def _without_stale_blocks(state: LoopState) -> LoopState:
     """Forget what blocked effects that have been answered or stopped."""
     if not state.blocked:
         return state
@@ -173,7 +173,7 @@ def _without_stale_blocks(state: RunState) -> RunState:
     return state if kept == state.blocked else revised(state, blocked=kept)
 
 
-def _take(state: RunState, event: Event) -> Step:
+def _take(state: LoopState, event: Event) -> Step:
     match event:
         case RunStarted():
             return _run_started(event)
@@ -195,7 +195,7 @@ def _take(state: RunState, event: Event) -> Step:
             return _effect_answered(state, event)
 
 
-def _go_on(state: RunState, weighed_up_to: int) -> Step:
+def _go_on(state: LoopState, weighed_up_to: int) -> Step:
     """Do what needs no further event: begin turns, give answers, save, store, close."""
     commands: tuple[Command, ...] = ()
     while state.phase != "closed":
@@ -205,7 +205,7 @@ def _go_on(state: RunState, weighed_up_to: int) -> Step:
             step = requests.issue(state, requests.session_save(state, state.to_save[0]))
         elif state.phase == "turned" and not is_held(state):
             step = _begin_turn(state)
-        elif state.candidate is not None and not (is_held(state) or "conclude" in kinds):
+        elif state.candidate is not None and not (is_held(state) or "finalize_answer" in kinds):
             step = conclude(state, state.candidate)
         elif state.closing is not None and not kinds:
             step = finish(state, state.closing)
@@ -224,7 +224,7 @@ def _go_on(state: RunState, weighed_up_to: int) -> Step:
 
 
 def _run_started(event: RunStarted) -> Step:
-    state = RunState(
+    state = LoopState(
         run_id=event.run_id,
         agent=event.agent,
         max_turns=event.max_turns,
@@ -245,7 +245,7 @@ def _run_started(event: RunStarted) -> Step:
     return requests.issue(state, requests.preparation(state))
 
 
-def _effect_blocked(state: RunState, event: EffectBlocked) -> RunState:
+def _effect_blocked(state: LoopState, event: EffectBlocked) -> LoopState:
     """Show what no worker has, until one has it."""
     if all(effect.effect != event.effect for effect in state.pending):
         return state
@@ -256,7 +256,7 @@ def _effect_blocked(state: RunState, event: EffectBlocked) -> RunState:
     return revised(state, blocked=(*others, newest))
 
 
-def _effect_answered(state: RunState, event: EffectEvent) -> Step:
+def _effect_answered(state: LoopState, event: EffectEvent) -> Step:
     effect = next((one for one in state.pending if one.effect == event.effect), None)
     if effect is None:
         return state, ()
@@ -266,7 +266,7 @@ def _effect_answered(state: RunState, event: EffectEvent) -> Step:
     return _effect_done(rest, effect, event) or (state, ())
 
 
-def _effect_done(rest: RunState, effect: Effect, event: EffectEvent) -> Step | None:
+def _effect_done(rest: LoopState, effect: Effect, event: EffectEvent) -> Step | None:
     """Take over what an effect came to; None when the event is the answer to another kind."""
     if isinstance(effect, OffloadItems):
         is_answer = isinstance(event, ItemsOffloaded)
@@ -284,7 +284,7 @@ def _effect_done(rest: RunState, effect: Effect, event: EffectEvent) -> Step | N
             return agent_finished(rest, effect, event.result)
         case RunHandoff(), HandoffFinished():
             return hand_over(rest, event.result)
-        case Conclude(), AnswerConcluded():
+        case FinalizeAnswer(), AnswerFinalized():
             return concluded(rest, event.conclusion)
         case SaveSession(), SessionSaved():
             return saved(rest), ()
@@ -292,7 +292,7 @@ def _effect_done(rest: RunState, effect: Effect, event: EffectEvent) -> Step | N
             return None
 
 
-def _effect_failed(state: RunState, effect: Effect, event: EffectFailed) -> Step:
+def _effect_failed(state: LoopState, effect: Effect, event: EffectFailed) -> Step:
     """A call's failure is told to the model, unless its plan says otherwise; others end the run.
 
     A run that cannot even be prepared closes, also a conversation: it has no agent to talk to.
@@ -305,9 +305,9 @@ def _effect_failed(state: RunState, effect: Effect, event: EffectFailed) -> Step
             return _not_passed(state, failure)
         case CallModel() | RunHandoff():
             return fail(state, failure)
-        case Conclude() if state.phase == "closing":
+        case FinalizeAnswer() if state.phase == "closing":
             return end_told(state), ()
-        case Conclude():
+        case FinalizeAnswer():
             own = effect.candidate.failure
             if own is not None and not is_handled(state, own):  # it was only to be told
                 failure = own
@@ -322,11 +322,15 @@ def _effect_failed(state: RunState, effect: Effect, event: EffectFailed) -> Step
             assert_never(effect)
 
 
-def _prepared(state: RunState, briefing: Briefing) -> RunState:
+def _prepared(state: LoopState, briefing: PreparedRun) -> LoopState:
     context = briefing.context if state.context is None else state.context
     context = apply(context, briefing.changes)
     state = revised(
-        state, phase="turned", model=briefing.model, context=context, duties=briefing.duties
+        state,
+        phase="turned",
+        model=briefing.model,
+        context=context,
+        required_steps=briefing.required_steps,
     )
     if briefing.stores:
         state = storing(state)
@@ -335,7 +339,7 @@ def _prepared(state: RunState, briefing: Briefing) -> RunState:
     return state if briefing.input is None else open_with(state, briefing.input, briefing.old)
 
 
-def _input_checked(state: RunState, result: CheckResult) -> Step:
+def _input_checked(state: LoopState, result: CheckResult) -> Step:
     state = revised(
         state,
         context=apply(state.context, result.changes),
@@ -352,13 +356,13 @@ def _input_checked(state: RunState, result: CheckResult) -> Step:
     return close(state, "cancelled") if state.phase == "checking" else state, ()
 
 
-def _not_passed(state: RunState, failure: Failure) -> Step:
+def _not_passed(state: LoopState, failure: Failure) -> Step:
     """The question stays unanswered, and later calls, checks and the session know nothing of it."""
     state, commands = fail(state, failure)
     return drop_unchecked(state), commands
 
 
-def _model_replied(state: RunState, reply: ModelReply, at_ms: int) -> Step:
+def _model_replied(state: LoopState, reply: ModelReply, at_ms: int) -> Step:
     if reply.unchecked:
         return _check_anew(state, reply)
     state = take_in(storing(state) if reply.stores else state, reply)
@@ -367,13 +371,13 @@ def _model_replied(state: RunState, reply: ModelReply, at_ms: int) -> Step:
     return start_acting(state, at_ms) if reply.calls else end_of_reply(state, reply)
 
 
-def _check_anew(state: RunState, reply: ModelReply) -> Step:
+def _check_anew(state: LoopState, reply: ModelReply) -> Step:
     """Check the question with the guardrails that the agent has now, and call the model then."""
     checks = tuple(one for one in state.pending if isinstance(one, CheckInput))
     state = revised(
         state,
         pending=tuple(one for one in state.pending if one not in checks),
-        duties=reply.duties,
+        required_steps=reply.required_steps,
         turn=state.turn - 1,
         starts=True,
         unchecked_from=state.question_from,
@@ -382,14 +386,14 @@ def _check_anew(state: RunState, reply: ModelReply) -> Step:
     return state, (*(CancelEffect(effect=one.effect) for one in checks), *commands)
 
 
-def _message_received(state: RunState, event: MessageReceived) -> RunState:
+def _message_received(state: LoopState, event: MessageReceived) -> LoopState:
     if has_message(state, event.message.id):
         return state
     phase = "turned" if state.phase == "idle" else state.phase
     return retry_saving(revised(state, inbox=(*state.inbox, event.message), phase=phase))
 
 
-def _decision_received(state: RunState, event: DecisionReceived) -> Step:
+def _decision_received(state: LoopState, event: DecisionReceived) -> Step:
     decision = event.decision
     problem = refusal(state.approvals, decision)
     if problem is not None:
@@ -398,7 +402,7 @@ def _decision_received(state: RunState, event: DecisionReceived) -> Step:
     return decide(state, decision, event.at_ms)
 
 
-def _nested_reported(state: RunState, event: NestedReported) -> Step:
+def _nested_reported(state: LoopState, event: NestedReported) -> Step:
     """Show what a nested run asks; a run that is to stop after the turn does not wait for it."""
     ours = any(
         isinstance(one, RunAgent) and one.nested_id == event.nested_id for one in state.pending
@@ -410,7 +414,7 @@ def _nested_reported(state: RunState, event: NestedReported) -> Step:
     return continue_acting(revised(state, nested=(*others, newest)))
 
 
-def _cancel_requested(state: RunState, event: CancelRequested) -> Step:
+def _cancel_requested(state: LoopState, event: CancelRequested) -> Step:
     """Stop at once, or let the turn end. Waiting for people is not a turn that would end."""
     if event.mode == "after_turn" and state.phase == "closing":
         return state, ()
@@ -426,7 +430,7 @@ def _cancel_requested(state: RunState, event: CancelRequested) -> Step:
 # --- How a turn begins ---------------------------------------------------------------------------
 
 
-def _begin_turn(state: RunState) -> Step:
+def _begin_turn(state: LoopState) -> Step:
     """Take in what was said and check it, and then ask the model."""
     if state.cancel is not None:
         return close(drop_unchecked(note(state, len(state.items))), "cancelled"), ()
@@ -437,7 +441,7 @@ def _begin_turn(state: RunState) -> Step:
         state = hide_blocked(state)
     if first or not spent:  # a new message has a budget of its own
         state = admit(state)
-    has_checks = not spent and not INPUT_CHECKS.isdisjoint(state.duties)
+    has_checks = not spent and not INPUT_CHECKS.isdisjoint(state.required_steps)
     if not has_checks:
         state = revised(state, unchecked_from=None)
     elif state.unchecked_from is None and len(state.items) > before:
@@ -458,19 +462,19 @@ def _begin_turn(state: RunState) -> Step:
     return _ask_model(state)
 
 
-def _check_question(state: RunState) -> Step:
+def _check_question(state: LoopState) -> Step:
     """Run the input guardrails that come before the model, if there are any."""
-    if "check_first" not in state.duties:
+    if "check_first" not in state.required_steps:
         return _ask_model(state)
     everything = shown(state.view, state.items, len(state.items))
     check = requests.input_check(state, "blocking", everything)
     return requests.issue(revised(state, phase="checking"), check)
 
 
-def _ask_model(state: RunState) -> Step:
+def _ask_model(state: LoopState) -> Step:
     """Ask the model; what a question begins with may be checked meanwhile."""
     checks: tuple[Command, ...] = ()
-    if state.turn == 0 and "check" in state.duties:
+    if state.turn == 0 and "check" in state.required_steps:
         everything = shown(state.view, state.items, len(state.items))
         state, checks = requests.issue(state, requests.input_check(state, "parallel", everything))
     state = revised(state, phase="thinking", turn=state.turn + 1, turns=state.turns + 1)

@@ -12,30 +12,30 @@ from outlast.loop.commands import (
     CallModel,
     CheckInput,
     Command,
-    Conclude,
     Effect,
+    FinalizeAnswer,
     Finish,
+    NotifyParent,
     OffloadItems,
     PrepareRun,
     RunAgent,
     RunHandoff,
     RunTool,
     SaveSession,
-    TellParent,
 )
 from outlast.loop.items import Item
-from outlast.loop.state import Ending, ItemsToSave, RunState, Step, revised, turn_start
+from outlast.loop.state import Ending, ItemsToSave, LoopState, Step, revised, turn_start
 from outlast.loop.transcript import context_before
 from outlast.loop.view import size
 
 
-def issue(state: RunState, effect: Effect) -> tuple[RunState, tuple[Effect, ...]]:
+def issue(state: LoopState, effect: Effect) -> tuple[LoopState, tuple[Effect, ...]]:
     """Ask for an effect, and remember that it was asked for."""
     pending = (*state.pending, effect)
     return revised(state, pending=pending, next_effect=effect.effect + 1), (effect,)
 
 
-def with_marks(state: RunState, commands: tuple[Command, ...], at_ms: int) -> Step:
+def with_marks(state: LoopState, commands: tuple[Command, ...], at_ms: int) -> Step:
     """Say in the effects just asked for where they belong in the run's trace, if it is traced."""
     mark = state.trace
     if mark is None:
@@ -44,7 +44,9 @@ def with_marks(state: RunState, commands: tuple[Command, ...], at_ms: int) -> St
     told: list[Command] = []
     for command in commands:
         told.append(command)
-        if isinstance(command, CallModel | CheckInput | RunTool | RunAgent | RunHandoff | Conclude):
+        if isinstance(
+            command, CallModel | CheckInput | RunTool | RunAgent | RunHandoff | FinalizeAnswer
+        ):
             mark = mark.moved(
                 question=len(state.answers),
                 handovers=len(state.handoff_path) - 1,
@@ -60,18 +62,18 @@ def with_marks(state: RunState, commands: tuple[Command, ...], at_ms: int) -> St
     return revised(state, trace=mark, pending=pending), tuple(told)
 
 
-def _turn_of(state: RunState, command: Effect) -> int | None:
+def _turn_of(state: LoopState, command: Effect) -> int | None:
     """Return the turn of an effect: 0 outside of turns, None for whichever it is.
 
     What a question begins with is checked in its first turn, what is said later between turns.
     """
-    if isinstance(command, Conclude):
+    if isinstance(command, FinalizeAnswer):
         return None
     is_between = isinstance(command, CheckInput) and command.stage == "added"
     return 0 if is_between else max(state.turn, 1)
 
 
-def preparation(state: RunState) -> PrepareRun:
+def preparation(state: LoopState) -> PrepareRun:
     """Ask the worker whether it knows the agent, and what the run begins with."""
     made_elsewhere = state.session or state.parent is not None
     return PrepareRun(
@@ -85,7 +87,7 @@ def preparation(state: RunState) -> PrepareRun:
     )
 
 
-def input_check(state: RunState, stage: CheckStage, items: tuple[Item, ...]) -> CheckInput:
+def input_check(state: LoopState, stage: CheckStage, items: tuple[Item, ...]) -> CheckInput:
     """Ask for input guardrails to be run."""
     return CheckInput(
         effect=state.next_effect,
@@ -101,7 +103,7 @@ def input_check(state: RunState, stage: CheckStage, items: tuple[Item, ...]) -> 
     )
 
 
-def model_call(state: RunState) -> CallModel:
+def model_call(state: LoopState) -> CallModel:
     """Ask the active agent's model about everything it is shown."""
     thread = state.thread
     shown = size(state.view, len(state.items))
@@ -124,11 +126,13 @@ def model_call(state: RunState) -> CallModel:
         starts=state.starts,
         history=state.view.history if has_more else None,
         decided=tuple(one.name for one in state.remembered if one.agent == state.agent),
-        duties=tuple(duty for duty in state.duties if duty in INPUT_CHECKS and state.turn == 1),
+        required_steps=tuple(
+            duty for duty in state.required_steps if duty in INPUT_CHECKS and state.turn == 1
+        ),
     )
 
 
-def call_run(state: RunState, index: int) -> RunTool | RunAgent:
+def call_run(state: LoopState, index: int) -> RunTool | RunAgent:
     """Ask for a call to be run, on the context as the calls before it have left it so far."""
     call = state.calls[index]
     if call.plan.kind == "agent":
@@ -166,7 +170,7 @@ def call_run(state: RunState, index: int) -> RunTool | RunAgent:
     )
 
 
-def handoff_run(state: RunState, call: Call) -> RunHandoff:
+def handoff_run(state: LoopState, call: Call) -> RunHandoff:
     """Ask for a handoff's callback, hooks and filter to be run."""
     filters = call.plan.filters
     return RunHandoff(
@@ -190,9 +194,9 @@ def handoff_run(state: RunState, call: Call) -> RunHandoff:
     )
 
 
-def conclusion(state: RunState, candidate: Candidate) -> Conclude:
+def conclusion(state: LoopState, candidate: Candidate) -> FinalizeAnswer:
     """Ask what becomes of an answer."""
-    return Conclude(
+    return FinalizeAnswer(
         effect=state.next_effect,
         agent=state.agent,
         candidate=candidate,
@@ -207,7 +211,7 @@ def conclusion(state: RunState, candidate: Candidate) -> Conclude:
     )
 
 
-def session_save(state: RunState, items: ItemsToSave) -> SaveSession:
+def session_save(state: LoopState, items: ItemsToSave) -> SaveSession:
     """Ask for items to be written into the session."""
     return SaveSession(
         effect=state.next_effect,
@@ -223,7 +227,7 @@ def session_save(state: RunState, items: ItemsToSave) -> SaveSession:
     )
 
 
-def offload(state: RunState) -> OffloadItems:
+def offload(state: LoopState) -> OffloadItems:
     """Ask for the content of the newest items to be stored outside of the run."""
     return OffloadItems(
         effect=state.next_effect,
@@ -233,7 +237,7 @@ def offload(state: RunState) -> OffloadItems:
     )
 
 
-def approval(state: RunState, call: Call, at_ms: int) -> ApprovalRequest:
+def approval(state: LoopState, call: Call, at_ms: int) -> ApprovalRequest:
     """Ask people whether a call may run."""
     prefix = state.parent.prefix if state.parent else ""
     return ApprovalRequest(
@@ -249,10 +253,10 @@ def approval(state: RunState, call: Call, at_ms: int) -> ApprovalRequest:
     )
 
 
-def report(state: RunState) -> TellParent:
+def report(state: LoopState) -> NotifyParent:
     """Tell the parent what people have to decide, in this run and in those nested in it."""
     assert state.parent is not None  # noqa: S101  who asks has looked
-    return TellParent(
+    return NotifyParent(
         parent=state.parent.run_id,
         requests=tuple(
             request if request.run_id else replace(request, run_id=state.run_id)
@@ -261,7 +265,7 @@ def report(state: RunState) -> TellParent:
     )
 
 
-def finish(state: RunState, outcome: Ending) -> Finish:
+def finish(state: LoopState, outcome: Ending) -> Finish:
     """Ask for the run to be ended. Only a complete run has an answer, only a failed one a reason."""
     return Finish(
         status=outcome,

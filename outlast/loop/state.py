@@ -1,6 +1,6 @@
 """The state of a run: one frozen value that holds everything the run is.
 
-Owns: `RunState` and what can be read off it. Only modules of `loop/` make new ones.
+Owns: `LoopState` and what can be read off it. Only modules of `loop/` make new ones.
 """
 
 from dataclasses import dataclass, fields
@@ -8,13 +8,13 @@ from typing import Any, Literal, TypeAlias
 
 from outlast.loop.approvals import ApprovalRequest, Remembered
 from outlast.loop.calls import Call
-from outlast.loop.checks import Candidate, Duty, GuardrailRecord
+from outlast.loop.checks import Candidate, GuardrailRecord, RequiredStep
 from outlast.loop.commands import (
     CallModel,
     CheckInput,
     Command,
-    Conclude,
     Effect,
+    FinalizeAnswer,
     RunHandoff,
     SaveSession,
 )
@@ -32,7 +32,7 @@ Phase: TypeAlias = Literal[
     "acting",
     "transferring",
     "turned",
-    "concluding",
+    "finalizing",
     "idle",
     "closing",
     "closed",
@@ -127,7 +127,7 @@ class NestedRequests:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RunState:
+class LoopState:
     """Where a run is.
 
     Attributes:
@@ -159,7 +159,7 @@ class RunState:
         outcome: how the run ended, once it has.
         ignored: the newest things that did not count.
         started_at_ms: when the run began.
-        duties: what has to be done for the active agent.
+        required_steps: what has to be done for the active agent.
         handled: codes of the failures that may become answers; `*` for all.
         candidate: the answer that is not given yet.
         guardrails: what guardrails said about the current question and its answer.
@@ -220,7 +220,7 @@ class RunState:
     outcome: Outcome | None = None
     ignored: tuple[Ignored, ...] = ()
     started_at_ms: int = 0
-    duties: tuple[Duty, ...] = ()
+    required_steps: tuple[RequiredStep, ...] = ()
     handled: tuple[str, ...] = ()
     candidate: Candidate | None = None
     guardrails: tuple[GuardrailRecord, ...] = ()
@@ -272,10 +272,10 @@ class RunState:
         return own + tuple(request for one in self.nested for request in one.requests)
 
 
-_FIELDS = frozenset(field.name for field in fields(RunState))
+_FIELDS = frozenset(field.name for field in fields(LoopState))
 
 
-def revised(state: RunState, **changes: Any) -> RunState:
+def revised(state: LoopState, **changes: Any) -> LoopState:
     """Return the state with some fields changed.
 
     What `dataclasses.replace` does, without looking at the forty fields that stay: every event
@@ -285,18 +285,18 @@ def revised(state: RunState, **changes: Any) -> RunState:
         TypeError: a state has no such field.
     """
     if not changes.keys() <= _FIELDS:
-        raise TypeError(f"RunState has no {', '.join(sorted(changes.keys() - _FIELDS))}")
-    newer = object.__new__(RunState)
+        raise TypeError(f"LoopState has no {', '.join(sorted(changes.keys() - _FIELDS))}")
+    newer = object.__new__(LoopState)
     vars(newer).update(vars(state))
     vars(newer).update(changes)
     return newer
 
 
-Step: TypeAlias = tuple[RunState, tuple[Command, ...]]
+Step: TypeAlias = tuple[LoopState, tuple[Command, ...]]
 """Where a run is after something, and what the shell has to do about it."""
 
 
-def may_save(state: RunState) -> bool:
+def may_save(state: LoopState) -> bool:
     """Whether the session is due its next items: guardrails have passed them, and it takes them."""
     trouble = state.save_failure
     if (
@@ -308,7 +308,7 @@ def may_save(state: RunState) -> bool:
     return state.unchecked_from is None or state.to_save[0].stop <= state.unchecked_from
 
 
-def waits_for_people(state: RunState) -> bool:
+def waits_for_people(state: LoopState) -> bool:
     """Whether nothing will happen until a person decides, here or in every nested run."""
     asking = {one.nested_id for one in state.nested if one.requests}
     return state.phase == "acting" and all(
@@ -318,12 +318,12 @@ def waits_for_people(state: RunState) -> bool:
     )
 
 
-def is_held(state: RunState) -> bool:
+def is_held(state: LoopState) -> bool:
     """Whether input guardrails still run beside a turn; it may not lead to anything before."""
     return any(isinstance(effect, CheckInput) for effect in state.pending)
 
 
-def released(state: RunState) -> int:
+def released(state: LoopState) -> int:
     """Return how many items readers may see: output guardrails may still withhold the others.
 
     While an answer waits for output guardrails, or the outputs of the calls may become one, what
@@ -331,7 +331,7 @@ def released(state: RunState) -> int:
     """
     judged = state.judged or any(call.plan.final for call in state.calls)
     is_candidate = state.candidate is not None and state.candidate.failure is None
-    if "check_output" not in state.duties or not (is_candidate or (state.calls and judged)):
+    if "check_output" not in state.required_steps or not (is_candidate or (state.calls and judged)):
         return len(state.items)
     at = turn_start(state)
     while at < len(state.items) and state.items[at].kind not in ANSWER_KINDS:
@@ -339,7 +339,7 @@ def released(state: RunState) -> int:
     return at
 
 
-def turn_start(state: RunState) -> int:
+def turn_start(state: LoopState) -> int:
     """Return the index of the first item of the newest turn: the reply and its outputs."""
     index = len(state.items)
     while index > 0 and state.items[index - 1].turn == state.turns > 0:
@@ -347,7 +347,7 @@ def turn_start(state: RunState) -> int:
     return index
 
 
-def has_message(state: RunState, message_id: str) -> bool:
+def has_message(state: LoopState, message_id: str) -> bool:
     """Whether a message with this id has reached the run before."""
     return (
         any(message.id == message_id for message in state.inbox)
@@ -356,14 +356,14 @@ def has_message(state: RunState, message_id: str) -> bool:
     )
 
 
-def items_of(state: RunState, effect: CallModel | RunHandoff | Conclude) -> tuple[Item, ...]:
+def items_of(state: LoopState, effect: CallModel | RunHandoff | FinalizeAnswer) -> tuple[Item, ...]:
     """Return the items an effect is about: the same ones whenever it is asked."""
     if isinstance(effect, CallModel):
         return shown(state.view, state.items, effect.input_length)[effect.known :]
     return shown(state.view, state.items, effect.input_length or 0)
 
 
-def items_to_save(state: RunState, effect: SaveSession) -> tuple[Item, ...]:
+def items_to_save(state: LoopState, effect: SaveSession) -> tuple[Item, ...]:
     """Return the items that a session gets: the same ones whenever it is asked."""
     kept = (at for at in range(effect.start, effect.stop) if at not in effect.dropped)
     return tuple(state.items[at] for at in kept)

@@ -20,7 +20,7 @@ from outlast.loop.changes import apply
 from outlast.loop.checks import INPUT_CHECKS
 from outlast.loop.commands import OffloadItems, RunAgent, RunTool
 from outlast.loop.items import Item, ItemKind, Message, call_id_of
-from outlast.loop.state import Ignored, ItemsToSave, Response, RunState, revised, turn_start
+from outlast.loop.state import Ignored, ItemsToSave, LoopState, Response, revised, turn_start
 from outlast.loop.stored import OFFLOAD_ABOVE, Offload, weight, with_references
 from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import ViewEdit, edited, places_in_transcript, size, without
@@ -29,14 +29,14 @@ KEPT_IGNORED = 20
 """How many notes of ignored things stay visible."""
 
 
-def hide_blocked(state: RunState) -> RunState:
+def hide_blocked(state: LoopState) -> LoopState:
     """Show the model no more of the last question, and of what it replied, if it was blocked."""
     if state.blocked_from is None:
         return state
     return hide_from(revised(state, blocked_from=None), state.blocked_from)
 
 
-def admit(state: RunState) -> RunState:
+def admit(state: LoopState) -> LoopState:
     """Write the waiting messages into the transcript; the next answer is to them, too."""
     arrived = tuple(Item("input", raw) for message in state.inbox for raw in message.content)
     return revised(
@@ -48,7 +48,7 @@ def admit(state: RunState) -> RunState:
     )
 
 
-def open_with(state: RunState, content: Sequence[JsonObject], old: Sequence[int]) -> RunState:
+def open_with(state: LoopState, content: Sequence[JsonObject], old: Sequence[int]) -> LoopState:
     """Begin the transcript with what the worker made of the first message.
 
     The message stays in the inbox, with nothing left to say, to be answered.
@@ -60,7 +60,7 @@ def open_with(state: RunState, content: Sequence[JsonObject], old: Sequence[int]
     first, *others = state.inbox
     state = revised(state, inbox=(Message(first.id, (), first.at_ms), *others), items=items)
     first_input = next((at for at, item in enumerate(items) if item.kind == "input"), None)
-    if not INPUT_CHECKS.isdisjoint(state.duties):
+    if not INPUT_CHECKS.isdisjoint(state.required_steps):
         state = revised(state, unchecked_from=first_input)
     for at, item in enumerate(items):
         if item.kind == "input":
@@ -68,7 +68,7 @@ def open_with(state: RunState, content: Sequence[JsonObject], old: Sequence[int]
     return revised(state, noted=len(items))
 
 
-def begin_question(state: RunState) -> RunState:
+def begin_question(state: LoopState) -> LoopState:
     """Forget what belonged to the question before: each has guardrails and a view of its own."""
     length = len(state.items)
     return revised(
@@ -81,7 +81,7 @@ def begin_question(state: RunState) -> RunState:
     )
 
 
-def take_in(state: RunState, reply: ModelReply) -> RunState:
+def take_in(state: LoopState, reply: ModelReply) -> LoopState:
     """Write a reply's items, usage, ids and plan into the state."""
     plans = {plan.item: plan for plan in sorted(reply.calls, key=lambda plan: plan.item)}
     items = tuple(
@@ -103,7 +103,7 @@ def take_in(state: RunState, reply: ModelReply) -> RunState:
         model=reply.model or state.model,
         calls=tuple(_planned(plan, reply.items[index]) for index, plan in plans.items()),
         responses=(*state.responses, response),
-        duties=reply.duties,
+        required_steps=reply.required_steps,
         guardrails=(*state.guardrails, *reply.checks),
         judged=reply.judged,
         parallel=reply.parallel,
@@ -119,14 +119,14 @@ def take_in(state: RunState, reply: ModelReply) -> RunState:
     return revised(state, thread=thread, known=len(state.items))
 
 
-def last_message(state: RunState, count: int) -> int | None:
+def last_message(state: LoopState, count: int) -> int | None:
     """Return the index of the last message among the newest `count` items."""
     first = len(state.items) - count
     indices = reversed(range(first, len(state.items)))
     return next((at for at in indices if state.items[at].kind == "message"), None)
 
 
-def take_over(state: RunState, calls: Sequence[Call]) -> RunState:
+def take_over(state: LoopState, calls: Sequence[Call]) -> LoopState:
     """Write the calls' outputs into the transcript and their changes into the context."""
     context, items = state.context, list(state.items)
     for call in calls:
@@ -137,7 +137,7 @@ def take_over(state: RunState, calls: Sequence[Call]) -> RunState:
     return revised(state, context=context, items=tuple(items))
 
 
-def context_before(state: RunState, index: int) -> Json:
+def context_before(state: LoopState, index: int) -> Json:
     """Return the context as the calls before this one have left it so far."""
     context = state.context
     for call in state.calls[:index]:
@@ -145,7 +145,7 @@ def context_before(state: RunState, index: int) -> Json:
     return context
 
 
-def change_view(state: RunState, edit: ViewEdit) -> RunState:
+def change_view(state: LoopState, edit: ViewEdit) -> LoopState:
     """Show the model what a filter made of the transcript, from now on."""
     length = len(state.items)
     hidden = places_in_transcript(state.view, length, edit.dropped)
@@ -159,14 +159,14 @@ def change_view(state: RunState, edit: ViewEdit) -> RunState:
     )
 
 
-def hide_from(state: RunState, start: int) -> RunState:
+def hide_from(state: LoopState, start: int) -> LoopState:
     """Show the model no more of the transcript from an index on."""
     length = len(state.items)
     view = without(state.view, start, length)
     return revised(state, view=view, known=min(state.known, size(view, length)))
 
 
-def drop_unchecked(state: RunState) -> RunState:
+def drop_unchecked(state: LoopState) -> LoopState:
     """Take what input guardrails did not pass out of what is to be saved.
 
     It stays in the transcript, where people see it, and in the view until the next question
@@ -183,7 +183,7 @@ def drop_unchecked(state: RunState) -> RunState:
     return revised(state, to_save=kept, unchecked_from=None, blocked_from=start, noted=length)
 
 
-def withhold_turn(state: RunState, placeholder: str) -> RunState:
+def withhold_turn(state: LoopState, placeholder: str) -> LoopState:
     """Replace what the newest turn said and its outputs, and show the model no more of it.
 
     The calls stay, so that each still has its output.
@@ -212,33 +212,33 @@ def _withheld(item: Item, placeholder: str) -> Item:
             return item
 
 
-def weighed(state: RunState, before: int) -> RunState:
+def weighed(state: LoopState, before: int) -> LoopState:
     """Count what the items after the first `before` hold that could be stored outside."""
     if not state.stores or len(state.items) == before:
         return state
     return revised(state, inline=state.inline + weight(state.items[before:]))
 
 
-def storing(state: RunState) -> RunState:
+def storing(state: LoopState) -> LoopState:
     """Note that workers can store content outside of the run."""
     if state.stores:
         return state
     return revised(state, stores=True, inline=weight(state.items[state.offloaded :]))
 
 
-def needs_offload(state: RunState) -> bool:
+def needs_offload(state: LoopState) -> bool:
     """Whether the newest items hold more than a run should carry on."""
     return state.inline > OFFLOAD_ABOVE and state.phase not in {"closing", "closed"}
 
 
-def take_offload(state: RunState, effect: OffloadItems, offload: Offload) -> RunState:
+def take_offload(state: LoopState, effect: OffloadItems, offload: Offload) -> LoopState:
     """Put references into the items whose content is stored outside now."""
     items = with_references(state.items, offload)
     inline = weight(items[effect.stop :])
     return revised(state, items=items, offloaded=effect.stop, inline=inline)
 
 
-def note(state: RunState, length: int, withheld: str | None = None) -> RunState:
+def note(state: LoopState, length: int, withheld: str | None = None) -> LoopState:
     """Note that the session has to get the transcript up to a length."""
     if not state.session or length <= state.noted:
         return state
@@ -247,7 +247,7 @@ def note(state: RunState, length: int, withheld: str | None = None) -> RunState:
     return revised(state, to_save=(*state.to_save, newest), noted=length)
 
 
-def note_calls(state: RunState, call_ids: set[str]) -> RunState:
+def note_calls(state: LoopState, call_ids: set[str]) -> LoopState:
     """Note that the session has to get, of the newest turn, these calls and their outputs only.
 
     Reasoning goes with the call that it comes before: no provider takes the one without the other.
@@ -266,17 +266,17 @@ def note_calls(state: RunState, call_ids: set[str]) -> RunState:
     return revised(state, to_save=(*state.to_save, newest), noted=length)
 
 
-def call_of(state: RunState, effect: RunTool | RunAgent) -> int:
+def call_of(state: LoopState, effect: RunTool | RunAgent) -> int:
     """Return the index of the call that an effect runs."""
     return next(at for at, call in enumerate(state.calls) if call.effect == effect.effect)
 
 
-def with_call(state: RunState, index: int, call: Call) -> RunState:
+def with_call(state: LoopState, index: int, call: Call) -> LoopState:
     """Return the state with one of its calls replaced."""
     return revised(state, calls=(*state.calls[:index], call, *state.calls[index + 1 :]))
 
 
-def with_ignored(state: RunState, at_ms: int, what: str, why: str) -> RunState:
+def with_ignored(state: LoopState, at_ms: int, what: str, why: str) -> LoopState:
     """Return the state with a note of something that did not count."""
     ignored = (*state.ignored, Ignored(at_ms, what, why))[-KEPT_IGNORED:]
     return revised(state, ignored=ignored)

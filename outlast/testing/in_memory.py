@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from time import time_ns
 
-from outlast.activities.conclusion import conclude
 from outlast.activities.errors import EffectError
+from outlast.activities.finalize import conclude
 from outlast.activities.handoff import run_handoff
 from outlast.activities.input_check import check_input
 from outlast.activities.memory import save_session
@@ -20,7 +20,7 @@ from outlast.activities.model import call_model
 from outlast.activities.preparation import prepare_run
 from outlast.activities.tool import run_tool
 from outlast.activities.tracing import traced
-from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.contract import failures, history, policies, records
 from outlast.contract.delta_reader import RESTARTED
 from outlast.loop.approvals import Decision
@@ -30,18 +30,18 @@ from outlast.loop.commands import (
     Command,
     Effect,
     Finish,
+    NotifyParent,
     PrepareRun,
     RunAgent,
     RunHandoff,
     RunTool,
-    TellParent,
 )
 from outlast.loop.events import CancelRequested, DecisionReceived, Event, NestedReported
 from outlast.loop.machine import advance
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 
-OnState = Callable[[RunState], None]
+OnState = Callable[[LoopState], None]
 """Called with the state after each event of the outermost run."""
 
 OnDelta = Callable[[JsonObject], None]
@@ -67,15 +67,15 @@ class MemoryRun:
         states: the states since then, while nobody is told of them.
     """
 
-    worker: WorkerKnowledge
+    worker: WorkerDeps
     run_id: str
-    state: RunState = field(default_factory=RunState)
+    state: LoopState = field(default_factory=LoopState)
     parent: "MemoryRun | None" = None
     nested: dict[str, "MemoryRun"] = field(default_factory=dict[str, "MemoryRun"])
     on_state: OnState | None = None
     on_delta: OnDelta | None = None
-    first: RunState = field(init=False)
-    states: list[RunState] = field(default_factory=list[RunState])
+    first: LoopState = field(init=False)
+    states: list[LoopState] = field(default_factory=list[LoopState])
     _running: dict[int, asyncio.Task[Event]] = field(default_factory=dict[int, asyncio.Task[Event]])
     _ending: list[asyncio.Task[Event]] = field(default_factory=list[asyncio.Task[Event]])
     _news: asyncio.Event = field(default_factory=asyncio.Event)
@@ -89,7 +89,7 @@ class MemoryRun:
         started_at_ms = _start_ms()
         self.take(history.started(self.run_id, record, started_at_ms, str(started_at_ms)))
 
-    async def go_on(self) -> RunState:
+    async def go_on(self) -> LoopState:
         """Carry out commands until the run is closed, or can go no further without a person."""
         while self._works():
             await self.take_next()
@@ -150,7 +150,7 @@ class MemoryRun:
                 pass
             case CancelEffect():
                 self._cancel(command.effect)
-            case TellParent():
+            case NotifyParent():
                 if self.parent is not None:
                     told = NestedReported(
                         at_ms=now_ms(), nested_id=self.run_id, requests=command.requests
@@ -268,7 +268,7 @@ class MemoryRun:
                 return await run_tool(self.worker, request, attempt=attempt)
             case RunHandoff() | records.HandoffRequestRecord():
                 return await run_handoff(self.worker, request)
-            case records.ConclusionRequestRecord():
+            case records.FinalizeRequestRecord():
                 return await conclude(self.worker, request, attempt=attempt)
             case records.SaveRequestRecord():
                 return await save_session(self.worker.registry, request, attempt=attempt)

@@ -11,12 +11,11 @@ from typing import Any, Unpack
 from outlast.agents.agent import Agent
 from outlast.client.deltas import RawEvent
 from outlast.client.known_agents import KnownAgents
-from outlast.client.run_state import RunState as WaitingRun
-from outlast.client.run_state import gave_items
+from outlast.client.run_state import RunState, gave_items
 from outlast.client.start import StartOptions, check_names
 from outlast.client.streaming import RunResultStreaming
 from outlast.loop.events import CancelMode, CancelRequested
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.ports.model import Model
 from outlast.testing.in_memory import MemoryRun, now_ms
@@ -25,7 +24,7 @@ from outlast.testing.run import carry, resumed, started
 
 def run_in_memory_streamed(
     agent: Agent[Any],
-    input: str | list[JsonObject] | WaitingRun,  # noqa: A002  the name that Runner has
+    input: str | list[JsonObject] | RunState,  # noqa: A002  the name that Runner has
     *,
     model: Model,
     run_id: str = "in-memory",
@@ -50,14 +49,14 @@ def run_in_memory_streamed(
     )
 
     def open_run() -> MemoryRun:
-        if isinstance(input, WaitingRun):
+        if isinstance(input, RunState):
             return resumed(agent, input, model, context)
         return started(agent, input, model=model, run_id=run_id, stream=True, **options)
 
     return RunResultStreaming(
         _MemorySource(open_run),
         starting_agent=agent,
-        asked=[] if isinstance(input, WaitingRun) else input,
+        asked=[] if isinstance(input, RunState) else input,
         known=known,
         max_turns=options.get("max_turns", DEFAULT_MAX_TURNS),
     )
@@ -75,9 +74,9 @@ class _MemorySource:
         self._open_run = open_run
         self._run: MemoryRun | None = None
         self._opened = asyncio.Event()
-        self._news: asyncio.Queue[RunState | RawEvent | None] = asyncio.Queue()
+        self._news: asyncio.Queue[LoopState | RawEvent | None] = asyncio.Queue()
 
-    async def states(self) -> AsyncGenerator[RunState | RawEvent]:
+    async def states(self) -> AsyncGenerator[LoopState | RawEvent]:
         """Carry the run, and yield its states and what its models say."""
         try:
             run = self._run = self._open_run()

@@ -9,21 +9,20 @@ from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any, TypeAlias, Unpack, cast
 
-from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.callables import call
 from outlast.agents.errors import RunCancelled, UserError
 from outlast.agents.registry import Registry
 from outlast.client.known_agents import KnownAgents
 from outlast.client.results import RunResult, error_of, result_of
-from outlast.client.run_state import RunState as WaitingRun
-from outlast.client.run_state import gave_items
+from outlast.client.run_state import RunState, gave_items
 from outlast.client.start import StartOptions, check_names, run_input
 from outlast.contract import records
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.events import MessageReceived
 from outlast.loop.items import Message
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.ports.model import Model, ModelProvider
 from outlast.ports.tracing import join_current_trace
@@ -35,13 +34,13 @@ Decide: TypeAlias = Callable[[ApprovalRequest], bool | str | Awaitable[bool | st
 KEPT_RUNS = 100
 """How many runs that wait for people are kept, to go on with."""
 
-_waiting: OrderedDict[int, tuple[RunState, MemoryRun]] = OrderedDict()
+_waiting: OrderedDict[int, tuple[LoopState, MemoryRun]] = OrderedDict()
 """Runs that wait, by the identity of the state that their handle holds."""
 
 
 async def run_in_memory(
     agent: Agent[Any],
-    input: str | list[JsonObject] | WaitingRun,  # noqa: A002  the name that Runner has
+    input: str | list[JsonObject] | RunState,  # noqa: A002  the name that Runner has
     *,
     model: Model,
     decide: Decide | None = None,
@@ -66,7 +65,7 @@ async def run_in_memory(
         context=context,
         items_given=gave_items(input),
     )
-    if isinstance(input, WaitingRun):
+    if isinstance(input, RunState):
         run = resumed(agent, input, model, context)
     else:
         run = started(agent, input, model=model, run_id=run_id, **options)
@@ -127,15 +126,15 @@ def result_in_memory(run: MemoryRun, known: KnownAgents) -> RunResult:
     return result_of(state, known)
 
 
-def worker_for(agent: Agent[Any], model: Model, context: object) -> WorkerKnowledge:
+def worker_for(agent: Agent[Any], model: Model, context: object) -> WorkerDeps:
     """Return what a worker would know: the agent and all it leads to, and one model."""
     registry = Registry([agent])
     if context is not None and not isinstance(context, dict | list | str | int | float):
         registry.add_context_type(cast("type[Any]", type(context)))
-    return WorkerKnowledge(registry=registry, models=_provider_of(model))
+    return WorkerDeps(registry=registry, models=_provider_of(model))
 
 
-def resumed(agent: Agent[Any], waiting: WaitingRun, model: Model, context: object) -> MemoryRun:
+def resumed(agent: Agent[Any], waiting: RunState, model: Model, context: object) -> MemoryRun:
     """Return a run that waited, with what was decided and said since.
 
     Raises:

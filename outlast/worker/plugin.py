@@ -17,13 +17,13 @@ from temporalio.worker import ReplayerConfig, WorkerConfig
 
 from outlast.activities.boundary import EffectActivities
 from outlast.activities.intake import begin_attempts_like_this
-from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
 from outlast.blobs import large_content
 from outlast.contract import records
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.models.multi_provider import MultiProvider
 from outlast.payloads.readable import readable
 from outlast.ports.blobs import BlobStore
@@ -92,7 +92,7 @@ class OutlastPlugin(SimplePlugin):
             provider = own_provider = MultiProvider()
         content = large_content(blob_store)
         self._served: list[tuple[Client, str]] = []
-        knowledge = WorkerKnowledge(registry=self.registry, models=provider, content=content)
+        knowledge = WorkerDeps(registry=self.registry, models=provider, content=content)
 
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
             "outlast",
@@ -105,7 +105,7 @@ class OutlastPlugin(SimplePlugin):
     async def _run_context(self, own_provider: MultiProvider | None) -> AsyncGenerator[None]:
         """Prepare a worker's process, and put away what the worker has opened."""
         begin_attempts_like_this()
-        records.adapter(RunState)  # built now: in a workflow task it would cost its time
+        records.adapter(LoopState)  # built now: in a workflow task it would cost its time
         ending = asyncio.create_task(_end_surely(asyncio.current_task()))
         watching = [
             asyncio.create_task(watch_search_attributes(client, queue))

@@ -32,9 +32,9 @@ from outlast.loop.commands import (
     Command,
     Effect,
     Finish,
+    NotifyParent,
     RunAgent,
     RunTool,
-    TellParent,
 )
 from outlast.loop.events import (
     CancelRequested,
@@ -43,7 +43,7 @@ from outlast.loop.events import (
     Event,
 )
 from outlast.loop.machine import advance
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.stored import weight
 from outlast.loop.values import JsonObject
 from outlast.payloads.failures import engine_failure
@@ -59,12 +59,6 @@ from outlast.workflows.translation import (
     retry_policy,
     typed_error,
 )
-
-PATCH_BOUNDS = "bounds-of-a-workflow-task"
-PATCH_ENDS = "ends-say-how"
-"""Runs that end while they wait, or cancelled, say so in Temporal, too."""
-
-"""Marks histories in which what one workflow task sends is bounded; only those that need it."""
 
 LARGEST_CARRIED_BYTES = 1_900_000
 """Compressed. The server takes payloads of 2 MB, but histories of 50 MB."""
@@ -111,7 +105,7 @@ class AgentRun:
         info = workflow.info()
         self._id = info.workflow_id
         self._run_id = info.run_id
-        self._state = RunState()
+        self._state = LoopState()
         self._commands: list[Command] = []
         self._running: dict[int, asyncio.Task[None]] = {}
         self._requests: dict[int, Any] = {}
@@ -301,18 +295,18 @@ class AgentRun:
 
     # --- What the loop asks for -----------------------------------------------------------------
 
-    def _carry_out(self, command: CancelEffect | TellParent | Effect) -> None:
+    def _carry_out(self, command: CancelEffect | NotifyParent | Effect) -> None:
         match command:
             case CancelEffect():
                 task = self._running.pop(command.effect, None)
                 if task is not None:
                     task.cancel()
-            case TellParent():
+            case NotifyParent():
                 self._telling = asyncio.create_task(self._tell(command, self._telling))
             case _:
                 self._running[command.effect] = asyncio.create_task(self._perform(command))
 
-    async def _tell(self, command: TellParent, before: asyncio.Task[None] | None) -> None:
+    async def _tell(self, command: NotifyParent, before: asyncio.Task[None] | None) -> None:
         """Signal the parent, one thing after the other. A parent that is gone needs no telling."""
         if before is not None:
             await before
@@ -391,9 +385,7 @@ class AgentRun:
     def _may_be_local(self, effect: Effect) -> bool:
         """Whether a fast effect runs as a local activity: not where the reply has many of them."""
         fast = [call.effect for call in self._state.calls if call.plan.policy.fast]
-        if effect.effect not in fast or fast.index(effect.effect) < policies.FAST_CALLS:
-            return True
-        return not workflow.patched(PATCH_BOUNDS)
+        return effect.effect not in fast or fast.index(effect.effect) < policies.FAST_CALLS
 
     def _is_full(self) -> bool:
         """Whether the history can neither go on in a new one nor take another effect's result."""
@@ -428,7 +420,7 @@ class AgentRun:
             now = workflow.info().get_current_history_length()
             started = started if at == now else 0
             is_full = started > 0 and started + size_bytes > policies.STARTED_AT_ONCE_BYTES
-            if is_full and workflow.patched(PATCH_BOUNDS):
+            if is_full:
                 await workflow.sleep(timedelta(milliseconds=1))  # it ends the workflow task
                 now, started = workflow.info().get_current_history_length(), 0
             self._started = now, started + size_bytes
@@ -470,7 +462,7 @@ class AgentRun:
         """
         changed = presentation.attributes(self._state) != self._shown
         is_cancelled = finish.status == "cancelled"
-        if (changed or is_cancelled) and workflow.patched(PATCH_ENDS):
+        if changed or is_cancelled:
             self._show()
             if is_cancelled:
                 end_as_cancelled()

@@ -18,8 +18,8 @@ from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.commands import (
     CallModel,
     CheckInput,
-    Conclude,
     Effect,
+    FinalizeAnswer,
     OffloadItems,
     PrepareRun,
     RunAgent,
@@ -28,7 +28,7 @@ from outlast.loop.commands import (
     SaveSession,
 )
 from outlast.loop.items import Item, text_of
-from outlast.loop.state import RunState, released
+from outlast.loop.state import LoopState, released
 from outlast.loop.values import JsonObject
 from outlast.rendering import code, excerpt, inline, inline_within, joined
 
@@ -50,7 +50,7 @@ TRANSCRIPT_ITEM_BYTES = 4_000
 """Items are cut to this in the query `transcript`, whose answer may have 2 MB."""
 
 
-def attributes(state: RunState) -> dict[str, str | int | None]:
+def attributes(state: LoopState) -> dict[str, str | int | None]:
     """Return the search attributes of a state; None for one that is not set.
 
     The status says what an open run waits for. That it works, or how it ended, Temporal's own
@@ -64,12 +64,12 @@ def attributes(state: RunState) -> dict[str, str | int | None]:
     }
 
 
-def summary(state: RunState, effect: Effect) -> str:
+def summary(state: LoopState, effect: Effect) -> str:
     """Return one line that says what an activity does, in Markdown, for the UI's timeline."""
     return inline_within(effect_line(state, effect), SUMMARY_BYTES)
 
 
-def effect_line(state: RunState, effect: Effect) -> str:
+def effect_line(state: LoopState, effect: Effect) -> str:
     """Return one line that says what an activity does, to be cut and shown."""
     match effect:
         case PrepareRun():
@@ -79,7 +79,7 @@ def effect_line(state: RunState, effect: Effect) -> str:
             return joined(effect.agent, model, f" · turn {effect.turn}")
         case CheckInput():
             return joined(effect.agent, " · input guardrails")
-        case Conclude():
+        case FinalizeAnswer():
             return joined(effect.agent, " · conclude the answer")
         case SaveSession():
             return joined(f"save items {effect.start} to {effect.stop}")
@@ -107,7 +107,7 @@ _kept_call_line = lru_cache(maxsize=1_000)(rendering.call_line)
 """The newest calls of a run are shown again after each of its steps."""
 
 
-def state_view(state: RunState) -> JsonObject:
+def state_view(state: LoopState) -> JsonObject:
     """Return the answer to the query `state`: small, whatever the length of the run."""
     return {
         "status": state.status,
@@ -152,17 +152,17 @@ def state_view(state: RunState) -> JsonObject:
     }
 
 
-def transcript_view(state: RunState, last: int = 200) -> list[JsonObject]:
+def transcript_view(state: LoopState, last: int = 200) -> list[JsonObject]:
     """Return the answer to the query `transcript`: the newest items, as people read them."""
     return [_item_view(item) for item in state.items[: released(state)][-last:]]
 
 
-def approvals_view(state: RunState) -> list[JsonObject]:
+def approvals_view(state: LoopState) -> list[JsonObject]:
     """Return the answer to the query `approvals`: what people still have to decide."""
     return [_approval_view(state, request) for request in state.pending_approvals]
 
 
-def details(state: RunState) -> str:
+def details(state: LoopState) -> str:
     """Return the current details in Markdown: where the run is, and what a person can do."""
     path = " → ".join(inline(agent) for agent in state.handoff_path)
     lines = [f"**{state.status}** · {path} · turn {state.turn} of {state.max_turns or 'any'}"]
@@ -190,7 +190,7 @@ def details(state: RunState) -> str:
     return "\n\n".join(lines)
 
 
-def _to_decide(state: RunState, request: ApprovalRequest) -> str:
+def _to_decide(state: LoopState, request: ApprovalRequest) -> str:
     run = request.run_id or state.run_id
     where = f" (in the nested run {code(run)})" if request.run_id else ""
     whole = len(request.arguments) <= LONGEST_READ
@@ -205,7 +205,7 @@ def _to_decide(state: RunState, request: ApprovalRequest) -> str:
     )
 
 
-def unsaved_items(state: RunState) -> int:
+def unsaved_items(state: LoopState) -> int:
     """Return how many items are queued for the session."""
     return sum(one.stop - one.start - len(one.dropped) for one in state.to_save)
 
@@ -236,7 +236,7 @@ def _text(item: Item) -> str:
             return text_of(raw)
 
 
-def _approval_view(state: RunState, request: ApprovalRequest) -> JsonObject:
+def _approval_view(state: LoopState, request: ApprovalRequest) -> JsonObject:
     return {
         "schema_version": names.SCHEMA_VERSION,
         "id": request.id,

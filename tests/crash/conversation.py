@@ -22,7 +22,7 @@ from temporalio.client import (
 from outlast import RunConfig, RunHandle, Runner
 from outlast.contract import names, records
 from outlast.loop.items import text_of
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import Json, Usage
 from tests.crash.desk_worker import Serve, serve_desk
 
@@ -119,7 +119,7 @@ async def _answered(handle: RunHandle, count: int) -> None:
     await handle.wait(lambda state: len(state.answers) == count)
 
 
-async def outcome_of(state: RunState, database: Path) -> Outcome:
+async def outcome_of(state: LoopState, database: Path) -> Outcome:
     """Return what came out."""
     return Outcome(
         status=state.status,
@@ -155,7 +155,7 @@ async def outcome_of(state: RunState, database: Path) -> Outcome:
     )
 
 
-def keys_of(states: list[RunState]) -> list[str]:
+def keys_of(states: list[LoopState]) -> list[str]:
     """Return the idempotency keys of the calls with side effects, in the order of the calls."""
     return [
         f"{state.run_id}:{item.raw['call_id']}"
@@ -170,7 +170,7 @@ def ledger_keys(database: Path) -> list[str]:
     return [entry.key for entry in Shop.open(database).ledger()]
 
 
-async def workflows_own_state(client: Client, run_id: str) -> RunState:
+async def workflows_own_state(client: Client, run_id: str) -> LoopState:
     """Return the state as the workflow has it. It has ended, so a worker replays all of it."""
     pages: list[str] = []
     more = True
@@ -179,7 +179,7 @@ async def workflows_own_state(client: Client, run_id: str) -> RunState:
         page: dict[str, Any] = await handle.query(names.QUERY_SNAPSHOT, len(pages))
         pages.append(str(page["data"]))
         more = bool(page["more"])
-    return records.load(RunState, pages)
+    return records.load(LoopState, pages)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -197,8 +197,8 @@ class Talk:
 
     begin: Callable[[Client, str, str, Path], Awaitable[RunHandle]]
     carry_on: Callable[[Client, RunHandle], Coroutine[Any, Any, None]]
-    outcome_of: Callable[[RunState, Path], Awaitable[Any]]
-    keys_of: Callable[[list[RunState]], list[str]]
+    outcome_of: Callable[[LoopState, Path], Awaitable[Any]]
+    keys_of: Callable[[list[LoopState]], list[str]]
     ledger_keys: Callable[[Path], list[str]]
     serve: Serve
 

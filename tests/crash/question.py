@@ -13,7 +13,7 @@ from temporalio.client import Client
 from outlast import RunConfig, RunHandle, Runner, SQLiteSession
 from outlast.contract import names
 from outlast.loop.items import text_of
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import Json, JsonObject, Usage
 from tests.crash.conversation import Talk
 from tests.crash.team import HOOKS, Ledger, serve
@@ -62,7 +62,7 @@ async def carry_on(client: Client, handle: RunHandle) -> None:
     await handle.result()
 
 
-async def outcome_of(state: RunState, database: Path) -> Settled:
+async def outcome_of(state: LoopState, database: Path) -> Settled:
     """Return what came out."""
     return Settled(
         status=state.status,
@@ -78,7 +78,7 @@ async def outcome_of(state: RunState, database: Path) -> Settled:
     )
 
 
-def keys_of(states: list[RunState]) -> list[str]:
+def keys_of(states: list[LoopState]) -> list[str]:
     """Return the keys of the calls with side effects, in the order of the calls."""
     return [
         f"{state.run_id}:{item.raw['call_id']}"

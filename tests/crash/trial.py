@@ -19,7 +19,7 @@ from temporalio.api.history.v1 import HistoryEvent
 from temporalio.client import Client, WorkflowHandle
 
 from outlast import RunHandle
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from tests.crash.conversation import DESK, Talk, workflows_own_state
 from tests.crash.desk_worker import DeskSettings, DeskWorker
 from tests.workflow.laws import nested_runs
@@ -32,8 +32,8 @@ _LOOK_SECONDS = 0.01
 class Nested:
     """What is left of a nested run: folded from its history, as the workflow has it, and raw."""
 
-    state: RunState
-    own_state: RunState
+    state: LoopState
+    own_state: LoopState
     events: list[HistoryEvent]
 
 
@@ -53,9 +53,9 @@ class Report:
         killed_at: how long the history was when each worker had been killed.
     """
 
-    state: RunState
-    own_state: RunState
-    followed_state: RunState
+    state: LoopState
+    own_state: LoopState
+    followed_state: LoopState
     outcome: Any
     ledger_keys: list[str]
     expected_keys: list[str]
@@ -170,7 +170,7 @@ class Trial:
         finally:
             watching.cancel()
 
-    async def _report(self, handle: RunHandle, followed_state: RunState) -> Report:
+    async def _report(self, handle: RunHandle, followed_state: LoopState) -> Report:
         state = await handle.state()
         events = list((await self.workflow.fetch_history()).events)
         nested = [await self._nested(one) for one in nested_runs(events)]
@@ -195,8 +195,8 @@ class Trial:
         )
 
 
-async def _follow(handle: RunHandle) -> RunState:
-    state = RunState()
+async def _follow(handle: RunHandle) -> LoopState:
+    state = LoopState()
     async for progress in handle.follow():
         state = progress.state
     return state

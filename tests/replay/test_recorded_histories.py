@@ -14,7 +14,7 @@ from outlast.client.history import HistoryReader
 from outlast.contract import history, records
 from outlast.loop.invariants import violations
 from outlast.loop.items import Item
-from outlast.loop.state import OUTPUT_KINDS, RunState
+from outlast.loop.state import OUTPUT_KINDS, LoopState
 from outlast.workflows.agent_run import AgentRun
 from tests.replay.scenarios import SCENARIOS
 
@@ -40,13 +40,13 @@ async def check(recording: dict[str, Any]) -> None:
     for event, after in history.fold(state, recording["run_id"], tasks):
         assert violations(after) == [], f"after {event}"
         state = after
-    had = records.load(RunState, [json.dumps(recording["state"])])
+    had = records.load(LoopState, [json.dumps(recording["state"])])
     assert told(state, recording["state"]) == told(had, recording["state"])
     for nested in recording.get("nested", []):
         await check(nested)
 
 
-def told(state: RunState, recorded: dict[str, Any]) -> dict[str, Any]:
+def told(state: LoopState, recorded: dict[str, Any]) -> dict[str, Any]:
     """Return what a version knew to tell of a state: later ones have further fields.
 
     In which order the outputs of one reply stand is up to the version that reads: they are told

@@ -18,7 +18,7 @@ from temporalio.client import Client, WorkflowHandle
 from temporalio.worker import Worker
 
 from outlast.activities.boundary import EffectActivities
-from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.registry import Registry
 from outlast.agents.run_config import RunConfig
@@ -29,7 +29,7 @@ from outlast.client.runner import Runner
 from outlast.client.start import run_input
 from outlast.client.streaming import RunResultStreaming
 from outlast.contract import names, records
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel
 from outlast.worker.agent_worker import AgentWorker
 from outlast.workflows.agent_run import AgentRun
@@ -187,9 +187,9 @@ class Desk:
 
     # --- Looking --------------------------------------------------------------------------------
 
-    async def until(self, handle: RunHandle, condition: Callable[[RunState], bool]) -> RunState:
+    async def until(self, handle: RunHandle, condition: Callable[[LoopState], bool]) -> LoopState:
         """Wait until a run's state satisfies a condition, and return that state."""
-        state = RunState()
+        state = LoopState()
         async with self.patience(handle):
             async for progress in handle.follow():
                 state = progress.state
@@ -197,7 +197,7 @@ class Desk:
                     return state
         raise AssertionError(f"the run ended before what was waited for: {state}")
 
-    async def settled(self, handle: RunHandle) -> RunState:
+    async def settled(self, handle: RunHandle) -> LoopState:
         """Wait until everything that reached a run has been taken in and nothing is in flight."""
         async with self.patience(handle):
             while True:
@@ -209,7 +209,7 @@ class Desk:
                     return state
                 await asyncio.sleep(0.02)
 
-    async def until_status(self, handle: RunHandle, status: str) -> RunState:
+    async def until_status(self, handle: RunHandle, status: str) -> LoopState:
         """Wait until a run has a status, and return its state."""
         return await self.until(handle, lambda state: state.status == status)
 
@@ -286,10 +286,10 @@ class Desk:
 
 
 def _activities(agents: Sequence[Agent[Any]], model: ScriptedModel) -> list[Any]:
-    knowledge = WorkerKnowledge(registry=Registry(agents), models=model)
+    knowledge = WorkerDeps(registry=Registry(agents), models=model)
     return EffectActivities(knowledge).all
 
 
-def waits_for(count: int) -> Callable[[RunState], bool]:
+def waits_for(count: int) -> Callable[[LoopState], bool]:
     """A condition: this many approvals wait for a person."""
     return lambda state: len(state.pending_approvals) == count

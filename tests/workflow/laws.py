@@ -20,7 +20,7 @@ from temporalio.worker import Replayer
 from outlast.client.history import HistoryReader, RunReader
 from outlast.contract import history, names, records
 from outlast.loop.invariants import violations
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.payloads.readable import readable
 from outlast.workflows.agent_run import AgentRun
 from tests.loop_step_laws import check_items
@@ -82,7 +82,7 @@ def nested_runs(events: list[HistoryEvent]) -> list[str]:
     ]
 
 
-async def fold(client: Client, run_id: str, events: list[HistoryEvent]) -> RunState:
+async def fold(client: Client, run_id: str, events: list[HistoryEvent]) -> LoopState:
     """Fold one history, and check the invariants of every state on the way."""
     reader = HistoryReader(client.data_converter)
     tasks = await reader.feed(events)
@@ -129,17 +129,17 @@ def merged_by_replay(events: list[HistoryEvent]) -> bool:
     return False
 
 
-def timeless(state: RunState) -> RunState:
+def timeless(state: LoopState) -> LoopState:
     """Return a state in which everything happened at once."""
     record: Any = json.loads(records.dump(state), object_hook=_without_time)
-    return records.load(RunState, [json.dumps(record)])
+    return records.load(LoopState, [json.dumps(record)])
 
 
 def _without_time(fields: dict[str, Any]) -> dict[str, Any]:
     return {key: 0 if key.endswith("at_ms") else value for key, value in fields.items()}
 
 
-def differences(folded: RunState, snapshot: RunState) -> dict[str, tuple[Any, Any]]:
+def differences(folded: LoopState, snapshot: LoopState) -> dict[str, tuple[Any, Any]]:
     """Return the fields in which two states differ."""
     pairs = {
         one.name: (getattr(folded, one.name), getattr(snapshot, one.name)) for one in fields(folded)
@@ -147,7 +147,7 @@ def differences(folded: RunState, snapshot: RunState) -> dict[str, tuple[Any, An
     return {name: pair for name, pair in pairs.items() if pair[0] != pair[1]}
 
 
-async def snapshot_of(handle: WorkflowHandle[Any, Any]) -> RunState:
+async def snapshot_of(handle: WorkflowHandle[Any, Any]) -> LoopState:
     """Return the workflow's own state, by query."""
     pages: list[str] = []
     more = True
@@ -155,12 +155,12 @@ async def snapshot_of(handle: WorkflowHandle[Any, Any]) -> RunState:
         page: dict[str, Any] = await handle.query(names.QUERY_SNAPSHOT, len(pages))
         pages.append(page["data"])
         more = page["more"]
-    return records.load(RunState, pages)
+    return records.load(LoopState, pages)
 
 
 async def _history_and_snapshot(
     handle: WorkflowHandle[Any, Any],
-) -> tuple[list[HistoryEvent], RunState]:
+) -> tuple[list[HistoryEvent], LoopState]:
     """Return a run's history and its state at one and the same moment.
 
     A run that is still open may go on between the two questions; then they are asked again.

@@ -14,7 +14,7 @@ from outlast.agents.handoff import handoff
 from outlast.agents.settings import RunConfig
 from outlast.agents.tool import function_tool
 from outlast.client.handle import RunHandle
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 
@@ -41,7 +41,7 @@ class Clerk:
         self.agent = Agent[Any](name="Clerk", tools=[work, gated], handoffs=[billing])
         self.model = ScriptedModel(self._reply, always="Done.")
 
-    async def start(self, desk: Desk) -> tuple[RunHandle, RunState]:
+    async def start(self, desk: Desk) -> tuple[RunHandle, LoopState]:
         """Start a run, and wait until it stands still."""
         await desk.open(self.agent, model=self.model)
         config = RunConfig(heartbeat_timeout=timedelta(seconds=2))

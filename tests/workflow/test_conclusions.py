@@ -67,7 +67,7 @@ async def test_hooks_see_the_run_in_order_and_what_they_change_is_kept(desk: Des
     types = [
         one.activity_task_scheduled_event_attributes.activity_type.name for one in history.events
     ]
-    assert types.count(names.ACTIVITY_CONCLUDE) == 1
+    assert types.count(names.ACTIVITY_FINALIZE) == 1
 
 
 async def test_hooks_of_a_conversation_see_the_end_of_every_answer(desk: Desk):

@@ -9,13 +9,13 @@ from outlast.agents.agent import Agent
 from outlast.agents.tool import function_tool
 from outlast.loop.events import Event, ToolFinished
 from outlast.loop.machine import advance
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel, call
 from outlast.workflows import agent_run
 from tests.workflow.desk import Desk
 
 
-def broken(state: RunState, event: Event) -> Any:
+def broken(state: LoopState, event: Event) -> Any:
     """A loop that cannot take the end of a tool in."""
     if isinstance(event, ToolFinished):
         raise TypeError("not as it was meant")

@@ -17,7 +17,7 @@ from outlast.client.handle import RunHandle
 from outlast.client.stream import NumberedEvent
 from outlast.contract import names, policies, records
 from outlast.contract.policies import ROLL_OVER_BYTES
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
@@ -177,11 +177,11 @@ async def test_messages_and_decisions_that_arrive_all_around_are_each_taken_once
         for noise in noises:
             await desk.workflow(handle).signal(noise)
 
-    def all_answered(state: RunState) -> bool:
+    def all_answered(state: LoopState) -> bool:
         said = [one for answer in state.answers for one in answer.to]
         return len(said) == len(questions) + 1 and state.status == "idle"
 
-    async def decide_all() -> RunState:
+    async def decide_all() -> LoopState:
         decided: set[str] = set()
         async for progress in handle.follow():
             for request in progress.state.pending_approvals:

@@ -15,7 +15,7 @@ from outlast.agents.context import RunContextWrapper
 from outlast.agents.tool import FunctionTool, function_tool
 from outlast.client.handle import RunHandle
 from outlast.contract import names
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.replies import last_user_text, outputs
@@ -95,7 +95,7 @@ async def _arrive(desk: Desk, handle: RunHandle, doors: Doors, what: str) -> lis
     return []
 
 
-async def _play(desk: Desk, arrivals: list[str], *, keep_open: bool = True) -> RunState:
+async def _play(desk: Desk, arrivals: list[str], *, keep_open: bool = True) -> LoopState:
     doors = Doors()
     agent = Agent(name="Clerk", tools=[doors.tool, doors.broken, refund, glance])
     model = ScriptedModel(always=reply_to)

@@ -21,7 +21,7 @@ from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner
 from outlast.contract import names
 from outlast.dev import EmbeddedServer, running_server
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel, call, say
 from outlast.worker import AgentWorker
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
@@ -30,7 +30,7 @@ HELPER = Agent[Any](name="Helper")
 WAITERS = 12
 
 
-def messages(state: RunState) -> list[str]:
+def messages(state: LoopState) -> list[str]:
     """Return the ids of the messages that a run was sent, in its order."""
     queued = [message.id for message in state.inbox]
     answered = [one for answer in state.answers for one in answer.to]

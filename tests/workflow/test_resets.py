@@ -15,7 +15,7 @@ from outlast.agents.errors import DecisionRefused
 from outlast.agents.tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.contract import names
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.ports.model import ModelRequest
 from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import ScriptedModel, call, say
@@ -59,11 +59,11 @@ def refunds_once(request: ModelRequest) -> Any:
     return [call("refund", "c1", order="A")]
 
 
-def _is(whole: RunState, state: RunState) -> bool:
+def _is(whole: LoopState, state: LoopState) -> bool:
     return timeless(state) == whole
 
 
-async def until_idle(desk: Desk, handle: RunHandle) -> RunState:
+async def until_idle(desk: Desk, handle: RunHandle) -> LoopState:
     """Decide what has to be decided, and return the state when all is answered."""
     while True:
         state = await desk.settled(handle)

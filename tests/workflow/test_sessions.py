@@ -32,7 +32,7 @@ async def saved(session: Any) -> list[str]:
     return [str(item.get("type")) if "call_id" in item else text_of(item) for item in items]
 
 
-class Gate:
+class ApprovalRule:
     """A tool that waits for the test."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Gate:
 async def test_a_worker_that_leaves_in_the_middle_costs_no_item_and_doubles_none(
     desk: Desk, session: Any
 ):
-    gate = Gate()
+    gate = ApprovalRule()
     agent = Agent[Any](name="A", tools=[gate.tool()])
     worker = await desk.open(agent, model=ScriptedModel([call("act", "c1")]))
     handle = await desk.start(agent, session=session, run_config=QUICK)

@@ -12,7 +12,7 @@ from temporalio.common import RawValue
 from temporalio.worker import Worker
 
 from outlast.activities.boundary import EffectActivities
-from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.errors import AgentsException, UserError
 from outlast.agents.registry import Registry
@@ -202,7 +202,7 @@ async def test_a_result_under_another_key_is_the_failure_of_its_effect(
     agent = Agent[Any](name="Clerk", tools=[look_up])
     model = ScriptedModel([call("look_up", "c1")], say("Done."))
     both = with_codec(client, Sealed(THEIRS, OURS))
-    knowledge = WorkerKnowledge(registry=Registry([agent]), models=model)
+    knowledge = WorkerDeps(registry=Registry([agent]), models=model)
     workflows = Worker(
         sealed.client,
         task_queue=sealed.queue,

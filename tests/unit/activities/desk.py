@@ -4,13 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from outlast.activities.scene import Scene
-from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.activities.invocation import Invocation
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.registry import Registry
 from outlast.agents.tool import FunctionTool
 from outlast.contract.records import (
-    ConclusionRequestRecord,
+    FinalizeRequestRecord,
     HandoffRequestRecord,
     ModelRequestRecord,
     SaveRequestRecord,
@@ -19,7 +19,7 @@ from outlast.loop.checks import Candidate
 from outlast.loop.commands import (
     CallModel,
     CheckInput,
-    Conclude,
+    FinalizeAnswer,
     PrepareRun,
     RunHandoff,
     RunTool,
@@ -37,12 +37,12 @@ class Notes:
     seen: list[str] = field(default_factory=list[str])
 
 
-def worker_of(*agents: Agent[Any], model: ScriptedModel | None = None) -> WorkerKnowledge:
+def worker_of(*agents: Agent[Any], model: ScriptedModel | None = None) -> WorkerDeps:
     """Return what a worker with these agents knows."""
-    return WorkerKnowledge(registry=Registry(agents), models=model or ScriptedModel())
+    return WorkerDeps(registry=Registry(agents), models=model or ScriptedModel())
 
 
-def worker_with(tool: FunctionTool) -> WorkerKnowledge:
+def worker_with(tool: FunctionTool) -> WorkerDeps:
     """Return what a worker with one tool of the agent `A` knows."""
     return worker_of(Agent(name="A", tools=[tool]))
 
@@ -119,12 +119,10 @@ def check_request(*items: Item, **fields: Any) -> CheckInput:
     return replace(request, **fields)
 
 
-def conclusion_request(
-    candidate: Candidate, *items: Item, **fields: Any
-) -> ConclusionRequestRecord:
+def conclusion_request(candidate: Candidate, *items: Item, **fields: Any) -> FinalizeRequestRecord:
     """Return the request to conclude an answer of the agent `A`."""
     said = items or (HELLO,)
-    call = Conclude(
+    call = FinalizeAnswer(
         effect=4,
         agent="A",
         candidate=candidate,
@@ -133,7 +131,7 @@ def conclusion_request(
         turn=1,
         run_id="support-42",
     )
-    return ConclusionRequestRecord(call=replace(call, **fields), items=said)
+    return FinalizeRequestRecord(call=replace(call, **fields), items=said)
 
 
 def filter_request(name: str, *items: Item, fresh: int, **fields: Any) -> HandoffRequestRecord:
@@ -150,10 +148,10 @@ def save_request(*items: Item, **fields: Any) -> SaveRequestRecord:
 
 def scene_of(
     *agents: Agent[Any], context: Json = None, settings: JsonObject | None = None
-) -> Scene:
-    """Return the scene of a model call of the agent `A`."""
+) -> Invocation:
+    """Return the invocation of a model call of the agent `A`."""
     request = model_request(context=context, settings=settings).call
-    return Scene.of(worker_of(*(agents or (Agent(name="A"),))), request)
+    return Invocation.of(worker_of(*(agents or (Agent(name="A"),))), request)
 
 
 def raising(error: Exception) -> Callable[..., Any]:

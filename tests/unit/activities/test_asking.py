@@ -80,13 +80,13 @@ class Thinking(Model):
 async def answer_of(
     model: object, *, streams: bool = False, request: ModelRequest = REQUEST
 ) -> ModelResponse:
-    scene = scene_of()
+    invocation = scene_of()
     seen: list[JsonObject] = []
     return await ask(
         cast("Model", model),
         request,
         seen.append if streams else None,
-        NestedStream(scene, bound_seconds=1),
+        NestedStream(invocation, bound_seconds=1),
         of="Desk",
         objects=CallObjects(),
     )

@@ -20,7 +20,7 @@ from temporalio.testing import ActivityEnvironment
 from outlast.activities import boundary
 from outlast.activities.boundary import EffectActivities
 from outlast.activities.errors import EffectError
-from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.context import ToolContext
 from outlast.agents.errors import UserError
@@ -285,7 +285,7 @@ def test_one_activity_without_a_name_serves_all_tools() -> None:
         "prepare_run",
         "check_input",
         "call_model",
-        "conclude",
+        "finalize_answer",
         "save_session",
         "offload_items",
         "refuse_effect",
@@ -498,7 +498,7 @@ async def test_users_code_is_not_tried_as_often_as_a_model(attempt: int, *, enou
 async def test_a_defect_of_ours_has_a_stable_code(
     monkeypatch: pytest.MonkeyPatch, defect: Exception, *, again: bool
 ) -> None:
-    async def broken(_worker: WorkerKnowledge, _request: object) -> None:
+    async def broken(_worker: WorkerDeps, _request: object) -> None:
         raise defect
 
     monkeypatch.setattr(boundary, "prepare_run", broken)

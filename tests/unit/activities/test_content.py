@@ -9,9 +9,16 @@ from outlast.activities.content import offload, recorded_result, whole_request
 from outlast.activities.errors import EffectError
 from outlast.blobs import FileBlobStore
 from outlast.contract import records
-from outlast.loop.calls import Briefing, HandoffResult, ModelReply, PlannedCall, ToolResult
+from outlast.loop.calls import HandoffResult, ModelReply, PlannedCall, PreparedRun, ToolResult
 from outlast.loop.checks import Candidate, CheckResult, ToolOutcome
-from outlast.loop.commands import CallModel, CheckInput, Conclude, OffloadItems, PrepareRun, RunTool
+from outlast.loop.commands import (
+    CallModel,
+    CheckInput,
+    FinalizeAnswer,
+    OffloadItems,
+    PrepareRun,
+    RunTool,
+)
 from outlast.loop.items import Item
 from outlast.loop.values import is_reference
 from outlast.loop.view import ViewEdit
@@ -70,11 +77,11 @@ async def test_what_the_loop_reads_of_a_reply_stays(content: LargeContent):
 
 
 async def test_a_briefing_says_that_there_is_a_store(content: LargeContent):
-    result = await recorded_result(content, TOOL, Briefing(input=(item(),)))
+    result = await recorded_result(content, TOOL, PreparedRun(input=(item(),)))
     assert result.stores
     assert result.input is not None
     assert is_reference(result.input[0]["content"])
-    assert not (await recorded_result(LargeContent(None), TOOL, Briefing())).stores
+    assert not (await recorded_result(LargeContent(None), TOOL, PreparedRun())).stores
 
 
 async def test_a_long_request_makes_the_reply_tell_of_the_store(content: LargeContent):
@@ -119,8 +126,8 @@ async def test_requests_get_their_content_back(content: LargeContent):
     assert (await whole_request(content, prepare)).input == (item(),)
     outcome = ToolOutcome(name="t", call_id="c", output=stored, value=stored)
     candidate = Candidate(output=stored, outcomes=(outcome,))
-    call = Conclude(**FIELDS, candidate=candidate, input_length=1)
-    asked = records.ConclusionRequestRecord(call=call, items=(referring, whole))
+    call = FinalizeAnswer(**FIELDS, candidate=candidate, input_length=1)
+    asked = records.FinalizeRequestRecord(call=call, items=(referring, whole))
     got = await whole_request(content, asked)
     assert got.items == (whole, whole)
     assert got.items[1] is whole

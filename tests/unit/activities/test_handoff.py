@@ -167,7 +167,7 @@ async def test_a_handoff_may_pick_the_agent_when_it_is_called() -> None:
     chosen = Agent[Any](name="C", model="gpt-5", output_guardrails=[OutputGuardrail(blocks)])
     result = await run_handoff(picking(chosen, chosen), handoff_request("transfer_to_b"))
     assert result == HandoffResult(
-        target="C", target_model="gpt-5", duties=("conclude", "check_output")
+        target="C", target_model="gpt-5", required_steps=("finalize_answer", "check_output")
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from outlast.activities.errors import EffectError
 from outlast.activities.input_check import as_input, check_input, info_of
-from outlast.activities.scene import Scene
+from outlast.activities.invocation import Invocation
 from outlast.agents.agent import Agent
 from outlast.agents.context import RunContextWrapper
 from outlast.agents.guardrail import GuardrailFunctionOutput, InputGuardrail
@@ -163,11 +163,11 @@ async def test_a_context_that_was_left_unwritable_is_an_error_in_words() -> None
 def test_one_plain_user_message_is_given_as_text_and_all_else_as_items() -> None:
     image = Item("input", {"role": "user", "content": [{"type": "input_image"}]})
     system = Item("input", {"role": "system", "content": "Hello"})
-    scene = Scene.of(worker_of(Agent(name="A")), check_request())
-    assert as_input([HELLO], scene) == "Hello"
-    assert as_input([HELLO, HELLO], scene) == [HELLO.raw, HELLO.raw]
-    assert as_input([image], scene) == [image.raw]
-    assert as_input([system], scene) == [system.raw]
+    invocation = Invocation.of(worker_of(Agent(name="A")), check_request())
+    assert as_input([HELLO], invocation) == "Hello"
+    assert as_input([HELLO, HELLO], invocation) == [HELLO.raw, HELLO.raw]
+    assert as_input([image], invocation) == [image.raw]
+    assert as_input([system], invocation) == [system.raw]
 
 
 @pytest.mark.parametrize("settings", [{AS_ITEMS: True}, {"session": {"ref": "s"}}])

@@ -18,11 +18,11 @@ def agent_of(*shelves: Shelf) -> Agent[Any]:
 
 
 async def test_what_is_listed_is_known_from_then_on() -> None:
-    scene = scene_of(agent_of(Shelf(tool("find"), tool("tear"))))
-    listed = await list_mcp_tools(scene)
+    invocation = scene_of(agent_of(Shelf(tool("find"), tool("tear"))))
+    listed = await list_mcp_tools(invocation)
     assert [one.name for one in listed.tools] == ["find", "tear"]
     assert listed.away == []
-    assert scene.worker.registry.tool("A", "tear") is listed.tools[1]
+    assert invocation.worker.registry.tool("A", "tear") is listed.tools[1]
 
 
 async def test_a_tool_that_another_worker_listed_is_asked_for() -> None:
@@ -76,9 +76,9 @@ async def test_a_server_is_asked_as_often_as_can_help_and_then_left_out(
 
 @pytest.mark.parametrize(("error", "most"), [(OUTAGE, 10), (LATE, 2), (REFUSAL, 1)])
 async def test_a_server_that_is_required_ends_the_run_instead(error: Exception, most: int) -> None:
-    scene = scene_of(agent_of(Away(error, required=True)))
+    invocation = scene_of(agent_of(Away(error, required=True)))
     with pytest.raises(EffectError, match=r"Listing|401") as caught:
-        await list_mcp_tools(scene, attempt=most, attempts=10)
+        await list_mcp_tools(invocation, attempt=most, attempts=10)
     assert (caught.value.retryable, caught.value.attempts) == (False, most)
 
 

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 
 from outlast.activities.errors import EffectError
 from outlast.activities.model import call_model
-from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.agent_output import AgentOutputSchema
 from outlast.agents.context import RunContextWrapper, ToolContext
@@ -30,7 +30,7 @@ from outlast.agents.usage import Usage as PublicUsage
 from outlast.loop.call_forms import output_item
 from outlast.loop.calls import ModelReply
 from outlast.loop.changes import Change
-from outlast.loop.checks import Duty
+from outlast.loop.checks import RequiredStep
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject, Usage
 from outlast.ports.model import Model, ModelError, ModelProvider, ModelRequest, ModelResponse
@@ -365,7 +365,7 @@ async def test_a_provider_that_has_no_such_model_is_an_error_in_words(
     raised: Exception, code: str, message: str
 ) -> None:
     registry = Registry([Agent[Any](name="A", model="gpt-5")])
-    worker = WorkerKnowledge(registry=registry, models=Choosy(raised))
+    worker = WorkerDeps(registry=registry, models=Choosy(raised))
     with pytest.raises(EffectError) as caught:
         await call_model(worker, model_request())
     assert (caught.value.code, caught.value.message) == (code, message)
@@ -378,7 +378,7 @@ async def test_a_provider_that_returns_no_model_is_told_what_to_return() -> None
             return cast("Model", name)
 
     registry = Registry([Agent[Any](name="A", model="gpt-5")])
-    worker = WorkerKnowledge(registry=registry, models=Lost(OSError()))
+    worker = WorkerDeps(registry=registry, models=Lost(OSError()))
     with pytest.raises(EffectError) as caught:
         await call_model(worker, model_request())
     assert "provider Lost, asked for 'gpt-5' of agent 'A', returned str" in caught.value.message
@@ -970,16 +970,18 @@ def _passing(*_arguments: Any) -> GuardrailFunctionOutput:
     return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
 
 
-@pytest.mark.parametrize(("turn", "duties", "calls"), [(1, (), 0), (1, ("check",), 1), (2, (), 1)])
+@pytest.mark.parametrize(
+    ("turn", "required_steps", "calls"), [(1, (), 0), (1, ("check",), 1), (2, (), 1)]
+)
 async def test_no_model_is_called_for_a_question_that_new_guardrails_have_not_checked(
-    turn: int, duties: tuple[Duty, ...], calls: int
+    turn: int, required_steps: tuple[RequiredStep, ...], calls: int
 ) -> None:
     model = ScriptedModel("Hello.")
     agent = Agent[Any](name="A", input_guardrails=[InputGuardrail(_passing)])
-    request = model_request(turn=turn, duties=duties)
+    request = model_request(turn=turn, required_steps=required_steps)
     reply = await call_model(worker_of(agent, model=model), request)
     assert (model.calls, reply.unchecked) == (calls, calls == 0)
-    assert reply.duties == ("check",)
+    assert reply.required_steps == ("check",)
 
 
 async def test_a_reply_says_what_is_due_and_how_its_calls_are_run() -> None:
@@ -999,7 +1001,11 @@ async def test_a_reply_says_what_is_due_and_how_its_calls_are_run() -> None:
     settings = write_run_config(RunConfig(tool_execution=execution))
     model = ScriptedModel([call("look_up", "c1", order_id="x")])
     reply = await call_model(worker_of(agent, model=model), model_request(settings=settings))
-    assert (reply.duties, reply.judged, reply.parallel) == (("conclude", "check_output"), True, 2)
+    assert (reply.required_steps, reply.judged, reply.parallel) == (
+        ("finalize_answer", "check_output"),
+        True,
+        2,
+    )
 
 
 async def test_callables_of_a_nested_run_see_the_arguments_of_its_call() -> None:

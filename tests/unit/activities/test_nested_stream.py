@@ -9,8 +9,8 @@ import pytest
 from openai.types.responses import ResponseFunctionToolCall
 
 from outlast.activities import nested_stream
+from outlast.activities.invocation import Invocation
 from outlast.activities.nested_stream import telling
-from outlast.activities.scene import Scene
 from outlast.agents.agent import Agent
 from outlast.agents.stream_events import AgentToolStreamEvent
 from outlast.agents.tool import function_tool
@@ -67,10 +67,10 @@ def _words(told: AgentToolStreamEvent) -> str:
             return event.name
 
 
-def scene_for(on_stream: Any, agent: str = "Inner", **options: Any) -> Scene:
+def scene_for(on_stream: Any, agent: str = "Inner", **options: Any) -> Invocation:
     tool = INNER.as_tool("ask", "Ask.", on_stream=on_stream, **options)
     worker = worker_of(Agent[Any](name="A", tools=[tool]), CLOSER)
-    return Scene.of(worker, model_request(agent, settings=answering("ask")).call)
+    return Invocation.of(worker, model_request(agent, settings=answering("ask")).call)
 
 
 def turn(**fields: Any) -> CallModel:
@@ -91,8 +91,8 @@ WORKED = (HELLO, entry("tool_call", "n1"), entry("tool_output", "n1"))
 
 
 async def test_a_run_that_nobody_is_told_of_tells_nothing() -> None:
-    scene = scene_for(None)
-    async with telling(scene, turn()) as told:
+    invocation = scene_for(None)
+    async with telling(invocation, turn()) as told:
         assert not told.is_heard
         await told.turn(turn(starts=True), WORKED, attempt=2)
         await told.raw(DELTA)
@@ -277,7 +277,7 @@ async def test_events_of_agents_that_nobody_knows_are_logged(
 # --- Waiting ----------------------------------------------------------------------------------------------
 
 
-class Gate(Told):
+class ApprovalRule(Told):
     """An `on_stream` that waits until it is let through."""
 
     def __init__(self) -> None:
@@ -290,7 +290,7 @@ class Gate(Told):
 
 
 async def test_the_effect_waits_for_the_callback_only_where_the_backlog_is_full() -> None:
-    gate = Gate()
+    gate = ApprovalRule()
     async with telling(scene_for(gate, on_stream_max_pending_events=2), turn()) as told:
         await told.raw(DELTA)
         await told.raw(DELTA)
@@ -310,7 +310,7 @@ async def _three_more(told: nested_stream.NestedStream) -> None:
 
 
 async def test_without_a_bound_nothing_waits_before_the_end() -> None:
-    gate = Gate()
+    gate = ApprovalRule()
     async with telling(scene_for(gate, on_stream_max_pending_events=None), turn()) as told:
         for _ in range(3_000):
             await told.raw(DELTA)
@@ -324,7 +324,7 @@ async def test_a_callback_that_hangs_is_given_up(
     backlog: int | None, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(nested_stream, "LONGEST_WAIT_SECONDS", 0.05)
-    gate = Gate()
+    gate = ApprovalRule()
     async with telling(scene_for(gate, on_stream_max_pending_events=backlog), turn()) as told:
         for _ in range(4):
             await told.raw(DELTA)
@@ -339,13 +339,13 @@ async def test_nothing_waits_longer_than_the_effect_may_take(
 ) -> None:
     """A model call that outlives its bound would be paid again."""
     monkeypatch.setattr(nested_stream, "SPARE_SECONDS", 599.95)
-    async with asyncio.timeout(20), telling(scene_for(Gate()), turn()) as told:
+    async with asyncio.timeout(20), telling(scene_for(ApprovalRule()), turn()) as told:
         await told.raw(DELTA)
     assert "on_stream of the tool 'ask' is too slow" in caplog.text
 
 
 async def test_a_cancelled_effect_does_not_wait() -> None:
-    gate, told_one = Gate(), asyncio.Event()
+    gate, told_one = ApprovalRule(), asyncio.Event()
 
     async def work() -> None:
         async with telling(scene_for(gate), turn()) as told:

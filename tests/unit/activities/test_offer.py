@@ -66,9 +66,9 @@ async def test_what_a_predicate_changes_in_the_context_is_kept() -> None:
         ctx.context["asked"] += 1
         return True
 
-    scene = scene_of(Agent(name="A"), context={"asked": 0})
-    assert await is_enabled(scene, "transfer_to_b", handoff(Agent(name="B"), is_enabled=count))
-    assert scene.changes() == (Change("set", ("asked",), 1),)
+    invocation = scene_of(Agent(name="A"), context={"asked": 0})
+    assert await is_enabled(invocation, "transfer_to_b", handoff(Agent(name="B"), is_enabled=count))
+    assert invocation.changes() == (Change("set", ("asked",), 1),)
 
 
 async def test_a_handoff_beats_a_tool_of_its_name(caplog: pytest.LogCaptureFixture) -> None:
@@ -80,10 +80,10 @@ async def test_a_handoff_beats_a_tool_of_its_name(caplog: pytest.LogCaptureFixtu
 
 async def test_a_handoff_that_came_late_does_not_hide_a_shell() -> None:
     agent = Agent[Any](name="A", tools=[ShellTool(lambda _request: "done")])
-    scene = scene_of(agent)
+    invocation = scene_of(agent)
     agent.handoffs.append(handoff(Agent(name="B"), tool_name_override="shell"))
     with pytest.raises(EffectError, match="has the name of one of its tools") as caught:
-        await offer_of(scene)
+        await offer_of(invocation)
     assert not caught.value.retryable
 
 
@@ -156,14 +156,14 @@ async def test_a_filter_is_refused_where_the_providers_server_keeps_the_conversa
     entry: Any, config: dict[str, Any], *, refused: bool
 ) -> None:
     settings = write_run_config(RunConfig(**config))
-    scene = scene_of(Agent(name="A", handoffs=[entry]), settings=settings)
-    assert len((await offer_of(scene)).handoffs) == int(entry.is_enabled)
-    scene.server_managed = True
+    invocation = scene_of(Agent(name="A", handoffs=[entry]), settings=settings)
+    assert len((await offer_of(invocation)).handoffs) == int(entry.is_enabled)
+    invocation.server_managed = True
     if not refused:
-        await offer_of(scene)
+        await offer_of(invocation)
         return
     with pytest.raises(EffectError, match="'transfer_to_b' has an input filter") as caught:
-        await offer_of(scene)
+        await offer_of(invocation)
     assert (caught.value.code, caught.value.retryable) == ("user_error", False)
 
 

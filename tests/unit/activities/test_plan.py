@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from outlast.activities.offer import Offer
+from outlast.activities.invocation import Invocation
+from outlast.activities.offer import AgentTools
 from outlast.activities.plan import (
     LARGEST_REPLY_BYTES,
     Plan,
@@ -16,7 +17,6 @@ from outlast.activities.plan import (
     plan_reply,
     policy_of_tool,
 )
-from outlast.activities.scene import Scene
 from outlast.agents.agent import Agent
 from outlast.agents.agent_output import AgentOutputSchema
 from outlast.agents.context import RunContextWrapper, ToolContext
@@ -70,8 +70,8 @@ def by_hand(**fields: Any) -> FunctionTool:
 BILLING = Agent[Any](name="Billing", model="gpt-5-mini")
 
 
-def offer_of(*tools: FunctionTool, handoffs: list[Any] | None = None, **fields: Any) -> Offer:
-    return Offer(
+def offer_of(*tools: FunctionTool, handoffs: list[Any] | None = None, **fields: Any) -> AgentTools:
+    return AgentTools(
         tools={tool.name: tool for tool in tools},
         handoffs={entry.tool_name: entry for entry in handoffs or []},
         **fields,
@@ -79,20 +79,20 @@ def offer_of(*tools: FunctionTool, handoffs: list[Any] | None = None, **fields: 
 
 
 async def plan_of(
-    offer: Offer,
+    offer: AgentTools,
     *output: JsonObject,
     history: tuple[Item, ...] = (),
-    scene: Scene | None = None,
+    invocation: Invocation | None = None,
     **agent: Any,
 ) -> Plan:
-    scene = scene or scene_of(Agent(name="A", **agent), context={"limit": 10})
-    plan = await plan_reply(output, offer, history, scene)
+    invocation = invocation or scene_of(Agent(name="A", **agent), context={"limit": 10})
+    plan = await plan_reply(output, offer, history, invocation)
     # Whatever the plan, the loop takes it: a reply that it refused would be paid for again.
     ModelReply(items=plan.items, calls=plan.calls, final=plan.final, failure=plan.failure)
     return plan
 
 
-async def only_call(offer: Offer, raw: JsonObject, **more: Any) -> PlannedCall:
+async def only_call(offer: AgentTools, raw: JsonObject, **more: Any) -> PlannedCall:
     plan = await plan_of(offer, raw, **more)
     assert plan.items == (raw,)
     (planned,) = plan.calls
@@ -487,28 +487,28 @@ def checks(*_arguments: Any) -> Any:
 async def test_a_handoff_needs_an_activity_where_it_has_something_to_run(
     options: dict[str, Any], config: dict[str, Any], *, callback: bool, filters: bool
 ) -> None:
-    scene = scene_of(settings=write_run_config(RunConfig(**config)))
+    invocation = scene_of(settings=write_run_config(RunConfig(**config)))
     offer = offer_of(handoffs=[handoff(BILLING, **options)])
-    planned = await only_call(offer, call("transfer_to_billing", "h1"), scene=scene)
+    planned = await only_call(offer, call("transfer_to_billing", "h1"), invocation=invocation)
     assert (planned.callback, planned.filters) == (callback, filters)
 
 
 async def test_a_handoff_that_is_told_to_an_on_stream_sees_the_transcript() -> None:
     tool = Agent[Any](name="B").as_tool("ask", on_stream=checks)
-    scene = scene_of(Agent(name="A", tools=[tool]), settings=answering("ask"))
+    invocation = scene_of(Agent(name="A", tools=[tool]), settings=answering("ask"))
     offer = offer_of(handoffs=[handoff(BILLING)])
-    planned = await only_call(offer, call("transfer_to_billing", "h1"), scene=scene)
+    planned = await only_call(offer, call("transfer_to_billing", "h1"), invocation=invocation)
     assert (planned.callback, planned.filters) == (True, True)
 
 
 async def test_what_the_providers_server_keeps_is_not_told_as_a_summary(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    scene = scene_of(settings={"nest_handoff_history": True})
-    scene.server_managed = True
+    invocation = scene_of(settings={"nest_handoff_history": True})
+    invocation.server_managed = True
     offer = offer_of(handoffs=[handoff(BILLING)])
     with caplog.at_level(logging.WARNING):
-        planned = await only_call(offer, call("transfer_to_billing", "h1"), scene=scene)
+        planned = await only_call(offer, call("transfer_to_billing", "h1"), invocation=invocation)
     assert (planned.filters, planned.callback) == (False, False)
     assert "keeps the conversation, so it is not nested" in caplog.text
 
@@ -518,7 +518,7 @@ async def test_hooks_on_handoffs_need_an_activity() -> None:
     raw = call("transfer_to_billing", "h1")
     assert (await only_call(offer, raw, hooks=HandoffHooks())).callback
     of_run = scene_of(settings={"hooks": register(RunHandoffHooks())})
-    assert (await only_call(offer, raw, scene=of_run)).callback
+    assert (await only_call(offer, raw, invocation=of_run)).callback
     assert not (await only_call(offer, raw, hooks=AgentHooks[Any]())).callback
 
 
@@ -538,7 +538,7 @@ async def test_what_is_due_for_the_agent_that_takes_over_is_in_the_plan() -> Non
     target = Agent[Any](name="B", output_guardrails=[OutputGuardrail(checks)])
     offer = offer_of(handoffs=[handoff(target)])
     planned = await only_call(offer, call("transfer_to_b", "h1"))
-    assert planned.target_duties == ("conclude", "check_output")
+    assert planned.target_duties == ("finalize_answer", "check_output")
 
 
 # --- Tools whose output may be the answer ------------------------------------------------------------------
@@ -644,12 +644,12 @@ async def test_what_the_model_reads_of_a_rejection_is_written_beforehand() -> No
     settings = write_run_config(RunConfig(tool_error_formatter=explain))
     offer = offer_of(refund, look_up)
     asked = await only_call(
-        offer, call("refund", "c1", amount=5), scene=scene_of(settings=settings)
+        offer, call("refund", "c1", amount=5), invocation=scene_of(settings=settings)
     )
     assert asked.rejection == "approval_rejected: refund"
-    unknown = await only_call(offer, call("gone", "c1"), scene=scene_of(settings=settings))
+    unknown = await only_call(offer, call("gone", "c1"), invocation=scene_of(settings=settings))
     assert unknown.problem == "tool_not_found: gone"
-    free = await only_call(offer, LOOK, scene=scene_of(settings=settings))
+    free = await only_call(offer, LOOK, invocation=scene_of(settings=settings))
     assert free.rejection is None
 
 
@@ -670,10 +670,10 @@ async def test_a_guardrail_may_answer_before_a_person_is_asked(
     verdict: Any, problem: str | None, *, needs_approval: bool, code: str | None
 ) -> None:
     execution = ToolExecutionConfig(pre_approval_tool_input_guardrails=True)
-    scene = scene_of(settings=write_run_config(RunConfig(tool_execution=execution)))
+    invocation = scene_of(settings=write_run_config(RunConfig(tool_execution=execution)))
     guardrail = ToolInputGuardrail[Any](lambda _data: verdict)
     tool = by_hand(needs_approval=True, tool_input_guardrails=[guardrail])
-    plan = await plan_of(offer_of(tool), raw_call("free", "c1", "{}"), scene=scene)
+    plan = await plan_of(offer_of(tool), raw_call("free", "c1", "{}"), invocation=invocation)
     assert [(one.tool, one.call_id, one.behavior) for one in plan.checks] == [
         ("free", "c1", verdict.behavior)
     ]
@@ -758,8 +758,8 @@ def shell(**options: Any) -> ShellTool:
     return ShellTool(lambda _request: "", **options)
 
 
-def shell_offer(**options: Any) -> Offer:
-    return Offer(tools={"shell": shell(**options)}, handoffs={})
+def shell_offer(**options: Any) -> AgentTools:
+    return AgentTools(tools={"shell": shell(**options)}, handoffs={})
 
 
 async def test_a_command_is_planned_like_a_function_and_tried_once() -> None:
@@ -809,7 +809,7 @@ async def test_a_command_that_is_off_by_now_ends_the_run() -> None:
 
 
 async def test_a_commands_output_is_never_the_answer() -> None:
-    offer = Offer(tools={"shell": shell(), "look_up": look_up}, handoffs={})
+    offer = AgentTools(tools={"shell": shell(), "look_up": look_up}, handoffs={})
     reply = [shell_call("c1", "ls"), call("look_up", "c2", order_id="x")]
     plan = await plan_of(offer, *reply, tool_use_behavior="stop_on_first_tool")
     assert plan.ends_with == 1

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from outlast.activities.invocation import Invocation
 from outlast.activities.planning import (
     checked_before_asking,
     nested_plan,
@@ -12,7 +13,6 @@ from outlast.activities.planning import (
     rejection_text,
     tool_context,
 )
-from outlast.activities.scene import Scene
 from outlast.activities.tool_checks import ToolCheck
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
@@ -31,7 +31,7 @@ from tests.unit.activities.desk import answering, raising, scene_of
 PAY = call("pay", "c1", amount=5)
 
 
-def with_formatter(formatter: Any, **config: Any) -> Scene:
+def with_formatter(formatter: Any, **config: Any) -> Invocation:
     return scene_of(settings=write_run_config(RunConfig(tool_error_formatter=formatter, **config)))
 
 
@@ -53,16 +53,16 @@ async def test_the_runs_formatter_is_told_what_happened() -> None:
         asked.append(args)
         return f"{args.kind}!"
 
-    scene = with_formatter(say)
-    assert await rejection_text(scene, PAY) == "approval_rejected!"
-    assert await not_offered(scene, custom_call("look", "c2", "here"), []) == "tool_not_found!"
+    invocation = with_formatter(say)
+    assert await rejection_text(invocation, PAY) == "approval_rejected!"
+    assert await not_offered(invocation, custom_call("look", "c2", "here"), []) == "tool_not_found!"
     assert [(one.tool_name, one.call_id, one.tool_type) for one in asked] == [
         ("pay", "c1", "function"),
         ("look", "c2", "custom"),
     ]
     assert asked[0].default_message == "A person decided that this call must not run."
     assert asked[1].default_message == "There is no tool 'look'. Available: none."
-    assert asked[0].run_context is scene.wrapper
+    assert asked[0].run_context is invocation.wrapper
 
 
 @pytest.mark.parametrize("said", [None, 5, ""])
@@ -70,14 +70,14 @@ async def test_a_formatter_that_says_nothing_leaves_the_default(said: Any) -> No
     def say(_args: object) -> Any:
         return said
 
-    scene = with_formatter(say)
-    text = await not_offered(scene, PAY, [])
+    invocation = with_formatter(say)
+    text = await not_offered(invocation, PAY, [])
     assert text == "There is no tool 'pay'. Available: none."
 
 
 async def test_a_formatter_that_fails_does_not_repeat_the_paid_call() -> None:
-    scene = with_formatter(raising(KeyError("k")))
-    assert await rejection_text(scene, PAY) is None
+    invocation = with_formatter(raising(KeyError("k")))
+    assert await rejection_text(invocation, PAY) is None
     unknown = scene_of(settings={"tool_error_formatter": "gone:formatter"})
     assert await rejection_text(unknown, PAY) is None
 
@@ -114,15 +114,15 @@ def end(_data: Any) -> ToolGuardrailFunctionOutput:
 
 
 async def test_a_call_that_is_refused_anyway_does_not_bother_a_person() -> None:
-    scene = scene_of(settings=EARLY)
-    refused = await checked_before_asking(scene, guarded(reject), PAY)
+    invocation = scene_of(settings=EARLY)
+    refused = await checked_before_asking(invocation, guarded(reject), PAY)
     assert (refused.message, refused.failure) == ('Not {"amount": 5}.', None)
     (record,) = refused.records
     assert (record.tool, record.behavior) == (
         "pay",
         {"type": "reject_content", "message": 'Not {"amount": 5}.'},
     )
-    allowed = await checked_before_asking(scene, guarded(allow), PAY)
+    allowed = await checked_before_asking(invocation, guarded(allow), PAY)
     assert (allowed.message, allowed.failure) == (None, None)
     assert [one.behavior for one in allowed.records] == [{"type": "allow"}]
 
@@ -137,8 +137,8 @@ async def test_without_the_setting_guardrails_wait_for_the_person() -> None:
     [(end, "tool_input_guardrail_tripwire"), (raising(ConnectionError("down")), "user_error")],
 )
 async def test_a_guardrail_that_ends_the_run_is_part_of_the_plan(function: Any, code: str) -> None:
-    scene = scene_of(settings=EARLY)
-    checked = await checked_before_asking(scene, guarded(function), PAY)
+    invocation = scene_of(settings=EARLY)
+    checked = await checked_before_asking(invocation, guarded(function), PAY)
     message, failure = checked.message, checked.failure
     assert message is None
     assert failure is not None
@@ -153,17 +153,17 @@ async def test_what_an_early_guardrail_raises_is_what_the_program_catches() -> N
 
 
 async def test_what_an_early_guardrail_changes_in_the_context_is_kept() -> None:
-    scene = scene_of(settings=EARLY, context={})
-    await checked_before_asking(scene, guarded(reject), PAY)
-    assert scene.changes() == (Change("set", ("refused",), "c1"),)
+    invocation = scene_of(settings=EARLY, context={})
+    await checked_before_asking(invocation, guarded(reject), PAY)
+    assert invocation.changes() == (Change("set", ("refused",), "c1"),)
 
 
 def test_the_context_of_a_call_that_is_not_run_yet_knows_the_call() -> None:
-    scene = scene_of(context={"n": 1})
-    context = tool_context(scene, PAY)
+    invocation = scene_of(context={"n": 1})
+    context = tool_context(invocation, PAY)
     assert (context.tool_name, context.tool_call_id) == ("pay", "c1")
     assert (context.tool_arguments, context.tool_call.name) == ('{"amount": 5}', "pay")
-    assert (context.idempotency_key, context.agent) == ("support-42:c1", scene.agent)
+    assert (context.idempotency_key, context.agent) == ("support-42:c1", invocation.agent)
     assert (context.context, context.turn, context.attempt) == ({"n": 1}, 1, 1)
 
 
@@ -173,8 +173,8 @@ def test_the_context_of_a_call_that_is_not_run_yet_knows_the_call() -> None:
 def planned(settings: JsonObject | None = None, **options: Any) -> NestedPlan:
     itself = Agent[Any](name="A")
     itself.tools.append(itself.as_tool("ask_a"))
-    scene = scene_of(itself, settings=settings)
-    return nested_plan(scene, Agent[Any](name="B").as_tool("ask", **options))
+    invocation = scene_of(itself, settings=settings)
+    return nested_plan(invocation, Agent[Any](name="B").as_tool("ask", **options))
 
 
 OUTER: JsonObject = {

@@ -15,7 +15,7 @@ from outlast.agents.references import register
 from outlast.agents.run_config import CallModelData, ModelInputData, RunConfig
 from outlast.agents.settings import write_run_config
 from outlast.agents.tool import function_tool
-from outlast.loop.calls import Briefing
+from outlast.loop.calls import PreparedRun
 from outlast.loop.changes import Change
 from outlast.loop.values import JsonObject
 from outlast.sessions.sqlite import SQLiteSession
@@ -53,7 +53,7 @@ OBJECT = ScriptedModel()
 async def test_a_known_agent_is_introduced_by_its_model(own: Any, of_run: Any, label: str) -> None:
     settings = write_run_config(RunConfig(model=of_run)) or None
     worker = worker_of(Agent(name="A", model=own))
-    assert await prepare_run(worker, prepare_request(settings=settings)) == Briefing(model=label)
+    assert await prepare_run(worker, prepare_request(settings=settings)) == PreparedRun(model=label)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ async def test_a_name_of_the_workers_own_is_known() -> None:
     worker = worker_of(Agent(name="A"))
     worker.registry.add_reference(allow, name="the rule")
     settings = {"call_model_input_filter": "the rule"}
-    assert await prepare_run(worker, prepare_request(settings=settings)) == Briefing()
+    assert await prepare_run(worker, prepare_request(settings=settings)) == PreparedRun()
 
 
 async def test_a_run_without_a_context_gets_an_empty_one_of_the_type() -> None:
@@ -104,7 +104,7 @@ async def test_a_run_without_a_context_gets_an_empty_one_of_the_type() -> None:
 
 async def test_what_is_due_for_the_agent_is_said() -> None:
     agent = Agent[Any](name="A", input_guardrails=[InputGuardrail(allow)])
-    assert (await prepare_run(worker_of(agent), prepare_request())).duties == ("check",)
+    assert (await prepare_run(worker_of(agent), prepare_request())).required_steps == ("check",)
 
 
 # --- Sessions --------------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def asking(hooks: Any = None, **options: Any) -> Any:
     return worker_of(Agent(name="A", tools=[tool], hooks=hooks))
 
 
-async def nested(worker: Any, arguments: str = '{"input": "Hi"}', **fields: Any) -> Briefing:
+async def nested(worker: Any, arguments: str = '{"input": "Hi"}', **fields: Any) -> PreparedRun:
     settings = {**answering("ask", arguments), **fields.pop("settings", {})}
     return await prepare_run(worker, prepare_request("Expert", settings=settings, **fields))
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from outlast.activities.offer import Offer
+from outlast.activities.offer import AgentTools
 from outlast.activities.reply_calls import (
     ReplyCalls,
     handoff_of,
@@ -53,8 +53,8 @@ HOSTED = ShellTool(environment={"type": "container_auto"})
 
 def offer_of(
     *tools: FunctionTool, hosted: tuple[HostedTool, ...] = (), unknown_is_fatal: bool = False
-) -> Offer:
-    return Offer(
+) -> AgentTools:
+    return AgentTools(
         tools={tool.called_name: tool for tool in tools},
         handoffs={"go": handoff(Agent(name="B"), tool_name_override="go")},
         hosted=hosted,

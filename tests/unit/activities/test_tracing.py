@@ -13,8 +13,8 @@ from outlast.activities.tracing import traced
 from outlast.agents.agent import Agent
 from outlast.contract.policies import CHECK
 from outlast.contract.records import nested_input
-from outlast.loop.calls import Briefing, HandoffResult, NestedPlan, ToolResult
-from outlast.loop.checks import Candidate, CheckResult, Conclusion
+from outlast.loop.calls import HandoffResult, NestedPlan, PreparedRun, ToolResult
+from outlast.loop.checks import Candidate, CheckResult, FinalizedAnswer
 from outlast.loop.commands import RunAgent
 from outlast.loop.trace_mark import TraceMark, TurnMark
 from outlast.loop.values import Failure, JsonObject, Usage
@@ -79,13 +79,13 @@ async def test_a_run_is_traced_if_somebody_listens_when_it_is_prepared(
     settings: JsonObject | None, expected: bool
 ) -> None:
     request = prepare_request(settings=settings)
-    briefing = await traced(WORKER, request, giving(Briefing()), attempt=1)
+    briefing = await traced(WORKER, request, giving(PreparedRun()), attempt=1)
     assert briefing.traced is expected
 
 
 async def test_a_run_is_not_traced_where_nobody_listens() -> None:
-    briefing = await traced(WORKER, prepare_request(), giving(Briefing()), attempt=1)
-    assert briefing == Briefing()
+    briefing = await traced(WORKER, prepare_request(), giving(PreparedRun()), attempt=1)
+    assert briefing == PreparedRun()
 
 
 async def test_what_begins_with_an_effect_is_told_before_it(collected: SpanCollector) -> None:
@@ -157,10 +157,10 @@ async def test_a_handoff_ends_its_turn(collected: SpanCollector) -> None:
 
 
 async def test_an_answer_ends_its_turn_and_then_its_task(collected: SpanCollector) -> None:
-    async def work() -> Conclusion:
+    async def work() -> FinalizedAnswer:
         leave_turn()
         with custom_span("checks"):
-            return Conclusion()
+            return FinalizedAnswer()
 
     mark = replace(MARK, turn=TURN, asked_ms=1_500, spent=BEFORE.spent)
     request = conclusion_request(Candidate(output="x"), trace=mark, usage=SPENT)
@@ -188,9 +188,9 @@ async def test_a_failure_ends_its_turn_before_a_handler_is_asked(
 ) -> None:
     ended: list[int] = []
 
-    async def work() -> Conclusion:
+    async def work() -> FinalizedAnswer:
         ended.append(len(collected.spans("turn")))
-        return Conclusion(final=False, declined=True)
+        return FinalizedAnswer(final=False, declined=True)
 
     candidate = Candidate(failure=Failure(code=code, message="No."))
     request = conclusion_request(candidate, trace=replace(MARK, turn=TURN))
@@ -203,7 +203,7 @@ async def test_a_conclusion_after_which_the_model_goes_on_leaves_its_turn_open(
     collected: SpanCollector,
 ) -> None:
     request = conclusion_request(Candidate(output="x"), trace=replace(MARK, turn=TURN))
-    await traced(WORKER, request, giving(Conclusion(final=False)), attempt=1)
+    await traced(WORKER, request, giving(FinalizedAnswer(final=False)), attempt=1)
     assert collected.spans() == []
 
 
@@ -284,24 +284,24 @@ async def test_a_handoff_ends_the_work_of_the_agent_before(collected: SpanCollec
     assert collected.ended_traces == []
 
 
-CONCLUSIONS: list[tuple[Candidate, Conclusion, bool, str | None]] = [
-    (Candidate(output="x"), Conclusion(), True, None),
-    (Candidate(output="x"), Conclusion(final=False), False, None),
+CONCLUSIONS: list[tuple[Candidate, FinalizedAnswer, bool, str | None]] = [
+    (Candidate(output="x"), FinalizedAnswer(), True, None),
+    (Candidate(output="x"), FinalizedAnswer(final=False), False, None),
     (
         Candidate(output="x"),
-        Conclusion(failure=Failure(code="output_guardrail", message="Blocked.")),
+        FinalizedAnswer(failure=Failure(code="output_guardrail", message="Blocked.")),
         True,
         "Blocked.",
     ),
     (
         Candidate(failure=Failure(code="max_turns_exceeded", message="Too long.")),
-        Conclusion(final=False, declined=True),
+        FinalizedAnswer(final=False, declined=True),
         True,
         "Too long.",
     ),
     (
         Candidate(failure=Failure(code="max_turns_exceeded", message="Too long.")),
-        Conclusion(output="Later.", replaced=True),
+        FinalizedAnswer(output="Later.", replaced=True),
         True,
         None,
     ),
@@ -312,7 +312,7 @@ CONCLUSIONS: list[tuple[Candidate, Conclusion, bool, str | None]] = [
 async def test_a_conclusion_ends_the_question_unless_the_model_goes_on(
     collected: SpanCollector,
     candidate: Candidate,
-    conclusion: Conclusion,
+    conclusion: FinalizedAnswer,
     ends: bool,
     error: str | None,
 ) -> None:
@@ -385,7 +385,7 @@ async def test_the_call_that_a_nested_run_answers_is_told_where_it_ends(
         run_id="support-42/ask-7",
         trace=mark,
     )
-    await traced(WORKER, request, giving(Conclusion()), attempt=1)
+    await traced(WORKER, request, giving(FinalizedAnswer()), attempt=1)
     (agent,), (asked,) = collected.spans("agent"), collected.spans("function")
     (task,) = collected.spans("task")
     assert agent.parent_id == task.span_id
@@ -408,10 +408,10 @@ async def test_a_call_whose_nested_run_cannot_be_prepared_is_told(collected: Spa
 @pytest.mark.usefixtures("collected")
 async def test_a_nested_run_is_traced_if_the_outer_one_is() -> None:
     request = prepare_request(agent="B", settings=nested_settings())
-    assert (await traced(WORKER, request, giving(Briefing()), attempt=1)).traced
+    assert (await traced(WORKER, request, giving(PreparedRun()), attempt=1)).traced
     untraced = {"as_tool": {"agent": "A", "tool": "ask"}}
     request = prepare_request(agent="B", settings=untraced)
-    assert not (await traced(WORKER, request, giving(Briefing()), attempt=1)).traced
+    assert not (await traced(WORKER, request, giving(PreparedRun()), attempt=1)).traced
 
 
 def test_a_nested_run_takes_over_the_trace_and_its_restrictions() -> None:

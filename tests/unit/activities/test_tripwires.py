@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from outlast.activities.scene import Scene
+from outlast.activities.invocation import Invocation
 from outlast.activities.tripwires import finding, tripwire
 from outlast.agents.agent import Agent
 from outlast.agents.guardrail import (
@@ -28,39 +28,39 @@ def check(*_arguments: Any) -> GuardrailFunctionOutput:
     return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
 
 
-def scene_of(*, is_nested: bool = True, **guardrails: Any) -> Scene:
-    """The scene of an agent, which works as a tool of the agent A."""
+def scene_of(*, is_nested: bool = True, **guardrails: Any) -> Invocation:
+    """The invocation of an agent, which works as a tool of the agent A."""
     expert = Agent[Any](name="Expert", **guardrails)
     outer = Agent[Any](name="A", tools=[expert.as_tool("ask", "Ask.")])
     settings = answering("ask") if is_nested else None
-    return Scene.of(worker_of(outer), check_request(agent="Expert", settings=settings))
+    return Invocation.of(worker_of(outer), check_request(agent="Expert", settings=settings))
 
 
-def failed(scene: Scene, record: GuardrailRecord) -> Failure:
-    failure = tripwire(scene, "code", record.stage, [FINE, record])
+def failed(invocation: Invocation, record: GuardrailRecord) -> Failure:
+    failure = tripwire(invocation, "code", record.stage, [FINE, record])
     assert failure is not None
     return failure
 
 
 def test_the_first_that_tripped_is_named() -> None:
-    scene = scene_of(is_nested=False)
-    assert tripwire(scene, "code", "input", [FINE]) is None
-    failure = failed(scene, POLITE)
+    invocation = scene_of(is_nested=False)
+    assert tripwire(invocation, "code", "input", [FINE]) is None
+    failure = failed(invocation, POLITE)
     assert failure == Failure(
         code="code",
         message="The input guardrail 'polite' of agent 'Expert' was triggered.",
         details={"guardrail": "polite"},
     )
-    assert finding(scene, failure) is None, "the run itself has it"
+    assert finding(invocation, failure) is None, "the run itself has it"
 
 
 def test_what_ended_a_nested_run_is_found_in_its_failure() -> None:
     polite, secret = InputGuardrail(check, name="polite"), OutputGuardrail(check, name="secret")
-    scene = scene_of(input_guardrails=[polite], output_guardrails=[secret])
-    asked = finding(scene, failed(scene, POLITE))
+    invocation = scene_of(input_guardrails=[polite], output_guardrails=[secret])
+    asked = finding(invocation, failed(invocation, POLITE))
     assert isinstance(asked, InputGuardrailResult)
     assert (asked.guardrail, asked.output.output_info) == (polite, [1])
-    judged = finding(scene, failed(scene, SECRET))
+    judged = finding(invocation, failed(invocation, SECRET))
     assert isinstance(judged, OutputGuardrailResult)
     assert (judged.guardrail, judged.agent.name, judged.agent_output) == (secret, "Expert", "42")
     assert judged.output.tripwire_triggered
@@ -68,5 +68,5 @@ def test_what_ended_a_nested_run_is_found_in_its_failure() -> None:
 
 @pytest.mark.parametrize("record", [POLITE, SECRET, replace(POLITE, agent="Gone")])
 def test_a_guardrail_that_has_gone_with_a_deploy_is_not_found(record: GuardrailRecord) -> None:
-    scene = scene_of()
-    assert finding(scene, failed(scene, record)) is None
+    invocation = scene_of()
+    assert finding(invocation, failed(invocation, record)) is None

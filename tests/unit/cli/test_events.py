@@ -2,7 +2,7 @@ from outlast.cli.events import RunEvent, iso_time, run_events
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.call_forms import output_item
 from outlast.loop.items import Item
-from outlast.loop.state import Answer, Ignored, RunState
+from outlast.loop.state import Answer, Ignored, LoopState
 from outlast.loop.values import Failure
 from outlast.testing import call, say, shell_call
 
@@ -27,18 +27,18 @@ def request(**options: object) -> ApprovalRequest:
     return ApprovalRequest(**{**fields, **options})  # pyright: ignore[reportArgumentType]
 
 
-def events(before: RunState, after: RunState) -> list[RunEvent]:
+def events(before: LoopState, after: LoopState) -> list[RunEvent]:
     return list(run_events(1_000, before, after))
 
 
-def lines(before: RunState, after: RunState) -> list[tuple[str, str]]:
+def lines(before: LoopState, after: LoopState) -> list[tuple[str, str]]:
     return [(event.who, event.text) for event in events(before, after) if event.text]
 
 
 def test_what_is_said_and_done_is_told_in_order() -> None:
-    state = RunState(phase="thinking", agent="Orders")
+    state = LoopState(phase="thinking", agent="Orders")
 
-    told = lines(state, RunState(phase="thinking", agent="Orders", items=(QUESTION, CALL, OUTPUT)))
+    told = lines(state, LoopState(phase="thinking", agent="Orders", items=(QUESTION, CALL, OUTPUT)))
 
     assert told == [
         ("user", "Where?"),
@@ -48,9 +48,9 @@ def test_what_is_said_and_done_is_told_in_order() -> None:
 
 
 def test_an_answer_is_told_from_other_words() -> None:
-    before = RunState(phase="thinking", agent="Orders")
-    words = RunState(phase="acting", agent="Orders", items=(TEXT,))
-    answer = RunState(
+    before = LoopState(phase="thinking", agent="Orders")
+    words = LoopState(phase="acting", agent="Orders", items=(TEXT,))
+    answer = LoopState(
         phase="idle", agent="Orders", items=(TEXT,), answers=(Answer(("start",), 0, "Orders"),)
     )
 
@@ -65,8 +65,8 @@ def test_a_handoff_is_told_once_as_a_handoff() -> None:
         {"type": "function_call_output", "call_id": "c2", "output": "{}"},
         "Orders",
     )
-    before = RunState(phase="acting", agent="Orders", handoff_path=("Orders",), items=(wish,))
-    after = RunState(
+    before = LoopState(phase="acting", agent="Orders", handoff_path=("Orders",), items=(wish,))
+    after = LoopState(
         phase="thinking", agent="Billing", handoff_path=("Orders", "Billing"), items=(wish, done)
     )
 
@@ -74,16 +74,16 @@ def test_a_handoff_is_told_once_as_a_handoff() -> None:
 
 
 def test_the_first_agent_takes_nothing_over() -> None:
-    started = RunState(phase="preparing", agent="Orders", handoff_path=("Orders",))
+    started = LoopState(phase="preparing", agent="Orders", handoff_path=("Orders",))
 
-    assert lines(RunState(), started) == []
+    assert lines(LoopState(), started) == []
 
 
 def test_an_approval_is_told_when_it_is_asked_and_when_it_is_decided() -> None:
-    before = RunState(phase="thinking", agent="Billing")
-    asked = RunState(phase="acting", agent="Billing", approvals=(request(),))
+    before = LoopState(phase="thinking", agent="Billing")
+    asked = LoopState(phase="acting", agent="Billing", approvals=(request(),))
     decision = Decision(request_id="a1", type="reject", message="Repair it.", by="ann")
-    decided = RunState(
+    decided = LoopState(
         phase="thinking",
         agent="Billing",
         approvals=(request(status="rejected", decision=decision),),
@@ -95,16 +95,16 @@ def test_an_approval_is_told_when_it_is_asked_and_when_it_is_decided() -> None:
 
 
 def test_an_approval_that_nobody_needs_any_more_is_told_too() -> None:
-    before = RunState(phase="acting", agent="Billing", approvals=(request(),))
-    after = RunState(phase="acting", agent="Billing", approvals=(request(status="cancelled"),))
+    before = LoopState(phase="acting", agent="Billing", approvals=(request(),))
+    after = LoopState(phase="acting", agent="Billing", approvals=(request(status="cancelled"),))
 
     assert lines(before, after) == [("Billing", "a1 cancelled")]
 
 
 def test_why_there_is_no_answer_is_told_once() -> None:
     failure = Failure(code="max_turns_exceeded", message="10 turns are used up.")
-    before = RunState(phase="thinking", agent="Orders")
-    after = RunState(
+    before = LoopState(phase="thinking", agent="Orders")
+    after = LoopState(
         phase="closed",
         agent="Orders",
         outcome="failed",
@@ -117,29 +117,29 @@ def test_why_there_is_no_answer_is_told_once() -> None:
 
 def test_a_run_that_could_not_begin_says_why() -> None:
     failure = Failure(code="user_error", message="No such agent.")
-    before = RunState(phase="preparing", agent="Nobody")
-    after = RunState(phase="closed", agent="Nobody", outcome="failed", failure=failure)
+    before = LoopState(phase="preparing", agent="Nobody")
+    after = LoopState(phase="closed", agent="Nobody", outcome="failed", failure=failure)
 
     assert lines(before, after) == [("Nobody", "No such agent."), ("outlast", "failed")]
 
 
 def test_what_was_ignored_is_told_even_when_only_the_newest_are_kept() -> None:
     one, two = Ignored(1, "decision approve for a9", "No such."), Ignored(2, "signal x", "What?")
-    before = RunState(phase="idle", agent="Orders", ignored=(one,))
-    after = RunState(phase="idle", agent="Orders", ignored=(two,))
+    before = LoopState(phase="idle", agent="Orders", ignored=(one,))
+    after = LoopState(phase="idle", agent="Orders", ignored=(two,))
 
     assert lines(before, after) == [("outlast", "signal x: What?")]
 
 
 def test_nothing_new_is_nothing_to_tell() -> None:
-    state = RunState(phase="idle", agent="Orders", items=(TEXT,))
+    state = LoopState(phase="idle", agent="Orders", items=(TEXT,))
 
     assert events(state, state) == []
 
 
 def test_a_record_has_the_time_and_the_names_of_the_stream() -> None:
-    state = RunState(phase="thinking", agent="Orders")
-    (event,) = events(state, RunState(phase="thinking", agent="Orders", items=(CALL,)))
+    state = LoopState(phase="thinking", agent="Orders")
+    (event,) = events(state, LoopState(phase="thinking", agent="Orders", items=(CALL,)))
 
     assert event.record() == {
         "type": "tool_called",
@@ -159,8 +159,8 @@ def test_times_are_in_utc_with_milliseconds() -> None:
 def test_calls_and_outputs_of_any_form_are_told() -> None:
     called = Item("tool_call", shell_call("c1", "ls"), "Orders", 1)
     answered = Item("tool_output", output_item("c1", "No such file.", "shell_call"), "Orders", 1)
-    before = RunState(phase="acting", agent="Orders")
-    after = RunState(phase="acting", agent="Orders", items=(called, answered))
+    before = LoopState(phase="acting", agent="Orders")
+    after = LoopState(phase="acting", agent="Orders", items=(called, answered))
     told = lines(before, after)
     assert [who for who, _ in told] == ["Orders", "Orders"]
     assert told[0][1].startswith("shell(action=")

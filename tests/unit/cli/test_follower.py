@@ -19,7 +19,7 @@ from outlast.client.history import Progress
 from outlast.client.runner import Runner
 from outlast.contract.deltas import is_delta
 from outlast.loop.events import ModelReplied
-from outlast.loop.state import RunState, has_message
+from outlast.loop.state import LoopState, has_message
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError
 from outlast.testing import ScriptedModel, call
@@ -33,8 +33,8 @@ async def watched(follower: Follower) -> list[str]:
 
 @pytest.mark.parametrize("phase", ["closed", "idle"])
 def test_a_run_is_settled_when_it_has_ended_or_takes_a_message(phase: str) -> None:
-    assert is_settled(RunState(phase=phase))  # pyright: ignore[reportArgumentType]
-    assert not is_settled(RunState(phase="thinking"))
+    assert is_settled(LoopState(phase=phase))  # pyright: ignore[reportArgumentType]
+    assert not is_settled(LoopState(phase="thinking"))
 
 
 async def test_a_run_is_watched_from_its_question_to_its_answer(

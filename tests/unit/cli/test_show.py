@@ -9,7 +9,7 @@ from outlast.client.runner import Runner
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.commands import RunTool
 from outlast.loop.items import Item, Message
-from outlast.loop.state import Ignored, RunState
+from outlast.loop.state import Ignored, LoopState
 from outlast.loop.values import Failure
 from outlast.testing import ScriptedModel, call, say
 from tests.unit.cli.conftest import Invoke, Open
@@ -64,7 +64,7 @@ async def test_a_run_that_was_terminated_asks_nobody(
     assert told.splitlines()[-1].split() == ["outlast", "terminated"]
 
 
-STATE = RunState(
+STATE = LoopState(
     run_id="support-42",
     agent="Billing",
     phase="acting",

@@ -14,7 +14,7 @@ from outlast.client.results import result_of
 from outlast.contract.reply_events import reply_events
 from outlast.loop.approvals import ApprovalRequest, digest
 from outlast.loop.commands import RunTool
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.rendering import original
 from tests.hostile_text import ARGUMENTS, assert_visible
@@ -62,9 +62,9 @@ def test_what_a_run_does_is_what_is_under_way() -> None:
         effect=1, agent="A", name="look_up", call_id="c", arguments="{}", turn=1, run_id="r"
     )
 
-    assert view.doing(RunState(agent="A", phase="acting", pending=(effect,))) == "look_up()"
-    assert view.doing(RunState(agent="A", phase="idle")) == "A · idle"
-    assert view.doing(RunState()) == "the run · running"
+    assert view.doing(LoopState(agent="A", phase="acting", pending=(effect,))) == "look_up()"
+    assert view.doing(LoopState(agent="A", phase="idle")) == "A · idle"
+    assert view.doing(LoopState()) == "the run · running"
 
 
 @pytest.mark.parametrize(
@@ -75,7 +75,7 @@ def test_an_answer_is_text_or_json(output: object, text: str) -> None:
 
 
 def test_a_result_is_a_record_that_json_can_hold() -> None:
-    state = RunState(run_id="r", agent="A", phase="acting", approvals=(REQUEST,))
+    state = LoopState(run_id="r", agent="A", phase="acting", approvals=(REQUEST,))
 
     record = json.loads(json.dumps(view.result_record(result_of(state))))
 

@@ -24,7 +24,7 @@ from outlast.contract.reply_events import reply_events
 from outlast.loop.calls import ModelReply
 from outlast.loop.commands import CallModel
 from outlast.loop.events import EffectFailed, ModelReplied
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, JsonObject, Usage
 
 WORDS = "Good morning to you all"
@@ -42,13 +42,13 @@ STREAM = list(
 def asking(effect: int = 2) -> Progress:
     """The step after which a model is asked."""
     call = CallModel(effect=effect, agent="A", turn=1, input_length=1, run_id="run")
-    return Progress(None, RunState(pending=(call,)))
+    return Progress(None, LoopState(pending=(call,)))
 
 
 def replied(effect: int = 2, *items: JsonObject) -> Progress:
     usage = Usage(requests=1, input_tokens=7, cached_tokens=2)
     reply = ModelReply(items=items or (MESSAGE,), usage=usage, response_id="r", model="m")
-    return Progress(ModelReplied(at_ms=5_000, effect=effect, reply=reply), RunState())
+    return Progress(ModelReplied(at_ms=5_000, effect=effect, reply=reply), LoopState())
 
 
 @dataclass
@@ -197,7 +197,7 @@ async def test_the_reply_tells_what_was_not_heard(server: Server, poller: DeltaP
 
 async def test_a_call_that_failed_for_good_tells_no_more(poller: DeltaPoller) -> None:
     failed = EffectFailed(at_ms=5, effect=2, failure=Failure(code="x", message="y"))
-    assert poller.take(Progress(failed, RunState())) == []
+    assert poller.take(Progress(failed, LoopState())) == []
 
 
 async def test_the_longer_nothing_is_new_the_longer_the_wait(
@@ -280,7 +280,7 @@ async def test_a_reader_that_is_busy_for_long_misses_nothing(server: Server) -> 
 
 async def test_the_server_is_asked_only_while_a_model_is(server: Server) -> None:
     async def progress() -> AsyncIterator[Progress]:
-        yield Progress(None, RunState())
+        yield Progress(None, LoopState())
         await asyncio.sleep(0.02)
         yield replied()
 

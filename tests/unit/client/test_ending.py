@@ -25,7 +25,7 @@ from outlast.contract import failures
 from outlast.loop.commands import CallModel
 from outlast.loop.invariants import violations
 from outlast.loop.machine import advance
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import Failure
 from tests.loop_driver import Play, gated, said, tool
 
@@ -131,6 +131,6 @@ def test_a_terminated_run_says_why_and_by_whom() -> None:
 
 def test_a_run_that_was_terminated_before_it_began_says_so() -> None:
     end = HistoryEvent(event_type=EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED)
-    event = ended_by_engine(RunState(), end)
+    event = ended_by_engine(LoopState(), end)
     assert event is not None
-    assert advance(RunState(), event)[0].status == "terminated"
+    assert advance(LoopState(), event)[0].status == "terminated"

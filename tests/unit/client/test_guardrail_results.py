@@ -19,14 +19,14 @@ from outlast.client.known_agents import KnownAgents, RemoteAgent
 from outlast.client.results import error_of
 from outlast.contract.records import write
 from outlast.loop.checks import GuardrailRecord
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import Failure
 from tests.loop_driver import Play
 
 NOBODY = KnownAgents()
 
 
-def state_with(*records: GuardrailRecord) -> RunState:
+def state_with(*records: GuardrailRecord) -> LoopState:
     return replace(Play.ready().state, guardrails=records)
 
 

@@ -33,9 +33,9 @@ from outlast.agents.errors import (
     UserError,
 )
 from outlast.client.handle import RunHandle, SentMessage
-from outlast.client.reading import Stretch
+from outlast.client.reading import ReadRange
 from outlast.client.stream import NumberedEvent
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from tests.unit.client.recorded import FakeClient, Kind, Recording, application_failure, refused
 
 ENDED = WorkflowExecutionStatus.COMPLETED
@@ -185,7 +185,7 @@ async def test_what_is_pending_can_be_asked_for() -> None:
 
 
 async def test_any_condition_can_be_waited_for() -> None:
-    def thinks(state: RunState) -> bool:
+    def thinks(state: LoopState) -> bool:
         return state.phase == "thinking"
 
     result = await handle_on(FakeClient(completed().events)).wait(thinks)
@@ -439,17 +439,17 @@ async def test_a_decision_finds_the_nested_run_that_it_is_about() -> None:
     assert client.calls[-1][3] == "e9.a1@run-1", "what nobody asked is refused by the run itself"
 
 
-async def read(handle: RunHandle, stretch: Stretch) -> list[RunState]:
-    parts = [one async for one in handle.read_along(stretch)]
-    return [one for one in parts if isinstance(one, RunState)]
+async def read(handle: RunHandle, read_range: ReadRange) -> list[LoopState]:
+    parts = [one async for one in handle.read_along(read_range)]
+    return [one for one in parts if isinstance(one, LoopState)]
 
 
 async def test_reading_along_ends_where_a_person_is_needed() -> None:
     one = recording()
     asks_a_person(one)
     handle = handle_on(FakeClient(one.events))
-    states = await read(handle, Stretch())
-    assert states[0] == RunState()
+    states = await read(handle, ReadRange())
+    assert states[0] == LoopState()
     assert states[-1] == await handle.state()
 
 
@@ -461,8 +461,8 @@ async def test_reading_along_does_not_stop_at_what_is_over() -> None:
     one.answered("Done.", effect=3)
     handle = handle_on(FakeClient(closed(one).events))
     state, place = await handle.present()
-    assert (await read(handle, Stretch(settles=place)))[-1] == state
-    assert (await read(handle, Stretch()))[-1].status == "waiting"
+    assert (await read(handle, ReadRange(settles=place)))[-1] == state
+    assert (await read(handle, ReadRange()))[-1].status == "waiting"
 
 
 async def test_reading_on_begins_where_the_reader_was() -> None:
@@ -476,7 +476,7 @@ async def test_reading_on_begins_where_the_reader_was() -> None:
     one.answered("Done.", effect=3)
     client.runs["run-1"] = [closed(one).events]
     _, present = await handle.present()
-    states = await read(handle, Stretch(begins=place, settles=present))
+    states = await read(handle, ReadRange(begins=place, settles=present))
     assert states[0] == before
     assert states[-1].status == "completed"
     result = await handle.wait_until_settled(present)
@@ -487,7 +487,7 @@ async def test_a_run_that_was_terminated_while_it_was_read_along_is_an_error() -
     error = WorkflowFailureError(cause=TerminatedError("by ann"))
     handle = handle_on(FakeClient(recording().events, answer=error))
     with pytest.raises(RunTerminated, match="terminated: by ann"):
-        await read(handle, Stretch())
+        await read(handle, ReadRange())
 
 
 async def test_nobody_is_asked_for_a_run_that_was_terminated() -> None:

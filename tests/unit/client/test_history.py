@@ -16,7 +16,7 @@ from outlast.contract import records
 from outlast.contract.failures import EngineFailure
 from outlast.contract.history import (
     CancelAsked,
-    Happening,
+    HistoryEntry,
     Resolved,
     Signalled,
     Started,
@@ -47,9 +47,9 @@ async def read(recording: Recording) -> list[WorkflowTask]:
     return await reader().feed(recording.events)
 
 
-async def only(recording: Recording) -> list[Happening]:
+async def only(recording: Recording) -> list[HistoryEntry]:
     """Return what the last workflow task delivered."""
-    return list((await read(recording))[-1].happenings)
+    return list((await read(recording))[-1].entries)
 
 
 # --- One record ------------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ async def test_the_input_is_delivered_by_the_first_workflow_task() -> None:
     recording.started(INPUT, "more")
     recording.task()
     (task,) = await read(recording)
-    assert task == WorkflowTask(at_ms=START_MS + 1_000, happenings=(Started(payload=INPUT),))
+    assert task == WorkflowTask(at_ms=START_MS + 1_000, entries=(Started(payload=INPUT),))
 
 
 async def test_a_run_without_input_started_all_the_same() -> None:
@@ -113,9 +113,7 @@ async def test_an_update_belongs_to_the_task_that_it_was_delivered_with() -> Non
     recording.complete(begun)
     recording.update("send", {"input": "x", "message_id": "m"}, before=begun - 1)
     (task,) = await read(recording)
-    assert task.happenings == (
-        Updated(name="send", arguments=({"input": "x", "message_id": "m"},)),
-    )
+    assert task.entries == (Updated(name="send", arguments=({"input": "x", "message_id": "m"},)),)
 
 
 async def test_the_engines_own_cancel_is_delivered() -> None:
@@ -244,7 +242,7 @@ async def test_a_local_activity_ends_within_its_task_at_a_time_of_its_own() -> N
     _, completed = recording.task()
     recording.local(1, {"model": "x"}, task=completed, end_ms=START_MS + 1_234)
     (task,) = await read(recording)
-    assert task.happenings == (
+    assert task.entries == (
         Started(payload=INPUT),
         Resolved(effect=1, payload={"model": "x"}, local_end_ms=START_MS + 1_234),
     )
@@ -276,7 +274,7 @@ async def test_other_markers_and_records_are_nothing() -> None:
     )
     recording.add(Kind.EVENT_TYPE_TIMER_FIRED)
     recording.add(Kind.EVENT_TYPE_UPSERT_WORKFLOW_SEARCH_ATTRIBUTES)
-    assert await read(recording) == [WorkflowTask(at_ms=START_MS + 1_000, happenings=())]
+    assert await read(recording) == [WorkflowTask(at_ms=START_MS + 1_000, entries=())]
 
 
 # --- When it arrived ---------------------------------------------------------------------------------------
@@ -290,8 +288,8 @@ async def test_what_comes_while_a_task_runs_belongs_to_the_next() -> None:
     recording.complete(begun)
     recording.task()
     first, second = await read(recording)
-    assert first.happenings == (Started(payload=INPUT),)
-    assert second.happenings == (Signalled(name="cancel", arguments=({},)),)
+    assert first.entries == (Started(payload=INPUT),)
+    assert second.entries == (Signalled(name="cancel", arguments=({},)),)
 
 
 async def test_a_task_that_failed_delivers_nothing_until_it_is_tried_again() -> None:
@@ -302,7 +300,7 @@ async def test_a_task_that_failed_delivers_nothing_until_it_is_tried_again() -> 
     recording.signal("cancel", {})
     recording.task()
     (task,) = await read(recording)
-    assert [type(one) for one in task.happenings] == [Started, Signalled]
+    assert [type(one) for one in task.entries] == [Started, Signalled]
 
 
 async def test_a_history_may_come_in_any_portions() -> None:

@@ -9,7 +9,7 @@ from temporalio.service import RPCStatusCode
 from outlast.agents.errors import DecisionRefused, ServerUnavailable
 from outlast.client.handle import RunHandle
 from outlast.client.nested_requests import asker_of, request_in, state_of
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from tests.unit.client.recorded import FakeClient, Kind, Recording, refused
 
 PREFIX = {"support-42/ask-3": "e3.", "support-42/ask-3/inner-3": "e3.e3."}
@@ -53,7 +53,7 @@ def client(asking: Recording) -> FakeClient:
     return client
 
 
-async def root_of(client: FakeClient) -> RunState:
+async def root_of(client: FakeClient) -> LoopState:
     state = await state_of("support-42", cast("Client", client))
     assert state is not None
     return state

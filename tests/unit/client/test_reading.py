@@ -7,8 +7,8 @@ from typing import Any, cast
 import pytest
 
 from outlast.agents.errors import RunClosed, ServerUnavailable
-from outlast.client.reading import Present, RunReading, Stretch, is_settled
-from outlast.loop.state import RunState
+from outlast.client.reading import CaughtUp, ReadRange, RunReading, is_settled
+from outlast.loop.state import LoopState
 from tests.loop_driver import Play, gated, play_in, said
 
 
@@ -54,18 +54,18 @@ def test_a_run_is_not_settled_before_its_session_has_everything() -> None:
 
 
 def test_a_place_in_the_same_history_can_be_compared() -> None:
-    present = Present(("h2", 3), from_start=False)
+    present = CaughtUp(("h2", 3), from_start=False)
     assert [present.is_reached(("h2", at)) for at in range(5)] == [False] * 3 + [True] * 2
     assert present.is_reached(("h3", 0)), "it has continued as new meanwhile"
 
 
 def test_a_reader_that_begins_with_the_first_history_has_to_come_to_the_place() -> None:
-    present = Present(("h2", 3), from_start=True)
+    present = CaughtUp(("h2", 3), from_start=True)
     assert not present.is_reached(("h1", 9))
     assert not present.is_reached(("h2", 2))
     assert present.is_reached(("h2", 3))
     assert present.is_reached(("h3", 0))
-    assert Present(None, from_start=True).is_reached(("h1", 0))
+    assert CaughtUp(None, from_start=True).is_reached(("h1", 0))
 
 
 class Run:
@@ -76,11 +76,11 @@ class Run:
     def __init__(self, *, closed: bool = False) -> None:
         self.closed = closed
         self.stopped: list[str] = []
-        self.asked: list[Stretch] = []
+        self.asked: list[ReadRange] = []
 
-    async def read_along(self, stretch: Stretch) -> AsyncGenerator[RunState]:
-        self.asked.append(stretch)
-        yield RunState()
+    async def read_along(self, read_range: ReadRange) -> AsyncGenerator[LoopState]:
+        self.asked.append(read_range)
+        yield LoopState()
 
     async def cancel(self, mode: str) -> None:
         if self.closed:
@@ -89,22 +89,22 @@ class Run:
 
 
 async def test_a_run_is_opened_when_it_is_read() -> None:
-    run, stretch = Run(), Stretch(settles=("h", 2))
+    run, read_range = Run(), ReadRange(settles=("h", 2))
 
     async def open_run() -> Any:
-        return run, stretch
+        return run, read_range
 
     reading = RunReading(open_run)
     assert reading.client is None
-    assert [state async for state in reading.states()] == [RunState()]
-    assert (run.asked, reading.client) == ([stretch], "a client")
+    assert [state async for state in reading.states()] == [LoopState()]
+    assert (run.asked, reading.client) == ([read_range], "a client")
 
 
 async def test_a_cancel_waits_until_the_run_is_open() -> None:
     run = Run()
 
     async def open_run() -> Any:
-        return run, Stretch()
+        return run, ReadRange()
 
     reading = RunReading(open_run)
     cancelling = asyncio.create_task(reading.cancel("immediate"))
@@ -130,13 +130,13 @@ async def test_a_run_that_cannot_be_opened_is_no_run_to_stop() -> None:
 
 
 async def test_it_is_told_where_the_run_was_read_to() -> None:
-    told: list[RunState | None] = []
+    told: list[LoopState | None] = []
 
     async def open_run() -> Any:
-        return Run(), Stretch()
+        return Run(), ReadRange()
 
     whole = RunReading(open_run, at_end=told.append)
-    assert [state async for state in whole.states()] == told == [RunState()]
+    assert [state async for state in whole.states()] == told == [LoopState()]
     given_up = RunReading(open_run, at_end=told.append).states()
     await anext(given_up)
     await given_up.aclose()
@@ -144,7 +144,7 @@ async def test_it_is_told_where_the_run_was_read_to() -> None:
 
 
 async def test_it_is_told_that_a_run_could_not_be_opened() -> None:
-    told: list[RunState | None] = []
+    told: list[LoopState | None] = []
 
     async def open_run() -> Any:
         raise ServerUnavailable("Nobody answers.")

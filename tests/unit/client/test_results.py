@@ -14,13 +14,13 @@ from outlast.client.results import error_of, result_of, result_of_answer, run_de
 from outlast.contract import failures
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.items import text_of
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import Failure
 from outlast.loop.view import ViewEdit
 from tests.loop_driver import Play, gated, said, tool, transfer
 
 
-def answered() -> RunState:
+def answered() -> LoopState:
     """The state of a run that called a tool and answered."""
     play = Play.ready(context={"name": "Ann"})
     play.replies(tool("look_up", "c1"))

@@ -63,22 +63,22 @@ async def test_what_is_said_is_sent_before_what_lets_the_run_go_on() -> None:
     state.approve(refund, always_approve=True)
     state.reject(ban, rejection_message="No.")
     state.add_input("And by card?")
-    stretch = await resume(handle, state)
+    read_range = await resume(handle, state)
     assert client.sent == [("send", "And by card?"), ("decide", "a2"), ("decide", "a1")]
     assert state.pending_input == []
     decisions = [call[2] for call in client.calls if call[:2] == ("update", "decide")]
     assert (decisions[0]["message"], decisions[1]["remember"]) == ("No.", True)
-    assert stretch.without == {("", "a1"), ("", "a2")}
-    assert stretch.begins is not None
-    assert stretch.begins[1] > 0
+    assert read_range.without == {("", "a1"), ("", "a2")}
+    assert read_range.begins is not None
+    assert read_range.begins[1] > 0
 
 
 async def test_nothing_decided_is_nothing_sent() -> None:
     client = Deciding(waiting("refund").events)
     handle, state = await open_state(client)
-    stretch = await resume(handle, state)
+    read_range = await resume(handle, state)
     assert client.sent == []
-    assert stretch.begins == stretch.settles
+    assert read_range.begins == read_range.settles
 
 
 async def test_what_the_run_has_already_is_not_sent_again() -> None:
@@ -175,16 +175,16 @@ class Nested(Deciding):
 
 @pytest.mark.parametrize("root_has_ended", [False, True])
 async def test_a_nested_run_that_has_ended_was_decided_about_before(root_has_ended: bool) -> None:
-    stretch = await Nested(root_has_ended=root_has_ended).decide("approve")
-    assert stretch.without == {("inner", "a1")}
+    read_range = await Nested(root_has_ended=root_has_ended).decide("approve")
+    assert read_range.without == {("inner", "a1")}
     with pytest.raises(DecisionRefused, match="Approval a1 is already approved"):
         await Nested(root_has_ended=root_has_ended).decide("reject")
 
 
 async def test_a_nested_run_that_is_gone_or_ended_undecided_is_waited_for_no_more() -> None:
-    stretch = await Nested(decided=False).decide("reject")
-    assert stretch.without == {("inner", "a1")}
+    read_range = await Nested(decided=False).decide("reject")
+    assert read_range.without == {("inner", "a1")}
     gone = Nested(root_has_ended=True)
     gone.nested.clear()
-    stretch = await gone.decide("reject")
-    assert stretch.without == {("inner", "a1")}
+    read_range = await gone.decide("reject")
+    assert read_range.without == {("inner", "a1")}

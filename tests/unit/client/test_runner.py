@@ -14,7 +14,7 @@ from temporalio.service import RPCError, RPCStatusCode
 from outlast.agents.agent import Agent
 from outlast.agents.errors import RunAlreadyStarted, RunNotFound, ServerUnavailable, UserError
 from outlast.agents.settings import ModelSettings, RunConfig
-from outlast.client import carrying, runner
+from outlast.client import run_host, runner
 from outlast.client.handle import RunHandle
 from outlast.client.run_state import RunState
 from outlast.client.runner import Runner
@@ -367,7 +367,7 @@ class ServingStub:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> LocalStub:
     stub = LocalStub()
-    monkeypatch.setattr(carrying, "local_engine", lambda: stub)
+    monkeypatch.setattr(run_host, "local_engine", lambda: stub)
     return stub
 
 

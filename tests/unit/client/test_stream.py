@@ -20,14 +20,14 @@ from outlast.client.stream import (
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.items import text_of
 from outlast.loop.machine import advance
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import Failure
 from tests.loop_driver import Play, gated, said, searched, thought, tool, transfer
 
 
 def seen_in(play: Play) -> list[NumberedEvent]:
     """Return what a reader sees of a run that it follows from its start."""
-    state, seen = RunState(), list[NumberedEvent]()
+    state, seen = LoopState(), list[NumberedEvent]()
     for event in play.events:
         before, (state, _) = state, advance(state, event)
         seen.extend(changes(before, state, len(seen)))
@@ -94,7 +94,7 @@ def test_agents_and_items_are_objects_where_the_reader_has_them() -> None:
     billing = Agent[Any](name="Billing")
     known = KnownAgents(Agent[Any](name="Triage", handoffs=[billing]))
     play = busy_day()
-    seen = list(changes(RunState(), play.state, 0, known))
+    seen = list(changes(LoopState(), play.state, 0, known))
     agents = [event.new_agent for event in seen if isinstance(event, AgentUpdatedStreamEvent)]
     assert agents[-1] is billing
     items = [event for event in seen if isinstance(event, RunItemStreamEvent)]
@@ -155,7 +155,7 @@ def test_a_run_that_is_cancelled_says_so_last() -> None:
 
 def test_an_answer_is_seen_once_its_guardrails_have_passed_it() -> None:
     play = Play.ready()
-    play.replies(said("Hello."), duties=("conclude", "check_output"))
+    play.replies(said("Hello."), required_steps=("finalize_answer", "check_output"))
     assert told(seen_in(play)[-1]) != "message_output_created"
     play.concluded()
     assert [told(event) for event in seen_in(play)][-2:] == ["message_output_created", "completed"]
@@ -163,7 +163,7 @@ def test_an_answer_is_seen_once_its_guardrails_have_passed_it() -> None:
 
 def test_of_a_blocked_answer_only_the_placeholder_is_seen() -> None:
     play = Play.ready(keep_open=True)
-    play.replies(said("a secret"), duties=("conclude", "check_output"))
+    play.replies(said("a secret"), required_steps=("finalize_answer", "check_output"))
     blocked = Failure(code="output_guardrail_tripwire", message="It tripped.")
     record = GuardrailRecord(stage="output", name="tone", tripped=True)
     play.concluded(results=(record,), failure=blocked, withheld="Withheld.")

@@ -11,7 +11,7 @@ from outlast.agents.errors import MaxTurnsExceeded, RunCancelled, ServerUnavaila
 from outlast.client.known_agents import KnownAgents
 from outlast.client.streaming import RunResultStreaming
 from outlast.loop.machine import advance
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from tests.loop_driver import Play, gated, said, searched, tool, transfer
 
@@ -20,9 +20,9 @@ TRIAGE = Agent[Any](name="Triage", handoffs=[BILLING])
 DELTA: JsonObject = {"type": "response.output_text.delta", "delta": "Do"}
 
 
-def states_of(play: Play) -> list[RunState]:
+def states_of(play: Play) -> list[LoopState]:
     """Every state of a run, the one before its beginning first."""
-    states = [RunState()]
+    states = [LoopState()]
     for event in play.events:
         states.append(advance(states[-1], event)[0])
     return states
@@ -46,7 +46,7 @@ class Source:
         if ends:
             self.gate.set()
 
-    async def states(self) -> AsyncIterator[RunState | JsonObject]:
+    async def states(self) -> AsyncIterator[LoopState | JsonObject]:
         for part in self._parts:
             yield part
         await self.gate.wait()
@@ -159,7 +159,7 @@ async def test_a_failure_is_raised_after_everything_that_happened_before() -> No
 
 
 async def test_a_run_that_cannot_be_read_is_an_error_where_it_is_read() -> None:
-    stream = streaming(Source(RunState(), error=ServerUnavailable("Nobody answers.")))
+    stream = streaming(Source(LoopState(), error=ServerUnavailable("Nobody answers.")))
     with pytest.raises(ServerUnavailable, match="Nobody answers"):
         await read(stream)
     assert stream.is_complete
@@ -259,7 +259,7 @@ async def test_a_run_goes_on_while_nobody_reads() -> None:
 
 @pytest.mark.parametrize("count", [0, 1])
 async def test_an_empty_run_ends(count: int) -> None:
-    parts: Sequence[RunState] = [RunState()] * count
+    parts: Sequence[LoopState] = [LoopState()] * count
     assert await read(streaming(Source(*parts))) == []
 
 

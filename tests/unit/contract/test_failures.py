@@ -28,7 +28,7 @@ WHAT = {
     "run_handoff": "The callback of the handoff transfer_to_billing",
     "run_agent": "The tool ask_orders",
     "check_input": "An input guardrail of Triage",
-    "conclude": "The end of Billing's answer",
+    "finalize_answer": "The end of Billing's answer",
     "save_session": "Saving the session",
     "offload_items": "Storing content outside of the run",
 }
@@ -39,7 +39,7 @@ DEFAULT = {
     "run_handoff": failures.USER_ERROR,
     "run_agent": failures.TOOL_FAILED,
     "check_input": failures.USER_ERROR,
-    "conclude": failures.USER_ERROR,
+    "finalize_answer": failures.USER_ERROR,
     "save_session": failures.SESSION_FAILED,
     "offload_items": failures.CONTENT_UNAVAILABLE,
 }

@@ -10,7 +10,7 @@ from outlast.contract import history
 from outlast.contract.failures import INTERNAL, EngineFailure
 from outlast.contract.history import (
     CancelAsked,
-    Happening,
+    HistoryEntry,
     Resolved,
     Signalled,
     Started,
@@ -28,12 +28,12 @@ from outlast.contract.records import (
     write_state,
 )
 from outlast.loop.approvals import Decision
-from outlast.loop.calls import AgentResult, Briefing, HandoffResult, ToolResult
-from outlast.loop.checks import CheckResult, Conclusion, GuardrailRecord
+from outlast.loop.calls import AgentResult, HandoffResult, PreparedRun, ToolResult
+from outlast.loop.checks import CheckResult, FinalizedAnswer, GuardrailRecord
 from outlast.loop.commands import (
     CallModel,
     CheckInput,
-    Conclude,
+    FinalizeAnswer,
     PrepareRun,
     RunAgent,
     RunHandoff,
@@ -41,7 +41,7 @@ from outlast.loop.commands import (
 )
 from outlast.loop.events import (
     AgentFinished,
-    AnswerConcluded,
+    AnswerFinalized,
     CancelRequested,
     DecisionReceived,
     EffectFailed,
@@ -59,7 +59,7 @@ from outlast.loop.events import (
     ToolFinished,
 )
 from outlast.loop.items import Message
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, ServerThread, Usage
 from tests.loop_driver import Play, play_in, reply_of, said, tool
 
@@ -173,7 +173,7 @@ def test_a_result_becomes_the_event_of_its_effect() -> None:
     play = Play()
     effect = play.only(PrepareRun)
     event = history.answered(effect, {"model": "gpt-5"}, 7)
-    assert event == RunPrepared(at_ms=7, effect=1, briefing=Briefing(model="gpt-5"))
+    assert event == RunPrepared(at_ms=7, effect=1, briefing=PreparedRun(model="gpt-5"))
     play.prepared()
     reply = reply_of(said("Hi."), tool("f", "c1"))
     event = history.answered(play.only(CallModel), write(reply), 7)
@@ -193,9 +193,9 @@ def test_what_guardrails_handlers_and_sessions_came_to_are_events_too() -> None:
     assert history.answered(check, found, 7) == InputChecked(
         at_ms=7, effect=2, result=CheckResult(results=records)
     )
-    conclude = play_in("concluding").only(Conclude)
-    assert history.answered(conclude, {"final": False}, 7) == AnswerConcluded(
-        at_ms=7, effect=3, conclusion=Conclusion(final=False)
+    conclude = play_in("finalizing").only(FinalizeAnswer)
+    assert history.answered(conclude, {"final": False}, 7) == AnswerFinalized(
+        at_ms=7, effect=3, conclusion=FinalizedAnswer(final=False)
     )
     save = play_in("saving").only(SaveSession)
     assert history.answered(save, None, 7) == SessionSaved(at_ms=7, effect=3)
@@ -227,7 +227,7 @@ def test_the_loop_and_the_history_agree_on_the_ids_of_nested_runs() -> None:
 @pytest.mark.parametrize("payload", [None, "text", 3, [], {"schema_version": 99, "output": 1}])
 @pytest.mark.parametrize(
     "situation",
-    ["preparing", "thinking", "running", "transferring", "checking", "concluding", "nested"],
+    ["preparing", "thinking", "running", "transferring", "checking", "finalizing", "nested"],
 )
 def test_a_result_that_nobody_can_read_is_the_effects_failure(situation: str, payload: Any) -> None:
     effect = play_in(situation).state.pending[0]
@@ -284,12 +284,12 @@ def ended(effect: int, *parts: Any) -> Resolved:
     return Resolved(effect=effect, payload=write(reply_of(*parts)))
 
 
-def states(*tasks: WorkflowTask, state: RunState | None = None) -> list[tuple[Event, RunState]]:
-    return list(fold(state or RunState(), "support-42", tasks))
+def states(*tasks: WorkflowTask, state: LoopState | None = None) -> list[tuple[Event, LoopState]]:
+    return list(fold(state or LoopState(), "support-42", tasks))
 
 
-def task(at_ms: int, *happenings: Happening) -> WorkflowTask:
-    return WorkflowTask(at_ms=at_ms, happenings=happenings)
+def task(at_ms: int, *entries: HistoryEntry) -> WorkflowTask:
+    return WorkflowTask(at_ms=at_ms, entries=entries)
 
 
 def test_a_history_folds_to_the_run_it_records() -> None:
@@ -313,7 +313,7 @@ def test_a_history_folds_to_the_run_it_records() -> None:
 
 
 def test_within_a_task_what_comes_from_outside_comes_first() -> None:
-    ranked: list[Happening] = [
+    ranked: list[HistoryEntry] = [
         Started(payload=INPUT),
         Signalled(name="x", arguments=()),
         Updated(name="x", arguments=()),
@@ -326,18 +326,18 @@ def test_within_a_task_what_comes_from_outside_comes_first() -> None:
 
 def test_a_task_comes_to_the_same_however_its_happenings_are_listed() -> None:
     play = play_in("running", keep_open=True)
-    happenings: list[Happening] = [
+    entries: list[HistoryEntry] = [
         Signalled(name="other", arguments=()),
         Updated(name="send", arguments=({"input": "And?", "message_id": "m2"},)),
         Resolved(effect=3, payload={"output": "one"}),
         CancelAsked(),
         Resolved(effect=4, payload={"output": "two"}, local_end_ms=250),
     ]
-    expected = states(task(200, *happenings), state=play.state)
+    expected = states(task(200, *entries), state=play.state)
     assert [type(event) for event, _ in expected] == [
         SignalUnreadable, MessageReceived, ToolFinished, CancelRequested,
     ]  # fmt: skip
-    for order in permutations(happenings):
+    for order in permutations(entries):
         assert states(task(200, *order), state=play.state) == expected
 
 
@@ -369,7 +369,7 @@ def test_a_local_result_moves_time_on_for_what_comes_after_it_in_its_task() -> N
 
 
 @pytest.mark.parametrize(
-    "happening",
+    "entry",
     [
         Updated(name="decide", arguments=()),
         Updated(name="send", arguments=("Hello",)),
@@ -382,17 +382,17 @@ def test_a_local_result_moves_time_on_for_what_comes_after_it_in_its_task() -> N
         Started(payload={"carried": write_state(Play.ready().state)}),
     ],
 )
-def test_what_cannot_be_decoded_or_answers_nothing_is_dropped(happening: Happening) -> None:
-    assert states(task(200, happening), state=play_in("waiting").state) == []
+def test_what_cannot_be_decoded_or_answers_nothing_is_dropped(entry: HistoryEntry) -> None:
+    assert states(task(200, entry), state=play_in("waiting").state) == []
 
 
 def test_a_result_of_an_effect_that_was_stopped_in_the_same_task_is_dropped() -> None:
     play = play_in("running")
-    happenings = (
+    entries = (
         Signalled(name="cancel", arguments=({},)),
         Resolved(effect=3, payload={"output": "late"}),
     )
-    ((event, state),) = states(task(200, *happenings), state=play.state)
+    ((event, state),) = states(task(200, *entries), state=play.state)
     assert isinstance(event, CancelRequested)
     assert state.outcome == "cancelled"
 
@@ -431,7 +431,7 @@ def test_a_continued_history_starts_from_the_carried_state() -> None:
     "payload", [None, "x", INPUT, {"carried": {"phase": "asleep"}}, {"schema_version": 99}]
 )
 def test_any_other_history_starts_from_nothing(payload: Any) -> None:
-    assert opening(payload) == RunState()
+    assert opening(payload) == LoopState()
 
 
 def test_a_run_is_the_same_cut_in_two_histories() -> None:

@@ -6,7 +6,7 @@ from outlast.contract import failures
 from outlast.contract.failures import EngineFailure
 from outlast.contract.history import (
     CancelAsked,
-    Happening,
+    HistoryEntry,
     Resolved,
     Signalled,
     Started,
@@ -18,7 +18,7 @@ from outlast.contract.history import (
 from outlast.contract.records import NestedRecord, RunInput, write, write_state
 from outlast.loop.events import (
     AgentFinished,
-    AnswerConcluded,
+    AnswerFinalized,
     CancelRequested,
     DecisionReceived,
     EffectBlocked,
@@ -38,7 +38,7 @@ from outlast.loop.events import (
     SignalUnreadable,
     ToolFinished,
 )
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from tests.loop_driver import Play
 from tests.loop_strategies import MOVES, Script, examples, play_script, scripts
@@ -49,7 +49,7 @@ RECORDABLE = tuple(move for move in MOVES if move != "wrong")
 LAW = examples(20)
 
 
-def happening_of(event: Event) -> Happening:
+def happening_of(event: Event) -> HistoryEntry:
     """What a history would say of an event."""
     match event:
         case RunStarted():
@@ -86,7 +86,7 @@ def resolved(event: EffectEvent | EffectBlocked) -> Resolved:
             return Resolved(effect=event.effect, payload=write(event.briefing))
         case ModelReplied():
             return Resolved(effect=event.effect, payload=write(event.reply))
-        case AnswerConcluded():
+        case AnswerFinalized():
             return Resolved(effect=event.effect, payload=write(event.conclusion))
         case SessionSaved():
             return Resolved(effect=event.effect, payload=None)
@@ -119,7 +119,7 @@ def input_of(event: RunStarted) -> JsonObject:
 
 def tasks_of(play: Play) -> list[WorkflowTask]:
     return [
-        WorkflowTask(at_ms=event.at_ms, happenings=(happening_of(event),)) for event in play.events
+        WorkflowTask(at_ms=event.at_ms, entries=(happening_of(event),)) for event in play.events
     ]
 
 
@@ -127,7 +127,7 @@ def tasks_of(play: Play) -> list[WorkflowTask]:
 @given(scripts(moves=RECORDABLE))
 def test_the_fold_of_a_history_is_the_runs_own_state(script: Script) -> None:
     play = play_script(script)
-    folded = list(fold(RunState(), play.run_id, tasks_of(play)))
+    folded = list(fold(LoopState(), play.run_id, tasks_of(play)))
     assert folded[-1][1] == play.state
 
 
@@ -136,11 +136,11 @@ def test_the_fold_of_a_history_is_the_runs_own_state(script: Script) -> None:
 def test_the_fold_goes_on_across_histories(script: Script) -> None:
     play = play_script(script)
     tasks = tasks_of(play)
-    whole = list(fold(RunState(), play.run_id, tasks))
+    whole = list(fold(LoopState(), play.run_id, tasks))
     cut = len(tasks) // 2
-    first = list(fold(RunState(), play.run_id, tasks[: cut + 1]))
+    first = list(fold(LoopState(), play.run_id, tasks[: cut + 1]))
     assume(first[-1][1].phase != "closed")  # a run that has ended continues in no other history
     payload = write(RunInput(carried=write_state(first[-1][1])))
-    begun = WorkflowTask(at_ms=1, happenings=(Started(payload=payload),))
+    begun = WorkflowTask(at_ms=1, entries=(Started(payload=payload),))
     second = list(fold(opening(payload), play.run_id, [begun, *tasks[cut + 1 :]]))
     assert [*first, *second] == whole

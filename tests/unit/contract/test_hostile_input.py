@@ -17,7 +17,7 @@ from outlast.contract.records import (
     write_state,
 )
 from outlast.loop.events import CancelRequested
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from tests.loop_driver import SITUATIONS, Play, play_in, said, tool
 
 
@@ -36,7 +36,7 @@ HOSTILE = [
 ]
 
 
-def carries(state: RunState) -> bool:
+def carries(state: LoopState) -> bool:
     """Whether a state comes through continue-as-new as it is."""
     return opening(write(RunInput(carried=write_state(state)))) == state
 
@@ -75,7 +75,7 @@ def test_no_input_can_break_the_invariants(fields: dict[str, Any]) -> None:
     assert play.finish.status == "failed"
 
 
-@pytest.mark.parametrize("carried", [{}, {"agent": "A"}, write_state(RunState())])
+@pytest.mark.parametrize("carried", [{}, {"agent": "A"}, write_state(LoopState())])
 def test_a_state_that_never_began_is_not_carried_on(carried: dict[str, Any]) -> None:
     """It would wait for ever: nothing but a start counts in it, and no start comes."""
     record = read(RunInput, {"agent": "A", "carried": carried})

@@ -23,7 +23,7 @@ def effects() -> dict[str, Any]:
         ("run_tool", "tool:look_up"),
         ("run_handoff", "handoff:transfer_to_billing"),
         ("check_input", "check_input"),
-        ("conclude", "conclude"),
+        ("finalize_answer", "finalize_answer"),
         ("save_session", "save_session"),
         ("run_agent", "AgentRun"),
     ],

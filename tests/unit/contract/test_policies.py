@@ -9,13 +9,13 @@ from outlast.loop.calls import Policy
 from outlast.loop.commands import (
     CallModel,
     CheckInput,
-    Conclude,
+    FinalizeAnswer,
     PrepareRun,
     RunAgent,
     RunHandoff,
     SaveSession,
 )
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from tests.loop_driver import BUSY, Play, play_in, tool, transfer
 
 OWN = Policy(timeout_ms=7, attempts=1, queue="gpu")
@@ -59,7 +59,10 @@ def test_a_nested_run_is_not_tried_again_as_a_whole() -> None:
 
 
 def test_users_code_around_a_turn_is_retried_and_never_local() -> None:
-    check, conclude = play_in("checking").only(CheckInput), play_in("concluding").only(Conclude)
+    check, conclude = (
+        play_in("checking").only(CheckInput),
+        play_in("finalizing").only(FinalizeAnswer),
+    )
     for policy in (policies.policy_of(check), policies.policy_of(conclude)):
         assert (policy.fast, policy.attempts > 1) == (False, True)
 
@@ -106,11 +109,11 @@ def test_a_run_may_set_how_long_a_worker_may_be_silent(
 def test_a_history_is_continued_when_it_is_long_or_large(
     events: int, size_bytes: int, *, rolls: bool
 ) -> None:
-    assert policies.rolls_over(RunState(), events=events, size_bytes=size_bytes) is rolls
+    assert policies.rolls_over(LoopState(), events=events, size_bytes=size_bytes) is rolls
 
 
 def test_a_run_may_set_when_its_history_is_continued() -> None:
-    state = RunState(settings={"roll_over_events": 40})
+    state = LoopState(settings={"roll_over_events": 40})
     assert not policies.rolls_over(state, events=39, size_bytes=0)
     assert policies.rolls_over(state, events=40, size_bytes=0)
 
@@ -118,7 +121,7 @@ def test_a_run_may_set_when_its_history_is_continued() -> None:
 @pytest.mark.parametrize("bad", ["many", None, [], {}, "", float("nan")])
 def test_a_bad_setting_is_as_good_as_none(bad: Any) -> None:
     """Settings can be typed by hand, and the workflow asks these questions outside of any net."""
-    state = RunState(settings={"roll_over_events": bad})
+    state = LoopState(settings={"roll_over_events": bad})
     assert not policies.rolls_over(state, events=5, size_bytes=0)
     assert policies.rolls_over(state, events=policies.ROLL_OVER_EVENTS, size_bytes=0)
     assert policies.heartbeat_ms({"heartbeat_ms": bad}) == policies.HEARTBEAT_MS
@@ -127,7 +130,7 @@ def test_a_bad_setting_is_as_good_as_none(bad: Any) -> None:
 @pytest.mark.parametrize("bad", [0, -1, 1, 3])
 def test_no_setting_makes_a_run_continue_for_ever_without_a_step(bad: int) -> None:
     """A history begins with three events, before the run has done anything."""
-    state = RunState(settings={"roll_over_events": bad})
+    state = LoopState(settings={"roll_over_events": bad})
     assert not policies.rolls_over(state, events=3, size_bytes=0)
 
 

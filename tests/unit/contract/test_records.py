@@ -14,7 +14,7 @@ from outlast.contract import names, records
 from outlast.contract.names import SCHEMA_VERSION
 from outlast.contract.records import (
     CancelRecord,
-    ConclusionRequestRecord,
+    FinalizeRequestRecord,
     HandoffRequestRecord,
     ModelRequestRecord,
     NestedRecord,
@@ -32,17 +32,17 @@ from outlast.contract.records import (
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import (
     AgentResult,
-    Briefing,
     HandoffResult,
     ModelReply,
     NestedPlan,
+    PreparedRun,
     ToolResult,
 )
-from outlast.loop.checks import CheckResult, Conclusion
+from outlast.loop.checks import CheckResult, FinalizedAnswer
 from outlast.loop.commands import (
     CallModel,
     CheckInput,
-    Conclude,
+    FinalizeAnswer,
     OffloadItems,
     PrepareRun,
     RunAgent,
@@ -52,7 +52,7 @@ from outlast.loop.commands import (
 )
 from outlast.loop.events import Parent
 from outlast.loop.items import Item, Message
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.stored import Offload
 from outlast.loop.trace_mark import TraceMark, TurnMark
 from outlast.loop.values import JsonObject, ServerThread
@@ -66,7 +66,7 @@ KINDS: list[Any] = [
     Decision,
     RunResultRecord,
     ModelRequestRecord,
-    Briefing,
+    PreparedRun,
     ModelReply,
     ToolResult,
     HandoffResult,
@@ -78,12 +78,12 @@ KINDS: list[Any] = [
     CheckResult,
     RunAgent,
     AgentResult,
-    Conclude,
-    Conclusion,
+    FinalizeAnswer,
+    FinalizedAnswer,
     SaveSession,
     NestedRecord,
     HandoffRequestRecord,
-    ConclusionRequestRecord,
+    FinalizeRequestRecord,
     SaveRequestRecord,
     OffloadItems,
     Offload,
@@ -115,11 +115,11 @@ def test_a_record_is_the_same_after_the_journey(kind: Any) -> None:
 
 
 @QUICK
-@given(anything_like(RunState))
-def test_a_state_is_the_same_after_the_journey(state: RunState) -> None:
+@given(anything_like(LoopState))
+def test_a_state_is_the_same_after_the_journey(state: LoopState) -> None:
     assume(state.phase != "new")
     assert read_state(over_the_wire(write_state(state))) == state
-    assert records.load(RunState, [records.dump(state)]) == state
+    assert records.load(LoopState, [records.dump(state)]) == state
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
@@ -162,7 +162,7 @@ SMALLEST: dict[Any, dict[str, Any]] = {
     Decision: {"request_id": "a1", "type": "reject"},
     RunResultRecord: {"status": "completed", "agent": "A"},
     ModelRequestRecord: {"call": {**CALL, "input_length": 1}, "items": []},
-    Briefing: {},
+    PreparedRun: {},
     ModelReply: {"items": [{"type": "message"}]},
     ToolResult: {"output": "x"},
     HandoffResult: {},
@@ -174,13 +174,13 @@ SMALLEST: dict[Any, dict[str, Any]] = {
     CheckResult: {"results": [{"stage": "input", "name": "g"}]},
     RunAgent: NESTED,
     AgentResult: {"final_output": 1, "usage": {"requests": 1}},
-    Conclude: {**CALL, "candidate": {"output": "x", "item": 1}, "input_length": 2},
-    Conclusion: {"final": False},
+    FinalizeAnswer: {**CALL, "candidate": {"output": "x", "item": 1}, "input_length": 2},
+    FinalizedAnswer: {"final": False},
     SaveSession: SAVE,
     OffloadItems: OFFLOAD,
     NestedRecord: {"nested_id": "r/f-1", "requests": [ASKED]},
     HandoffRequestRecord: {"call": {**TOOL, "target": "B", "input_length": 1}},
-    ConclusionRequestRecord: {
+    FinalizeRequestRecord: {
         "call": {**CALL, "candidate": {"item": 1}, "input_length": 2},
         "items": [],
     },
@@ -287,7 +287,7 @@ def test_a_record_of_this_or_an_older_schema_is_read(version: int) -> None:
     assert record.agent == "A"
 
 
-@pytest.mark.parametrize("kind", [RunInput, CancelRecord, Briefing, HandoffResult])
+@pytest.mark.parametrize("kind", [RunInput, CancelRecord, PreparedRun, HandoffResult])
 def test_fields_that_a_newer_writer_added_are_ignored(kind: Any) -> None:
     assert read(kind, {"added_later": {"a": 1}}) == kind()
 
@@ -302,7 +302,7 @@ def test_a_state_of_another_version_is_read_as_far_as_it_is_known() -> None:
 # --- Large and broken states ---------------------------------------------------------------------
 
 
-def large_state() -> RunState:
+def large_state() -> LoopState:
     play = Play.ready(keep_open=True)
     play.replies(said("x" * (records.COMPRESS_ABOVE_BYTES + 1)))
     return play.state
@@ -340,7 +340,7 @@ def packed(data: bytes) -> str:
     ],
 )
 def test_a_state_that_cannot_be_read_is_refused_in_words(payload: dict[str, Any]) -> None:
-    with pytest.raises(UnreadableRecordError, match=r"RunState|cannot be unpacked"):
+    with pytest.raises(UnreadableRecordError, match=r"LoopState|cannot be unpacked"):
         read_state(payload)
 
 
@@ -379,9 +379,9 @@ def test_a_handoffs_request_has_the_transcript_only_for_a_filter() -> None:
 def test_a_conclusions_request_has_the_transcript_and_a_saves_what_is_new() -> None:
     play = Play(session=True)
     play.prepared()
-    play.replies(said("Hello."), duties=("conclude",))
-    conclude, save = play.only(Conclude), play.only(SaveSession)
-    assert records.request_of(play.state, conclude) == ConclusionRequestRecord(
+    play.replies(said("Hello."), required_steps=("finalize_answer",))
+    conclude, save = play.only(FinalizeAnswer), play.only(SaveSession)
+    assert records.request_of(play.state, conclude) == FinalizeRequestRecord(
         call=conclude, items=play.state.items
     )
     assert records.request_of(play.state, save) == SaveRequestRecord(
@@ -499,7 +499,7 @@ def test_what_is_in_history_already_is_never_written_into_it_again() -> None:
     """Only a model call may bring the first items there: its reply would otherwise stand alone."""
     filters = Play.ready()
     filters.replies(transfer("Billing", "h1", callback=True, filters=True))
-    for play in (filters, play_in("concluding"), play_in("saving")):
+    for play in (filters, play_in("finalizing"), play_in("saving")):
         effect = next(one for one in play.outstanding.values() if one.kind != "call_model")
         assert records.small(records.request_of(play.state, effect), 1_000_000) is None
     run = play_in("transferring").only(RunHandoff)
@@ -520,6 +520,6 @@ def test_pages_add_up_to_the_whole(text: str, size: int) -> None:
 
 
 def test_a_page_is_as_many_bytes_as_characters() -> None:
-    state = dataclasses.replace(RunState(), context={"ä": "日本 \U0001f600"})
+    state = dataclasses.replace(LoopState(), context={"ä": "日本 \U0001f600"})
     assert records.dump(state).isascii()
-    assert records.load(RunState, list(records.dump(state))) == state
+    assert records.load(LoopState, list(records.dump(state))) == state

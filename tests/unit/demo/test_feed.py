@@ -12,7 +12,7 @@ from outlast.client.runner import Runner
 from outlast.demo.feed import Feed
 from outlast.demo.processes import DemoFailed
 from outlast.loop.commands import RunTool
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel, call
 from tests.unit.cli.conftest import Open
 
@@ -24,7 +24,7 @@ def a_feed(client: Client, run_id: str, *, patience: float = 20) -> Feed:
     return Feed(client, run_id, narrator, patience=timedelta(seconds=patience))
 
 
-def is_closed(state: RunState) -> bool:
+def is_closed(state: LoopState) -> bool:
     return state.phase == "closed"
 
 

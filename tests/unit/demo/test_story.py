@@ -2,7 +2,7 @@ import pytest
 
 from outlast.demo import story
 from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.state import Answer, RunState
+from outlast.loop.state import Answer, LoopState
 
 
 def request(request_id: str, status: str = "pending") -> ApprovalRequest:
@@ -19,7 +19,7 @@ def request(request_id: str, status: str = "pending") -> ApprovalRequest:
 
 
 def test_a_message_is_answered_once_an_answer_is_to_it() -> None:
-    state = RunState(answers=(Answer(("start",), None, "Orders"),))
+    state = LoopState(answers=(Answer(("start",), None, "Orders"),))
 
     assert story._is_answered(state, "start")
     assert not story._is_answered(state, "m-1")
@@ -39,4 +39,4 @@ def test_requests_are_decided_when_none_of_them_waits(
 ) -> None:
     are_decided = story._are_decided([request("a1"), request("a2")])
 
-    assert are_decided(RunState(approvals=now)) is decided
+    assert are_decided(LoopState(approvals=now)) is decided

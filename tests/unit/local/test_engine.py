@@ -13,7 +13,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.errors import ServerUnavailable, UserError
 from outlast.agents.registry import Registry
 from outlast.contract import names
-from outlast.local import carrier, engine
+from outlast.local import engine, local_worker
 from outlast.local.engine import LocalEngine
 from outlast.local.program import Program
 from outlast.local.queues import QueueClaim
@@ -121,7 +121,7 @@ async def around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterat
     monkeypatch.setattr(engine, "EmbeddedServer", surroundings.make_server)
     monkeypatch.setattr(engine, "this_program", lambda: Program("desk-0a1b2c3d", is_script=True))
     monkeypatch.setattr(engine, "LOOK_AGAIN_SECONDS", 0.01)
-    monkeypatch.setattr(carrier, "AgentWorker", surroundings.make_worker)
+    monkeypatch.setattr(local_worker, "AgentWorker", surroundings.make_worker)
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     surroundings.claims = tmp_path / "outlast" / "queues"
     yield surroundings
@@ -380,7 +380,7 @@ async def test_a_worker_whose_first_caller_gives_up_is_there_for_the_next(
         around.workers.append(worker)
         return worker
 
-    monkeypatch.setattr(carrier, "AgentWorker", make)
+    monkeypatch.setattr(local_worker, "AgentWorker", make)
     one = await LocalEngine.shared()
     first = asyncio.create_task(one.serve(Agent(name="A"), "r-1"))
     await until(lambda: bool(around.workers))
@@ -399,14 +399,14 @@ async def test_a_worker_that_has_just_begun_when_its_caller_gives_up_is_not_lost
     around: Surroundings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one = await LocalEngine.shared()
-    start = carrier.Carrier.start
+    start = local_worker.LocalWorker.start
     caller: list[asyncio.Task[Any]] = []
 
     async def start_and_give_up(self: Any) -> None:
         await start(self)
         caller[0].cancel()
 
-    monkeypatch.setattr(carrier.Carrier, "start", start_and_give_up)
+    monkeypatch.setattr(local_worker.LocalWorker, "start", start_and_give_up)
     caller.append(asyncio.create_task(one.serve(Agent(name="A"), "r-1")))
     with pytest.raises(asyncio.CancelledError):
         await caller[0]

@@ -13,10 +13,10 @@ from outlast.loop.checks import GuardrailRecord
 from outlast.loop.commands import (
     CallModel,
     CancelEffect,
-    Conclude,
+    FinalizeAnswer,
     Finish,
+    NotifyParent,
     RunAgent,
-    TellParent,
 )
 from outlast.loop.events import Parent
 from outlast.loop.state import waits_for_people
@@ -231,7 +231,7 @@ def test_a_rule_judges_what_was_told_before_people_decided_too() -> None:
     play.replies(tool("f", "c1"), gated("g", "c2"), judged=True)
     play.returns("c1", "one")
     play.decided("a1", "reject", message="No.")
-    outcomes = play.only(Conclude).candidate.outcomes
+    outcomes = play.only(FinalizeAnswer).candidate.outcomes
     assert [(one.call_id, one.output) for one in outcomes] == [("c1", "one"), ("c2", "No.")]
 
 
@@ -458,7 +458,7 @@ def told(play: Play) -> list[list[tuple[str, str]]]:
     return [
         [(one.id, one.run_id) for one in command.requests]
         for command in play.commands
-        if isinstance(command, TellParent)
+        if isinstance(command, NotifyParent)
     ]
 
 
@@ -484,7 +484,7 @@ def test_the_parent_is_told_what_comes_from_further_down_as_it_is() -> None:
 def test_a_run_that_ends_asks_its_parent_for_nothing_any_more_and_then_ends() -> None:
     play = Play.ready(parent=PARENT)
     play.replies(gated("f", "c1"))
-    assert [type(one) for one in play.cancelled()] == [TellParent, Finish]
+    assert [type(one) for one in play.cancelled()] == [NotifyParent, Finish]
 
 
 def test_a_run_of_its_own_tells_nobody() -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from outlast.loop import phrases
 from outlast.loop.changes import Change
-from outlast.loop.checks import Candidate, Duty, GuardrailRecord, ToolOutcome
-from outlast.loop.commands import CallModel, CheckInput, Conclude, SaveSession
+from outlast.loop.checks import Candidate, GuardrailRecord, RequiredStep, ToolOutcome
+from outlast.loop.commands import CallModel, CheckInput, FinalizeAnswer, SaveSession
 from outlast.loop.events import Parent
 from outlast.loop.items import text_of
 from outlast.loop.state import Answer, items_of, released
@@ -17,13 +17,13 @@ from tests.loop_driver import Part, Play, gated, patch, refused, said, tool, tra
 BLOCKED = Failure(code="output_guardrail_tripwire", message="The guardrail tone tripped.")
 TRIPPED = GuardrailRecord(stage="output", name="tone", agent="Triage", tripped=True)
 PASSED = GuardrailRecord(stage="output", name="tone", agent="Triage")
-ENDS: tuple[Duty, ...] = ("conclude",)
+ENDS: tuple[RequiredStep, ...] = ("finalize_answer",)
 
 
-def proposed(*parts: Part, duties: tuple[Duty, ...] = ENDS, **start: Any) -> Play:
+def proposed(*parts: Part, required_steps: tuple[RequiredStep, ...] = ENDS, **start: Any) -> Play:
     """A run that has an answer which is not given yet."""
     play = Play.ready(**start)
-    play.replies(*(parts or (said("Hello."),)), duties=duties)
+    play.replies(*(parts or (said("Hello."),)), required_steps=required_steps)
     return play
 
 
@@ -52,12 +52,12 @@ def test_an_answer_of_a_plain_agent_is_given_at_once() -> None:
 
 def test_an_answer_is_given_when_it_is_concluded() -> None:
     play = proposed(context={"n": 0})
-    effect = play.only(Conclude)
+    effect = play.only(FinalizeAnswer)
     assert effect.candidate == Candidate(output="Hello.", item=1)
     assert (effect.agent, effect.turn, effect.history, effect.input_length) == ("Triage", 1, 1, 2)
     assert items_of(play.state, effect) == play.state.items
     assert (play.state.phase, play.state.status, play.state.answers) == (
-        "concluding",
+        "finalizing",
         "running",
         (),
     )
@@ -111,7 +111,7 @@ def test_only_the_blocked_turn_is_hidden() -> None:
     play = Play.ready(keep_open=True)
     play.replies(tool("look_up", "c1"))
     play.returns("c1")
-    play.replies(said("Hello."), duties=ENDS)
+    play.replies(said("Hello."), required_steps=ENDS)
     play.concluded(results=(TRIPPED,), failure=BLOCKED)
     play.hears("m2")
     shown = items_of(play.state, play.only(CallModel))
@@ -126,17 +126,17 @@ def test_an_answer_whose_end_hook_fails_stays_where_there_is_no_guardrail() -> N
     assert len(items_of(play.state, play.only(CallModel))) == 3
 
 
-GUARDED: tuple[Duty, ...] = ("conclude", "check_output")
+GUARDED: tuple[RequiredStep, ...] = ("finalize_answer", "check_output")
 
 
 @pytest.mark.parametrize("fails", ["raised", "given up"])
 def test_an_answer_that_not_all_guardrails_passed_is_not_kept(fails: str) -> None:
-    play = proposed(keep_open=True, session=True, duties=GUARDED)
+    play = proposed(keep_open=True, session=True, required_steps=GUARDED)
     play.saved()
     if fails == "raised":
         play.concluded(failure=Failure(code="ValueError", message="Oh."), results=(PASSED,))
     else:
-        play.fails(play.only(Conclude), "ValueError")
+        play.fails(play.only(FinalizeAnswer), "ValueError")
     assert play.answers() == [(("start",), "ValueError")]
     assert text_of(play.state.items[1].raw) == phrases.UNCHECKED
     play.hears("m2")
@@ -150,7 +150,7 @@ def test_a_blocked_answer_is_nowhere_in_the_state() -> None:
         ({"type": "reasoning", "id": "r", "summary": [{"text": "a secret"}]}, None),
         ({"type": "image_generation_call", "id": "i", "result": "a secret"}, None),
         said("a secret"),
-        duties=GUARDED,
+        required_steps=GUARDED,
     )
     assert released(play.state) == 2, "reasoning is no answer"
     play.concluded(results=(TRIPPED,), failure=BLOCKED, withheld="Withheld.")
@@ -167,7 +167,7 @@ def test_a_blocked_answer_is_nowhere_in_the_state() -> None:
 def test_a_tool_output_that_is_blocked_as_the_answer_is_nowhere_in_the_state(form: str) -> None:
     play = Play.ready(keep_open=True)
     made = tool("f", "c1", final=True) if form == "function" else patch("c1", final=True)
-    play.replies(made, duties=GUARDED)
+    play.replies(made, required_steps=GUARDED)
     play.returns("c1", "a secret")
     assert released(play.state) == 2
     play.concluded(results=(TRIPPED,), failure=BLOCKED, withheld="Withheld.")
@@ -176,7 +176,7 @@ def test_a_tool_output_that_is_blocked_as_the_answer_is_nowhere_in_the_state(for
 
 
 def test_a_nested_run_tells_of_a_blocked_answer_and_keeps_nothing_of_it() -> None:
-    play = proposed(said("a secret"), duties=GUARDED)
+    play = proposed(said("a secret"), required_steps=GUARDED)
     play.concluded(results=(TRIPPED,), output="It was blocked.", replaced=True)
     assert play.finish.final_output == "It was blocked."
     assert "a secret" not in repr(play.state.items)
@@ -185,7 +185,10 @@ def test_a_nested_run_tells_of_a_blocked_answer_and_keeps_nothing_of_it() -> Non
 def test_items_that_may_be_the_answer_are_released_when_they_are_not() -> None:
     play = Play.ready()
     play.replies(
-        said("Wait."), tool("f", "c1", final=True), transfer("Billing", "h1"), duties=GUARDED
+        said("Wait."),
+        tool("f", "c1", final=True),
+        transfer("Billing", "h1"),
+        required_steps=GUARDED,
     )
     assert released(play.state) == 1
     play.returns("c1")
@@ -194,7 +197,7 @@ def test_items_that_may_be_the_answer_are_released_when_they_are_not() -> None:
 
 def test_a_conclusion_that_fails_fails_the_question() -> None:
     play = proposed(handled=("*",))
-    failure = play.fails(play.only(Conclude))
+    failure = play.fails(play.only(FinalizeAnswer))
     assert play.finish.failure == failure
 
 
@@ -253,7 +256,7 @@ def test_a_rule_judges_the_outputs_of_all_tools_rejections_included() -> None:
         ToolOutcome(name="g", call_id="c2", output="two", value=2),
     )
     candidate = Candidate(outcomes=outcomes, tool_made=True)
-    assert play.only(Conclude).candidate == candidate
+    assert play.only(FinalizeAnswer).candidate == candidate
     play.concluded(output=2, replaced=True)
     assert play.finish.final_output == 2
 
@@ -299,7 +302,7 @@ def test_a_handler_may_answer_when_the_turns_are_used_up(handled: tuple[str, ...
     play = Play.ready(max_turns=1, handled=handled)
     play.replies(tool("f", "c1"))
     play.returns("c1")
-    failure = play.only(Conclude).candidate.failure
+    failure = play.only(FinalizeAnswer).candidate.failure
     assert failure is not None
     assert failure.code == "max_turns_exceeded"
     play.concluded(output="I could not find out.", replaced=True, message=MESSAGE)
@@ -321,7 +324,7 @@ def test_a_failure_that_nobody_handles_needs_no_conclusion() -> None:
     play = Play.ready(handled=("max_turns_exceeded",))
     play.replies(refused("I will not."))
     assert play.finish.status == "failed"
-    assert "conclude" not in {one.kind for one in play.issued}
+    assert "finalize_answer" not in {one.kind for one in play.issued}
 
 
 @pytest.mark.parametrize("fields", [{"declined": True}, {"final": False}])
@@ -352,16 +355,16 @@ def test_what_still_runs_is_stopped_before_a_handler_answers() -> None:
     play.fails(play.running("c1"))
     assert play.stopped == [sibling]
     assert play.outputs["c3"] == phrases.NOT_RUN
-    assert play.only(Conclude).candidate.failure is not None
+    assert play.only(FinalizeAnswer).candidate.failure is not None
     play.concluded(output="Sorry.", replaced=True)
     assert play.finish.final_output == "Sorry."
 
 
 def test_a_handler_waits_for_the_check_beside_the_turn() -> None:
     play = Play(max_turns=1, handled=("model_refusal",))
-    play.prepared(duties=("check",))
+    play.prepared(required_steps=("check",))
     play.replies(refused("I will not."))
-    assert play.state.phase == "concluding"
+    assert play.state.phase == "finalizing"
     assert [one.kind for one in play.outstanding.values()] == ["check_input"]
     play.checked()
     play.concluded(output="Sorry.", replaced=True)
@@ -371,11 +374,11 @@ def test_a_handler_waits_for_the_check_beside_the_turn() -> None:
 @pytest.mark.parametrize("early", [False, True])
 def test_a_tripwire_is_handled_whether_it_comes_before_the_reply_or_after(*, early: bool) -> None:
     play = Play(handled=("*",))
-    play.prepared(duties=("check",))
+    play.prepared(required_steps=("check",))
     if not early:
         play.replies(said("Hello."))
     failure = play.fails(play.only(CheckInput), "input_guardrail_tripwire")
-    assert play.only(Conclude).candidate == Candidate(failure=failure)
+    assert play.only(FinalizeAnswer).candidate == Candidate(failure=failure)
     play.concluded(output="Sorry.", replaced=True)
     assert play.finish.final_output == "Sorry."
 

@@ -6,7 +6,7 @@ import pytest
 
 from outlast.loop import phrases
 from outlast.loop.changes import Change
-from outlast.loop.checks import CheckResult, Conclusion, Duty, GuardrailRecord
+from outlast.loop.checks import CheckResult, FinalizedAnswer, GuardrailRecord, RequiredStep
 from outlast.loop.commands import CallModel, CheckInput, RunHandoff, SaveSession
 from outlast.loop.state import items_of
 from outlast.loop.values import Failure, ServerThread
@@ -17,10 +17,10 @@ PASSED = GuardrailRecord(stage="input", name="tone", agent="Triage", info="fine"
 CAUGHT = GuardrailRecord(stage="input", name="topic", agent="Triage", tripped=True)
 
 
-def checked_by(*duties: Duty, **start: Any) -> Play:
+def checked_by(*required_steps: RequiredStep, **start: Any) -> Play:
     """A run whose starting agent has guardrails."""
     play = Play(**start)
-    play.prepared(duties=duties)
+    play.prepared(required_steps=required_steps)
     return play
 
 
@@ -87,7 +87,7 @@ def test_a_check_that_passes_early_changes_nothing_further() -> None:
 def test_an_answer_waits_for_the_check_beside_it() -> None:
     play = checked_by("check")
     assert play.replies(said("Hello.")) == ()
-    assert (play.state.phase, play.state.answers) == ("concluding", ())
+    assert (play.state.phase, play.state.answers) == ("finalizing", ())
     play.checked()
     assert play.finish.final_output == "Hello."
 
@@ -194,13 +194,13 @@ def test_only_the_first_turn_is_checked_and_no_later_agent() -> None:
     play.checked()
     play.replies(transfer("Billing", "h1", target_duties=("check_first", "check")))
     assert out(play) == ["call_model"]
-    assert play.state.duties == ("check_first", "check")
+    assert play.state.required_steps == ("check_first", "check")
 
 
 def test_each_question_of_a_conversation_is_checked_and_has_its_own_results() -> None:
     play = checked_by("check_first", keep_open=True)
     play.checked(results=(PASSED,))
-    play.replies(said("Hello."), duties=("check_first",))
+    play.replies(said("Hello."), required_steps=("check_first",))
     play.hears("m2")
     assert play.state.guardrails == ()
     assert [
@@ -212,11 +212,13 @@ def test_each_question_of_a_conversation_is_checked_and_has_its_own_results() ->
 
 
 @pytest.mark.parametrize("duty", ["check_first", "check"])
-def test_what_is_added_later_is_checked_alone_and_before_the_model_sees_it(duty: Duty) -> None:
+def test_what_is_added_later_is_checked_alone_and_before_the_model_sees_it(
+    duty: RequiredStep,
+) -> None:
     play = checked_by(duty)
     play.checked(results=(PASSED,))
     play.hears("m2", "And my invoice?")
-    play.replies(tool("look_up", "c1"), duties=(duty,))
+    play.replies(tool("look_up", "c1"), required_steps=(duty,))
     play.returns("c1")
     check = play.only(CheckInput)
     assert (check.stage, out(play)) == ("added", ["check_input"])
@@ -230,7 +232,7 @@ def test_what_is_added_later_is_checked_for_the_agent_that_is_active_then() -> N
     play = Play.ready()
     play.hears("m2")
     play.replies(transfer("Billing", "h1", callback=True))
-    play.called_back(target="Orders", target_model="big", duties=("check",))
+    play.called_back(target="Orders", target_model="big", required_steps=("check",))
     assert (play.state.model, play.only(CheckInput).agent) == ("big", "Orders")
     play.checked(failure=TRIPPED)
     assert play.answers() == [(("start", "m2"), "input_guardrail_tripwire")]
@@ -248,7 +250,7 @@ def test_an_agent_without_guardrails_takes_no_effect_for_them() -> None:
 
 
 @pytest.mark.parametrize("duty", ["check_first", "check"])
-def test_a_question_is_saved_once_its_guardrails_pass_it(duty: Duty) -> None:
+def test_a_question_is_saved_once_its_guardrails_pass_it(duty: RequiredStep) -> None:
     play = checked_by(duty, session=True)
     assert saves(play) == []
     play.checked()
@@ -256,7 +258,7 @@ def test_a_question_is_saved_once_its_guardrails_pass_it(duty: Duty) -> None:
 
 
 @pytest.mark.parametrize("duty", ["check_first", "check"])
-def test_a_blocked_question_is_not_saved(duty: Duty) -> None:
+def test_a_blocked_question_is_not_saved(duty: RequiredStep) -> None:
     play = checked_by(duty, session=True)
     play.checked(failure=TRIPPED)
     assert (play.finish.failure, saves(play)) == (TRIPPED, [])
@@ -291,7 +293,9 @@ def saves(play: Play) -> list[tuple[int, int]]:
 
 @pytest.mark.parametrize("duty", ["check_first", "check"])
 @pytest.mark.parametrize("raises", [False, True])
-def test_a_blocked_question_is_not_part_of_later_questions(duty: Duty, *, raises: bool) -> None:
+def test_a_blocked_question_is_not_part_of_later_questions(
+    duty: RequiredStep, *, raises: bool
+) -> None:
     play = checked_by(duty, keep_open=True, session=True)
     if raises:
         play.fails(play.only(CheckInput))
@@ -309,7 +313,7 @@ def test_a_blocked_question_is_not_part_of_later_questions(duty: Duty, *, raises
 
 def test_what_the_model_said_to_a_blocked_question_is_not_shown_again() -> None:
     play = checked_by("check", keep_open=True)
-    play.replies(tool("f", "c1"), said("Well."), duties=("check",))
+    play.replies(tool("f", "c1"), said("Well."), required_steps=("check",))
     play.checked(failure=TRIPPED)
     play.hears("m2")
     play.checked()
@@ -319,7 +323,7 @@ def test_what_the_model_said_to_a_blocked_question_is_not_shown_again() -> None:
 def test_a_blocked_addition_leaves_the_rest_of_the_question() -> None:
     play = checked_by("check", keep_open=True)
     play.checked()
-    play.replies(tool("f", "c1"), duties=("check",))
+    play.replies(tool("f", "c1"), required_steps=("check",))
     play.hears("m2")
     play.returns("c1")
     play.checked(failure=TRIPPED)
@@ -331,7 +335,7 @@ def test_a_blocked_addition_leaves_the_rest_of_the_question() -> None:
 
 def test_a_thread_on_the_server_is_sent_the_next_question_after_a_blocked_one() -> None:
     play = checked_by("check", keep_open=True, thread=ServerThread(chained=True))
-    play.replies(said("Well."), response_id="r1", duties=("check",))
+    play.replies(said("Well."), response_id="r1", required_steps=("check",))
     play.checked(failure=TRIPPED)
     play.hears("m2")
     play.checked()
@@ -343,12 +347,12 @@ def test_a_thread_on_the_server_is_sent_the_next_question_after_a_blocked_one() 
 
 
 @pytest.mark.parametrize("duty", ["check_first", "check"])
-def test_a_guardrail_that_the_worker_has_since_is_run_before_the_model(duty: Duty) -> None:
+def test_a_guardrail_that_the_worker_has_since_is_run_before_the_model(duty: RequiredStep) -> None:
     play = Play.ready(keep_open=True)
     play.replies(said("Hello."))
     play.hears("m2")
-    assert play.only(CallModel).duties == ()
-    play.replies(unchecked=True, duties=(duty,))
+    assert play.only(CallModel).required_steps == ()
+    play.replies(unchecked=True, required_steps=(duty,))
     check = play.only(CheckInput)
     assert [item.raw["content"] for item in check.items if item.kind == "input"] == [
         "Hello",
@@ -362,12 +366,12 @@ def test_a_guardrail_that_the_worker_has_since_is_run_before_the_model(duty: Dut
 def test_a_further_guardrail_takes_the_place_of_the_check_that_runs() -> None:
     play = checked_by("check")
     before = play.only(CheckInput)
-    play.replies(unchecked=True, duties=("check_first", "check"))
+    play.replies(unchecked=True, required_steps=("check_first", "check"))
     assert play.stopped == [before.effect]
     assert play.only(CheckInput).stage == "blocking"
     play.checked()
     assert (play.only(CheckInput).stage, play.only(CallModel).turn) == ("parallel", 1)
-    assert play.only(CallModel).duties == ("check_first", "check")
+    assert play.only(CallModel).required_steps == ("check_first", "check")
 
 
 # --- The records ---------------------------------------------------------------------------------
@@ -375,7 +379,7 @@ def test_a_further_guardrail_takes_the_place_of_the_check_that_runs() -> None:
 
 def test_a_check_passes_and_a_conclusion_lets_the_answer_stand_unless_they_say_otherwise() -> None:
     assert CheckResult().failure is None
-    conclusion = Conclusion()
+    conclusion = FinalizedAnswer()
     assert conclusion.final
     assert (conclusion.replaced, conclusion.declined) == (False, False)
     assert conclusion.failure is None

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 
 from outlast.loop import commands
-from outlast.loop.commands import CancelEffect, Command, Effect, Finish, TellParent
+from outlast.loop.commands import CancelEffect, Command, Effect, Finish, NotifyParent
 from tests.loop_driver import play_with_everything
 from tests.loop_step_laws import ANSWER_OF
 
@@ -23,7 +23,7 @@ def effects() -> list[Any]:
 def test_the_unions_name_every_command_there_is() -> None:
     defined = {one for one in vars(commands).values() if dataclasses.is_dataclass(one)}
     own = {one for one in defined if getattr(one, "__module__", "") == commands.__name__}
-    assert own == {*EFFECT_CLASSES, CancelEffect, TellParent, Finish}
+    assert own == {*EFFECT_CLASSES, CancelEffect, NotifyParent, Finish}
     assert set(get_args(Command)) == own
     assert set(ANSWER_OF) == set(EFFECT_CLASSES)
 
@@ -50,7 +50,7 @@ def test_each_kind_of_effect_says_what_it_is() -> None:
         "run_tool",
         "run_agent",
         "run_handoff",
-        "conclude",
+        "finalize_answer",
         "save_session",
         "offload_items",
     ]

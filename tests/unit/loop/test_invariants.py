@@ -9,19 +9,19 @@ from outlast.loop.call_forms import output_item
 from outlast.loop.checks import Candidate
 from outlast.loop.invariants import violations
 from outlast.loop.items import Item
-from outlast.loop.state import Answer, ItemsToSave, RunState
+from outlast.loop.state import Answer, ItemsToSave, LoopState
 from tests.loop_driver import SITUATIONS, Play, message, play_in, said, tool, transfer
 
 
-def in_(situation: str) -> RunState:
+def in_(situation: str) -> LoopState:
     return play_in(situation, keep_open=True).state
 
 
-def approval_twice(state: RunState) -> RunState:
+def approval_twice(state: LoopState) -> LoopState:
     return replace(state, approvals=state.approvals * 2)
 
 
-BROKEN: list[tuple[str, str, Callable[[RunState], RunState]]] = [
+BROKEN: list[tuple[str, str, Callable[[LoopState], LoopState]]] = [
     ("I1", "thinking", lambda s: replace(s, next_effect=2)),
     ("I1", "running", lambda s: replace(s, pending=(s.pending[0], s.pending[0]))),
     ("I1", "thinking", lambda s: replace(s, pending=(replace(s.pending[0], effect=0),))),
@@ -32,8 +32,8 @@ BROKEN: list[tuple[str, str, Callable[[RunState], RunState]]] = [
     ("I2", "idle", lambda s: replace(s, pending=in_("thinking").pending)),
     ("I2", "running", lambda s: replace(s, pending=in_("thinking").pending)),
     ("I2", "checking", lambda s: replace(s, pending=())),
-    ("I2", "concluding", lambda s: replace(s, pending=())),
-    ("I2", "held up", lambda s: replace(s, phase="concluding")),
+    ("I2", "finalizing", lambda s: replace(s, pending=())),
+    ("I2", "held up", lambda s: replace(s, phase="finalizing")),
     ("I3", "running", lambda s: replace(s, pending=s.pending[:1])),
     ("I3", "running", lambda s: replace(s, pending=(replace(s.pending[0], effect=1), s.pending[1]))),
     ("I4", "thinking", lambda s: replace(s, calls=in_("running").calls)),
@@ -57,7 +57,7 @@ BROKEN: list[tuple[str, str, Callable[[RunState], RunState]]] = [
     ("I12", "running", lambda s: replace(s, pending=(), calls=tuple(replace(c, status="settled") for c in s.calls))),
     ("I13", "saving", lambda s: replace(s, to_save=())),
     ("I13", "thinking", lambda s: replace(s, to_save=(ItemsToSave(start=0, stop=1),))),
-    ("I14", "concluding", lambda s: replace(s, candidate=None)),
+    ("I14", "finalizing", lambda s: replace(s, candidate=None)),
     ("I14", "thinking", lambda s: replace(s, candidate=Candidate())),
     ("I15", "thinking", lambda s: replace(s, phase="turned", pending=())),
     ("I15", "thinking", lambda s: replace(s, phase="closing", closing="failed", pending=())),
@@ -72,7 +72,7 @@ BROKEN: list[tuple[str, str, Callable[[RunState], RunState]]] = [
     ids=[f"{law}-{situation}-{at}" for at, (law, situation, _) in enumerate(BROKEN)],
 )
 def test_a_broken_invariant_is_named(
-    law: str, situation: str, broken: Callable[[RunState], RunState]
+    law: str, situation: str, broken: Callable[[LoopState], LoopState]
 ) -> None:
     found = violations(broken(in_(situation)))
     assert law in [sentence.split(":")[0] for sentence in found]
@@ -84,7 +84,7 @@ def test_a_sound_state_breaks_no_invariant(situation: str) -> None:
 
 
 def test_a_run_that_has_not_begun_breaks_no_invariant() -> None:
-    assert violations(RunState()) == []
+    assert violations(LoopState()) == []
 
 
 def test_every_invariant_is_numbered_and_covered_here() -> None:

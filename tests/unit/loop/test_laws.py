@@ -20,11 +20,11 @@ from outlast.contract import records
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import ModelReply
 from outlast.loop.changes import Change, diff
-from outlast.loop.commands import CallModel, Command, Conclude, RunTool
+from outlast.loop.commands import CallModel, Command, FinalizeAnswer, RunTool
 from outlast.loop.events import DecisionReceived
 from outlast.loop.invariants import violations
 from outlast.loop.machine import advance
-from outlast.loop.state import RunState, waits_for_people
+from outlast.loop.state import LoopState, waits_for_people
 from outlast.loop.values import Json
 from tests.loop_driver import Part, Play, gated, reply_of, tool, transfer, unknown
 from tests.loop_strategies import (
@@ -73,7 +73,7 @@ def test_the_same_events_make_the_same_run_and_are_left_alone(script: Script) ->
     """L5: the state after each event is a function of the events, and nothing given is touched."""
     play = play_script(script)
     events = copy.deepcopy(play.events)
-    state, commands = RunState(), list[Command]()
+    state, commands = LoopState(), list[Command]()
     for event in events:
         before = copy.deepcopy(state)
         after, further = advance(state, event)
@@ -101,7 +101,7 @@ def test_what_happens_twice_counts_once(script: Script) -> None:
 # --- Continue as new -----------------------------------------------------------------------------
 
 
-def carried(state: RunState) -> RunState:
+def carried(state: LoopState) -> LoopState:
     """What a new history would start from."""
     return records.read_state(json.loads(json.dumps(records.write_state(state))))
 
@@ -117,7 +117,7 @@ def test_a_run_goes_on_the_same_in_a_new_history(script: Script) -> None:
         assert read.pending == tuple(play.outstanding.values())
         play.state = read
         play.take(event_of(play, script, move))
-    straight, commands = RunState(), list[Command]()
+    straight, commands = LoopState(), list[Command]()
     for event in play.events:
         straight, further = advance(straight, event)
         commands.extend(further)
@@ -258,7 +258,7 @@ def test_a_run_can_always_be_cancelled(script: Script) -> None:
     play = play_script(script)
     play.cancelled()
     if play.outstanding:
-        conclude = play.only(Conclude)
+        conclude = play.only(FinalizeAnswer)
         assert (play.state.phase, conclude.trace is not None) == ("closing", True)
         play.fails(conclude)
     assert play.state.phase == "closed"

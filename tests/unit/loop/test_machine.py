@@ -12,7 +12,7 @@ from outlast.loop.events import (
     SignalUnreadable,
 )
 from outlast.loop.machine import advance
-from outlast.loop.state import Answer, RunState
+from outlast.loop.state import Answer, LoopState
 from outlast.loop.transcript import KEPT_IGNORED
 from outlast.loop.values import Failure, Usage
 from tests.loop_driver import (
@@ -45,7 +45,7 @@ from tests.loop_strategies import wrong_answer_to
     ],
 )
 def test_nothing_counts_before_the_start(event: Event) -> None:
-    state = RunState()
+    state = LoopState()
     assert advance(state, event) == (state, ())
 
 

@@ -8,7 +8,7 @@ from outlast.loop.commands import CallModel, CancelEffect, Finish, RunHandoff
 from outlast.loop.events import EffectBlocked, RunEnded
 from outlast.loop.invariants import violations
 from outlast.loop.machine import advance
-from outlast.loop.state import Answer, RunState
+from outlast.loop.state import Answer, LoopState
 from outlast.loop.values import Failure, Usage
 from tests.loop_driver import (
     SITUATIONS,
@@ -275,5 +275,5 @@ def test_a_run_that_the_engine_ends_is_closed_with_nothing_in_flight(situation: 
 
 
 def test_a_run_may_end_before_it_began() -> None:
-    ended, _ = advance(RunState(), RunEnded(at_ms=5, outcome="cancelled"))
+    ended, _ = advance(LoopState(), RunEnded(at_ms=5, outcome="cancelled"))
     assert (ended.status, ended.failure) == ("cancelled", None)

@@ -5,7 +5,7 @@ import pytest
 from outlast.loop.commands import (
     CallModel,
     CheckInput,
-    Conclude,
+    FinalizeAnswer,
     OffloadItems,
     PrepareRun,
     RunAgent,
@@ -35,7 +35,7 @@ def finish_turn(play: Play) -> None:
                 play.called_back()
             case RunAgent():
                 play.worked(final_output="done")
-            case Conclude():
+            case FinalizeAnswer():
                 play.concluded(final=False)
             case SaveSession():
                 play.saved()

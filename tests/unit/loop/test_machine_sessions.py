@@ -154,7 +154,7 @@ def test_of_a_turn_that_failed_with_nothing_done_nothing_is_saved() -> None:
 def test_a_call_that_is_done_beside_an_answer_that_a_guardrail_may_block_is_not_saved() -> None:
     play = with_session()
     careful = tool("careful", "c2", fatal=True)
-    play.replies(tool("final", "c1", final=True), careful, duties=("conclude",))
+    play.replies(tool("final", "c1", final=True), careful, required_steps=("finalize_answer",))
     play.returns("c1")
     play.fails(play.running("c2"))
     assert len(ranges(play)) == 1
@@ -209,13 +209,13 @@ def test_what_has_finished_is_saved_before_people_are_waited_for() -> None:
 def test_a_turn_whose_answer_may_be_blocked_is_not_saved_while_people_decide(rule: str) -> None:
     play = with_session()
     part = gated("refund", "c1", final=rule == "final")
-    play.replies(part, judged=rule == "judged", duties=("conclude",))
+    play.replies(part, judged=rule == "judged", required_steps=("finalize_answer",))
     assert ranges(play) == [(0, 1)]
 
 
 def test_an_answer_is_saved_when_it_is_given() -> None:
     play = with_session()
-    play.replies(said("Hello."), duties=("conclude",))
+    play.replies(said("Hello."), required_steps=("finalize_answer",))
     assert ranges(play) == [(0, 1)]
     play.concluded()
     assert saving(play) == ["message"]
@@ -233,15 +233,15 @@ def test_what_a_conclusion_leaves_is_saved(
     conclusion: dict[str, Any], saved: list[tuple[int, int]]
 ) -> None:
     play = with_session()
-    play.replies(said("Hello."), duties=("conclude",))
+    play.replies(said("Hello."), required_steps=("finalize_answer",))
     play.concluded(**conclusion)
     assert ranges(play) == saved
 
 
 def test_an_answer_whose_conclusion_broke_is_saved() -> None:
     play = with_session()
-    play.replies(said("Hello."), duties=("conclude",))
-    play.fails(next(one for one in play.outstanding.values() if one.kind == "conclude"))
+    play.replies(said("Hello."), required_steps=("finalize_answer",))
+    play.fails(next(one for one in play.outstanding.values() if one.kind == "finalize_answer"))
     assert ranges(play) == [(0, 1), (1, 2)]
 
 
@@ -294,7 +294,7 @@ def test_a_gentle_cancel_saves_what_was_done_when_it_does_not_wait_for_people(
 
 def test_an_unchecked_turn_is_not_saved_when_it_is_stopped() -> None:
     play = with_session()
-    play.replies(gated("refund", "c1", final=True), duties=("conclude",))
+    play.replies(gated("refund", "c1", final=True), required_steps=("finalize_answer",))
     play.cancelled("after_turn")
     assert (play.finish.status, ranges(play)) == ("cancelled", [(0, 1)])
 

@@ -10,7 +10,7 @@ from outlast.loop.changes import Change
 from outlast.loop.commands import (
     CallModel,
     CheckInput,
-    Conclude,
+    FinalizeAnswer,
     Finish,
     PrepareRun,
     RunAgent,
@@ -20,7 +20,7 @@ from outlast.loop.commands import (
 )
 from outlast.loop.events import Parent
 from outlast.loop.requests import finish, issue, preparation
-from outlast.loop.state import Ending, RunState
+from outlast.loop.state import Ending, LoopState
 from outlast.loop.values import Failure, Usage
 from tests.loop_driver import Play, gated, nested, play_in, said, tool, transfer
 
@@ -32,7 +32,7 @@ def started() -> Play:
 
 
 def test_issuing_numbers_an_effect_and_remembers_it() -> None:
-    state = RunState(next_effect=7)
+    state = LoopState(next_effect=7)
     state, commands = issue(state, preparation(state))
     assert [one.effect for one in state.pending] == [7]
     assert state.next_effect == 8
@@ -110,7 +110,7 @@ CARRIED: list[tuple[str, type[Any]]] = [
     ("running", RunTool),
     ("nested", RunAgent),
     ("transferring", RunHandoff),
-    ("concluding", Conclude),
+    ("finalizing", FinalizeAnswer),
 ]
 
 
@@ -179,17 +179,19 @@ FAILURE = Failure(code="x", message="y")
 @pytest.mark.parametrize(
     ("outcome", "state", "expected"),
     [
-        ("completed", RunState(final_output="hi"), Finish(status="completed", final_output="hi")),
+        ("completed", LoopState(final_output="hi"), Finish(status="completed", final_output="hi")),
         (
             "completed",
-            RunState(final_output={"a": 1}),
+            LoopState(final_output={"a": 1}),
             Finish(status="completed", final_output={"a": 1}),
         ),
-        ("failed", RunState(failure=FAILURE), Finish(status="failed", failure=FAILURE)),
-        ("cancelled", RunState(), Finish(status="cancelled")),
+        ("failed", LoopState(failure=FAILURE), Finish(status="failed", failure=FAILURE)),
+        ("cancelled", LoopState(), Finish(status="cancelled")),
     ],
 )
-def test_the_end_says_how_and_with_what(outcome: Ending, state: RunState, expected: Finish) -> None:
+def test_the_end_says_how_and_with_what(
+    outcome: Ending, state: LoopState, expected: Finish
+) -> None:
     assert finish(state, outcome) == expected
 
 

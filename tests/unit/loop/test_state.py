@@ -8,7 +8,7 @@ from outlast.loop.commands import CallModel
 from outlast.loop.items import Message
 from outlast.loop.state import (
     Answer,
-    RunState,
+    LoopState,
     has_message,
     items_of,
     revised,
@@ -20,7 +20,7 @@ STATUS_OF = dict.fromkeys(SITUATIONS, "running") | {"waiting": "waiting", "idle"
 
 
 def test_a_run_that_has_not_begun_is_empty_and_running() -> None:
-    state = RunState()
+    state = LoopState()
     assert (state.phase, state.status, state.next_effect) == ("new", "running", 1)
     assert state.pending_approvals == ()
 
@@ -67,7 +67,7 @@ def test_pending_approvals_are_those_that_nobody_decided() -> None:
     [("inbox", True), ("answering", True), ("old", True), ("older", True), ("new", False)],
 )
 def test_a_message_is_known_wherever_it_has_got_to(message_id: str, *, known: bool) -> None:
-    state = RunState(
+    state = LoopState(
         inbox=(Message("inbox", ()),),
         answering=("answering",),
         answers=(Answer(("older",), None, "A"), Answer(("x", "old"), None, "A")),
@@ -76,7 +76,7 @@ def test_a_message_is_known_wherever_it_has_got_to(message_id: str, *, known: bo
 
 
 def test_an_empty_state_knows_no_message() -> None:
-    assert not has_message(RunState(), "start")
+    assert not has_message(LoopState(), "start")
 
 
 def test_the_input_of_a_model_call_stays_the_same_when_the_transcript_grows() -> None:
@@ -90,17 +90,17 @@ def test_the_input_of_a_model_call_stays_the_same_when_the_transcript_grows() ->
 
 
 def test_states_compare_by_value() -> None:
-    assert RunState(run_id="a") == replace(RunState(), run_id="a")
-    assert RunState(run_id="a") != RunState(run_id="b")
+    assert LoopState(run_id="a") == replace(LoopState(), run_id="a")
+    assert LoopState(run_id="a") != LoopState(run_id="b")
 
 
 def test_a_revised_state_differs_in_what_was_changed_and_in_nothing_else() -> None:
-    before = RunState(run_id="r", agent="A", turn=3)
+    before = LoopState(run_id="r", agent="A", turn=3)
     after = revised(before, phase="turned", turn=4)
-    assert after == RunState(run_id="r", agent="A", turn=4, phase="turned")
-    assert before == RunState(run_id="r", agent="A", turn=3)
+    assert after == LoopState(run_id="r", agent="A", turn=4, phase="turned")
+    assert before == LoopState(run_id="r", agent="A", turn=3)
 
 
 def test_a_state_is_not_revised_in_what_it_does_not_have() -> None:
-    with pytest.raises(TypeError, match="RunState has no phaze"):
-        revised(RunState(), phaze="turned")
+    with pytest.raises(TypeError, match="LoopState has no phaze"):
+        revised(LoopState(), phaze="turned")

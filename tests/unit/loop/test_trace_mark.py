@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from outlast.loop.calls import Briefing, HandoffResult, ModelReply, PlannedCall
-from outlast.loop.checks import CheckResult, Conclusion, Duty
+from outlast.loop.calls import HandoffResult, ModelReply, PlannedCall, PreparedRun
+from outlast.loop.checks import CheckResult, FinalizedAnswer, RequiredStep
 from outlast.loop.commands import (
     CallModel,
     CancelEffect,
     CheckInput,
     Command,
-    Conclude,
+    FinalizeAnswer,
     Finish,
     PrepareRun,
     RunAgent,
@@ -20,7 +20,7 @@ from outlast.loop.commands import (
     RunTool,
 )
 from outlast.loop.events import (
-    AnswerConcluded,
+    AnswerFinalized,
     CancelRequested,
     EffectFailed,
     HandoffFinished,
@@ -32,7 +32,7 @@ from outlast.loop.events import (
 )
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.trace_mark import TraceMark, TurnMark
 from outlast.loop.values import Failure, JsonObject, Usage
 
@@ -57,10 +57,10 @@ class Run:
         *,
         traced: bool = True,
         keep_open: bool = False,
-        duties: tuple[Duty, ...] = (),
+        required_steps: tuple[RequiredStep, ...] = (),
         max_turns: int | None = None,
     ) -> None:
-        self.state, self.at_ms = RunState(), 0
+        self.state, self.at_ms = LoopState(), 0
         hello = Message("m1", ({"role": "user", "content": "Hello"},))
         started = RunStarted(
             at_ms=0,
@@ -72,7 +72,7 @@ class Run:
         )
         (self.newest,) = self.take(started)
         assert isinstance(self.newest, PrepareRun)
-        self.answer(RunPrepared, briefing=Briefing(traced=traced, duties=duties))
+        self.answer(RunPrepared, briefing=PreparedRun(traced=traced, required_steps=required_steps))
 
     def take(self, event: Any) -> tuple[Command, ...]:
         self.at_ms += 1_000
@@ -87,7 +87,7 @@ class Run:
 
 
 def mark_of(effect: object) -> TraceMark:
-    assert isinstance(effect, CallModel | RunHandoff | Conclude)
+    assert isinstance(effect, CallModel | RunHandoff | FinalizeAnswer)
     assert effect.trace is not None
     return effect.trace
 
@@ -142,7 +142,7 @@ def test_calls_are_in_the_turn_of_the_reply_that_asks_for_them() -> None:
 
 
 def test_a_check_of_the_question_is_in_its_first_turn() -> None:
-    run = Run(duties=("check_first",))
+    run = Run(required_steps=("check_first",))
     check = run.newest
     assert isinstance(check, CheckInput)
     assert check.trace is not None
@@ -152,12 +152,12 @@ def test_a_check_of_the_question_is_in_its_first_turn() -> None:
 
 
 def test_a_check_of_what_is_said_later_is_between_two_turns() -> None:
-    run = Run(duties=("check",))
+    run = Run(required_steps=("check",))
     assert isinstance(run.newest, CallModel)
     first = mark_of(run.newest).turn
     run.take(InputChecked(at_ms=0, effect=run.state.pending[0].effect, result=CheckResult()))
     run.take(MessageReceived(at_ms=0, message=Message("m2", ({"role": "user", "content": "!"},))))
-    again = ModelReply(items=(), final="again", duties=("check",))
+    again = ModelReply(items=(), final="again", required_steps=("check",))
     check = run.answer(ModelReplied, reply=again)
     assert isinstance(check, CheckInput)
     assert check.stage == "added"
@@ -191,18 +191,18 @@ def test_an_agent_that_takes_over_begins_its_work() -> None:
 def test_every_answer_is_concluded_so_that_its_end_can_be_told() -> None:
     run = Run()
     concluding = run.answer(ModelReplied, reply=ModelReply(items=(SAID,)))
-    assert isinstance(concluding, Conclude)
+    assert isinstance(concluding, FinalizeAnswer)
     assert concluding.candidate.output == "Hi."
-    finished = run.answer(AnswerConcluded, conclusion=Conclusion())
+    finished = run.answer(AnswerFinalized, conclusion=FinalizedAnswer())
     assert (finished.status, finished.final_output) == ("completed", "Hi.")
 
 
 def test_a_failure_is_concluded_and_stands() -> None:
     run, failure = Run(), Failure(code="model_call_failed", message="No such model.")
     concluding = run.answer(EffectFailed, failure=failure)
-    assert isinstance(concluding, Conclude)
+    assert isinstance(concluding, FinalizeAnswer)
     assert concluding.candidate.failure == failure
-    finished = run.answer(AnswerConcluded, conclusion=Conclusion(final=False, declined=True))
+    finished = run.answer(AnswerFinalized, conclusion=FinalizedAnswer(final=False, declined=True))
     assert (finished.status, finished.failure) == ("failed", failure)
 
 
@@ -213,17 +213,17 @@ def test_a_failure_stands_also_if_it_cannot_be_told() -> None:
     assert finished.failure == failure
 
 
-@pytest.mark.parametrize("says_at", ["idle", "concluding"])
+@pytest.mark.parametrize("says_at", ["idle", "finalizing"])
 def test_every_question_has_a_trace_of_its_own(says_at: str) -> None:
     run = Run(keep_open=True)
     first = mark_of(run.newest)
     more = MessageReceived(at_ms=0, message=Message("m2", ({"role": "user", "content": "More"},)))
     run.answer(ModelReplied, reply=ModelReply(items=(SAID,), usage=Usage(requests=1)))
-    if says_at == "concluding":
+    if says_at == "finalizing":
         run.take(more)
-        asked = run.answer(AnswerConcluded, conclusion=Conclusion())
+        asked = run.answer(AnswerFinalized, conclusion=FinalizedAnswer())
     else:
-        run.answer(AnswerConcluded, conclusion=Conclusion())
+        run.answer(AnswerFinalized, conclusion=FinalizedAnswer())
         (asked,) = run.take(more)
     second = mark_of(asked)
     assert (second.begins, second.question, second.handovers) == ("trace", 1, 0)
@@ -240,11 +240,11 @@ def test_two_runs_of_one_id_have_different_keys() -> None:
     assert TraceMark(started_at_ms=1).key("r") != TraceMark(started_at_ms=2).key("r")
 
 
-def stopped(run: Run) -> Conclude:
+def stopped(run: Run) -> FinalizeAnswer:
     """Stop a run whose model is being asked, and return what is still to do."""
     *stops, conclude = run.take(CancelRequested(at_ms=0))
     assert stops == [CancelEffect(effect=2)]
-    assert isinstance(conclude, Conclude)
+    assert isinstance(conclude, FinalizeAnswer)
     assert (run.state.phase, run.state.status) == ("closing", "running")
     return conclude
 
@@ -255,7 +255,7 @@ def test_the_end_of_a_question_that_was_stopped_is_told_before_the_run_closes() 
     conclude = stopped(run)
     assert conclude.candidate.failure == Failure(code="cancelled", message="The run was cancelled.")
     assert (mark_of(conclude).begins, mark_of(conclude).turn) == (None, turn)
-    finish = run.answer(AnswerConcluded, conclusion=Conclusion(final=False, declined=True))
+    finish = run.answer(AnswerFinalized, conclusion=FinalizedAnswer(final=False, declined=True))
     assert (finish.status, run.state.answers, run.state.failure) == ("cancelled", (), None)
 
 
@@ -277,7 +277,7 @@ def test_a_run_that_is_stopped_twice_tells_of_one_end() -> None:
 def test_a_conversation_that_is_stopped_between_questions_has_nothing_to_tell() -> None:
     run = Run(keep_open=True)
     run.answer(ModelReplied, reply=ModelReply(items=(SAID,)))
-    run.answer(AnswerConcluded, conclusion=Conclusion())
+    run.answer(AnswerFinalized, conclusion=FinalizedAnswer())
     assert run.state.phase == "idle"
     (finish,) = run.take(CancelRequested(at_ms=0))
     assert isinstance(finish, Finish)

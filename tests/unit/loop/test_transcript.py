@@ -8,7 +8,7 @@ import pytest
 from outlast.loop.calls import Call, ModelReply, PlannedCall
 from outlast.loop.changes import Change
 from outlast.loop.checks import GuardrailRecord
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.loop.transcript import (
     KEPT_IGNORED,
     call_of,
@@ -33,7 +33,7 @@ from tests.loop_driver import (
     unknown,
 )
 
-BEFORE = RunState(agent="Triage", model="small", turn=1, turns=7, context={"n": 0})
+BEFORE = LoopState(agent="Triage", model="small", turn=1, turns=7, context={"n": 0})
 
 
 KIND_OF: list[tuple[Part, str]] = [
@@ -194,6 +194,6 @@ def test_replacing_one_call_leaves_the_others() -> None:
 
 def test_what_guardrails_said_before_people_are_asked_is_kept() -> None:
     said = GuardrailRecord(stage="tool_input", name="g", agent="Triage", tool="f", call_id="c1")
-    state = take_in(RunState(), ModelReply(items=(), checks=(said,), raw_usage={"cost": 1}))
+    state = take_in(LoopState(), ModelReply(items=(), checks=(said,), raw_usage={"cost": 1}))
     assert state.guardrails == (said,)
     assert state.responses[-1].raw_usage == {"cost": 1}

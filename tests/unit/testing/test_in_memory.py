@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from outlast import Agent, function_tool
-from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.registry import Registry
 from outlast.agents.tool import ToolRetry
 from outlast.contract import records
@@ -25,7 +25,7 @@ async def refund(amount: int) -> str:
 
 
 def run_of(agent: Agent[Any], model: ScriptedModel, **record: Any) -> MemoryRun:
-    run = MemoryRun(WorkerKnowledge(registry=Registry([agent]), models=model), "r")
+    run = MemoryRun(WorkerDeps(registry=Registry([agent]), models=model), "r")
     run.start(records.RunInput(agent=agent.name, input="hi", **record))
     return run
 

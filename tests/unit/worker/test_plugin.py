@@ -11,7 +11,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
 from outlast.agents.registry import type_name
 from outlast.contract import records
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.models.multi_provider import MultiProvider
 from outlast.models.openai.provider import OpenAIProvider
 from outlast.testing import ScriptedModel, SpanCollector
@@ -126,7 +126,7 @@ async def test_what_is_slow_to_build_is_built_before_the_first_workflow_task() -
     records.adapter.cache_clear()
     async with running(OutlastPlugin([A], model_provider=ScriptedModel())):
         hits = records.adapter.cache_info().hits
-        records.adapter(RunState)
+        records.adapter(LoopState)
         assert records.adapter.cache_info().hits == hits + 1
 
 

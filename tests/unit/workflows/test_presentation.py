@@ -12,7 +12,7 @@ from markdown_it.token import Token
 
 from outlast.contract import names
 from outlast.loop.approvals import digest
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.rendering import original
 from outlast.workflows import presentation
 from outlast.workflows.presentation import (
@@ -41,7 +41,7 @@ from tests.loop_driver import (
 from tests.loop_strategies import examples
 
 
-def anywhere(situation: str) -> RunState:
+def anywhere(situation: str) -> LoopState:
     return play_in(situation, keep_open=True, context={"n": 1}).state
 
 
@@ -99,7 +99,7 @@ def test_what_is_done_beside_the_turns_is_named_too() -> None:
     play = play_with_everything()
     told = {one.kind: summary(play.state, one) for one in play.issued}
     assert told["check_input"] == "Triage · input guardrails"
-    assert told["conclude"] == "Billing · conclude the answer"
+    assert told["finalize_answer"] == "Billing · conclude the answer"
     assert told["save_session"] == "save items 1 to 7"
     assert told["run_agent"] == "ask_orders()"
 
@@ -192,7 +192,7 @@ def test_the_state_stays_small_whatever_the_length_of_the_run() -> None:
     assert len(json.dumps(state_view(play.state))) < 2_000
 
 
-def conversation() -> RunState:
+def conversation() -> LoopState:
     play = Play.ready()
     play.replies(thought(), said("One moment."), tool("look_up", "c1", '{"id": "A-17"}'))
     play.returns("c1", {"status": "sent"})
@@ -306,13 +306,13 @@ def test_a_long_item_is_cut_in_the_details() -> None:
 def test_a_name_that_is_none_is_no_reason_to_fail() -> None:
     item: Any = conversation().items[3]
     odd = replace(item, raw={"type": "function_call"})
-    assert transcript_view(replace(RunState(), items=(odd,)))[0]["text"] == "()"
+    assert transcript_view(replace(LoopState(), items=(odd,)))[0]["text"] == "()"
 
 
 def test_a_call_of_another_form_shows_what_it_says() -> None:
     item: Any = conversation().items[3]
     shell = replace(item, raw={"type": "shell_call", "action": {"commands": ["ls"]}})
-    text = transcript_view(replace(RunState(), items=(shell,)))[0]["text"]
+    text = transcript_view(replace(LoopState(), items=(shell,)))[0]["text"]
     assert text.startswith("shell(")
     assert "ls" in text
 
@@ -328,7 +328,9 @@ OWN_BLOCKS = {
 OWN_LEAVES = {"text", "code_inline", "strong_open", "strong_close"}
 
 
-def asks_a_person(name: str, arguments: str, said_before: str, agent: str, run_id: str) -> RunState:
+def asks_a_person(
+    name: str, arguments: str, said_before: str, agent: str, run_id: str
+) -> LoopState:
     play = Play.ready()
     play.replies(said(said_before), gated(name, "c1", arguments, reason=said_before))
     (request,) = play.state.approvals

@@ -1,4 +1,4 @@
-"""Answering `Conclude`: everything between a possible answer and the answer.
+"""Answering `FinalizeAnswer`: everything between a possible answer and the answer.
 
 Owns: the order of it: a rule judges the tools' outputs, or a handler makes an answer of a failure;
 then the end hooks, then the output guardrails; last, what the outer model reads is taken out of a
@@ -15,12 +15,12 @@ from outlast.activities.call_end import end_call
 from outlast.activities.errors import EffectError, failure_of, is_retryable, lacking, of_user_code
 from outlast.activities.inner_spans import guarded
 from outlast.activities.input_check import as_input, info_of
+from outlast.activities.invocation import Invocation
 from outlast.activities.listing import listed_tool
 from outlast.activities.nested_stream import NestedStream, telling
 from outlast.activities.outer_call import OuterCall
-from outlast.activities.scene import Scene
 from outlast.activities.tripwires import finding, tripwire, withheld, without_payload
-from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.agent_output import output_schema_of, read_output, said_output, write_output
 from outlast.agents.callables import call
@@ -43,9 +43,9 @@ from outlast.agents.tool_output import decode_output
 from outlast.agents.tool_use import FunctionToolResult, ToolsToFinalOutputFunction, judge
 from outlast.contract import failures
 from outlast.contract.policies import policy_of
-from outlast.contract.records import ConclusionRequestRecord
+from outlast.contract.records import FinalizeRequestRecord
 from outlast.loop.call_forms import FUNCTION, output_item
-from outlast.loop.checks import Candidate, Conclusion, GuardrailRecord, ToolOutcome
+from outlast.loop.checks import Candidate, FinalizedAnswer, GuardrailRecord, ToolOutcome
 from outlast.loop.items import Item, last_words
 from outlast.loop.phrases import as_text
 from outlast.loop.values import Failure, Json, JsonObject
@@ -73,8 +73,8 @@ class _Output:
 
 
 async def conclude(
-    worker: WorkerKnowledge, request: ConclusionRequestRecord, *, attempt: int = 1
-) -> Conclusion:
+    worker: WorkerDeps, request: FinalizeRequestRecord, *, attempt: int = 1
+) -> FinalizedAnswer:
     """Decide what becomes of an answer.
 
     Args:
@@ -87,74 +87,78 @@ async def conclude(
     """
     failure = request.call.candidate.failure
     if failure is not None and failure.code == failures.CANCELLED:
-        return Conclusion(final=False, declined=True)  # only its trace has to hear of it
-    scene = Scene.of(worker, request.call)
+        return FinalizedAnswer(final=False, declined=True)  # only its trace has to hear of it
+    invocation = Invocation.of(worker, request.call)
     is_last = attempt >= policy_of(request.call).attempts
-    async with telling(scene, request.call) as told:
-        return await _concluded(scene, request, told, is_last=is_last)
+    async with telling(invocation, request.call) as told:
+        return await _concluded(invocation, request, told, is_last=is_last)
 
 
 async def _concluded(
-    scene: Scene, request: ConclusionRequestRecord, told: NestedStream, *, is_last: bool
-) -> Conclusion:
+    invocation: Invocation, request: FinalizeRequestRecord, told: NestedStream, *, is_last: bool
+) -> FinalizedAnswer:
     asked = request.call
     if asked.candidate.failure is not None and asked.candidate.failure.code == _BEFORE_THE_MODEL:
         await told.answer(request.items)
-    if scene.outer is not None and asked.candidate.failure is not None:
-        return await _failed_tool(scene, scene.outer, asked.candidate.failure)
-    output = await _output(scene, asked.candidate, request)
+    if invocation.outer is not None and asked.candidate.failure is not None:
+        return await _failed_tool(invocation, invocation.outer, asked.candidate.failure)
+    output = await _output(invocation, asked.candidate, request)
     if output is None:
         declined = asked.candidate.failure is not None
-        return Conclusion(final=False, declined=declined, changes=scene.changes())
-    records, failure = await _ended_and_checked(scene, output, request, told)
+        return FinalizedAnswer(final=False, declined=declined, changes=invocation.changes())
+    records, failure = await _ended_and_checked(invocation, output, request, told)
     blocked = next((record.name for record in records if record.tripped), None)
-    placeholder = None if blocked is None else withheld(scene, blocked)
+    placeholder = None if blocked is None else withheld(invocation, blocked)
     if placeholder is not None and asked.candidate.tool_made:
         records = without_payload(records, placeholder)
-        failure = tripwire(scene, failures.OUTPUT_GUARDRAIL, "output", records)
-    if failure is not None and scene.outer is not None and scene.outer.tool.failure_error_function:
-        read = await _failed_tool(scene, scene.outer, failure)
+        failure = tripwire(invocation, failures.OUTPUT_GUARDRAIL, "output", records)
+    if (
+        failure is not None
+        and invocation.outer is not None
+        and invocation.outer.tool.failure_error_function
+    ):
+        read = await _failed_tool(invocation, invocation.outer, failure)
         return replace(read, results=(*records, *read.results))
-    tool = scene.tool
-    if failure is None and scene.outer and tool and tool.custom_output_extractor:
-        nested = _nested_result(scene, output.value, request)
+    tool = invocation.tool
+    if failure is None and invocation.outer and tool and tool.custom_output_extractor:
+        nested = _nested_result(invocation, output.value, request)
         try:
             text = str(await call(tool.custom_output_extractor, nested))
         except Exception as error:
             if tool.failure_error_function and (is_last or not is_retryable(error)):
-                read = await _told_failure(scene, scene.outer, error)
+                read = await _told_failure(invocation, invocation.outer, error)
                 return replace(read, results=(*records, *read.results))
             what = f"custom_output_extractor of the tool {tool.name!r}"
             raise of_user_code(what, error) from error
         output = replace(output, json=text, replaced=True)
-    if failure is None and scene.outer is not None:
+    if failure is None and invocation.outer is not None:
         silent = not records and (output.json is None or output.json == "")
         result = last_words(request.items) if silent else output.json
-        ended = await end_call(scene, scene.outer, as_text(result))
+        ended = await end_call(invocation, invocation.outer, as_text(result))
         records, failure = [*records, *ended.records], ended.failure
         if ended.message is not None:
             output = replace(output, json=ended.message, replaced=True)
-    return Conclusion(
+    return FinalizedAnswer(
         output=output.json if output.replaced else None,
         replaced=output.replaced,
         message=output.message if blocked is None else None,
         results=tuple(records),
         failure=failure,
         withheld=placeholder,
-        changes=scene.changes(),
+        changes=invocation.changes(),
     )
 
 
 async def _ended_and_checked(
-    scene: Scene, output: _Output, request: ConclusionRequestRecord, told: NestedStream
+    invocation: Invocation, output: _Output, request: FinalizeRequestRecord, told: NestedStream
 ) -> tuple[list[GuardrailRecord], Failure | None]:
     """Call the end hooks, run the output guardrails, and stream the answer once they pass."""
-    candidate, has_guardrails = request.call.candidate, bool(scene.output_guardrails())
+    candidate, has_guardrails = request.call.candidate, bool(invocation.output_guardrails())
     if candidate.tool_made and not has_guardrails:
         await told.answer(request.items)
-    await _end(scene, output, request)
+    await _end(invocation, output, request)
     leave_turn()
-    records, failure = await _check(scene, output)
+    records, failure = await _check(invocation, output)
     if has_guardrails and failure is None and candidate.failure is None:
         tell = told.answer if candidate.tool_made else told.passed_answer
         await tell(request.items)
@@ -162,75 +166,77 @@ async def _ended_and_checked(
 
 
 async def _output(
-    scene: Scene, candidate: Candidate, request: ConclusionRequestRecord
+    invocation: Invocation, candidate: Candidate, request: FinalizeRequestRecord
 ) -> _Output | None:
     """Return the answer, or None where there is none after all."""
     if candidate.outcomes:
-        return await _judged(scene, candidate)
+        return await _judged(invocation, candidate)
     if candidate.failure is not None:
-        return await _handled(scene, candidate.failure, request)
-    return _Output(json=candidate.output, value=_value(scene, candidate))
+        return await _handled(invocation, candidate.failure, request)
+    return _Output(json=candidate.output, value=_value(invocation, candidate))
 
 
-async def _judged(scene: Scene, candidate: Candidate) -> _Output | None:
+async def _judged(invocation: Invocation, candidate: Candidate) -> _Output | None:
     """Ask the agent's own rule whether the outputs of the tools are the answer."""
-    every = [await _tool_result(scene, outcome) for outcome in candidate.outcomes]
+    every = [await _tool_result(invocation, outcome) for outcome in candidate.outcomes]
     results = [one for one in every if one.tool.form == FUNCTION]
     if not results:
         return None
-    rule = cast("ToolsToFinalOutputFunction", scene.agent.tool_use_behavior)
-    owner = f"Agent {scene.agent.name!r}"
+    rule = cast("ToolsToFinalOutputFunction", invocation.agent.tool_use_behavior)
+    owner = f"Agent {invocation.agent.name!r}"
     try:
-        verdict = await judge(rule, scene.wrapper, results, owner=owner)
+        verdict = await judge(rule, invocation.wrapper, results, owner=owner)
         if not verdict.is_final_output:
             return None
-        return _Output(**final_of_tool(scene, verdict.final_output), replaced=True)
+        return _Output(**final_of_tool(invocation, verdict.final_output), replaced=True)
     except Exception as error:
-        raise of_user_code(f"tool_use_behavior of agent {scene.agent.name!r}", error) from error
+        raise of_user_code(
+            f"tool_use_behavior of agent {invocation.agent.name!r}", error
+        ) from error
 
 
-async def _tool_result(scene: Scene, outcome: ToolOutcome) -> FunctionToolResult:
+async def _tool_result(invocation: Invocation, outcome: ToolOutcome) -> FunctionToolResult:
     try:
-        tool = scene.worker.registry.tool(scene.agent.name, outcome.name)
+        tool = invocation.worker.registry.tool(invocation.agent.name, outcome.name)
     except UserError as error:
-        tool, _ = await listed_tool(scene, outcome.name)
+        tool, _ = await listed_tool(invocation, outcome.name)
         if tool is None:
             raise lacking(str(error)) from error
     raw = output_item(outcome.call_id, outcome.output, tool.form)
-    item = run_item(Item("tool_output", raw, scene.agent.name), _finder(scene))
+    item = run_item(Item("tool_output", raw, invocation.agent.name), _finder(invocation))
     value = outcome.output if outcome.value is None else outcome.value
     typed = decode_output(value, tool.result_type)
     return FunctionToolResult(tool=tool, output=typed, run_item=item)
 
 
-def final_of_tool(scene: Scene, value: Any) -> dict[str, Any]:
+def final_of_tool(invocation: Invocation, value: Any) -> dict[str, Any]:
     """Return a tool's result as an answer: text where the agent answers with text."""
-    if output_schema_of(scene.agent.output_type) is None:
+    if output_schema_of(invocation.agent.output_type) is None:
         return {"json": str(value), "value": str(value)}
     return {"json": write_output(None, value), "value": value}
 
 
 async def _handled(
-    scene: Scene, failure: Failure, request: ConclusionRequestRecord
+    invocation: Invocation, failure: Failure, request: FinalizeRequestRecord
 ) -> _Output | None:
     """Let a handler make an answer of a failure."""
     key, _ = _HANDLED.get(failure.code, ("", AgentsException))
-    names: Any = scene.settings.get(ERROR_HANDLERS)
+    names: Any = invocation.settings.get(ERROR_HANDLERS)
     name = cast("dict[str, str]", names).get(key) if isinstance(names, dict) else None
     if name is None:
         return None
     what = f"The error handler for {key}"
     given = RunErrorHandlerInput[Any](
         error=cast("Any", _error_of(failure)),
-        context=scene.wrapper,
-        run_data=_run_data(scene, request),
+        context=invocation.wrapper,
+        run_data=_run_data(invocation, request),
     )
-    answer = await _called(what, scene.named(name), given)
+    answer = await _called(what, invocation.named(name), given)
     try:
         result = handler_result(answer)
         if result is None:
             return None
-        schema = output_schema_of(scene.agent.output_type)
+        schema = output_schema_of(invocation.agent.output_type)
         written = write_output(schema, result.final_output)
         value = read_output(schema, written)
     except Exception as error:
@@ -241,31 +247,35 @@ async def _handled(
     return _Output(json=written, value=value, replaced=True, message=said)
 
 
-async def _failed_tool(scene: Scene, outer: OuterCall, failure: Failure) -> Conclusion:
+async def _failed_tool(
+    invocation: Invocation, outer: OuterCall, failure: Failure
+) -> FinalizedAnswer:
     """Turn the failure of a nested run into what the outer model reads.
 
     No handler is asked, and nobody has to check it: what to tell is the tool's business.
     """
     if outer.tool.failure_error_function is None:
-        return Conclusion(final=False, declined=True, changes=scene.changes())
+        return FinalizedAnswer(final=False, declined=True, changes=invocation.changes())
     error = _error_of(failure)
     if isinstance(error, InputGuardrailTripwireTriggered | OutputGuardrailTripwireTriggered):
-        error.guardrail_result = finding(scene, failure)
-    return await _told_failure(scene, outer, error)
+        error.guardrail_result = finding(invocation, failure)
+    return await _told_failure(invocation, outer, error)
 
 
-async def _told_failure(scene: Scene, outer: OuterCall, error: Exception) -> Conclusion:
+async def _told_failure(
+    invocation: Invocation, outer: OuterCall, error: Exception
+) -> FinalizedAnswer:
     """Let the outer model read of an error what the tool makes of it."""
     function = outer.tool.failure_error_function
     what = f"failure_error_function of the tool {outer.tool.name!r}"
-    text = str(await _called(what, function, outer.context(scene.wrapper), error))
-    ended = await end_call(scene, outer, text)
-    return Conclusion(
+    text = str(await _called(what, function, outer.context(invocation.wrapper), error))
+    ended = await end_call(invocation, outer, text)
+    return FinalizedAnswer(
         output=text if ended.message is None else ended.message,
         replaced=True,
         results=ended.records,
         failure=ended.failure,
-        changes=scene.changes(),
+        changes=invocation.changes(),
     )
 
 
@@ -281,34 +291,36 @@ def _error_of(failure: Failure) -> AgentsException:
     return next((one for one in kinds if one.code == failure.code), kinds[0])(failure.message)
 
 
-async def _end(scene: Scene, output: _Output, request: ConclusionRequestRecord) -> None:
+async def _end(invocation: Invocation, output: _Output, request: FinalizeRequestRecord) -> None:
     """Call the end hooks."""
-    if not scene.hooked("on_agent_end", "on_end"):
+    if not invocation.hooked("on_agent_end", "on_end"):
         return
     context = AgentHookContext[Any](
-        context=scene.wrapper.context,
-        usage=scene.usage,
-        run_id=scene.run_id,
-        turn=scene.turn,
-        tool_input=scene.wrapper.tool_input,
+        context=invocation.wrapper.context,
+        usage=invocation.usage,
+        run_id=invocation.run_id,
+        turn=invocation.turn,
+        tool_input=invocation.wrapper.tool_input,
         turn_input=copies(item.raw for item in _parts(request)[0]),
     )
-    calls = scene.hook_calls("on_agent_end", "on_end", context, scene.agent, output.value)
+    calls = invocation.hook_calls("on_agent_end", "on_end", context, invocation.agent, output.value)
     try:
         await call_hooks(*calls)
     except Exception as error:
-        raise of_user_code(f"An end hook of agent {scene.agent.name!r}", error) from error
-    scene.wrapper.context = context.context
+        raise of_user_code(f"An end hook of agent {invocation.agent.name!r}", error) from error
+    invocation.wrapper.context = context.context
 
 
-async def _check(scene: Scene, output: _Output) -> tuple[list[GuardrailRecord], Failure | None]:
+async def _check(
+    invocation: Invocation, output: _Output
+) -> tuple[list[GuardrailRecord], Failure | None]:
     """Run all output guardrails at once; a tripwire outranks what another one raised."""
-    guardrails = scene.output_guardrails()
+    guardrails = invocation.output_guardrails()
     running = [
         asyncio.create_task(
             guarded(
                 one.get_name(),
-                partial(one.run, scene.wrapper, scene.agent, output.value),
+                partial(one.run, invocation.wrapper, invocation.agent, output.value),
                 tripped=lambda result: result.output.tripwire_triggered,
             )
         )
@@ -321,14 +333,14 @@ async def _check(scene: Scene, output: _Output) -> tuple[list[GuardrailRecord], 
             try:
                 result = await finished
             except Exception as error:  # noqa: BLE001  whatever it raised, it is the run's failure
-                what = f"An output guardrail of agent {scene.agent.name!r}"
+                what = f"An output guardrail of agent {invocation.agent.name!r}"
                 failure = failure or failure_of(what, error)
                 continue
             records.append(
                 GuardrailRecord(
                     stage="output",
                     name=result.guardrail.get_name(),
-                    agent=scene.agent.name,
+                    agent=invocation.agent.name,
                     info=info_of(result.output.output_info),
                     tripped=result.output.tripwire_triggered,
                     output=output.json,
@@ -340,12 +352,12 @@ async def _check(scene: Scene, output: _Output) -> tuple[list[GuardrailRecord], 
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-    return records, tripwire(scene, failures.OUTPUT_GUARDRAIL, "output", records) or failure
+    return records, tripwire(invocation, failures.OUTPUT_GUARDRAIL, "output", records) or failure
 
 
-def _value(scene: Scene, candidate: Candidate) -> Any:
+def _value(invocation: Invocation, candidate: Candidate) -> Any:
     """Return an answer as user code sees it: of the agent's output type, where it has one."""
-    schema = output_schema_of(scene.agent.output_type)
+    schema = output_schema_of(invocation.agent.output_type)
     if schema is None or candidate.tool_made:
         return candidate.output
     try:
@@ -354,39 +366,41 @@ def _value(scene: Scene, candidate: Candidate) -> Any:
         raise lacking(str(error)) from error
 
 
-def _run_data(scene: Scene, request: ConclusionRequestRecord) -> RunErrorData:
+def _run_data(invocation: Invocation, request: FinalizeRequestRecord) -> RunErrorData:
     history, own = _parts(request)
     return RunErrorData(
-        input=as_input(history, scene),
-        new_items=[run_item(item, _finder(scene)) for item in own],
+        input=as_input(history, invocation),
+        new_items=[run_item(item, _finder(invocation)) for item in own],
         history=copies(item.raw for item in request.items),
         output=copies(item.raw for item in own),
         raw_responses=[],
-        last_agent=scene.agent,
+        last_agent=invocation.agent,
     )
 
 
-def _nested_result(scene: Scene, value: Any, request: ConclusionRequestRecord) -> AgentToolResult:
+def _nested_result(
+    invocation: Invocation, value: Any, request: FinalizeRequestRecord
+) -> AgentToolResult:
     history, own = _parts(request)
     return AgentToolResult(
-        input=as_input(history, scene),
-        new_items=[run_item(item, _finder(scene)) for item in own],
+        input=as_input(history, invocation),
+        new_items=[run_item(item, _finder(invocation)) for item in own],
         final_output=value,
-        last_agent=scene.agent,
-        context_wrapper=scene.wrapper,
+        last_agent=invocation.agent,
+        context_wrapper=invocation.wrapper,
     )
 
 
-def _parts(request: ConclusionRequestRecord) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
+def _parts(request: FinalizeRequestRecord) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
     return request.items[: request.call.history], request.items[request.call.history :]
 
 
-def _finder(scene: Scene) -> Callable[[str], Agent[Any]]:
+def _finder(invocation: Invocation) -> Callable[[str], Agent[Any]]:
     """Return what finds the agents of the transcript."""
 
     def find(name: str) -> Agent[Any]:
         try:
-            return scene.worker.registry.agent(name)
+            return invocation.worker.registry.agent(name)
         except UserError as error:
             raise lacking(str(error)) from error
 

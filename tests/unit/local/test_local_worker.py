@@ -11,8 +11,8 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.agent import Agent
 from outlast.agents.registry import Registry
-from outlast.local import carrier
-from outlast.local.carrier import CarriedRun, Carrier
+from outlast.local import local_worker
+from outlast.local.local_worker import HostedRun, LocalWorker
 from outlast.local.loop_end import kept_out
 from outlast.local.queues import QueueClaim
 from outlast.ports.tracing import get_current_trace, trace
@@ -37,23 +37,25 @@ class FakeWorker:
 
 
 @pytest.fixture
-def made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Carrier, FakeWorker]]:
+def made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[LocalWorker, FakeWorker]]:
     workers: list[FakeWorker] = []
 
     def make(client: Any, **options: Any) -> FakeWorker:
         workers.append(FakeWorker(client, **options))
         return workers[-1]
 
-    monkeypatch.setattr(carrier, "AgentWorker", make)
+    monkeypatch.setattr(local_worker, "AgentWorker", make)
     claim = QueueClaim.take(QUEUE, tmp_path)
     assert claim is not None
     client: Any = None
-    yield Carrier(client, claim, A, is_own=True), workers[0]
+    yield LocalWorker(client, claim, A, is_own=True), workers[0]
     claim.release()
 
 
 async def test_a_worker_is_not_in_the_trace_of_its_first_caller(
-    made: tuple[Carrier, FakeWorker],
+    made: tuple[LocalWorker, FakeWorker],
 ) -> None:
     one, worker = made
     with trace("Support"):
@@ -62,7 +64,7 @@ async def test_a_worker_is_not_in_the_trace_of_its_first_caller(
 
 
 async def test_a_worker_that_breaks_does_not_keep_its_queue(
-    made: tuple[Carrier, FakeWorker], tmp_path: Path
+    made: tuple[LocalWorker, FakeWorker], tmp_path: Path
 ) -> None:
     one, _ = made
     with pytest.raises(ConnectionError):
@@ -73,7 +75,7 @@ async def test_a_worker_that_breaks_does_not_keep_its_queue(
 
 
 async def test_a_worker_has_stopped_when_its_last_answers_are_taken(
-    made: tuple[Carrier, FakeWorker], monkeypatch: pytest.MonkeyPatch
+    made: tuple[LocalWorker, FakeWorker], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     one, _ = made
     taken: list[str] = []
@@ -91,10 +93,10 @@ async def test_a_worker_has_stopped_when_its_last_answers_are_taken(
     assert taken == ["the last answer"]
 
 
-def test_a_run_needs_its_worker_until_it_is_let_go(made: tuple[Carrier, FakeWorker]) -> None:
+def test_a_run_needs_its_worker_until_it_is_let_go(made: tuple[LocalWorker, FakeWorker]) -> None:
     one, worker = made
-    dropped: list[Carrier] = []
-    run, other = (CarriedRun(QUEUE, run_id, dropped.append) for run_id in ("r1", "r2"))
+    dropped: list[LocalWorker] = []
+    run, other = (HostedRun(QUEUE, run_id, dropped.append) for run_id in ("r1", "r2"))
     run.begin(one, A)
     other.begin(one, A)
     assert one.users == 2
@@ -109,10 +111,10 @@ def test_a_run_needs_its_worker_until_it_is_let_go(made: tuple[Carrier, FakeWork
 
 
 def test_a_run_that_is_left_before_it_is_carried_is_carried_without_anybody(
-    made: tuple[Carrier, FakeWorker],
+    made: tuple[LocalWorker, FakeWorker],
 ) -> None:
     one, worker = made
-    run = CarriedRun(QUEUE, "r1", lambda _: None)
+    run = HostedRun(QUEUE, "r1", lambda _: None)
     run.leave()
     run.begin(one, A)
     assert one.users == 1
@@ -122,12 +124,14 @@ def test_a_run_that_is_left_before_it_is_carried_is_carried_without_anybody(
     assert worker.registry.of_run("r1") is worker.registry, "nobody else waits for it"
 
 
-def test_what_is_taken_back_leaves_a_run_the_agent_it_had(made: tuple[Carrier, FakeWorker]) -> None:
+def test_what_is_taken_back_leaves_a_run_the_agent_it_had(
+    made: tuple[LocalWorker, FakeWorker],
+) -> None:
     carrier, _ = made
     first, second = Agent[Any](name="A"), Agent[Any](name="A")
-    working = CarriedRun("q", "run", lambda _carrier: None)
+    working = HostedRun("q", "run", lambda _carrier: None)
     working.begin(carrier, first)
-    refused = CarriedRun("q", "run", lambda _carrier: None)
+    refused = HostedRun("q", "run", lambda _carrier: None)
     refused.begin(carrier, second)
     refused.withdraw()
     kept = carrier.definitions.of_run("run")
@@ -174,20 +178,20 @@ def ending(monkeypatch: pytest.MonkeyPatch) -> list[EndingWorker]:
         workers.append(EndingWorker(client, **options))
         return workers[-1]
 
-    monkeypatch.setattr(carrier, "AgentWorker", make)
+    monkeypatch.setattr(local_worker, "AgentWorker", make)
     return workers
 
 
 async def test_a_worker_that_the_server_turns_away_is_replaced(
     ending: list[EndingWorker], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(carrier, "LOOK_AGAIN_SECONDS", 0.01)
+    monkeypatch.setattr(local_worker, "LOOK_AGAIN_SECONDS", 0.01)
     claim = QueueClaim.take(QUEUE, tmp_path)
     assert claim is not None
     gone = RPCError("not now", RPCStatusCode.PERMISSION_DENIED, b"")
     service = Namespaces(gone, None)
     client: Any = SimpleNamespace(namespace="default", workflow_service=service)
-    one = Carrier(client, claim, A, is_own=True)
+    one = LocalWorker(client, claim, A, is_own=True)
     await one.start()
     newer = Agent[Any](name="A", instructions="newer")
     one.definitions.attend("r1", A, SimpleNamespace)
@@ -214,10 +218,10 @@ async def test_a_worker_that_nobody_needs_any_more_is_not_replaced(
     claim = QueueClaim.take(QUEUE, tmp_path)
     assert claim is not None
     client: Any = SimpleNamespace(namespace="default")
-    one = Carrier(client, claim, A, is_own=True)
+    one = LocalWorker(client, claim, A, is_own=True)
     await one.start()
     await ending[0].turned_away(RuntimeError("no"))
-    async with asyncio.timeout(carrier.LOOK_AGAIN_SECONDS / 2):
+    async with asyncio.timeout(local_worker.LOOK_AGAIN_SECONDS / 2):
         await one.stop()
     assert len(ending) == 1
     again = QueueClaim.take(QUEUE, tmp_path)

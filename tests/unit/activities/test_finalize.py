@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import pytest
 from pydantic import BaseModel
 
-from outlast.activities.conclusion import conclude
 from outlast.activities.errors import EffectError
+from outlast.activities.finalize import conclude
 from outlast.agents.agent import Agent
 from outlast.agents.errors import (
     MaxTurnsExceeded,
@@ -26,7 +26,7 @@ from outlast.agents.settings import write_run_config
 from outlast.agents.tool import function_tool
 from outlast.agents.tool_use import FunctionToolResult, ToolsToFinalOutputResult
 from outlast.loop.changes import Change
-from outlast.loop.checks import Candidate, Conclusion, GuardrailRecord, ToolOutcome
+from outlast.loop.checks import Candidate, FinalizedAnswer, GuardrailRecord, ToolOutcome
 from outlast.loop.items import Item
 from outlast.loop.phrases import WITHHELD as BLOCKED
 from outlast.loop.values import Failure, JsonObject
@@ -50,7 +50,7 @@ MISFIT = Failure(code="invalid_final_output", message="It does not fit.")
 
 async def concluded(
     definition: Agent[Any], candidate: Candidate, *, attempt: int = 1, **fields: Any
-) -> Conclusion:
+) -> FinalizedAnswer:
     request = conclusion_request(candidate, HELLO, ANSWER, **fields)
     return await conclude(worker_of(definition), request, attempt=attempt)
 
@@ -89,7 +89,7 @@ class RunEnds(RunHooks[Any]):
 
 
 async def test_an_answer_that_nobody_minds_stays_as_it_is() -> None:
-    assert await concluded(Agent(name="A"), TEXT) == Conclusion()
+    assert await concluded(Agent(name="A"), TEXT) == FinalizedAnswer()
 
 
 async def test_end_hooks_are_called_before_the_guardrails_even_if_these_trip() -> None:
@@ -333,7 +333,7 @@ async def test_a_rule_may_let_the_model_go_on() -> None:
     hooks = Ends(heard := [])
     rule = returning(ToolsToFinalOutputResult(is_final_output=False))
     conclusion = await concluded(ruled(rule, hooks=hooks), Candidate(outcomes=OUTCOMES))
-    assert conclusion == Conclusion(final=False)
+    assert conclusion == FinalizedAnswer(final=False)
     assert heard == []
 
 
@@ -499,7 +499,7 @@ async def test_a_failure_that_nobody_wants_stands(failure: Failure, settings: Js
     heard: list[Any] = []
     agent = Agent[Any](name="A", hooks=Ends(heard))
     conclusion = await concluded(agent, Candidate(failure=failure), settings=settings)
-    assert conclusion == Conclusion(final=False, declined=True)
+    assert conclusion == FinalizedAnswer(final=False, declined=True)
     assert heard == []
 
 
@@ -527,8 +527,8 @@ def expert(**fields: Any) -> Agent[Any]:
 
 async def nested(
     inner: Agent[Any], candidate: Candidate, *, hooks: Any = None, **options: Any
-) -> Conclusion:
-    """Conclude the run of an agent that the agent A uses as a tool."""
+) -> FinalizedAnswer:
+    """FinalizeAnswer the run of an agent that the agent A uses as a tool."""
     fields = {name: options.pop(name) for name in ("context", "attempt") if name in options}
     outer = Agent[Any](name="A", tools=[inner.as_tool("ask", "Ask.", **options)], hooks=hooks)
     settings = answering("ask")
@@ -619,7 +619,7 @@ async def test_a_nested_runs_failure_is_told_in_the_tools_words(failure: Failure
     inner = expert(hooks=Ends(heard), output_guardrails=[checking(raising(AssertionError()))])
     candidate = Candidate(failure=failure)
     conclusion = await nested(inner, candidate, failure_error_function=explain, context={})
-    assert conclusion == Conclusion(
+    assert conclusion == FinalizedAnswer(
         output=f"The expert failed: {failure.message}",
         replaced=True,
         changes=(Change("set", ("told",), True),),
@@ -660,7 +660,7 @@ async def test_a_tool_is_told_what_the_guardrail_found_that_ended_the_nested_run
 
 async def test_a_nested_runs_failure_stands_where_the_outer_model_may_not_know() -> None:
     conclusion = await nested(expert(), Candidate(failure=TURNS), failure_error_function=None)
-    assert conclusion == Conclusion(final=False, declined=True)
+    assert conclusion == FinalizedAnswer(final=False, declined=True)
 
 
 async def test_words_for_a_nested_runs_failure_that_fail_are_named() -> None:

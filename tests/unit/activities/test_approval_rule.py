@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from outlast.activities.gate import OPEN, Gate, gate_of
+from outlast.activities.approval_rule import OPEN, ApprovalRule, approval_rule_of
 from outlast.agents.agent import Agent
 from outlast.agents.custom_tool import CustomTool
 from outlast.agents.shell_tools import ShellActionRequest, ShellTool
@@ -14,7 +14,7 @@ from outlast.loop.values import JsonObject
 from outlast.testing import call, custom_call, shell_call
 from tests.unit.activities.desk import raising, scene_of
 
-SHUT = Gate(is_shut=True)
+SHUT = ApprovalRule(needs_approval=True)
 
 
 def paying(rule: Any) -> FunctionTool:
@@ -40,7 +40,9 @@ def querying(rule: Any) -> CustomTool:
 @pytest.mark.parametrize("rule", [True, False])
 async def test_a_plain_rule_is_the_answer(*, rule: bool) -> None:
     pay = call("pay", "c1", amount=5)
-    assert await gate_of(paying(rule), pay, scene_of()) == Gate(is_shut=rule)
+    assert await approval_rule_of(paying(rule), pay, scene_of()) == ApprovalRule(
+        needs_approval=rule
+    )
 
 
 @pytest.mark.parametrize(
@@ -65,22 +67,22 @@ async def test_a_predicate_is_asked_about_what_the_call_says(
         asked.append((context, subject, call_id))
         return True
 
-    scene = scene_of()
-    assert await gate_of(make(rule), raw, scene) == SHUT
-    assert asked == [(scene.wrapper, subject, "c1")]
+    invocation = scene_of()
+    assert await approval_rule_of(make(rule), raw, invocation) == SHUT
+    assert asked == [(invocation.wrapper, subject, "c1")]
 
 
 async def test_a_predicate_that_would_not_see_everything_is_not_asked() -> None:
     tool = paying(raising(AssertionError()))
-    gate = await gate_of(tool, call("pay", "c1", amount=5), scene_of())
-    assert gate.is_shut
+    gate = await approval_rule_of(tool, call("pay", "c1", amount=5), scene_of())
+    assert gate.needs_approval
     assert gate.reason == "The call leaves reason out, so a person decides."
 
 
 async def test_a_predicate_that_would_see_something_else_than_the_function_is_not_asked() -> None:
     tool = paying(raising(AssertionError()))
-    gate = await gate_of(tool, call("pay", "c1", amount="500", reason="x"), scene_of())
-    assert gate.is_shut
+    gate = await approval_rule_of(tool, call("pay", "c1", amount="500", reason="x"), scene_of())
+    assert gate.needs_approval
     assert gate.reason == "The function reads amount otherwise, so a person decides."
 
 
@@ -93,9 +95,9 @@ async def test_nor_is_one_of_an_agent_that_works_as_a_tool() -> None:
 
     clerk = Agent[Any](name="Clerk").as_tool("order", "", parameters=Order, needs_approval=rule)
     kept = call("order", "c1", cancel=False)
-    assert await gate_of(clerk, kept, scene_of()) == OPEN
-    gate = await gate_of(clerk, call("order", "c1", cancel="yes"), scene_of())
-    assert (gate.is_shut, gate.reason) == (
+    assert await approval_rule_of(clerk, kept, scene_of()) == OPEN
+    gate = await approval_rule_of(clerk, call("order", "c1", cancel="yes"), scene_of())
+    assert (gate.needs_approval, gate.reason) == (
         True,
         "The function reads cancel otherwise, so a person decides.",
     )
@@ -109,13 +111,15 @@ async def test_a_predicate_is_not_asked_about_a_number_that_passes_any_limit() -
     rule = raising(AssertionError())
     tool = FunctionTool("pay", "", schema, pay, strict_json_schema=False, needs_approval=rule)
     raw = {**call("pay", "c1"), "arguments": '{"amount": NaN}'}
-    gate = await gate_of(tool, raw, scene_of())
+    gate = await approval_rule_of(tool, raw, scene_of())
     assert gate.reason == "The approval rule failed (ValueError), so a person decides."
 
 
 async def test_a_rule_that_fails_shuts_the_gate() -> None:
-    gate = await gate_of(shell(raising(ValueError("secret"))), shell_call("c1", "ls"), scene_of())
-    assert gate.is_shut
+    gate = await approval_rule_of(
+        shell(raising(ValueError("secret"))), shell_call("c1", "ls"), scene_of()
+    )
+    assert gate.needs_approval
     assert gate.reason == "The approval rule failed (ValueError), so a person decides."
 
 
@@ -123,41 +127,43 @@ async def test_a_rule_that_fails_shuts_the_gate() -> None:
     ("verdict", "gate"),
     [
         ({"approve": True}, OPEN),
-        ({"approve": False}, Gate(is_refused=True)),
-        ({"approve": False, "reason": "Never."}, Gate(is_refused=True, reason="Never.")),
+        ({"approve": False}, ApprovalRule(is_refused=True)),
+        ({"approve": False, "reason": "Never."}, ApprovalRule(is_refused=True, reason="Never.")),
         ({}, SHUT),
         ({"approve": "yes"}, SHUT),
         (None, SHUT),
         (True, SHUT),
     ],
 )
-async def test_a_tool_may_decide_instead_of_a_person(verdict: Any, gate: Gate) -> None:
+async def test_a_tool_may_decide_instead_of_a_person(verdict: Any, gate: ApprovalRule) -> None:
     items: list[Any] = []
 
     def decide(context: Any, item: Any) -> Any:
         items.append((context, item))
         return verdict
 
-    scene = scene_of()
+    invocation = scene_of()
     tool = shell(on_approval=decide, name="bash")
-    assert await gate_of(tool, shell_call("c1", "ls"), scene) == gate
+    assert await approval_rule_of(tool, shell_call("c1", "ls"), invocation) == gate
     ((context, item),) = items
-    assert context is scene.wrapper
-    assert (item.agent, item.tool_name, item.call_id) == (scene.agent, "bash", "c1")
+    assert context is invocation.wrapper
+    assert (item.agent, item.tool_name, item.call_id) == (invocation.agent, "bash", "c1")
     assert item.raw_item.action.commands == ["ls"]
 
 
 async def test_it_is_not_asked_about_what_needs_no_approval() -> None:
     tool = shell(rule=False, on_approval=raising(AssertionError()))
-    assert await gate_of(tool, shell_call("c1", "ls"), scene_of()) == OPEN
+    assert await approval_rule_of(tool, shell_call("c1", "ls"), scene_of()) == OPEN
 
 
 async def test_one_that_fails_leaves_it_to_a_person() -> None:
     def decide(_context: Any, _item: Any) -> Any:
         raise KeyError("x")
 
-    gate = await gate_of(shell(on_approval=decide), shell_call("c1", "ls"), scene_of())
-    assert gate == Gate(is_shut=True, reason="on_approval failed (KeyError), so a person decides.")
+    gate = await approval_rule_of(shell(on_approval=decide), shell_call("c1", "ls"), scene_of())
+    assert gate == ApprovalRule(
+        needs_approval=True, reason="on_approval failed (KeyError), so a person decides."
+    )
 
 
 @pytest.mark.parametrize("name", ["bash", "other"])
@@ -172,11 +178,11 @@ async def test_nobody_is_asked_about_a_tool_for_which_a_person_has_decided(name:
         asked.append("on_approval")
         return {"approve": True}
 
-    scene = scene_of()
-    scene.decided = (name,)
-    gate = await gate_of(
-        shell(rule, on_approval=decide, name="bash"), shell_call("c1", "ls"), scene
+    invocation = scene_of()
+    invocation.decided = (name,)
+    gate = await approval_rule_of(
+        shell(rule, on_approval=decide, name="bash"), shell_call("c1", "ls"), invocation
     )
     is_decided = name == "bash"
-    assert gate == (Gate(is_shut=True, is_decided=True) if is_decided else OPEN)
+    assert gate == (ApprovalRule(needs_approval=True, is_decided=True) if is_decided else OPEN)
     assert asked == ([] if is_decided else ["rule", "on_approval"])

@@ -1,6 +1,6 @@
 """What every effect needs before it can call users' code: the agent, the context, the run's hooks.
 
-Owns: `Scene`. One is made for each attempt of an effect, from its request and the worker's
+Owns: `Invocation`. One is made for each attempt of an effect, from its request and the worker's
 knowledge. Must not know: Temporal, or what the effect does.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, Protocol, cast
 
 from outlast.activities.errors import EffectError, lacking
 from outlast.activities.outer_call import OuterCall, outer_call_of
-from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.agent_tool import AgentTool
 from outlast.agents.context import RunContextWrapper
@@ -24,7 +24,7 @@ from outlast.agents.usage import Usage
 from outlast.contract import failures, names
 from outlast.loop import values
 from outlast.loop.changes import Change
-from outlast.loop.checks import Duty
+from outlast.loop.checks import RequiredStep
 from outlast.loop.values import Json, JsonObject
 
 
@@ -68,7 +68,7 @@ class EffectRequest(Protocol):
 
 
 @dataclass(kw_only=True)
-class Scene:
+class Invocation:
     """The agent, the context and the run's own callables, for one attempt of an effect.
 
     Attributes:
@@ -82,7 +82,7 @@ class Scene:
         traced: somebody is told of the run's steps.
     """
 
-    worker: WorkerKnowledge
+    worker: WorkerDeps
     agent: Agent[Any]
     settings: JsonObject
     borrowed: BorrowedContext
@@ -105,8 +105,8 @@ class Scene:
         )
 
     @classmethod
-    def of(cls, worker: WorkerKnowledge, request: EffectRequest, annotated: Any = None) -> "Scene":
-        """Make the scene of a request.
+    def of(cls, worker: WorkerDeps, request: EffectRequest, annotated: Any = None) -> "Invocation":
+        """Make the invocation of a request.
 
         Args:
             worker: the definitions.
@@ -199,7 +199,7 @@ class Scene:
         """Return the output guardrails of an agent and of the run, in this order."""
         return [*(agent or self.agent).output_guardrails, *self._named_list("output_guardrails")]
 
-    def duties(self, agent: Agent[Any] | None = None) -> tuple[Duty, ...]:
+    def required_steps(self, agent: Agent[Any] | None = None) -> tuple[RequiredStep, ...]:
         """Return what has to be done for an agent besides asking its model."""
         agent = agent or self.agent
         checks = self.input_guardrails(agent)
@@ -213,10 +213,10 @@ class Scene:
         # No model call follows that would tell what these tools came to.
         tells_end = self.is_streamed and agent.tool_use_behavior != "run_llm_again"
         judges = bool(self.output_guardrails(agent))
-        found: dict[Duty, bool] = {
+        found: dict[RequiredStep, bool] = {
             "check_first": any(not one.run_in_parallel for one in checks),
             "check": any(one.run_in_parallel for one in checks),
-            "conclude": ends or answers_call or tells_end or judges,
+            "finalize_answer": ends or answers_call or tells_end or judges,
             "check_output": judges,
         }
         return tuple(duty for duty, is_due in found.items() if is_due)

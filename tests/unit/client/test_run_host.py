@@ -13,12 +13,12 @@ from outlast.agents.errors import (
     RunNotFound,
     ServerUnavailable,
 )
-from outlast.client import carrying
-from outlast.client.carrying import Carrying
+from outlast.client import run_host
 from outlast.client.handle import RunHandle
 from outlast.client.known_agents import KnownAgents
+from outlast.client.run_host import RunHost
 from outlast.client.run_state import ENGINE
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from tests.unit.client.recorded import FakeClient, Recording
 
 A = Agent[Any](name="A")
@@ -61,18 +61,18 @@ class Engine:
 @pytest.fixture
 def engine(monkeypatch: pytest.MonkeyPatch) -> Engine:
     one = Engine()
-    monkeypatch.setattr(carrying, "local_engine", lambda: one)
+    monkeypatch.setattr(run_host, "local_engine", lambda: one)
     return one
 
 
-async def handle_of(one: Carrying) -> RunHandle:
+async def handle_of(one: RunHost) -> RunHandle:
     return await one.handle("support-42", KnownAgents())
 
 
 async def test_an_agent_is_carried_by_the_engine_until_it_is_not_waited_for(
     engine: Engine,
 ) -> None:
-    with Carrying(A, None, None, SimpleNamespace()) as one:
+    with RunHost(A, None, None, SimpleNamespace()) as one:
         assert await one.queue("support-42") == OWN
         assert (await handle_of(one)).kept_client == ENGINE
     assert engine.calls == [("serve", A, "support-42", SimpleNamespace, None), ("leave", None)]
@@ -80,7 +80,7 @@ async def test_an_agent_is_carried_by_the_engine_until_it_is_not_waited_for(
 
 @pytest.mark.parametrize("ended", [True, False])
 async def test_a_run_that_settled_is_let_go(engine: Engine, *, ended: bool) -> None:
-    with Carrying(A, None, None) as one:
+    with RunHost(A, None, None) as one:
         await one.queue("support-42")
         one.settled(ended=ended)
     assert engine.calls[1:] == [("let go", None, ended)]
@@ -89,15 +89,15 @@ async def test_a_run_that_settled_is_let_go(engine: Engine, *, ended: bool) -> N
 @pytest.mark.parametrize(
     ("state", "call"),
     [
-        (RunState(phase="closed"), ("let go", None, True)),
-        (RunState(), ("let go", None, False)),
+        (LoopState(phase="closed"), ("let go", None, True)),
+        (LoopState(), ("let go", None, False)),
         (None, ("leave", None)),
     ],
 )
 async def test_a_run_that_was_read_along_is_let_go_where_it_settled(
-    engine: Engine, state: RunState | None, call: tuple[Any, ...]
+    engine: Engine, state: LoopState | None, call: tuple[Any, ...]
 ) -> None:
-    one = Carrying(A, None, None)
+    one = RunHost(A, None, None)
     await one.queue("support-42")
     one.read(state)
     assert engine.calls[1:] == [call]
@@ -115,7 +115,7 @@ async def test_a_run_that_was_read_along_is_let_go_where_it_settled(
 async def test_what_is_carried_elsewhere_is_not_carried_here(
     engine: Engine, agent: Any, client: Any, queue: str | None, used: str
 ) -> None:
-    one = Carrying(agent, client, queue)
+    one = RunHost(agent, client, queue)
     assert await one.queue("support-42") == used
     handle = await handle_of(one)
     assert handle.client is (client or engine.client)
@@ -125,7 +125,7 @@ async def test_what_is_carried_elsewhere_is_not_carried_here(
 
 async def test_a_run_that_was_started_before_is_carried_where_it_is(engine: Engine) -> None:
     engine.client.task_queue = "outlast-local-shop-A"
-    with Carrying(A, None, None) as one:
+    with RunHost(A, None, None) as one:
         await one.follow(await handle_of(one))
         await one.follow(await handle_of(one))
     assert engine.calls == [
@@ -136,7 +136,7 @@ async def test_a_run_that_was_started_before_is_carried_where_it_is(engine: Engi
 
 async def test_a_run_that_is_on_the_queue_of_new_ones_is_carried_once(engine: Engine) -> None:
     engine.client.task_queue = OWN
-    one = Carrying(A, None, None)
+    one = RunHost(A, None, None)
     await one.queue("support-42")
     await one.follow(await handle_of(one))
     assert len(engine.calls) == 1
@@ -144,14 +144,14 @@ async def test_a_run_that_is_on_the_queue_of_new_ones_is_carried_once(engine: En
 
 async def test_a_run_that_has_ended_needs_nobody(engine: Engine) -> None:
     engine.client.status = cast("Any", "COMPLETED")
-    one = Carrying(A, None, None)
+    one = RunHost(A, None, None)
     await one.follow(await handle_of(one))
     assert engine.calls == []
 
 
 async def test_a_run_that_there_is_not_is_named(engine: Engine) -> None:
     engine.client = FakeClient()
-    one = Carrying(A, None, None)
+    one = RunHost(A, None, None)
     with pytest.raises(RunNotFound, match="support-42"):
         await one.follow(await handle_of(one))
 
@@ -169,7 +169,7 @@ async def test_a_run_that_there_is_not_is_named(engine: Engine) -> None:
 async def test_what_became_of_a_run_decides_how_it_is_left(
     engine: Engine, error: BaseException, expected: tuple[Any, ...]
 ) -> None:
-    one = Carrying(A, None, None)
+    one = RunHost(A, None, None)
     await one.queue("support-42")
     one.__exit__(type(error), error, None)
     assert engine.calls[1:] == [expected]

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from outlast.activities.errors import EffectError
-from outlast.activities.scene import Scene
+from outlast.activities.invocation import Invocation
 from outlast.agents.agent import Agent
 from outlast.agents.context import RunContextWrapper
 from outlast.agents.guardrail import (
@@ -55,8 +55,8 @@ class Idle(RunHooks[Any]):
 
 async def test_callables_get_the_context_and_where_the_run_is() -> None:
     request = model_request(context={"n": 1}, usage=Usage(requests=3), turn=4).call
-    scene = Scene.of(worker_of(Agent(name="A")), request)
-    wrapper = scene.wrapper
+    invocation = Invocation.of(worker_of(Agent(name="A")), request)
+    wrapper = invocation.wrapper
     assert (wrapper.context, wrapper.usage.requests) == ({"n": 1}, 3)
     assert (wrapper.run_id, wrapper.turn, wrapper.tool_input) == ("support-42", 4, None)
 
@@ -72,79 +72,84 @@ def test_what_this_worker_lacks_another_may_have(fields: dict[str, Any], problem
     worker = worker_of(Agent(name="A"))
     worker.registry.add_context_type(Notes)
     with pytest.raises(EffectError, match=problem) as caught:
-        Scene.of(worker, model_request(**fields).call)
+        Invocation.of(worker, model_request(**fields).call)
     assert (caught.value.code, caught.value.retryable) == ("worker_lacks", True)
 
 
 def test_a_name_in_the_settings_stands_for_a_thing() -> None:
     hooks = RunEnds()
-    scene = scene_of(settings={"hooks": register(hooks)})
-    assert scene.reference("hooks") is hooks
-    assert scene.run_hooks is hooks
-    assert scene.reference("call_model_input_filter") is None
+    invocation = scene_of(settings={"hooks": register(hooks)})
+    assert invocation.reference("hooks") is hooks
+    assert invocation.run_hooks is hooks
+    assert invocation.reference("call_model_input_filter") is None
 
 
 def test_a_name_that_nobody_knows_is_named() -> None:
-    scene = scene_of(settings={"hooks": "gone:Hooks", "input_guardrails": ["gone:check"]})
+    invocation = scene_of(settings={"hooks": "gone:Hooks", "input_guardrails": ["gone:check"]})
     with pytest.raises(EffectError, match="knows nothing named 'gone:Hooks'") as caught:
-        _ = scene.run_hooks
+        _ = invocation.run_hooks
     assert caught.value.retryable
     with pytest.raises(EffectError, match="knows nothing named 'gone:check'"):
-        scene.input_guardrails()
+        invocation.input_guardrails()
 
 
 def test_the_runs_guardrails_come_after_the_agents() -> None:
     agent = Agent[Any](name="A", input_guardrails=[beside], output_guardrails=[polite])
     other = InputGuardrail[Any](before.guardrail_function, name="other")
     settings = write_run_config(RunConfig(input_guardrails=[other], output_guardrails=[polite]))
-    scene = scene_of(agent, settings=settings)
-    assert scene.input_guardrails() == [beside, other]
-    assert scene.output_guardrails() == [polite, polite]
+    invocation = scene_of(agent, settings=settings)
+    assert invocation.input_guardrails() == [beside, other]
+    assert invocation.output_guardrails() == [polite, polite]
     assert scene_of(agent, settings={"input_guardrails": "typed by hand"}).input_guardrails() == [
         beside
     ]
 
 
 @pytest.mark.parametrize(
-    ("fields", "duties"),
+    ("fields", "required_steps"),
     [
         ({}, ()),
         ({"input_guardrails": [beside]}, ("check",)),
         ({"input_guardrails": [before]}, ("check_first",)),
         ({"input_guardrails": [beside, before]}, ("check_first", "check")),
-        ({"output_guardrails": [polite]}, ("conclude", "check_output")),
-        ({"hooks": EndHooks()}, ("conclude",)),
+        ({"output_guardrails": [polite]}, ("finalize_answer", "check_output")),
+        ({"hooks": EndHooks()}, ("finalize_answer",)),
         ({"hooks": AgentHooks[Any]()}, ()),
     ],
 )
-def test_what_is_due_for_an_agent(fields: dict[str, Any], duties: tuple[str, ...]) -> None:
-    assert scene_of(Agent(name="A", **fields)).duties() == duties
+def test_what_is_due_for_an_agent(fields: dict[str, Any], required_steps: tuple[str, ...]) -> None:
+    assert scene_of(Agent(name="A", **fields)).required_steps() == required_steps
 
 
-@pytest.mark.parametrize(("hooks", "duties"), [(RunEnds(), ("conclude",)), (Idle(), ())])
-def test_hooks_that_do_nothing_cost_nothing(hooks: Any, duties: tuple[str, ...]) -> None:
-    assert scene_of(settings={"hooks": register(hooks)}).duties() == duties
+@pytest.mark.parametrize(
+    ("hooks", "required_steps"), [(RunEnds(), ("finalize_answer",)), (Idle(), ())]
+)
+def test_hooks_that_do_nothing_cost_nothing(hooks: Any, required_steps: tuple[str, ...]) -> None:
+    assert scene_of(settings={"hooks": register(hooks)}).required_steps() == required_steps
 
 
 def test_what_is_due_for_the_agent_that_takes_over_can_be_asked() -> None:
-    scene = scene_of(Agent(name="A"), Agent(name="B", output_guardrails=[polite]))
-    assert scene.duties() == ()
-    assert scene.duties(scene.worker.registry.agent("B")) == ("conclude", "check_output")
+    invocation = scene_of(Agent(name="A"), Agent(name="B", output_guardrails=[polite]))
+    assert invocation.required_steps() == ()
+    assert invocation.required_steps(invocation.worker.registry.agent("B")) == (
+        "finalize_answer",
+        "check_output",
+    )
 
 
 def test_what_callables_changed_is_found_also_in_a_new_context() -> None:
-    scene = scene_of(context={"n": 1})
-    scene.wrapper.context["n"] = 2
-    assert scene.changes() == (Change("set", ("n",), 2),)
-    scene.wrapper.context = {"other": True}
-    assert scene.changes() == (Change("remove", ("n",)), Change("set", ("other",), True))
+    invocation = scene_of(context={"n": 1})
+    invocation.wrapper.context["n"] = 2
+    assert invocation.changes() == (Change("set", ("n",), 2),)
+    invocation.wrapper.context = {"other": True}
+    assert invocation.changes() == (Change("remove", ("n",)), Change("set", ("other",), True))
 
 
 def test_a_context_that_cannot_be_written_is_an_error_in_words() -> None:
-    scene = scene_of(context={})
-    scene.wrapper.context["x"] = object()
+    invocation = scene_of(context={})
+    invocation.wrapper.context["x"] = object()
     with pytest.raises(EffectError, match="cannot be written as JSON") as caught:
-        scene.changes()
+        invocation.changes()
     assert not caught.value.retryable
 
 
@@ -171,23 +176,23 @@ def test_a_nested_run_is_not_asked_as_the_outer_one_was() -> None:
 
 
 def test_a_run_that_works_for_nobody_is_no_tool() -> None:
-    scene = scene_of(Agent(name="A", tools=[look_up]))
-    assert (scene.outer, scene.tool) == (None, None)
+    invocation = scene_of(Agent(name="A", tools=[look_up]))
+    assert (invocation.outer, invocation.tool) == (None, None)
 
 
 @pytest.mark.parametrize(
-    ("on_stream", "behavior", "streamed", "duties"),
+    ("on_stream", "behavior", "streamed", "required_steps"),
     [
         (None, "stop_on_first_tool", False, ()),
         (print, "run_llm_again", True, ()),
-        (print, "stop_on_first_tool", True, ("conclude",)),
-        (print, {"stop_at_tool_names": ["look_up"]}, True, ("conclude",)),
+        (print, "stop_on_first_tool", True, ("finalize_answer",)),
+        (print, {"stop_at_tool_names": ["look_up"]}, True, ("finalize_answer",)),
     ],
 )
 def test_outputs_that_may_be_the_answer_have_to_be_told_in_the_end(
-    on_stream: Any, behavior: Any, *, streamed: bool, duties: tuple[str, ...]
+    on_stream: Any, behavior: Any, *, streamed: bool, required_steps: tuple[str, ...]
 ) -> None:
     inner = Agent[Any](name="B", tools=[look_up], tool_use_behavior=behavior)
     outer = Agent[Any](name="A", tools=[inner.as_tool("ask", on_stream=on_stream)])
-    scene = scene_of(outer, settings=answering("ask"))
-    assert (scene.is_streamed, scene.duties(inner)) == (streamed, duties)
+    invocation = scene_of(outer, settings=answering("ask"))
+    assert (invocation.is_streamed, invocation.required_steps(inner)) == (streamed, required_steps)

@@ -1,6 +1,6 @@
 """Who carries a run: workers elsewhere, or the engine of this process for as long as it is needed.
 
-Owns: `Carrying`: which of them, and when the run is not waited for any more. Must not know: what
+Owns: `RunHost`: which of them, and when the run is not waited for any more. Must not know: what
 the run is about.
 """
 
@@ -18,12 +18,12 @@ from outlast.client.known_agents import KnownAgents
 from outlast.client.outages import patience_of
 from outlast.client.start import context_class
 from outlast.contract import names
-from outlast.loop.state import RunState
+from outlast.loop.state import LoopState
 from outlast.ports.blobs import BlobStore
 from outlast.ports.engine import Engine, Serving, local_engine
 
 
-class Carrying:
+class RunHost:
     """What carries one run, while a program starts it and waits for it.
 
     Leaving the `with` block says that nobody waits any more, whatever the run does.
@@ -86,7 +86,7 @@ class Carrying:
         while self._serving:
             self._serving.pop().let_go(ended=ended)
 
-    def read(self, state: RunState | None) -> None:
+    def read(self, state: LoopState | None) -> None:
         """Say that nobody reads the run any more.
 
         Args:

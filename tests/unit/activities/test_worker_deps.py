@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from outlast.activities.worker_knowledge import WorkerKnowledge
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry, type_name
@@ -22,11 +22,11 @@ class Order:
     name: str = ""
 
 
-def knowledge(*types: type) -> WorkerKnowledge:
+def knowledge(*types: type) -> WorkerDeps:
     registry = Registry([Agent[Any](name="A")])
     for one in types:
         registry.add_context_type(one)
-    return WorkerKnowledge(registry=registry, models=ScriptedModel())
+    return WorkerDeps(registry=registry, models=ScriptedModel())
 
 
 @pytest.mark.parametrize(
@@ -56,5 +56,5 @@ def test_a_context_that_does_not_fit_is_an_error() -> None:
 def test_a_run_with_definitions_of_its_own_has_the_same_models() -> None:
     known, own = knowledge(), Registry([Agent[Any](name="A")])
     known.registry.keep_for_run("r1", own)
-    assert known.of_run("r1") == WorkerKnowledge(registry=own, models=known.models)
+    assert known.of_run("r1") == WorkerDeps(registry=own, models=known.models)
     assert known.of_run("r2") is known

@@ -32,7 +32,7 @@ _MARK_OF_ANSWERS = "__temporal_task_tag"
 logger = get_logger(__name__)
 
 
-class Carrier:
+class LocalWorker:
     """Carries the runs of a queue.
 
     Args:
@@ -131,7 +131,7 @@ async def _last_answers() -> None:
         await asyncio.wait(answers, timeout=GRACE.total_seconds())
 
 
-class CarriedRun:
+class HostedRun:
     """Implements `outlast.ports.engine.Serving`.
 
     Args:
@@ -144,50 +144,50 @@ class CarriedRun:
         taking_over: waits for a queue that somebody else carries.
     """
 
-    def __init__(self, queue: str, run_id: str, dropped: Callable[[Carrier], None]) -> None:
+    def __init__(self, queue: str, run_id: str, dropped: Callable[[LocalWorker], None]) -> None:
         self.queue = queue
         self.taking_over: asyncio.Task[None] | None = None
         self._run_id = run_id
         self._dropped = dropped
-        self._carrier: Carrier | None = None
+        self._local_worker: LocalWorker | None = None
         self._unattended = False
         self._before: Registry | None = None
 
     def begin(
-        self, carrier: Carrier, agent: Agent[Any], context_type: type[Any] | None = None
+        self, local_worker: LocalWorker, agent: Agent[Any], context_type: type[Any] | None = None
     ) -> None:
         """Let a worker carry the run with an agent.
 
         Raises:
             UserError: the agent does not fit.
         """
-        self._before = carrier.definitions.of_run(self._run_id)
-        carrier.definitions.attend(self._run_id, agent, context_type)
-        carrier.users += 1
-        self._carrier = carrier
+        self._before = local_worker.definitions.of_run(self._run_id)
+        local_worker.definitions.attend(self._run_id, agent, context_type)
+        local_worker.users += 1
+        self._local_worker = local_worker
         if self._unattended:
             self.leave()
 
     def leave(self) -> None:
         """Wait no more for a run that goes on."""
         self._unattended = True
-        if self._carrier is not None:
-            self._carrier.definitions.leave(self._run_id)
-            self._carrier = None
+        if self._local_worker is not None:
+            self._local_worker.definitions.leave(self._run_id)
+            self._local_worker = None
 
     def withdraw(self) -> None:
         """Take back what was asked for: the run keeps the agents that it had."""
-        carrier = self._carrier
+        local_worker = self._local_worker
         self.let_go(ended=True)
-        if carrier is not None and self._before is not None:
-            carrier.definitions.keep(self._run_id, self._before)
+        if local_worker is not None and self._before is not None:
+            local_worker.definitions.keep(self._run_id, self._before)
 
     def let_go(self, *, ended: bool) -> None:
         """Wait no more for a run that has ended, or waits for people."""
         if self.taking_over is not None:
             self.taking_over.cancel()
-        if self._carrier is not None:
-            self._carrier.definitions.leave(self._run_id, ended=ended)
-            self._carrier.users -= 1
-            self._dropped(self._carrier)
-            self._carrier = None
+        if self._local_worker is not None:
+            self._local_worker.definitions.leave(self._run_id, ended=ended)
+            self._local_worker.users -= 1
+            self._dropped(self._local_worker)
+            self._local_worker = None

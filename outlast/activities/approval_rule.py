@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
-from outlast.activities.scene import Scene
+from outlast.activities.invocation import Invocation
 from outlast.agents.callables import call
 from outlast.agents.local_tool import LocalTool
 from outlast.agents.mcp_tools import MCPFunctionTool
@@ -21,38 +21,40 @@ from outlast.loop.values import Json, JsonObject
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class ApprovalRule:
     """What stands before a call.
 
     Attributes:
-        is_shut: a person decides.
+        needs_approval: a person decides.
         reason: why, or why the call was refused.
         is_refused: it was decided that the call does not run.
         is_decided: the person has decided already, for every call of the tool.
     """
 
-    is_shut: bool = False
+    needs_approval: bool = False
     reason: str | None = None
     is_refused: bool = False
     is_decided: bool = False
 
 
-OPEN = Gate()
+OPEN = ApprovalRule()
 
 
-async def gate_of(tool: FunctionTool, raw: JsonObject, scene: Scene) -> Gate:
+async def approval_rule_of(
+    tool: FunctionTool, raw: JsonObject, invocation: Invocation
+) -> ApprovalRule:
     """Ask whether a person decides about a call; where the tool can decide itself, ask that.
 
     Nobody is asked about a tool for which a person has decided once and for all.
     """
-    if tool.name in scene.decided:
-        return Gate(is_shut=True, is_decided=True)
-    gate = await _ruled(tool, raw, scene)
-    if not gate.is_shut or not isinstance(tool, LocalTool) or tool.on_approval is None:
+    if tool.name in invocation.decided:
+        return ApprovalRule(needs_approval=True, is_decided=True)
+    gate = await _ruled(tool, raw, invocation)
+    if not gate.needs_approval or not isinstance(tool, LocalTool) or tool.on_approval is None:
         return gate
-    item = ToolApprovalItem(agent=scene.agent, raw_item=raw, tool_name=tool.name)
+    item = ToolApprovalItem(agent=invocation.agent, raw_item=raw, tool_name=tool.name)
     try:
-        verdict: object = await call(tool.on_approval, scene.wrapper, item)
+        verdict: object = await call(tool.on_approval, invocation.wrapper, item)
     except Exception as error:  # noqa: BLE001  whatever a user's callback raises
         return _shut(f"on_approval failed ({type(error).__name__}), so a person decides.")
     decided: Mapping[str, Any] = {}
@@ -62,22 +64,22 @@ async def gate_of(tool: FunctionTool, raw: JsonObject, scene: Scene) -> Gate:
         return OPEN
     if decided.get("approve") is False:
         reason = decided.get("reason")
-        return Gate(is_refused=True, reason=str(reason) if reason else None)
+        return ApprovalRule(is_refused=True, reason=str(reason) if reason else None)
     return gate
 
 
-def _shut(reason: str) -> Gate:
-    return Gate(is_shut=True, reason=reason)
+def _shut(reason: str) -> ApprovalRule:
+    return ApprovalRule(needs_approval=True, reason=reason)
 
 
-async def _ruled(tool: FunctionTool, raw: JsonObject, scene: Scene) -> Gate:
+async def _ruled(tool: FunctionTool, raw: JsonObject, invocation: Invocation) -> ApprovalRule:
     rule = tool.needs_approval
     if isinstance(rule, bool):
-        return Gate(is_shut=rule)
+        return ApprovalRule(needs_approval=rule)
     call_id, arguments = call_id_of(raw), arguments_of(raw)
     try:
         if isinstance(tool, LocalTool):
-            subject: Any = tool.asked_about(scene.wrapper, arguments)
+            subject: Any = tool.asked_about(invocation.wrapper, arguments)
         else:
             subject, left_out = _fields(tool, arguments)
             if left_out and not isinstance(tool, MCPFunctionTool):  # the rule would not see all
@@ -85,8 +87,8 @@ async def _ruled(tool: FunctionTool, raw: JsonObject, scene: Scene) -> Gate:
             altered = tool.altered(arguments) if tool.altered is not None else ""
             if altered:  # the rule would see something else than the function
                 return _shut(f"The function reads {altered} otherwise, so a person decides.")
-        asked = await call(rule, scene.wrapper, subject, call_id)
-        return Gate(is_shut=bool(asked))
+        asked = await call(rule, invocation.wrapper, subject, call_id)
+        return ApprovalRule(needs_approval=bool(asked))
     except Exception as error:  # noqa: BLE001  whatever a user's rule raises
         reason = f"The approval rule failed ({type(error).__name__}), so a person decides."
         return _shut(reason)

@@ -1,6 +1,6 @@
 """What every effect needs of its worker: the definitions, and a way to models.
 
-Owns: `WorkerKnowledge`, handed to each effect explicitly; there are no globals.
+Owns: `WorkerDeps`, handed to each effect explicitly; there are no globals.
 """
 
 from dataclasses import dataclass, field, replace
@@ -14,14 +14,14 @@ from outlast.ports.model import ModelProvider
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerKnowledge:
+class WorkerDeps:
     """The registry of users' definitions, the provider of models, and the store for content."""
 
     registry: Registry
     models: ModelProvider
     content: LargeContent = field(default=LargeContent(None), compare=False)
 
-    def of_run(self, run_id: str) -> "WorkerKnowledge":
+    def of_run(self, run_id: str) -> "WorkerDeps":
         """Return what is known to the effects of one run, which may have its own definitions."""
         own = self.registry.of_run(run_id)
         return self if own is self.registry else replace(self, registry=own)
