@@ -7,6 +7,8 @@ The first needs Chromium and the package playwright: `apt-get install chromium`,
 `uv sync --inexact --group pictures`.
 """
 
+# pyright: reportMissingImports=false, reportUnknownVariableType=false, reportUnknownMemberType=false
+
 import asyncio
 import os
 import re

@@ -178,4 +178,4 @@ def test_what_does_not_fit_is_refused_at_the_start(
 
 def test_hooks_of_an_agent_are_no_hooks_of_a_run() -> None:
     with pytest.raises(TypeError, match="must be RunHooks"):
-        run_input("A", "Hello", hooks=AgentHooks())
+        run_input("A", "Hello", hooks=AgentHooks())  # pyright: ignore[reportArgumentType]  the mistake that is meant
