@@ -112,9 +112,14 @@ class OperatorService:
             raise self.refusal
         self.added = sorted(request.search_attributes)
 
+    async def count_workflows(self, _query: str) -> None:
+        """Find nothing: every attribute is known."""
+
 
 def client_of(service: OperatorService) -> Any:
-    return SimpleNamespace(namespace="default", operator_service=service)
+    return SimpleNamespace(
+        namespace="default", operator_service=service, count_workflows=service.count_workflows
+    )
 
 
 async def test_missing_search_attributes_are_added() -> None:
