@@ -37,6 +37,11 @@ LOCAL_ACTIVITY = "core_local_activity"
 
 _TIMED_OUT = "The engine ended the run: it took longer than it may."
 
+_UNSETTLED = {
+    EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED,
+    EventType.EVENT_TYPE_WORKFLOW_TASK_STARTED,
+}
+
 CLOSING = {
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED,
     EventType.EVENT_TYPE_WORKFLOW_EXECUTION_FAILED,
@@ -321,6 +326,7 @@ class RunReader:
 
     async def _pages(self, run: str) -> AsyncGenerator[Sequence[HistoryEvent]]:
         events, seen = self._handle(run).fetch_history_events(wait_new_event=True), 0
+        held: list[HistoryEvent] = []
         outage = Outage(self.patience)
         while True:
             try:
@@ -336,7 +342,12 @@ class RunReader:
                 }:
                     await outage.wait(error)
                 continue
-            page = [event for event in events.current_page or () if event.event_id > seen]
+            sent = events.current_page or ()
+            begin = sent[0].event_id if sent else seen + len(held) + 1
+            page = [event for event in held if event.event_id < begin]
+            page += [event for event in sent if event.event_id > seen]
+            length = _settled_length(page)
+            page, held = page[:length], page[length:]
             if page:
                 seen = page[-1].event_id
                 yield page
@@ -384,6 +395,19 @@ class RunReader:
 
     def _handle(self, run: str | None) -> WorkflowHandle[Any, Any]:
         return self.client.get_workflow_handle(self.run_id, run_id=run)
+
+
+def _settled_length(page: Sequence[HistoryEvent]) -> int:
+    """Return how many events of a page nothing can replace.
+
+    A server sends the workflow task that runs right now before it is stored, at the end of a page.
+    If the task is lost, its numbers go to other events, such as a signal; if it completes, its
+    events are sent again, with other times where it was tried again.
+    """
+    length = len(page)
+    while length and page[length - 1].event_type in _UNSETTLED:
+        length -= 1
+    return length
 
 
 def ended_by_engine(state: LoopState, closed_by: HistoryEvent) -> RunEnded | None:

@@ -112,7 +112,7 @@ def merged_by_replay(events: list[HistoryEvent]) -> bool:
     """Whether the SDK takes two workflow tasks of this history for one when it replays it.
 
     It does where neither a task nor the one before it led to a command and another task follows
-    at once, as after an update that was refused. What the first one delivered is then replayed
+    at once, as after an update that was refused or a look-up that outlasted its task. What the first one delivered is then replayed
     at the time of the second, so the times in a replayed state are not those of the first run.
     """
     types = [event.event_type for event in events]

@@ -425,6 +425,33 @@ async def test_a_history_that_moved_on_the_server_is_read_again_and_no_record_co
     assert client.calls.count(("fetch", "run-1")) == 2
 
 
+async def test_events_in_the_place_of_a_workflow_task_that_was_lost_are_read() -> None:
+    stored = whole_run(keep_open=True)
+    lost = Recording()
+    lost.events = list(stored.events)
+    lost.add(Kind.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED)
+    lost.add(Kind.EVENT_TYPE_WORKFLOW_TASK_STARTED)
+    length = stored.last
+    stored.signal("cancel", {"mode": "after_turn"})
+    stored.task()
+    stored.close(Kind.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED)
+    client = FakeClient(lost.events, [], stored.events[length:])
+    assert await followed(run_of(client)) == await followed(run_of(FakeClient(stored.events)))
+
+
+async def test_a_workflow_task_that_was_tried_again_has_the_time_of_its_last_attempt() -> None:
+    early, late = Recording(), Recording()
+    for recording, extra in ((early, 0), (late, 5_000)):
+        recording.asked()
+        recording.add(Kind.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED)
+        begun = recording.add(Kind.EVENT_TYPE_WORKFLOW_TASK_STARTED)
+        recording.events[-1].event_time.FromMilliseconds(START_MS + extra)
+    late.complete(begun)
+    late.close(Kind.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED)
+    progress = await followed(run_of(FakeClient(early.events, late.events[1:])))
+    assert progress[-1].state.started_at_ms == START_MS + 5_000
+
+
 async def test_a_request_that_the_server_does_not_take_at_all_is_an_error() -> None:
     client = FakeClient(refused(RPCStatusCode.INVALID_ARGUMENT), closed_run().events)
     with pytest.raises(RPCError):
