@@ -159,3 +159,9 @@ def test_references_of_other_code_harm_nothing():
     assert with_references(items, no_key) == tuple(items)
     right = blobs.Offload(keys=(KEY,), moved=(blobs.Moved(0, ("content", 0), 1, 0),))
     assert with_references(items, right)[0].raw == {"content": [reference(KEY, 1), 5]}
+
+
+def test_a_value_that_is_no_object_and_no_list_has_nothing_to_put_back() -> None:
+    plain: list[Json] = ["a", 1, None, True, [], {}, ["a", {"b": [1]}]]
+    assert all(map(blobs.is_plain, plain))
+    assert not blobs.is_plain(["a", {"b": [{BLOB: {}}]}])

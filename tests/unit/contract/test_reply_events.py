@@ -6,6 +6,7 @@ from outlast.contract.deltas import is_delta
 from outlast.contract.reply_events import item_events, reply_events
 from outlast.loop.values import JsonObject
 
+REFUSAL: JsonObject = {"type": "refusal", "refusal": "No."}
 MESSAGE: JsonObject = {
     "type": "message",
     "id": "msg_1",
@@ -13,7 +14,7 @@ MESSAGE: JsonObject = {
     "status": "completed",
     "content": [
         {"type": "output_text", "text": "Good morning.", "annotations": []},
-        {"type": "refusal", "refusal": "No."},
+        REFUSAL,
     ],
 }
 CALL: JsonObject = {
@@ -47,6 +48,12 @@ def test_a_message_is_told_part_by_part() -> None:
         "content_part.done",
         "output_item.done",
     ]
+
+
+def test_a_part_is_told_empty_first_and_whole_at_its_end() -> None:
+    text: JsonObject = {"type": "output_text", "text": "Good morning.", "annotations": []}
+    parts = [event["part"] for event in item_events(MESSAGE, 0) if "part" in event]
+    assert parts == [{**text, "text": ""}, text, {"type": "refusal", "refusal": ""}, REFUSAL]
 
 
 def test_calls_and_reasoning_are_told_too() -> None:
