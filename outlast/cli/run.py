@@ -37,9 +37,7 @@ def run(
     ] = False,
     context: Annotated[
         str | None,
-        typer.Option(
-            "--context", metavar="JSON", help="The context that the agent's tools receive."
-        ),
+        typer.Option("--context", metavar="JSON", help="The context that the tools receive."),
     ] = None,
     max_turns: Annotated[
         int,

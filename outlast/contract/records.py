@@ -327,11 +327,11 @@ def read_state(payload: JsonObject) -> LoopState:
             payload = json.loads(zlib.decompress(base64.b64decode(str(payload["zlib"]))))
         state: LoopState = adapter(LoopState).validate_python(payload)
     except ValidationError as error:
-        raise UnreadableRecordError(_explain(LoopState, error)) from None
+        raise UnreadableRecordError(_explain("RunState", error)) from None
     except (ValueError, zlib.error) as error:
         raise UnreadableRecordError(f"The carried state cannot be unpacked: {error}") from None
     if state.phase == "new":
-        raise UnreadableRecordError("The carried LoopState never began.")
+        raise UnreadableRecordError("The carried RunState never began.")
     return state
 
 
@@ -344,10 +344,10 @@ def read_carried(payload: JsonObject) -> LoopState:
     state = read_state(payload)
     if state.phase == "closed":
         raise UnreadableRecordError(
-            "The carried LoopState has ended: there is nothing to go on with."
+            "The carried RunState has ended: there is nothing to go on with."
         )
     if broken := violations(state):
-        raise UnreadableRecordError(f"The carried LoopState breaks a law of runs: {broken[0]}.")
+        raise UnreadableRecordError(f"The carried RunState breaks a law of runs: {broken[0]}.")
     return state
 
 

@@ -340,7 +340,7 @@ def packed(data: bytes) -> str:
     ],
 )
 def test_a_state_that_cannot_be_read_is_refused_in_words(payload: dict[str, Any]) -> None:
-    with pytest.raises(UnreadableRecordError, match=r"LoopState|cannot be unpacked"):
+    with pytest.raises(UnreadableRecordError, match=r"RunState|cannot be unpacked"):
         read_state(payload)
 
 

@@ -15,7 +15,8 @@ def run_as(path: Path | str | None, monkeypatch: pytest.MonkeyPatch) -> None:
     if isinstance(path, Path):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.touch()
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", str(path) if path else None)
+    main, file = sys.modules["__main__"], str(path) if path else None
+    monkeypatch.setattr(main, "__file__", file, raising=False)
 
 
 def test_a_script_has_its_name_and_a_digest_of_its_place(
