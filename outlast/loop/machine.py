@@ -12,14 +12,14 @@ The life of a run, one phase after the other:
                                          thinking        ask the model
     checking      --InputChecked-->      thinking        they let it pass
     thinking      --ModelReplied-->      acting          the reply has calls
-                                         concluding      the reply is the answer
+                                         finalizing      the reply is the answer
                                          turned          the reply says nothing yet
     acting        --ToolFinished-->      acting          until every call is settled, and then
                     AgentFinished        turned          show the outputs to the model, or
                     DecisionReceived     transferring    run what a handoff has to run, or
-                                         concluding      take an output as the answer
+                                         finalizing      take an output as the answer
     transferring  --HandoffFinished-->   turned          as the agent that took over
-    concluding    --AnswerFinalized-->   idle | closing  the answer is given
+    finalizing    --AnswerFinalized-->   idle | closing  the answer is given
     idle          --MessageReceived-->   turned          the next question
     any           --CancelRequested-->   closing         now, or when the turn is over
     closing       --SessionSaved-->      closed          everything is saved, and the end of a

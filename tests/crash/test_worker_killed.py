@@ -171,7 +171,7 @@ async def test_a_worker_killed_at_any_event_changes_nothing_for_the_question(
 async def test_a_worker_killed_while_the_last_is_saved_changes_nothing(
     new_trial: NewTrial, asked: Report
 ):
-    concluded = "activity_task_completed conclude"
+    concluded = "activity_task_completed finalize_answer"
     saves = [f"activity_task_{what} save_session" for what in ("scheduled", "completed")]
     reports = await asyncio.gather(
         *(new_trial(talk=ASKED).hold([at_labels(concluded, save)]) for save in saves)
