@@ -109,7 +109,7 @@ async def test_a_fast_parallel_guardrail_stops_the_model_call(executor: Executor
 
     agent = Agent(name="A", input_guardrails=[early])
     model = ScriptedModel(never_ends)
-    config = RunConfig(heartbeat_timeout=timedelta(seconds=1))
+    config = RunConfig(heartbeat_timeout=timedelta(seconds=2))
     with pytest.raises(outlast.InputGuardrailTripwireTriggered):
         await executor.execute(agent, model=model, run_config=config)
     await soon(stopped)

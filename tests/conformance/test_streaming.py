@@ -147,7 +147,7 @@ async def test_a_cancel_at_once_stops_the_tool_and_ends_the_stream(executor: Exe
     stream = await executor.stream(
         Agent(name="A", tools=[endless]),
         model=model,
-        run_config=RunConfig(heartbeat_timeout=timedelta(seconds=1)),
+        run_config=RunConfig(heartbeat_timeout=timedelta(seconds=2)),
     )
     reading = asyncio.create_task(read(stream))
     await soon(started)

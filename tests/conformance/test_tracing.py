@@ -657,7 +657,7 @@ async def test_a_run_that_is_cancelled_tells_of_its_end(
     stream = await executor.stream(
         Agent(name="A", tools=[endless]),
         model=ScriptedModel([call("endless", "c1")], "never"),
-        run_config=RunConfig(heartbeat_timeout=timedelta(seconds=1)),
+        run_config=RunConfig(heartbeat_timeout=timedelta(seconds=2)),
     )
     reading = asyncio.create_task(_read(stream))
     await soon(started)
@@ -687,7 +687,7 @@ async def test_a_run_that_is_cancelled_tells_of_the_end_of_nested_runs(
     stream = await executor.stream(
         Agent(name="A", tools=[ask]),
         model=ScriptedModel([call("ask", "c1", input="?")], [call("endless", "c2")]),
-        run_config=RunConfig(heartbeat_timeout=timedelta(seconds=1)),
+        run_config=RunConfig(heartbeat_timeout=timedelta(seconds=2)),
     )
     reading = asyncio.create_task(_read(stream))
     await soon(started)

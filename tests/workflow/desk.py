@@ -38,8 +38,8 @@ from tests.workflow.laws import nested_runs
 PATIENCE_SECONDS = 60
 """Longer than a loaded machine stands still; only a failing test waits for it."""
 
-QUICK = RunConfig(heartbeat_timeout=timedelta(seconds=1))
-"""For runs whose workers are taken away: the loss is noticed soon."""
+QUICK = RunConfig(heartbeat_timeout=timedelta(seconds=2))
+"""For runs whose workers are taken away: the loss is noticed soon, a stall of a second is not."""
 
 
 class Desk:

@@ -20,10 +20,11 @@ from outlast.agents.tool import function_tool
 from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import Desk
 
-BLOCKED_SECONDS = 4.0
-"""Four times as long as a worker may be silent in these runs."""
+CONFIG = RunConfig(heartbeat_timeout=timedelta(seconds=4))
+"""The engine hears of an attempt every second, so three more may pass on a machine that stalls."""
 
-CONFIG = RunConfig(heartbeat_timeout=timedelta(seconds=1))
+BLOCKED_SECONDS = 9.0
+"""More than twice as long as a worker may be silent in these runs."""
 
 
 async def test_a_blocked_loop_repeats_nobodys_call_and_is_warned_of_once(
@@ -84,13 +85,12 @@ async def test_a_blocked_loop_repeats_nobodys_call_and_is_warned_of_once(
 
 async def test_what_arrives_while_a_loop_is_blocked_waits_and_keeps_its_attempts(desk: Desk):
     is_blocked = threading.Event()
-    config = RunConfig(heartbeat_timeout=timedelta(seconds=3))
 
     @function_tool
     async def blocker() -> str:
         """Block the loop."""
         is_blocked.set()
-        time.sleep(2 * BLOCKED_SECONDS)  # noqa: ASYNC251  this is it
+        time.sleep(BLOCKED_SECONDS)  # noqa: ASYNC251  this is it
         return "done"
 
     def reply(request: Any) -> Any:
@@ -106,9 +106,9 @@ async def test_what_arrives_while_a_loop_is_blocked_waits_and_keeps_its_attempts
         other = Desk(client, cached=desk.cached)
         other.queue = desk.queue
         await other.open_workflows(agent)
-        blocked = asyncio.create_task(other.run(agent, "block", run_config=config))
+        blocked = asyncio.create_task(other.run(agent, "block", run_config=CONFIG))
         await asyncio.to_thread(is_blocked.wait)
-        runs = [other.run(agent, f"{n}", run_config=config) for n in range(5)]
+        runs = [other.run(agent, f"{n}", run_config=CONFIG) for n in range(5)]
         results = await asyncio.gather(blocked, *runs)
         assert [result.final_output for result in results] == ["Done."] * 6
         attempts = [

@@ -79,7 +79,7 @@ def reply(request):
 
 async def main():
     agent = Agent(name="Clerk", model=ScriptedModel(always=reply), tools=[refund])
-    config = RunConfig(heartbeat_timeout=timedelta(seconds=1))
+    config = RunConfig(heartbeat_timeout=timedelta(seconds=2))
     result = await Runner.run(agent, "Refund A-17", id="support-42", run_config=config)
     print(result.final_output)
 
