@@ -20,35 +20,35 @@ from outlast.loop.calls import (
     ToolResult,
 )
 from outlast.loop.checks import CheckResult, FinalizedAnswer, RequiredStep
-from outlast.loop.commands import (
+from outlast.loop.effects import (
+    AgentFinished,
+    AnswerFinalized,
     CallModel,
     CheckInput,
     Effect,
+    EffectFailed,
     FinalizeAnswer,
+    HandoffFinished,
+    InputChecked,
+    ItemsOffloaded,
+    ModelReplied,
     OffloadItems,
     PrepareRun,
     RunAgent,
     RunHandoff,
+    RunPrepared,
     RunTool,
     SaveSession,
-)
-from outlast.loop.events import (
-    AgentFinished,
-    AnswerFinalized,
-    CancelRequested,
-    DecisionReceived,
-    EffectFailed,
-    Event,
-    HandoffFinished,
-    InputChecked,
-    ItemsOffloaded,
-    MessageReceived,
-    ModelReplied,
-    NestedReported,
-    RunPrepared,
-    RunStarted,
     SessionSaved,
     ToolFinished,
+)
+from outlast.loop.events import (
+    CancelRequested,
+    DecisionReceived,
+    Event,
+    MessageReceived,
+    NestedReported,
+    RunStarted,
 )
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
@@ -163,7 +163,7 @@ def _goes_wrong(event: Event) -> bool:
             return True
         case InputChecked(result=told) | ToolFinished(result=told):
             return told.failure is not None
-        case ModelReplied(reply=told) | AnswerFinalized(conclusion=told):
+        case ModelReplied(result=told) | AnswerFinalized(result=told):
             return told.failure is not None
         case _:
             return False
@@ -200,14 +200,14 @@ def _answers(effect: Effect) -> Iterator[Event]:  # noqa: C901  a table
         case PrepareRun():
             for required_steps in _duties():
                 yield RunPrepared(
-                    at_ms=0, effect=number, briefing=PreparedRun(required_steps=required_steps)
+                    at_ms=0, effect=number, result=PreparedRun(required_steps=required_steps)
                 )
         case CheckInput():
             yield InputChecked(at_ms=0, effect=number, result=CheckResult())
             yield InputChecked(at_ms=0, effect=number, result=CheckResult(failure=FAILURE))
         case CallModel():
             for reply in _replies():
-                yield ModelReplied(at_ms=0, effect=number, reply=reply)
+                yield ModelReplied(at_ms=0, effect=number, result=reply)
         case RunTool():
             yield ToolFinished(at_ms=0, effect=number, result=ToolResult(output="x", value="x"))
             yield ToolFinished(
@@ -219,7 +219,7 @@ def _answers(effect: Effect) -> Iterator[Event]:  # noqa: C901  a table
             yield HandoffFinished(at_ms=0, effect=number, result=HandoffResult())
         case FinalizeAnswer():
             for conclusion in _conclusions():
-                yield AnswerFinalized(at_ms=0, effect=number, conclusion=conclusion)
+                yield AnswerFinalized(at_ms=0, effect=number, result=conclusion)
         case SaveSession():
             yield SessionSaved(at_ms=0, effect=number)
 

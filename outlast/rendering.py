@@ -14,12 +14,18 @@ import logging
 import re
 import shlex
 from collections import Counter
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 LONGEST_EXCERPT = 160
 """How many characters of a text are shown where one line has to do."""
+
+LONGEST_READ = 20_000
+"""How many characters of arguments are read as JSON in order to be shown."""
+
+KEPT_LINE_LENGTH = 2_000
+"""Lines of calls up to this length are kept for the next time."""
 
 _Text = TypeVar("_Text", bound=str)
 
@@ -215,8 +221,19 @@ def repeated_keys(arguments: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))
 
 
-def call_line(name: str, arguments: str) -> Shown:
-    """Return a call as a line of code, such as `refund_order(order_id="A-17")`."""
+def call_line(name: str, arguments: str) -> str:
+    """Return a call as a line of code, `refund_order(order_id="A-17")`, to be cut and shown.
+
+    Very long arguments stay as the model wrote them: to parse them would hold up the run.
+    """
+    if len(arguments) > LONGEST_READ:
+        return f"{name}({arguments})"
+    if len(arguments) > KEPT_LINE_LENGTH:
+        return _call_line(name, arguments)
+    return _kept_call_line(name, arguments)
+
+
+def _call_line(name: str, arguments: str) -> Shown:
     try:
         value = _read(arguments)
         if isinstance(value, _Object):
@@ -225,6 +242,10 @@ def call_line(name: str, arguments: str) -> Shown:
     except (ValueError, RecursionError):
         pass
     return joined(name, "(", arguments_text(arguments), ")")
+
+
+_kept_call_line = lru_cache(maxsize=1_000)(_call_line)
+"""The newest calls of a run are shown again after each of its steps."""
 
 
 def _read(arguments: str) -> Any:

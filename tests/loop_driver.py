@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any, Self, TypeVar
 
 from outlast.contract.blobs import encode, is_plain
-from outlast.contract.records import Request
+from outlast.contract.effects import EffectRequest
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.calls import (
     AgentResult,
@@ -20,43 +20,43 @@ from outlast.loop.calls import (
 )
 from outlast.loop.changes import Change
 from outlast.loop.checks import CheckResult, FinalizedAnswer, RequiredStep
-from outlast.loop.commands import (
+from outlast.loop.effects import (
+    AgentFinished,
+    AnswerFinalized,
     CallModel,
     CancelEffect,
     CheckInput,
     Command,
     Effect,
+    EffectFailed,
     FinalizeAnswer,
     Finish,
+    HandoffFinished,
+    InputChecked,
+    ItemsOffloaded,
+    ModelReplied,
     NotifyParent,
     OffloadItems,
     PrepareRun,
     RunAgent,
     RunHandoff,
+    RunPrepared,
     RunTool,
     SaveSession,
+    SessionSaved,
+    ToolFinished,
 )
 from outlast.loop.events import (
-    AgentFinished,
-    AnswerFinalized,
     CancelMode,
     CancelRequested,
     DecisionReceived,
     EffectBlocked,
-    EffectFailed,
     Event,
-    HandoffFinished,
-    InputChecked,
-    ItemsOffloaded,
     MessageReceived,
-    ModelReplied,
     NestedReported,
     RunEnded,
-    RunPrepared,
     RunStarted,
-    SessionSaved,
     SignalUnreadable,
-    ToolFinished,
 )
 from outlast.loop.invariants import violations
 from outlast.loop.items import Item, Message
@@ -280,7 +280,7 @@ class Play:
         self.outstanding: dict[int, Effect] = {}
         self.accepted: list[Message] = []
         self.opened: PreparedRun | None = None
-        self.requests: dict[int, Request] = {}
+        self.requests: dict[int, EffectRequest[Any]] = {}
         self.stored: dict[int, Item] = {}
         self.take(
             RunStarted(
@@ -329,7 +329,7 @@ class Play:
         """The agent is known."""
         effect = self.only(PrepareRun).effect
         known = PreparedRun(model=model, **briefing)
-        return self.take(RunPrepared(at_ms=self.now_ms, effect=effect, briefing=known))
+        return self.take(RunPrepared(at_ms=self.now_ms, effect=effect, result=known))
 
     def checked(self, **result: Any) -> tuple[Command, ...]:
         """Input guardrails have run."""
@@ -341,7 +341,7 @@ class Play:
         """It is decided what becomes of the answer."""
         effect = self.only(FinalizeAnswer).effect
         made = FinalizedAnswer(**conclusion)
-        return self.take(AnswerFinalized(at_ms=self.now_ms, effect=effect, conclusion=made))
+        return self.take(AnswerFinalized(at_ms=self.now_ms, effect=effect, result=made))
 
     def saved(self) -> tuple[Command, ...]:
         """The session has its items."""
@@ -368,7 +368,7 @@ class Play:
         """The model replies."""
         effect = self.only(CallModel).effect
         reply = reply_of(*parts, **fields)
-        return self.take(ModelReplied(at_ms=self.now_ms, effect=effect, reply=reply))
+        return self.take(ModelReplied(at_ms=self.now_ms, effect=effect, result=reply))
 
     def returns(
         self, call_id: str, output: Json = "ok", *changes: Change, **fields: Any
@@ -475,7 +475,7 @@ class Play:
                 self.stored = {at: self.before.items[at] for at in moved} | self.stored
                 del self.outstanding[event.effect]
             case RunPrepared():
-                self.opened = event.briefing
+                self.opened = event.result
                 del self.outstanding[event.effect]
             case (
                 DecisionReceived()

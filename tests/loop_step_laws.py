@@ -3,45 +3,46 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 from outlast.contract.blobs import is_plain
-from outlast.contract.records import Request, request_of
+from outlast.contract.effects import EffectRequest, request_of
 from outlast.loop.approvals import refusal
 from outlast.loop.calls import PreparedRun
-from outlast.loop.commands import (
+from outlast.loop.effects import (
+    AgentFinished,
+    AnswerFinalized,
     CallModel,
     CheckInput,
     Command,
     Effect,
+    EffectFailed,
     FinalizeAnswer,
+    HandoffFinished,
+    InputChecked,
+    ItemsOffloaded,
+    ModelReplied,
     NotifyParent,
     OffloadItems,
     PrepareRun,
     RunAgent,
     RunHandoff,
+    RunPrepared,
     RunTool,
     SaveSession,
+    SessionSaved,
+    ToolFinished,
 )
 from outlast.loop.events import (
-    AgentFinished,
-    AnswerFinalized,
     CancelRequested,
     DecisionReceived,
     EffectBlocked,
-    EffectFailed,
     Event,
-    HandoffFinished,
-    InputChecked,
-    ItemsOffloaded,
     MessageReceived,
-    ModelReplied,
     NestedReported,
     RunEnded,
-    RunPrepared,
     RunStarted,
-    SessionSaved,
     SignalUnreadable,
-    ToolFinished,
 )
 from outlast.loop.items import Message
 from outlast.loop.state import CALL_KINDS, LoopState
@@ -234,7 +235,7 @@ def check_view(state: LoopState) -> None:
     )
 
 
-def check_requests(state: LoopState, requests: dict[int, Request]) -> None:
+def check_requests(state: LoopState, requests: dict[int, EffectRequest[Any]]) -> None:
     """What an effect asks is the same whenever it is asked, for as long as it is pending."""
     for effect in state.pending:
         request = request_of(state, effect)

@@ -15,41 +15,43 @@ from typing import Any, cast, get_args, get_origin, get_type_hints
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SCHEMA_VERSION
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.calls import AgentResult, HandoffResult, ModelReply, PreparedRun, ToolResult
 from outlast.loop.changes import Change
 from outlast.loop.checks import CheckResult, FinalizedAnswer, GuardrailRecord, RequiredStep
-from outlast.loop.commands import (
+from outlast.loop.effects import (
+    AgentFinished,
+    AnswerFinalized,
     CallModel,
     CheckInput,
     Effect,
+    EffectFailed,
     FinalizeAnswer,
+    HandoffFinished,
+    InputChecked,
+    ModelReplied,
     OffloadItems,
     PrepareRun,
     RunAgent,
     RunHandoff,
+    RunPrepared,
     RunTool,
     SaveSession,
-)
-from outlast.loop.events import (
-    AgentFinished,
-    AnswerFinalized,
-    CancelRequested,
-    DecisionReceived,
-    EffectFailed,
-    Event,
-    HandoffFinished,
-    InputChecked,
-    MessageReceived,
-    ModelReplied,
-    NestedReported,
-    Parent,
-    RunPrepared,
     SessionSaved,
-    SignalUnreadable,
     ToolFinished,
 )
+from outlast.loop.events import (
+    CancelRequested,
+    DecisionReceived,
+    Event,
+    MessageReceived,
+    NestedReported,
+    Parent,
+    SignalUnreadable,
+)
+from outlast.loop.items import Item
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, Json, JsonObject, ServerThread, Usage
 from outlast.loop.view import ViewEdit
@@ -118,12 +120,15 @@ def same_json(one: Json, other: Json) -> bool:
 # --- Records -------------------------------------------------------------------------------------
 
 
-def anything_like(hint: Any) -> st.SearchStrategy[Any]:
+def anything_like(hint: Any) -> st.SearchStrategy[Any]:  # noqa: PLR0911  one of each form
     """Any value of an annotated type: the dataclasses of the loop and of the contract."""
     if hint is ModelReply:
         return replies()
     if hint is Any:
         return json_values
+    if get_origin(hint) is EffectRequest:
+        (effect,) = map(anything_like, get_args(hint))
+        return st.builds(EffectRequest, effect=effect, items=anything_like(tuple[Item, ...]))
     if isinstance(hint, type) and is_dataclass(hint):
         fields = {name: anything_like(kind) for name, kind in get_type_hints(hint).items()}
         if "schema_version" in fields:
@@ -390,10 +395,10 @@ def answer_to(effect: Effect, script: Sequence[ModelReply], b: int, at_ms: int) 
     match effect:
         case PrepareRun():
             briefing = briefing_of(effect, b)
-            return RunPrepared(at_ms=at_ms, effect=number, briefing=briefing)
+            return RunPrepared(at_ms=at_ms, effect=number, result=briefing)
         case CallModel():
             reply = script[(effect.effect + b) % len(script)]
-            return ModelReplied(at_ms=at_ms, effect=number, reply=reply)
+            return ModelReplied(at_ms=at_ms, effect=number, result=reply)
         case RunTool():
             broken = Failure(code="tripwire", message="No.") if b % 9 == 8 else None
             result = ToolResult(output=f"output {b}", changes=changes, failure=broken)
@@ -442,7 +447,7 @@ def answer_to_side_effect(effect: Effect, b: int, at_ms: int) -> Event:
                 withheld="blocked" if b % 3 == 0 else None,
                 changes=changes,
             )
-            return AnswerFinalized(at_ms=at_ms, effect=number, conclusion=conclusion)
+            return AnswerFinalized(at_ms=at_ms, effect=number, result=conclusion)
         case RunAgent():
             status = ("completed", "completed", "failed", "cancelled")[b % 4]
             usage = Usage(requests=1, total_tokens=b)
@@ -493,9 +498,9 @@ def wrong_answer_to(effect: Effect, b: int, at_ms: int) -> Event:
 def _answer(kind: str, number: int, at_ms: int) -> Event:
     match kind:
         case "prepared":
-            return RunPrepared(at_ms=at_ms, effect=number, briefing=PreparedRun(model="stray"))
+            return RunPrepared(at_ms=at_ms, effect=number, result=PreparedRun(model="stray"))
         case "model":
-            return ModelReplied(at_ms=at_ms, effect=number, reply=reply_of(said("stray")))
+            return ModelReplied(at_ms=at_ms, effect=number, result=reply_of(said("stray")))
         case "tool":
             return ToolFinished(at_ms=at_ms, effect=number, result=ToolResult(output="stray"))
         case "handoff":

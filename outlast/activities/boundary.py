@@ -7,9 +7,8 @@ else is.
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from functools import partial
-from typing import Any, TypeVar, cast
+from collections.abc import Generator, Sequence
+from typing import Any, cast
 
 from temporalio import activity
 from temporalio.common import RawValue
@@ -17,25 +16,17 @@ from temporalio.exceptions import ApplicationError, ApplicationErrorCategory
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.activities.attempt_error import AttemptError
-from outlast.activities.content import offload, recorded_result, whole_request
+from outlast.activities.carry_out import Attempt, carry_out
+from outlast.activities.content import recorded_result, whole_request
 from outlast.activities.engine_heartbeat import began_in_time, heartbeat_timeout, relief, sender
 from outlast.activities.errors import EffectError, cut, is_retryable
-from outlast.activities.finalize import conclude
-from outlast.activities.handoff import run_handoff
 from outlast.activities.heartbeats import Beat, heartbeats
-from outlast.activities.input_check import check_input
-from outlast.activities.memory import save_session
-from outlast.activities.model import call_model
-from outlast.activities.preparation import prepare_run
-from outlast.activities.tool import run_tool
-from outlast.activities.tracing import traced
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.contract import claims, failures, names, policies, records
 from outlast.contract.deltas import DeltaWindow
-from outlast.loop.commands import CheckInput, PrepareRun, RunHandoff, RunTool
+from outlast.contract.effects import EffectKind, EffectRequest, kind_of_activity
+from outlast.loop.effects import CallModel
 from outlast.loop.values import JsonObject
-
-T = TypeVar("T")
 
 STREAM_BEAT_SECONDS = 0.03
 """How often what a model says is looked at; the Temporal SDK sends it on at its own pace."""
@@ -50,118 +41,52 @@ class EffectActivities:
     """The activities of a worker."""
 
     def __init__(self, worker: WorkerDeps) -> None:
-        self._known = worker
+        self._deps = worker
 
     @property
     def _worker(self) -> WorkerDeps:
         """What is known to the run that the activity belongs to."""
-        return self._known.of_run(activity.info().workflow_id or "")
+        return self._deps.of_run(activity.info().workflow_id or "")
 
     @property
     def all(self) -> list[Any]:
         """What to register with a Temporal worker."""
-        return [
-            self.prepare_run,
-            self.check_input,
-            self.call_model,
-            self.conclude,
-            self.save_session,
-            self.offload_items,
-            self.refuse_effect,
-            self.run_by_name,
-        ]
+        return [self.carry_out, self.refuse_effect]
 
-    @activity.defn(name=names.ACTIVITY_PREPARE)
-    async def prepare_run(self, payload: JsonObject) -> JsonObject:
-        """Look the starting agent up."""
-        with _beating(), _typed_errors(payload):
-            request = await self._request(PrepareRun, payload)
-            return await self._answer(request, partial(prepare_run, self._worker, request))
+    @activity.defn(dynamic=True)
+    async def carry_out(self, arguments: Sequence[RawValue]) -> JsonObject:
+        """Carry an effect out: the activity's type says which.
 
-    @activity.defn(name=names.ACTIVITY_CHECK)
-    async def check_input(self, payload: JsonObject) -> JsonObject:
-        """Ask input guardrails."""
-        with _beating(), _typed_errors(payload):
-            request = await self._request(CheckInput, payload)
-            return await self._answer(request, partial(check_input, self._worker, request))
-
-    @activity.defn(name=names.ACTIVITY_MODEL)
-    async def call_model(self, payload: JsonObject) -> JsonObject:
-        """Ask an agent's model and plan its reply; what it says goes into the heartbeats."""
+        One dynamic activity serves them all, so that a tool that this worker lacks is refused in
+        words, and so that agents can be added while the worker runs.
+        """
+        payload: JsonObject = activity.payload_converter().from_payload(arguments[0].payload)
         info = activity.info()
-        window = DeltaWindow(effect=int(info.activity_id), attempt=info.attempt)
+        kind = kind_of_activity(info.activity_type)
+        window: DeltaWindow | None = None
+        if kind is not None and kind.effect is CallModel:
+            window = DeltaWindow(effect=int(info.activity_id), attempt=info.attempt)
         with _beating(window), _typed_errors(payload):
-            request = await self._request(records.ModelRequestRecord, payload)
-            work = partial(call_model, self._worker, request, window.feed, attempt=info.attempt)
-            return await self._answer(request, work)
-
-    @activity.defn(name=names.ACTIVITY_FINALIZE)
-    async def conclude(self, payload: JsonObject) -> JsonObject:
-        """Decide what becomes of an answer."""
-        with _beating(), _typed_errors(payload):
-            request = await self._request(records.FinalizeRequestRecord, payload)
-            attempt = activity.info().attempt
-            return await self._answer(
-                request, partial(conclude, self._worker, request, attempt=attempt)
-            )
-
-    @activity.defn(name=names.ACTIVITY_SAVE)
-    async def save_session(self, payload: JsonObject) -> JsonObject:
-        """Write items into the run's session."""
-        with _beating(), _typed_errors(payload):
-            request = await self._request(records.SaveRequestRecord, payload)
-            attempt = activity.info().attempt
-            return await save_session(self._worker.registry, request, attempt=attempt)
-
-    @activity.defn(name=names.ACTIVITY_OFFLOAD)
-    async def offload_items(self, payload: JsonObject) -> JsonObject:
-        """Store the content of items outside of the run."""
-        with _beating(), _typed_errors(payload):
-            request = await _claimed(records.OffloadRequestRecord, payload)
-            return records.write(await offload(self._known.content, request))
+            if kind is None or not kind.function:
+                raise EffectError(
+                    failures.USER_ERROR,
+                    f"This worker has no activity {info.activity_type!r}. Is it on the right task "
+                    "queue?",
+                    retryable=True,
+                )
+            content = self._deps.content
+            request = await whole_request(content, await _claimed(kind, payload))
+            attempt = Attempt(number=info.attempt, on_event=window and window.feed)
+            result = await carry_out(self._worker, request, attempt)
+            return records.write(await recorded_result(content, request, result))
 
     @activity.defn(name=names.ACTIVITY_REFUSE)
     async def refuse_effect(self, payload: JsonObject) -> JsonObject:
         """Fail in the place of an effect for whose result the run has no room."""
         raise ApplicationError(payload["message"], type=payload["code"], non_retryable=True)
 
-    @activity.defn(dynamic=True)
-    async def run_by_name(self, arguments: Sequence[RawValue]) -> JsonObject:
-        """Run a tool or a handoff's callback: the activity's type says which.
 
-        One dynamic activity serves them all, so that a tool that this worker lacks is refused in
-        words, and so that agents can be added while the worker runs.
-        """
-        kind = activity.info().activity_type
-        payload: JsonObject = activity.payload_converter().from_payload(arguments[0].payload)
-        with _beating(), _typed_errors(payload):
-            if kind.startswith(names.TOOL_PREFIX):
-                request = await self._request(RunTool, payload)
-                attempt = activity.info().attempt
-                return await self._answer(
-                    request, partial(run_tool, self._worker, request, attempt=attempt)
-                )
-            if kind.startswith(names.HANDOFF_PREFIX):
-                either: Any = RunHandoff | records.HandoffRequestRecord
-                asked = await self._request(either, payload)
-                return await self._answer(asked, partial(run_handoff, self._worker, asked))
-            raise EffectError(
-                failures.USER_ERROR,
-                f"This worker has no activity {kind!r}. Is it on the right task queue?",
-                retryable=True,
-            )
-
-    async def _request(self, kind: type[T], payload: JsonObject) -> T:
-        """Return an effect's request, with all of its content."""
-        return await whole_request(self._known.content, await _claimed(kind, payload))
-
-    async def _answer(self, request: object, work: Callable[[], Awaitable[Any]]) -> JsonObject:
-        """Carry an attempt of an effect out, and return what it came to as JSON."""
-        result = await traced(self._worker, request, work, attempt=activity.info().attempt)
-        return records.write(await recorded_result(self._known.content, request, result))
-
-
-async def _claimed(kind: type[T], payload: JsonObject) -> T:
+async def _claimed(kind: EffectKind, payload: JsonObject) -> EffectRequest[Any]:
     """Return an effect's request: as it came, from this process, or from the workflow.
 
     Raises:
@@ -169,15 +94,17 @@ async def _claimed(kind: type[T], payload: JsonObject) -> T:
     """
     if not await began_in_time(activity.info()):
         raise _given_up()
-    if "request" in payload:
-        return records.read(kind, payload["request"])
+    if "claim" not in payload:
+        return records.read(EffectRequest[kind.effect], payload)
     effect = int(payload["claim"])
     run_id = activity.info().workflow_run_id
     request = claims.take(run_id, effect) if run_id else None
-    return request if isinstance(request, kind) else await _ask_workflow(kind, effect)
+    if isinstance(request, EffectRequest) and isinstance(request.effect, kind.effect):
+        return request
+    return await _ask_workflow(kind, effect)
 
 
-async def _ask_workflow(kind: type[T], effect: int) -> T:
+async def _ask_workflow(kind: EffectKind, effect: int) -> EffectRequest[Any]:
     """Ask the workflow for a request that is not in this process, page by page.
 
     The workflow may be busy with another query or moving to another worker, so a refusal is
@@ -203,7 +130,7 @@ async def _ask_workflow(kind: type[T], effect: int) -> T:
     if not any(pages):
         message = "The run does not wait for this any more."
         raise EffectError(failures.CANCELLED, message, retryable=False)
-    return records.load(kind, pages)
+    return records.load(EffectRequest[kind.effect], pages)
 
 
 @contextlib.contextmanager

@@ -4,18 +4,21 @@ Requests get their content back before users' code sees them; results lose their
 recorded. Owns: the table of records. How a value is split and joined is in `contract/blobs.py`.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
+from outlast.activities.carry_out import FIRST, Attempt
 from outlast.activities.errors import EffectError
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.logs import get_logger
-from outlast.contract import blobs, failures, records
+from outlast.contract import blobs, failures
 from outlast.contract.blobs import Contents
+from outlast.contract.effects import EffectRequest
 from outlast.loop.call_forms import FORMS, is_call
 from outlast.loop.calls import HandoffResult, ModelReply, PreparedRun, ToolResult
 from outlast.loop.checks import Candidate
-from outlast.loop.commands import CheckInput, PrepareRun, RunTool
+from outlast.loop.effects import CheckInput, FinalizeAnswer, OffloadItems, PrepareRun, RunTool
 from outlast.loop.items import Item
 from outlast.loop.stored import OFFLOAD_ABOVE, Offload, weight
 from outlast.loop.values import Json, JsonObject
@@ -30,7 +33,7 @@ INLINE_BYTES = 500_000
 """How much of a result may stay in it when its texts are all below the threshold."""
 
 
-async def whole_request(content: LargeContent, request: T) -> T:
+async def whole_request(content: LargeContent, request: EffectRequest[Any]) -> EffectRequest[Any]:
     """Return a request with all of its content.
 
     Raises:
@@ -44,7 +47,7 @@ async def whole_request(content: LargeContent, request: T) -> T:
         raise _unavailable(error) from error
 
 
-async def recorded_result(content: LargeContent, request: object, result: T) -> T:
+async def recorded_result(content: LargeContent, request: EffectRequest[Any], result: T) -> T:
     """Return a result as it is recorded: its large content is in the store.
 
     What has been done, and maybe paid for, is never done again because the store is away: the
@@ -62,12 +65,16 @@ async def recorded_result(content: LargeContent, request: object, result: T) -> 
     return made
 
 
-async def offload(content: LargeContent, request: records.OffloadRequestRecord) -> Offload:
+async def offload_items(
+    worker: WorkerDeps, request: EffectRequest[OffloadItems], attempt: Attempt = FIRST
+) -> Offload:
     """Store the content of items outside of the run.
 
     Raises:
         EffectError: there is no store here, or it cannot be written.
     """
+    del attempt
+    content = worker.content
     if content.store is None:
         message = (
             "This worker has no blob store, but others of this task queue have one. Give all of "
@@ -75,7 +82,7 @@ async def offload(content: LargeContent, request: records.OffloadRequestRecord) 
         )
         raise EffectError(failures.CONTENT_UNAVAILABLE, message, retryable=True)
     found: Contents = {}
-    made = blobs.offload(request.items, request.call.start, content.threshold, found)
+    made = blobs.offload(request.items, request.effect.start, content.threshold, found)
     try:
         await content.put_all(found)
     except Exception as error:
@@ -89,27 +96,25 @@ def _unavailable(error: Exception) -> EffectError:
     return EffectError(failures.CONTENT_UNAVAILABLE, message, retryable=retryable)
 
 
-async def _whole(content: LargeContent, request: Any) -> Any:
-    match request:
-        case (
-            records.ModelRequestRecord()
-            | records.HandoffRequestRecord()
-            | records.SaveRequestRecord()
-            | CheckInput()
-        ):
-            items = await _whole_items(content, request.items)
-            return request if items is request.items else replace(request, items=items)
-        case records.FinalizeRequestRecord():
-            items = await _whole_items(content, request.items)
-            candidate = await _whole_candidate(content, request.call.candidate)
-            if items is request.items and candidate is request.call.candidate:
-                return request
-            return replace(request, items=items, call=replace(request.call, candidate=candidate))
-        case PrepareRun() if request.input is not None:
-            said = await content.joined_all(request.input)
-            return replace(request, input=tuple(said))
+async def _whole(content: LargeContent, request: EffectRequest[Any]) -> EffectRequest[Any]:
+    effect, items = request.effect, request.items
+    if not isinstance(effect, OffloadItems):
+        items = await _whole_items(content, items)
+    match effect:
+        case CheckInput():
+            said = await _whole_items(content, effect.items)
+            effect = effect if said is effect.items else replace(effect, items=tuple(said))
+        case FinalizeAnswer():
+            candidate = await _whole_candidate(content, effect.candidate)
+            if candidate is not effect.candidate:
+                effect = replace(effect, candidate=candidate)
+        case PrepareRun() if effect.input is not None:
+            effect = replace(effect, input=tuple(await content.joined_all(effect.input)))
         case _:
-            return request
+            pass
+    if effect is request.effect and items is request.items:
+        return request
+    return EffectRequest(effect=effect, items=tuple(items))
 
 
 async def _whole_items(content: LargeContent, items: Sequence[Item]) -> Sequence[Item]:
@@ -134,7 +139,9 @@ async def _whole_candidate(content: LargeContent, candidate: Candidate) -> Candi
     return replace(candidate, output=output, outcomes=outcomes)
 
 
-def _recorded(content: LargeContent, request: object, result: Any, found: Contents) -> Any:
+def _recorded(
+    content: LargeContent, request: EffectRequest[Any], result: Any, found: Contents
+) -> Any:
     least = content.threshold
     match result:
         case PreparedRun():
@@ -145,8 +152,8 @@ def _recorded(content: LargeContent, request: object, result: Any, found: Conten
         case ModelReply():
             items = tuple(_recorded_reply(raw, least, found) for raw in result.items)
             return replace(result, items=items, stores=_holds_much(request))
-        case ToolResult() if isinstance(request, RunTool):
-            return _recorded_output(request, result, least, found)
+        case ToolResult() if isinstance(request.effect, RunTool):
+            return _recorded_output(request.effect, result, least, found)
         case HandoffResult(edit=ViewEdit() as edit):
             segments = tuple(
                 blobs.split_item(one, least, found) if isinstance(one, dict) else one
@@ -158,10 +165,9 @@ def _recorded(content: LargeContent, request: object, result: Any, found: Conten
             return result
 
 
-def _holds_much(request: object) -> bool:
+def _holds_much(request: EffectRequest[Any]) -> bool:
     """Whether the run holds so much content that it should know of the store."""
-    items: Iterable[Item] = request.items if isinstance(request, records.ModelRequestRecord) else ()
-    return weight(tuple(items)) > OFFLOAD_ABOVE // 2
+    return weight(request.items) > OFFLOAD_ABOVE // 2
 
 
 def _recorded_reply(raw: JsonObject, least: int, found: Contents) -> JsonObject:

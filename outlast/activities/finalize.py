@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any, cast
 
 from outlast.activities.call_end import end_call
+from outlast.activities.carry_out import FIRST, Attempt
 from outlast.activities.errors import EffectError, failure_of, is_retryable, lacking, of_user_code
 from outlast.activities.inner_spans import guarded
 from outlast.activities.input_check import as_input, info_of
@@ -41,11 +42,11 @@ from outlast.agents.run_item_forms import run_item
 from outlast.agents.settings import ERROR_HANDLERS
 from outlast.agents.tool_output import decode_output
 from outlast.agents.tool_use import FunctionToolResult, ToolsToFinalOutputFunction, judge
-from outlast.contract import failures
-from outlast.contract.policies import policy_of
-from outlast.contract.records import FinalizeRequestRecord
+from outlast.contract import failures, policies
+from outlast.contract.effects import EffectRequest
 from outlast.loop.call_forms import FUNCTION, output_item
 from outlast.loop.checks import Candidate, FinalizedAnswer, GuardrailRecord, ToolOutcome
+from outlast.loop.effects import FinalizeAnswer
 from outlast.loop.items import Item, last_words
 from outlast.loop.phrases import as_text
 from outlast.loop.values import Failure, Json, JsonObject
@@ -72,8 +73,8 @@ class _Output:
     message: JsonObject | None = None
 
 
-async def conclude(
-    worker: WorkerDeps, request: FinalizeRequestRecord, *, attempt: int = 1
+async def finalize_answer(
+    worker: WorkerDeps, request: EffectRequest[FinalizeAnswer], attempt: Attempt = FIRST
 ) -> FinalizedAnswer:
     """Decide what becomes of an answer.
 
@@ -85,19 +86,23 @@ async def conclude(
     Raises:
         EffectError: user code failed.
     """
-    failure = request.call.candidate.failure
+    failure = request.effect.candidate.failure
     if failure is not None and failure.code == failures.CANCELLED:
         return FinalizedAnswer(final=False, declined=True)  # only its trace has to hear of it
-    invocation = Invocation.of(worker, request.call)
-    is_last = attempt >= policy_of(request.call).attempts
-    async with telling(invocation, request.call) as told:
+    invocation = Invocation.of(worker, request.effect)
+    is_last = attempt.number >= policies.CHECK.attempts
+    async with telling(invocation, request.effect) as told:
         return await _concluded(invocation, request, told, is_last=is_last)
 
 
 async def _concluded(
-    invocation: Invocation, request: FinalizeRequestRecord, told: NestedStream, *, is_last: bool
+    invocation: Invocation,
+    request: EffectRequest[FinalizeAnswer],
+    told: NestedStream,
+    *,
+    is_last: bool,
 ) -> FinalizedAnswer:
-    asked = request.call
+    asked = request.effect
     if asked.candidate.failure is not None and asked.candidate.failure.code == _BEFORE_THE_MODEL:
         await told.answer(request.items)
     if invocation.outer is not None and asked.candidate.failure is not None:
@@ -150,10 +155,13 @@ async def _concluded(
 
 
 async def _ended_and_checked(
-    invocation: Invocation, output: _Output, request: FinalizeRequestRecord, told: NestedStream
+    invocation: Invocation,
+    output: _Output,
+    request: EffectRequest[FinalizeAnswer],
+    told: NestedStream,
 ) -> tuple[list[GuardrailRecord], Failure | None]:
     """Call the end hooks, run the output guardrails, and stream the answer once they pass."""
-    candidate, has_guardrails = request.call.candidate, bool(invocation.output_guardrails())
+    candidate, has_guardrails = request.effect.candidate, bool(invocation.output_guardrails())
     if candidate.tool_made and not has_guardrails:
         await told.answer(request.items)
     await _end(invocation, output, request)
@@ -166,7 +174,7 @@ async def _ended_and_checked(
 
 
 async def _output(
-    invocation: Invocation, candidate: Candidate, request: FinalizeRequestRecord
+    invocation: Invocation, candidate: Candidate, request: EffectRequest[FinalizeAnswer]
 ) -> _Output | None:
     """Return the answer, or None where there is none after all."""
     if candidate.outcomes:
@@ -217,7 +225,7 @@ def final_of_tool(invocation: Invocation, value: Any) -> dict[str, Any]:
 
 
 async def _handled(
-    invocation: Invocation, failure: Failure, request: FinalizeRequestRecord
+    invocation: Invocation, failure: Failure, request: EffectRequest[FinalizeAnswer]
 ) -> _Output | None:
     """Let a handler make an answer of a failure."""
     key, _ = _HANDLED.get(failure.code, ("", AgentsException))
@@ -291,7 +299,9 @@ def _error_of(failure: Failure) -> AgentsException:
     return next((one for one in kinds if one.code == failure.code), kinds[0])(failure.message)
 
 
-async def _end(invocation: Invocation, output: _Output, request: FinalizeRequestRecord) -> None:
+async def _end(
+    invocation: Invocation, output: _Output, request: EffectRequest[FinalizeAnswer]
+) -> None:
     """Call the end hooks."""
     if not invocation.hooked("on_agent_end", "on_end"):
         return
@@ -366,7 +376,7 @@ def _value(invocation: Invocation, candidate: Candidate) -> Any:
         raise lacking(str(error)) from error
 
 
-def _run_data(invocation: Invocation, request: FinalizeRequestRecord) -> RunErrorData:
+def _run_data(invocation: Invocation, request: EffectRequest[FinalizeAnswer]) -> RunErrorData:
     history, own = _parts(request)
     return RunErrorData(
         input=as_input(history, invocation),
@@ -379,7 +389,7 @@ def _run_data(invocation: Invocation, request: FinalizeRequestRecord) -> RunErro
 
 
 def _nested_result(
-    invocation: Invocation, value: Any, request: FinalizeRequestRecord
+    invocation: Invocation, value: Any, request: EffectRequest[FinalizeAnswer]
 ) -> AgentToolResult:
     history, own = _parts(request)
     return AgentToolResult(
@@ -391,8 +401,8 @@ def _nested_result(
     )
 
 
-def _parts(request: FinalizeRequestRecord) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
-    return request.items[: request.call.history], request.items[request.call.history :]
+def _parts(request: EffectRequest[FinalizeAnswer]) -> tuple[tuple[Item, ...], tuple[Item, ...]]:
+    return request.items[: request.effect.history], request.items[request.effect.history :]
 
 
 def _finder(invocation: Invocation) -> Callable[[str], Agent[Any]]:

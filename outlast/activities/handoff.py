@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from outlast.activities.carry_out import FIRST, Attempt
 from outlast.activities.errors import EffectError, lacking, of_user_code
 from outlast.activities.invocation import Invocation
 from outlast.activities.nested_stream import telling
@@ -23,10 +24,10 @@ from outlast.agents.handoff_history import nest_handoff_history
 from outlast.agents.lifecycle import HookCall, call_hooks
 from outlast.agents.run_item_forms import run_item
 from outlast.contract import failures
-from outlast.contract.records import HandoffRequestRecord
+from outlast.contract.effects import EffectRequest
 from outlast.loop.call_forms import output_item
 from outlast.loop.calls import HandoffResult
-from outlast.loop.commands import RunHandoff
+from outlast.loop.effects import RunHandoff
 from outlast.loop.items import Item
 from outlast.loop.phrases import handed_over
 from outlast.loop.values import JsonObject
@@ -34,15 +35,15 @@ from outlast.loop.view import ViewEdit
 
 
 async def run_handoff(
-    worker: WorkerDeps, request: RunHandoff | HandoffRequestRecord
+    worker: WorkerDeps, request: EffectRequest[RunHandoff], attempt: Attempt = FIRST
 ) -> HandoffResult:
     """Run what a handoff has to run: callback, hooks, and then the filter.
 
     Raises:
         EffectError: user code failed, or the model's input does not fit.
     """
-    asked = request.call if isinstance(request, HandoffRequestRecord) else request
-    items = request.items if isinstance(request, HandoffRequestRecord) else ()
+    del attempt
+    asked, items = request.effect, request.items
     try:
         entry = worker.registry.handoff(asked.agent, asked.name, asked.target)
     except UserError as error:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from outlast.activities.carry_out import FIRST, Attempt
 from outlast.activities.errors import of_user_code
 from outlast.activities.inner_spans import guarded
 from outlast.activities.invocation import Invocation
@@ -18,21 +19,26 @@ from outlast.agents.agent_output import write_output
 from outlast.agents.guardrail import InputGuardrail
 from outlast.agents.raw_items import copies
 from outlast.contract import failures
+from outlast.contract.effects import EffectRequest
 from outlast.loop.checks import CheckResult, GuardrailRecord
-from outlast.loop.commands import CheckInput
+from outlast.loop.effects import CheckInput
 from outlast.loop.items import Item, only_text
 from outlast.loop.values import Json, JsonObject
 
 
-async def check_input(worker: WorkerDeps, request: CheckInput) -> CheckResult:
+async def check_input(
+    worker: WorkerDeps, request: EffectRequest[CheckInput], attempt: Attempt = FIRST
+) -> CheckResult:
     """Ask the guardrails of a stage, all at once. The first tripwire stops those still running.
 
     Raises:
         EffectError: a guardrail failed.
     """
-    invocation = Invocation.of(worker, request)
-    chosen = _chosen(invocation.input_guardrails(), request.stage)
-    given = as_input(request.items, invocation)
+    del attempt
+    effect = request.effect
+    invocation = Invocation.of(worker, effect)
+    chosen = _chosen(invocation.input_guardrails(), effect.stage)
+    given = as_input(effect.items, invocation)
     running = {
         asyncio.create_task(
             guarded(

@@ -10,9 +10,11 @@ from typing import Any, cast
 
 from pydantic_core import to_json
 
+from outlast.activities.carry_out import FIRST, Attempt
 from outlast.activities.errors import lacking, of_user_code
 from outlast.activities.outer_call import outer_call_of
 from outlast.activities.session import is_gone, load_session, save_items, to_session_item
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent_tool import AgentTool
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
@@ -20,9 +22,10 @@ from outlast.agents.raw_items import as_input
 from outlast.agents.registry import Registry
 from outlast.agents.session_memory import MergedInput
 from outlast.agents.settings import read_session_settings
+from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SETTING_SESSION
-from outlast.contract.records import SaveRequestRecord
 from outlast.loop.call_forms import FORM_OF_OUTPUT, FUNCTION, output_item
+from outlast.loop.effects import SaveSession
 from outlast.loop.items import Item, call_id_of
 from outlast.loop.values import JsonObject
 from outlast.ports.session import Session, session_from_description
@@ -105,7 +108,7 @@ async def load(
 
 
 async def save_session(
-    registry: Registry, request: SaveRequestRecord, *, attempt: int
+    worker: WorkerDeps, request: EffectRequest[SaveSession], attempt: Attempt = FIRST
 ) -> JsonObject:
     """Write items into the session of a run, once.
 
@@ -116,7 +119,8 @@ async def save_session(
     Raises:
         EffectError: the session failed.
     """
-    call, settings = request.call, request.call.settings or {}
+    call, registry = request.effect, worker.registry
+    settings = call.settings or {}
     outer = outer_call_of(registry, settings)
     session = session_of(registry, settings, outer.tool if outer is not None else None)
     omits = settings.get("reasoning_item_id_policy") == "omit"
@@ -124,7 +128,7 @@ async def save_session(
     key = f"{call.run_id}@{call.chain_id}:{call.number}:{_digest(rows)}"
     try:
         gone = call.follows and await is_gone(session)
-        await save_items(session, key, rows, attempt=attempt)
+        await save_items(session, key, rows, attempt=attempt.number)
     except Exception as error:
         failed = of_user_code(_named(session), error)
         failed.attempts = None  # a database may be away for longer than a function is wrong

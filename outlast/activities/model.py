@@ -9,7 +9,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from outlast.activities.asking import OnEvent, ask
+from outlast.activities.asking import ask
+from outlast.activities.carry_out import FIRST, Attempt
 from outlast.activities.errors import EffectError, failure_of, lacking, of_model, of_user_code
 from outlast.activities.inner_spans import asking
 from outlast.activities.invocation import Invocation
@@ -36,12 +37,12 @@ from outlast.agents.settings import MODEL_REF, read_model_settings, read_tool_ex
 from outlast.agents.tool_use import JUDGED
 from outlast.agents.usage import plain_usage
 from outlast.contract import failures
+from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SETTING_STREAM
-from outlast.contract.records import ModelRequestRecord
 from outlast.loop.call_forms import FUNCTION, form_of
 from outlast.loop.calls import ModelReply
 from outlast.loop.checks import INPUT_CHECKS
-from outlast.loop.commands import CallModel
+from outlast.loop.effects import CallModel
 from outlast.loop.items import Item
 from outlast.loop.values import Failure, JsonObject
 from outlast.ports.model import (
@@ -58,10 +59,8 @@ from outlast.ports.run_response import RunResponse
 
 async def call_model(
     worker: WorkerDeps,
-    request: ModelRequestRecord,
-    on_event: OnEvent | None = None,
-    *,
-    attempt: int = 1,
+    request: EffectRequest[CallModel],
+    attempt: Attempt = FIRST,
 ) -> ModelReply:
     """Ask the agent's model about the conversation so far.
 
@@ -77,13 +76,13 @@ async def call_model(
     Raises:
         EffectError: user code or the provider failed before there was a reply.
     """
-    asked = request.call
+    asked = request.effect
     invocation = _scene(worker, asked)
     if _has_new_checks(invocation, asked):
         return ModelReply(items=(), required_steps=invocation.required_steps(), unchecked=True)
     async with telling(invocation, asked) as told:
-        await told.turn(asked, request.items, attempt=attempt)
-        reply = await _answered(invocation, request, on_event, told, attempt)
+        await told.turn(asked, request.items, attempt=attempt.number)
+        reply = await _answered(invocation, request, told, attempt)
         await told.reply(asked, reply)
     return reply
 
@@ -100,17 +99,16 @@ def _has_new_checks(invocation: Invocation, asked: CallModel) -> bool:
 
 async def _answered(
     invocation: Invocation,
-    request: ModelRequestRecord,
-    on_event: OnEvent | None,
+    request: EffectRequest[CallModel],
     told: NestedStream,
-    attempt: int,
+    attempt: Attempt,
 ) -> ModelReply:
     """Ask the model, and plan its reply."""
-    asked = request.call
+    asked = request.effect
     show_turn(invocation.wrapper, _question(request))
     if asked.starts:
         await _start(invocation)
-    offer = await offer_of(invocation, attempt=attempt)
+    offer = await offer_of(invocation, attempt=attempt.number)
     model_request = await _request(invocation, asked, offer, _shown(invocation, request.items))
     model, label = _model_of(invocation)
     calls = invocation.hook_calls(
@@ -122,7 +120,7 @@ async def _answered(
         list(model_request.input),
     )
     await _hooks("on_llm_start", invocation, calls)
-    streams = on_event if invocation.settings.get(SETTING_STREAM) is True else None
+    streams = attempt.on_event if invocation.settings.get(SETTING_STREAM) is True else None
     with asking(label, model_request) as answered:
         response = await ask(
             model,
@@ -138,10 +136,10 @@ async def _answered(
     return replace(reply, raw_usage=response.raw_usage) if keeps_usage else reply
 
 
-def _question(request: ModelRequestRecord) -> list[JsonObject]:
+def _question(request: EffectRequest[CallModel]) -> list[JsonObject]:
     """Return what the run is asked: the items before what it has made in answer to it."""
-    items = request.items[: request.call.history]
-    if not request.call.starts:  # only then the call says how much that is
+    items = request.items[: request.effect.history]
+    if not request.effect.starts:  # only then the call says how much that is
         given = (at for at, item in enumerate(items, 1) if item.kind in {"input", "history"})
         items = items[: max(given, default=0)]
     return [item.raw for item in items]
@@ -367,7 +365,7 @@ def _objects(invocation: Invocation, offer: AgentTools) -> CallObjects:
 
 async def _reply(
     invocation: Invocation,
-    request: ModelRequestRecord,
+    request: EffectRequest[CallModel],
     offer: AgentTools,
     response: ModelResponse,
     label: str,

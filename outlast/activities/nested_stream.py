@@ -33,11 +33,11 @@ from outlast.agents.stream_events import (
 from outlast.agents.tool_definition import FunctionTool
 from outlast.agents.typed_events import load_event_types
 from outlast.contract.delta_reader import RESTARTED
-from outlast.contract.policies import policy_of
+from outlast.contract.effects import kind_of
 from outlast.loop.call_forms import FUNCTION, name_of, output_item
 from outlast.loop.call_forms import call_item as written_call
 from outlast.loop.calls import ModelReply
-from outlast.loop.commands import CallModel, FinalizeAnswer, RunHandoff
+from outlast.loop.effects import CallModel, FinalizeAnswer, RunHandoff
 from outlast.loop.items import Item, ItemKind, call_id_of
 from outlast.loop.phrases import handed_over
 from outlast.loop.state import ANSWER_KINDS
@@ -69,7 +69,7 @@ async def telling(
         invocation: the effect's.
         asked: the effect.
     """
-    stream = NestedStream(invocation, bound_seconds=policy_of(asked).timeout_ms / 1000)
+    stream = NestedStream(invocation, bound_seconds=kind_of(asked).policy(asked).timeout_ms / 1000)
     if not stream.is_heard:
         yield stream
         return

@@ -22,7 +22,7 @@ from outlast.contract.records import NOT_INHERITED
 from outlast.loop import phrases
 from outlast.loop.call_forms import arguments_of, form_of, name_of
 from outlast.loop.calls import NestedPlan
-from outlast.loop.commands import RunTool
+from outlast.loop.effects import RunTool
 from outlast.loop.items import call_id_of
 from outlast.loop.values import JsonObject, ServerThread
 

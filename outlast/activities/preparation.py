@@ -4,6 +4,7 @@ Owns: the checks before anything is paid for, and the input of runs that have a 
 a tool. Knows no Temporal.
 """
 
+from outlast.activities.carry_out import FIRST, Attempt
 from outlast.activities.errors import EffectError, of_user_code
 from outlast.activities.invocation import Invocation
 from outlast.activities.memory import load
@@ -16,31 +17,36 @@ from outlast.agents.errors import UserError
 from outlast.agents.lifecycle import call_hooks
 from outlast.agents.settings import MODEL_REF, references_in
 from outlast.contract import failures
+from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SETTING_SESSION
 from outlast.contract.records import messages_of
 from outlast.loop.calls import PreparedRun
-from outlast.loop.commands import PrepareRun
+from outlast.loop.effects import PrepareRun
 from outlast.loop.values import NO_USAGE, JsonObject, Usage
 
 
-async def prepare_run(worker: WorkerDeps, request: PrepareRun) -> PreparedRun:
+async def prepare_run(
+    worker: WorkerDeps, request: EffectRequest[PrepareRun], attempt: Attempt = FIRST
+) -> PreparedRun:
     """Look the starting agent up, before anything is paid for.
 
     Raises:
         EffectError: the worker does not know the agent or what the settings name, the context
             does not fit, or the session failed.
     """
-    settings = request.settings or {}
+    del attempt
+    effect = request.effect
+    settings = effect.settings or {}
     outer_call_of(worker.registry, settings)  # knows the names in its tool's own settings
     try:
-        agent = worker.registry.agent(request.agent)
-        borrowed = worker.borrow(request.context, request.context_type, annotated_type(agent))
+        agent = worker.registry.agent(effect.agent)
+        borrowed = worker.borrow(effect.context, effect.context_type, annotated_type(agent))
         for name in worker.registry.unknown_references(references_in(settings)):
             worker.registry.reference(name)
     except UserError as error:
         raise EffectError(failures.USER_ERROR, str(error), retryable=False) from error
-    invocation = Invocation.of(worker, _Request(request), annotated_type(agent))
-    content = await _content(invocation, request)
+    invocation = Invocation.of(worker, _Request(effect), annotated_type(agent))
+    content = await _content(invocation, effect)
     old: tuple[int, ...] = ()
     if content is not None and SETTING_SESSION in settings:
         merged = await load(worker.registry, settings, content, invocation.tool)
@@ -48,7 +54,7 @@ async def prepare_run(worker: WorkerDeps, request: PrepareRun) -> PreparedRun:
         old = tuple(at for at, is_new in enumerate(merged.new) if not is_new)
     return PreparedRun(
         model=model_label(invocation.reference(MODEL_REF) or settings.get("model") or agent.model),
-        context=borrowed.value if request.context is None else None,
+        context=borrowed.value if effect.context is None else None,
         required_steps=invocation.required_steps(),
         changes=invocation.changes(),
         input=content,

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from outlast.activities.carry_out import FIRST, Attempt
 from outlast.activities.errors import (
     EffectError,
     cut,
@@ -37,12 +38,13 @@ from outlast.agents.mcp_tools import MCPFunctionTool
 from outlast.agents.tool_definition import FunctionTool, default_tool_error
 from outlast.agents.tool_output import decode_output, encode_output
 from outlast.contract import failures
+from outlast.contract.effects import EffectRequest
 from outlast.contract.records import write
 from outlast.loop.call_forms import call_item
 from outlast.loop.calls import ToolResult
 from outlast.loop.changes import Change, apply
 from outlast.loop.checks import GuardrailRecord
-from outlast.loop.commands import RunTool
+from outlast.loop.effects import RunTool
 from outlast.loop.values import Failure, Json, JsonObject
 
 logger = get_logger(__name__)
@@ -74,13 +76,16 @@ class _Attempt:
         return self.number >= self.request.policy.attempts
 
 
-async def run_tool(worker: WorkerDeps, request: RunTool, *, attempt: int) -> ToolResult:
+async def run_tool(
+    worker: WorkerDeps, request: EffectRequest[RunTool], attempt: Attempt = FIRST
+) -> ToolResult:
     """Run one attempt of a tool call, and bound what it came to.
 
     Raises:
         EffectError: as for `_run_attempt`.
     """
-    return _within_bounds(request, await _run_attempt(worker, request, attempt=attempt))
+    effect = request.effect
+    return _within_bounds(effect, await _run_attempt(worker, effect, attempt=attempt.number))
 
 
 async def _run_attempt(worker: WorkerDeps, request: RunTool, *, attempt: int) -> ToolResult:

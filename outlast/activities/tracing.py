@@ -24,21 +24,16 @@ from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent_output import output_schema_of
 from outlast.agents.call_outputs import said_by
 from outlast.agents.registry import handoffs_of
+from outlast.contract.effects import EffectRequest, kind_of
 from outlast.contract.failures import MAX_TURNS_EXCEEDED
 from outlast.contract.names import SETTING_AS_TOOL
-from outlast.contract.policies import policy_of
-from outlast.contract.records import (
-    FinalizeRequestRecord,
-    HandoffRequestRecord,
-    ModelRequestRecord,
-    SaveRequestRecord,
-)
 from outlast.loop.call_forms import FUNCTION, output_item
 from outlast.loop.calls import HandoffResult, PreparedRun, ToolResult
 from outlast.loop.checks import FinalizedAnswer
-from outlast.loop.commands import (
+from outlast.loop.effects import (
     CallModel,
     CheckInput,
+    Effect,
     FinalizeAnswer,
     PrepareRun,
     RunHandoff,
@@ -81,7 +76,11 @@ _Marked = CallModel | CheckInput | RunTool | RunHandoff | FinalizeAnswer
 
 
 async def traced(
-    worker: WorkerDeps, request: object, work: Callable[[], Awaitable[T]], *, attempt: int
+    worker: WorkerDeps,
+    request: EffectRequest[Effect],
+    work: Callable[[], Awaitable[T]],
+    *,
+    attempt: int,
 ) -> T:
     """Carry out an attempt of an effect, and tell of it whoever listens.
 
@@ -93,10 +92,10 @@ async def traced(
     """
     if not REGISTRATION.active:
         return await work()
-    if isinstance(request, PrepareRun):
-        return await _prepared(request, work, attempt)
-    asked = _asked(request)
-    if asked is None or asked.trace is None:
+    asked = request.effect
+    if isinstance(asked, PrepareRun):
+        return await _prepared(asked, work, attempt)
+    if not isinstance(asked, _Marked) or asked.trace is None:
         with around_effect(NO_SCOPE, effect=0):
             return await work()
     steps = _Steps(worker, asked, asked.trace, _scope(asked, asked.trace), attempt)
@@ -204,7 +203,7 @@ class _Steps:
 
     def end_failed(self, error: EffectError) -> None:
         """End what is over because this attempt failed; a repetition, or a handler, may follow."""
-        tries = policy_of(self.asked).attempts
+        tries = kind_of(self.asked).policy(self.asked).attempts
         tries = tries if error.attempts is None else min(tries, error.attempts)
         if isinstance(self.asked, FinalizeAnswer) and (
             not error.retryable or self.attempt >= tries
@@ -266,14 +265,6 @@ class _Steps:
 
     def _error(self, message: str, *, code: str) -> SpanError:
         return _span_error(self.scope, message, code)
-
-
-def _asked(request: object) -> _Marked | None:
-    if isinstance(request, ModelRequestRecord | HandoffRequestRecord | FinalizeRequestRecord):
-        return request.call
-    if isinstance(request, SaveRequestRecord) or not isinstance(request, _Marked):
-        return None
-    return request
 
 
 def _scope(asked: _Marked, mark: TraceMark) -> TraceScope:

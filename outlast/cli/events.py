@@ -23,7 +23,7 @@ from outlast.loop.call_forms import arguments_of, name_of
 from outlast.loop.items import Item, call_id_of, text_of
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, JsonObject
-from outlast.workflows.presentation import call_line
+from outlast.rendering import call_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,8 +19,7 @@ from outlast.client.history import Progress
 from outlast.contract import names
 from outlast.contract.delta_reader import DeltaReader
 from outlast.contract.reply_events import response_object
-from outlast.loop.commands import CallModel
-from outlast.loop.events import EffectFailed, ModelReplied
+from outlast.loop.effects import CallModel, EffectFailed, ModelReplied
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 
@@ -120,7 +119,7 @@ class DeltaPoller:
             self._quiet_since = None
             self._model_is_asked.set()
         match step.event:
-            case ModelReplied(effect=effect, reply=reply, at_ms=at_ms):
+            case ModelReplied(effect=effect, result=reply, at_ms=at_ms):
                 reader = self._readers.setdefault(effect, DeltaReader())
                 return reader.complete(
                     response_object(

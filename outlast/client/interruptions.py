@@ -12,7 +12,7 @@ from outlast.agents.tool_origin import ToolOrigin
 from outlast.client.known_agents import KnownAgents
 from outlast.loop.approvals import ApprovalRequest, ApprovalStatus, Decision
 from outlast.loop.call_forms import FUNCTION, call_item
-from outlast.loop.commands import RunAgent
+from outlast.loop.effects import RunAgent
 from outlast.loop.items import Item, call_id_of
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject

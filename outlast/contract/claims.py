@@ -6,17 +6,18 @@ references only, so it never keeps a request alive and never needs cleaning. A m
 (another process, an evicted workflow): the activity then asks the workflow by query.
 """
 
+from typing import Any
 from weakref import WeakValueDictionary
 
-from outlast.contract.records import Request
+from outlast.contract.effects import EffectRequest
 
 INLINE_BYTES = 2_000
 """Requests up to this size are written into history, so that short runs read well in the UI."""
 
-_requests: WeakValueDictionary[tuple[str, int], Request] = WeakValueDictionary()
+_requests: WeakValueDictionary[tuple[str, int], EffectRequest[Any]] = WeakValueDictionary()
 
 
-def offer(run_id: str, effect: int, request: Request) -> None:
+def offer(run_id: str, effect: int, request: EffectRequest[Any]) -> None:
     """Make a request available to activities of this process.
 
     Args:
@@ -27,7 +28,7 @@ def offer(run_id: str, effect: int, request: Request) -> None:
     _requests[run_id, effect] = request
 
 
-def take(run_id: str, effect: int) -> Request | None:
+def take(run_id: str, effect: int) -> EffectRequest[Any] | None:
     """Return the request, or None when it is not in this process."""
     return _requests.get((run_id, effect))
 

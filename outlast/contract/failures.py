@@ -8,19 +8,7 @@ the client, so both come to the same `Failure`.
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from outlast.loop.commands import (
-    CallModel,
-    CheckInput,
-    Effect,
-    FinalizeAnswer,
-    OffloadItems,
-    PrepareRun,
-    RunAgent,
-    RunHandoff,
-    RunTool,
-    SaveSession,
-)
-from outlast.loop.values import Failure, JsonObject
+from outlast.loop.values import JsonObject
 
 USER_ERROR: Final = "user_error"
 MODEL_CALL_FAILED: Final = "model_call_failed"
@@ -71,42 +59,3 @@ class EngineFailure:
     message: str = ""
     details: JsonObject | None = None
     spent: JsonObject | None = None
-
-
-def failure_of(effect: Effect, engine: EngineFailure) -> Failure:
-    """Return what an activity's failure means to the run, in words that say what to do."""
-    what, default = _named(effect)
-    if engine.kind == "cancelled":
-        return Failure(code=CANCELLED, message=f"{what} was cancelled.")
-    if engine.kind == "timeout":
-        code = TOOL_TIMEOUT if isinstance(effect, RunTool) else default
-        return Failure(
-            code=code,
-            message=f"{what} did not finish in time, on any attempt. Is a worker running, and is "
-            "its time-out long enough?",
-        )
-    code = engine.code if engine.kind == "application" and engine.code else default
-    if code == WORKER_LACKS:
-        code = USER_ERROR
-    return Failure(code=code, message=engine.message or f"{what} failed.", details=engine.details)
-
-
-def _named(effect: Effect) -> tuple[str, str]:
-    """Return how to speak of an effect, and what its failure is called if nothing says more."""
-    match effect:
-        case RunTool() | RunAgent():
-            return f"The tool {effect.name}", TOOL_FAILED
-        case RunHandoff():
-            return f"The callback of the handoff {effect.name}", USER_ERROR
-        case CallModel():
-            return f"The model call of {effect.agent}", MODEL_CALL_FAILED
-        case PrepareRun():
-            return f"The start of {effect.agent}", USER_ERROR
-        case CheckInput():
-            return f"An input guardrail of {effect.agent}", USER_ERROR
-        case FinalizeAnswer():
-            return f"The end of {effect.agent}'s answer", USER_ERROR
-        case SaveSession():
-            return "Saving the session", SESSION_FAILED
-        case OffloadItems():
-            return "Storing content outside of the run", CONTENT_UNAVAILABLE

@@ -17,13 +17,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias, assert_never
 
 from outlast.contract import names
-from outlast.contract.failures import (
-    INTERNAL,
-    WORKER_FOUND,
-    WORKER_LACKS,
-    EngineFailure,
-    failure_of,
-)
+from outlast.contract.effects import failure_of, kind_of
+from outlast.contract.failures import INTERNAL, WORKER_FOUND, WORKER_LACKS, EngineFailure
 from outlast.contract.records import (
     CancelRecord,
     NestedRecord,
@@ -36,43 +31,20 @@ from outlast.contract.records import (
     read_carried,
 )
 from outlast.loop.approvals import Decision
-from outlast.loop.calls import AgentResult, HandoffResult, ModelReply, PreparedRun, ToolResult
-from outlast.loop.checks import CheckResult, FinalizedAnswer
-from outlast.loop.commands import (
-    CallModel,
-    CheckInput,
-    Effect,
-    FinalizeAnswer,
-    OffloadItems,
-    PrepareRun,
-    RunAgent,
-    RunHandoff,
-    RunTool,
-    SaveSession,
-)
+from outlast.loop.calls import AgentResult
+from outlast.loop.effects import AgentFinished, Effect, EffectFailed, RunAgent
 from outlast.loop.events import (
-    AgentFinished,
-    AnswerFinalized,
     CancelRequested,
     DecisionReceived,
     EffectBlocked,
-    EffectFailed,
     Event,
-    HandoffFinished,
-    InputChecked,
-    ItemsOffloaded,
     MessageReceived,
-    ModelReplied,
     NestedReported,
-    RunPrepared,
     RunStarted,
-    SessionSaved,
     SignalUnreadable,
-    ToolFinished,
 )
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
-from outlast.loop.stored import Offload
 from outlast.loop.values import Failure, Json, Usage
 
 
@@ -138,35 +110,14 @@ def updated(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> Ev
 
 def answered(effect: Effect, payload: Json | Unreadable, at_ms: int) -> Event:
     """Return the event of what an effect came to: an activity's result, or a nested run's."""
+    kind, number = kind_of(effect), effect.effect
+    if kind.result is None:
+        return kind.event(at_ms=at_ms, effect=number)
     try:
-        return _answer(effect, payload, at_ms, effect.effect)
+        return kind.event(at_ms=at_ms, effect=number, result=read(kind.result, payload))
     except UnreadableRecordError as error:
         failure = Failure(code=INTERNAL, message=str(error))
-        return EffectFailed(at_ms=at_ms, effect=effect.effect, failure=failure)
-
-
-def _answer(effect: Effect, payload: Json | Unreadable, at_ms: int, number: int) -> Event:
-    match effect:
-        case PrepareRun():
-            briefing = read(PreparedRun, payload)
-            return RunPrepared(at_ms=at_ms, effect=number, briefing=briefing)
-        case CheckInput():
-            return InputChecked(at_ms=at_ms, effect=number, result=read(CheckResult, payload))
-        case CallModel():
-            return ModelReplied(at_ms=at_ms, effect=number, reply=read(ModelReply, payload))
-        case RunTool():
-            return ToolFinished(at_ms=at_ms, effect=number, result=read(ToolResult, payload))
-        case RunAgent():
-            return AgentFinished(at_ms=at_ms, effect=number, result=read(AgentResult, payload))
-        case RunHandoff():
-            return HandoffFinished(at_ms=at_ms, effect=number, result=read(HandoffResult, payload))
-        case FinalizeAnswer():
-            conclusion = read(FinalizedAnswer, payload)
-            return AnswerFinalized(at_ms=at_ms, effect=number, conclusion=conclusion)
-        case SaveSession():
-            return SessionSaved(at_ms=at_ms, effect=number)
-        case OffloadItems():
-            return ItemsOffloaded(at_ms=at_ms, effect=number, result=read(Offload, payload))
+        return EffectFailed(at_ms=at_ms, effect=number, failure=failure)
 
 
 def effect_of_nested(nested_id: str) -> int:

@@ -2,18 +2,6 @@
 
 from typing import Final, cast
 
-from outlast.loop.commands import (
-    CallModel,
-    CheckInput,
-    Effect,
-    FinalizeAnswer,
-    OffloadItems,
-    PrepareRun,
-    RunAgent,
-    RunHandoff,
-    RunTool,
-    SaveSession,
-)
 from outlast.loop.values import Json, JsonObject
 
 SCHEMA_VERSION: Final = 1
@@ -90,29 +78,3 @@ def tells_turns(settings: JsonObject | None) -> bool:
     if not isinstance(told, dict):
         return True
     return bool(cast("JsonObject", told).get("include_task_and_turn_spans", True))
-
-
-def activity_type(effect: Effect) -> str:
-    """Return the activity type that answers an effect; tools and handoffs have one each.
-
-    An agent that works as a tool is a workflow of its own.
-    """
-    match effect:
-        case PrepareRun():
-            return ACTIVITY_PREPARE
-        case CheckInput():
-            return ACTIVITY_CHECK
-        case FinalizeAnswer():
-            return ACTIVITY_FINALIZE
-        case SaveSession():
-            return ACTIVITY_SAVE
-        case OffloadItems():
-            return ACTIVITY_OFFLOAD
-        case RunAgent():
-            return WORKFLOW
-        case CallModel():
-            return ACTIVITY_MODEL
-        case RunTool():
-            return TOOL_PREFIX + effect.name
-        case RunHandoff():
-            return HANDOFF_PREFIX + effect.name

@@ -7,20 +7,7 @@ the whole; a worker that dies is noticed by its missing heartbeat.
 from datetime import timedelta
 from typing import Final
 
-from outlast.contract import names
 from outlast.loop.calls import Policy
-from outlast.loop.commands import (
-    CallModel,
-    CheckInput,
-    Effect,
-    FinalizeAnswer,
-    OffloadItems,
-    PrepareRun,
-    RunAgent,
-    RunHandoff,
-    RunTool,
-    SaveSession,
-)
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 
@@ -97,31 +84,6 @@ SHORTEST_HISTORY: Final = 20
 
 LONGEST_RETRY_AFTER: Final = timedelta(minutes=5)
 """A provider may ask us to wait, but not longer than this."""
-
-
-def policy_of(effect: Effect) -> Policy:
-    """Return how an effect is run."""
-    match effect:
-        case PrepareRun():
-            loads = {names.SETTING_SESSION, names.SETTING_AS_TOOL} & (effect.settings or {}).keys()
-            return LOAD if loads else PREPARE
-        case CallModel():
-            return MODEL
-        case CheckInput() | FinalizeAnswer():
-            return CHECK
-        case SaveSession():
-            return SAVE
-        case OffloadItems():
-            return OFFLOAD
-        case RunTool() | RunHandoff():
-            return effect.policy
-        case RunAgent():
-            return NESTED
-
-
-def wait_for_worker_ms(effect: Effect) -> int:
-    """Return how long an effect waits for a worker that has what it needs."""
-    return WAIT_FOR_A_TOOL_MS if isinstance(effect, RunTool) else WAIT_FOR_A_WORKER_MS
 
 
 def heartbeat_ms(settings: JsonObject | None) -> int:

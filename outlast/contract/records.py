@@ -1,7 +1,6 @@
 """What travels, and how it is read and written.
 
-Owns: the input of a run, the payloads of its messages, the requests of its effects, its result;
-their JSON. Everything is written sparsely (defaults are left out) and read tolerantly (unknown
+The input of a run, the payloads of its messages, its result, and their JSON. Everything is written sparsely (defaults are left out) and read tolerantly (unknown
 fields are ignored), so that an older reader can follow a newer writer.
 """
 
@@ -11,11 +10,12 @@ import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Final, Literal, TypeAlias, TypeVar, cast
+from typing import Any, Final, Literal, TypeVar, cast, get_args
 
 from pydantic import TypeAdapter, ValidationError
 from pydantic_core import from_json, to_json
 
+from outlast.contract.effects import EffectRequest
 from outlast.contract.names import (
     SCHEMA_VERSION,
     SETTING_AS_TOOL,
@@ -24,19 +24,11 @@ from outlast.contract.names import (
     tells_turns,
 )
 from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.commands import (
-    CallModel,
-    Effect,
-    FinalizeAnswer,
-    OffloadItems,
-    RunAgent,
-    RunHandoff,
-    SaveSession,
-)
+from outlast.loop.effects import RunAgent
 from outlast.loop.events import Parent
 from outlast.loop.invariants import violations
-from outlast.loop.items import Item, Message
-from outlast.loop.state import LoopState, items_of, items_to_save
+from outlast.loop.items import Message
+from outlast.loop.state import LoopState
 from outlast.loop.trace_mark import TraceMark
 from outlast.loop.values import DEFAULT_MAX_TURNS, Failure, Json, JsonObject, ServerThread, Usage
 
@@ -166,57 +158,6 @@ class NestedRecord:
     requests: tuple[ApprovalRequest, ...] = ()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
-class ModelRequestRecord:
-    """The whole request of a model call: the command and the items it is about."""
-
-    call: CallModel
-    items: tuple[Item, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
-class HandoffRequestRecord:
-    """The whole request of a handoff: the command and, for a filter, the transcript."""
-
-    call: RunHandoff
-    items: tuple[Item, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
-class FinalizeRequestRecord:
-    """The whole request of a conclusion: the command and the transcript."""
-
-    call: FinalizeAnswer
-    items: tuple[Item, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
-class SaveRequestRecord:
-    """The whole request of a save: the command and the items."""
-
-    call: SaveSession
-    items: tuple[Item, ...]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
-class OffloadRequestRecord:
-    """The whole request of an offload: the command and the items."""
-
-    call: OffloadItems
-    items: tuple[Item, ...]
-
-
-Request: TypeAlias = (
-    Effect
-    | ModelRequestRecord
-    | HandoffRequestRecord
-    | FinalizeRequestRecord
-    | SaveRequestRecord
-    | OffloadRequestRecord
-)
-"""What an activity gets: an effect as it is, or with the items it is about."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunResultRecord:
     """The workflow's result: small, because the transcript is in the history.
@@ -250,7 +191,7 @@ def write(record: object) -> JsonObject:
 
     A run's input always says which schema it was written by, or no older reader could tell.
     """
-    written: JsonObject = adapter(type(record)).dump_python(
+    written: JsonObject = adapter(_schema(record)).dump_python(
         record, mode="json", exclude_defaults=True
     )
     if isinstance(record, RunInput):
@@ -303,6 +244,13 @@ def adapter(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
+def _schema(record: object) -> Any:
+    """Return what a record is written by; a request is written by the kind of its effect."""
+    if isinstance(record, EffectRequest):
+        return EffectRequest[type(cast("EffectRequest[Any]", record).effect)]
+    return type(record)
+
+
 def write_state(state: LoopState) -> JsonObject:
     """Return a state as JSON, compressed when it is large: a payload may have 2 MB."""
     try:
@@ -349,24 +297,6 @@ def read_carried(payload: JsonObject) -> LoopState:
     if broken := violations(state):
         raise UnreadableRecordError(f"The carried RunState breaks a law of runs: {broken[0]}.")
     return state
-
-
-def request_of(state: LoopState, effect: Effect) -> Request:
-    """Return the whole request of an effect; the same whenever it is asked for."""
-    match effect:
-        case CallModel():
-            return ModelRequestRecord(call=effect, items=items_of(state, effect))
-        case RunHandoff() if effect.input_length is not None:
-            return HandoffRequestRecord(call=effect, items=items_of(state, effect))
-        case FinalizeAnswer():
-            return FinalizeRequestRecord(call=effect, items=items_of(state, effect))
-        case SaveSession():
-            return SaveRequestRecord(call=effect, items=items_to_save(state, effect))
-        case OffloadItems():
-            items = state.items[effect.start : effect.stop]
-            return OffloadRequestRecord(call=effect, items=items)
-        case _:
-            return effect
 
 
 def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
@@ -422,21 +352,9 @@ def _place_in_trace(effect: RunAgent, mark: TraceMark) -> JsonObject:
     }
 
 
-def small(request: Request, limit_bytes: int) -> JsonObject | None:
-    """Return a request as JSON if it is small enough to be written into history, else None.
-
-    Long conversations are told by their length, so that a long run never pays for measuring. Only
-    a model call may hold items at all: what a handoff or an answer is about is in history already.
-    """
-    if isinstance(request, ModelRequestRecord):
-        if request.call.input_length > 12:
-            return None
-    elif isinstance(
-        request,
-        HandoffRequestRecord | FinalizeRequestRecord | SaveRequestRecord | OffloadRequestRecord,
-    ):
-        return None
-    written = write(request)
+def small(record: object, limit_bytes: int) -> JsonObject | None:
+    """Return a record as JSON if it is small enough to be written into history, else None."""
+    written = write(record)
     return written if len(_text(written)) <= limit_bytes else None
 
 
@@ -448,7 +366,7 @@ def page_of(data: str, page: int) -> JsonObject:
 
 def dump(record: object) -> str:
     """Return a record as JSON text, to be cut into pages."""
-    return _text(adapter(type(record)).dump_python(record, mode="json"))
+    return _text(adapter(_schema(record)).dump_python(record, mode="json"))
 
 
 def load(kind: Any, pages: Sequence[str]) -> Any:
@@ -470,4 +388,9 @@ def _explain(kind: Any, error: ValidationError) -> str:
         f"{'.'.join(str(part) for part in one['loc']) or 'the payload'}: {one['msg']}"
         for one in error.errors()[:5]
     )
-    return f"This is not a {getattr(kind, '__name__', kind)}: {problems}."
+    return f"This is not a {_named(kind)}: {problems}."
+
+
+def _named(kind: Any) -> str:
+    arguments = get_args(kind)
+    return f"request of {arguments[0].__name__}" if arguments else getattr(kind, "__name__", kind)

@@ -13,7 +13,7 @@ from temporalio.client import Client
 
 from outlast.demo.processes import DemoFailed
 from outlast.demo.proof import Deed
-from outlast.loop.commands import RunTool
+from outlast.loop.effects import RunTool
 from outlast.loop.state import LoopState
 
 _POLL_SECONDS = 0.01

@@ -18,11 +18,11 @@ from temporalio.client import Client
 
 from outlast.client.handle import RunHandle
 from outlast.contract import names
-from outlast.loop.commands import RunTool
+from outlast.loop.effects import RunTool
 from outlast.loop.items import call_id_of
 from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState
 from outlast.loop.values import Json
-from outlast.workflows.presentation import call_line
+from outlast.rendering import call_line
 
 EFFECT_OF = {"change_address": "address_change", "refund_order": "refund", "ask_human": "ticket"}
 """Which tool of the support desk has which entry in the ledger; the others only read."""

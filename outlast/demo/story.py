@@ -18,10 +18,9 @@ from outlast.demo.feed import Feed, Narrator
 from outlast.demo.processes import Child, DemoFailed
 from outlast.demo.proof import Proof, key_of, ledger, prove
 from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.commands import RunTool
+from outlast.loop.effects import RunTool
 from outlast.loop.state import LoopState
-from outlast.rendering import joined
-from outlast.workflows.presentation import call_line
+from outlast.rendering import call_line, joined
 
 AGENT = "Triage"
 HEARTBEAT = timedelta(seconds=5)

@@ -13,7 +13,7 @@ from outlast.loop.approvals import Decision, Remembered
 from outlast.loop.calls import AgentResult, Call, HandoffResult, ToolResult
 from outlast.loop.changes import Change, apply, diff
 from outlast.loop.checks import ENDS_CALLER, Candidate, ToolOutcome
-from outlast.loop.commands import Command, RunAgent, RunTool
+from outlast.loop.effects import Command, RunAgent, RunTool
 from outlast.loop.state import LoopState, Step, is_held, revised, waits_for_people
 from outlast.loop.transcript import (
     call_of,

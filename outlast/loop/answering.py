@@ -11,7 +11,7 @@ from outlast.loop import phrases, requests
 from outlast.loop.calls import ModelReply
 from outlast.loop.changes import apply
 from outlast.loop.checks import Candidate, FinalizedAnswer
-from outlast.loop.commands import CancelEffect, Command
+from outlast.loop.effects import CancelEffect, Command
 from outlast.loop.events import RunEnded
 from outlast.loop.items import Item, last_words, refusal_of, text_of
 from outlast.loop.state import Answer, Ending, LoopState, SaveFailure, Step, revised

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from outlast.loop.approvals import ApprovalRequest, Decision
-from outlast.loop.calls import AgentResult, HandoffResult, ModelReply, PreparedRun, ToolResult
-from outlast.loop.checks import CheckResult, FinalizedAnswer
+from outlast.loop.effects import EffectEvent
 from outlast.loop.items import Message
-from outlast.loop.stored import Offload
 from outlast.loop.values import DEFAULT_MAX_TURNS, Failure, Json, JsonObject, ServerThread
 
 CancelMode: TypeAlias = Literal["immediate", "after_turn"]
@@ -64,95 +62,6 @@ class RunStarted:
     handled: tuple[str, ...] = ()
     parent: Parent | None = None
     chain_id: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunPrepared:
-    """The worker knows the starting agent."""
-
-    at_ms: int
-    effect: int
-    briefing: PreparedRun
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class InputChecked:
-    """Input guardrails have run."""
-
-    at_ms: int
-    effect: int
-    result: CheckResult
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelReplied:
-    """A model call came back with a reply and the plan for it."""
-
-    at_ms: int
-    effect: int
-    reply: ModelReply
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ToolFinished:
-    """A tool call came back with an output."""
-
-    at_ms: int
-    effect: int
-    result: ToolResult
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentFinished:
-    """An agent that works as a tool came to an end."""
-
-    at_ms: int
-    effect: int
-    result: AgentResult
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HandoffFinished:
-    """A handoff's callback, hooks and filter have run."""
-
-    at_ms: int
-    effect: int
-    result: HandoffResult
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AnswerFinalized:
-    """It is decided what becomes of an answer."""
-
-    at_ms: int
-    effect: int
-    conclusion: FinalizedAnswer
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionSaved:
-    """Items were written into the session."""
-
-    at_ms: int
-    effect: int
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ItemsOffloaded:
-    """Content of items is stored outside of the run now."""
-
-    at_ms: int
-    effect: int
-    result: Offload
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EffectFailed:
-    """An effect failed for good: its last retry, its time-out, its cancellation."""
-
-    at_ms: int
-    effect: int
-    failure: Failure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,20 +131,6 @@ class RunEnded:
     outcome: Literal["failed", "cancelled", "terminated"]
     failure: Failure | None = None
 
-
-EffectEvent: TypeAlias = (
-    RunPrepared
-    | InputChecked
-    | ModelReplied
-    | ToolFinished
-    | AgentFinished
-    | HandoffFinished
-    | AnswerFinalized
-    | SessionSaved
-    | ItemsOffloaded
-    | EffectFailed
-)
-"""What answers an effect."""
 
 Event: TypeAlias = (
     RunStarted

@@ -75,41 +75,41 @@ from outlast.loop.approvals import refusal
 from outlast.loop.calls import ModelReply, PreparedRun
 from outlast.loop.changes import apply
 from outlast.loop.checks import INPUT_CHECKS, CheckResult
-from outlast.loop.commands import (
+from outlast.loop.effects import (
+    AgentFinished,
+    AnswerFinalized,
     CallModel,
     CancelEffect,
     CheckInput,
     Command,
     Effect,
+    EffectEvent,
+    EffectFailed,
     FinalizeAnswer,
+    HandoffFinished,
+    InputChecked,
+    ItemsOffloaded,
+    ModelReplied,
     OffloadItems,
     PrepareRun,
     RunAgent,
     RunHandoff,
+    RunPrepared,
     RunTool,
     SaveSession,
+    SessionSaved,
+    ToolFinished,
 )
 from outlast.loop.events import (
-    AgentFinished,
-    AnswerFinalized,
     CancelRequested,
     DecisionReceived,
     EffectBlocked,
-    EffectEvent,
-    EffectFailed,
     Event,
-    HandoffFinished,
-    InputChecked,
-    ItemsOffloaded,
     MessageReceived,
-    ModelReplied,
     NestedReported,
     RunEnded,
-    RunPrepared,
     RunStarted,
-    SessionSaved,
     SignalUnreadable,
-    ToolFinished,
 )
 from outlast.loop.state import (
     Blocked,
@@ -273,11 +273,11 @@ def _effect_done(rest: LoopState, effect: Effect, event: EffectEvent) -> Step | 
         return (take_offload(rest, effect, event.result), ()) if is_answer else None
     match effect, event:
         case PrepareRun(), RunPrepared():
-            return _prepared(rest, event.briefing), ()
+            return _prepared(rest, event.result), ()
         case CheckInput(), InputChecked():
             return _input_checked(rest, event.result)
         case CallModel(), ModelReplied():
-            return _model_replied(rest, event.reply, event.at_ms)
+            return _model_replied(rest, event.result, event.at_ms)
         case RunTool(), ToolFinished():
             return tool_finished(rest, effect, event.result)
         case RunAgent(), AgentFinished():
@@ -285,7 +285,7 @@ def _effect_done(rest: LoopState, effect: Effect, event: EffectEvent) -> Step | 
         case RunHandoff(), HandoffFinished():
             return hand_over(rest, event.result)
         case FinalizeAnswer(), AnswerFinalized():
-            return concluded(rest, event.conclusion)
+            return concluded(rest, event.result)
         case SaveSession(), SessionSaved():
             return saved(rest), ()
         case _:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from outlast.loop.approvals import ApprovalRequest, digest
 from outlast.loop.calls import DEFAULT_NESTED, Call
 from outlast.loop.checks import INPUT_CHECKS, Candidate, CheckStage
-from outlast.loop.commands import (
+from outlast.loop.effects import (
     CallModel,
     CheckInput,
     Command,

@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias
 from outlast.loop.approvals import ApprovalRequest, Remembered
 from outlast.loop.calls import Call
 from outlast.loop.checks import Candidate, GuardrailRecord, RequiredStep
-from outlast.loop.commands import (
+from outlast.loop.effects import (
     CallModel,
     CheckInput,
     Command,

@@ -18,7 +18,7 @@ from outlast.loop.call_forms import (
 from outlast.loop.calls import Call, CallStatus, ModelReply, PlannedCall
 from outlast.loop.changes import apply
 from outlast.loop.checks import INPUT_CHECKS
-from outlast.loop.commands import OffloadItems, RunAgent, RunTool
+from outlast.loop.effects import OffloadItems, RunAgent, RunTool
 from outlast.loop.items import Item, ItemKind, Message, call_id_of
 from outlast.loop.state import Ignored, ItemsToSave, LoopState, Response, revised, turn_start
 from outlast.loop.stored import OFFLOAD_ABOVE, Offload, weight, with_references

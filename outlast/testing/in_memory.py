@@ -8,33 +8,22 @@ production. Nothing is durable, and retries do not wait.
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from time import time_ns
 
+from outlast.activities.carry_out import Attempt, carry_out
 from outlast.activities.errors import EffectError
-from outlast.activities.finalize import conclude
-from outlast.activities.handoff import run_handoff
-from outlast.activities.input_check import check_input
-from outlast.activities.memory import save_session
-from outlast.activities.model import call_model
-from outlast.activities.preparation import prepare_run
-from outlast.activities.tool import run_tool
-from outlast.activities.tracing import traced
 from outlast.activities.worker_deps import WorkerDeps
-from outlast.contract import failures, history, policies, records
+from outlast.contract import failures, history, records
 from outlast.contract.delta_reader import RESTARTED
+from outlast.contract.effects import kind_of, request_of
 from outlast.loop.approvals import Decision
-from outlast.loop.commands import (
+from outlast.loop.effects import (
     CancelEffect,
-    CheckInput,
     Command,
     Effect,
     Finish,
     NotifyParent,
-    PrepareRun,
     RunAgent,
-    RunHandoff,
-    RunTool,
 )
 from outlast.loop.events import CancelRequested, DecisionReceived, Event, NestedReported
 from outlast.loop.machine import advance
@@ -187,14 +176,16 @@ class MemoryRun:
     async def _perform(self, effect: Effect) -> Event:
         if isinstance(effect, RunAgent):
             return await self._run_nested(effect)
-        attempts = policies.policy_of(effect).attempts
+        attempts = kind_of(effect).policy(effect).attempts
         for attempt in range(1, attempts + 1):
             if attempt > 1 and effect.kind == "call_model" and self.on_delta is not None:
                 self.on_delta({"type": RESTARTED, "attempt": attempt})
             try:
                 # Through the wire format and back, so that a test finds what does not survive it.
-                payload = await self._answer(effect, attempt)
-                return history.answered(effect, payload, now_ms())
+                request = request_of(self.state, effect)
+                one = Attempt(number=attempt, on_event=self.on_delta)
+                result = await carry_out(self.worker, request, one)
+                return history.answered(effect, records.write(result), now_ms())
             except EffectError as error:
                 enough = error.attempts is not None and attempt >= error.attempts
                 if error.retryable and attempt < attempts and not enough:
@@ -249,32 +240,6 @@ class MemoryRun:
         )
         return history.answered(effect, records.write(result), now_ms())
 
-    async def _answer(self, effect: Effect, attempt: int) -> JsonObject:
-        request = records.request_of(self.state, effect)
-        work = partial(self._carry, request, attempt)
-        result = await traced(self.worker, request, work, attempt=attempt)
-        return {} if result is None else records.write(result)
-
-    async def _carry(self, request: records.Request, attempt: int) -> object:
-        match request:
-            case PrepareRun():
-                return await prepare_run(self.worker, request)
-            case CheckInput():
-                return await check_input(self.worker, request)
-            case records.ModelRequestRecord():
-                tell = self.on_delta or _ignore
-                return await call_model(self.worker, request, tell, attempt=attempt)
-            case RunTool():
-                return await run_tool(self.worker, request, attempt=attempt)
-            case RunHandoff() | records.HandoffRequestRecord():
-                return await run_handoff(self.worker, request)
-            case records.FinalizeRequestRecord():
-                return await conclude(self.worker, request, attempt=attempt)
-            case records.SaveRequestRecord():
-                return await save_session(self.worker.registry, request, attempt=attempt)
-            case _:
-                raise AssertionError(f"no such effect: {request}")
-
 
 def now_ms() -> int:
     """Return the time of an event; rounded up, so that nothing before it seems to come after."""
@@ -286,7 +251,3 @@ def _start_ms() -> int:
     global _newest_start_ms  # noqa: PLW0603  it is one clock
     _newest_start_ms = max(now_ms(), _newest_start_ms + 1)
     return _newest_start_ms
-
-
-def _ignore(event: JsonObject) -> None:
-    del event

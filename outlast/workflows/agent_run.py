@@ -24,9 +24,10 @@ from temporalio.common import RawValue, RetryPolicy, SearchAttributeUpdate, Work
 from temporalio.exceptions import ApplicationError, FailureError
 
 from outlast.contract import claims, failures, history, names, policies, records, searchability
+from outlast.contract.effects import activity_type, kind_of, request_of
 from outlast.loop import phrases
 from outlast.loop.approvals import refusal
-from outlast.loop.commands import (
+from outlast.loop.effects import (
     CallModel,
     CancelEffect,
     Command,
@@ -349,13 +350,14 @@ class AgentRun:
             return await self._refuse(effect)
         if isinstance(effect, RunAgent):
             return await self._run_nested(effect)
-        policy = policies.policy_of(effect)
+        kind = kind_of(effect)
+        policy = kind.policy(effect)
         one_attempt = timedelta(milliseconds=policy.timeout_ms + policies.SLACK_MS)
         if policy.fast and not blocked and self._may_be_local(effect):
             # Inputs of local activities are not recorded, so the whole request travels.
             return await workflow.execute_local_activity(
-                names.activity_type(effect),
-                {"request": records.write(effect)},
+                activity_type(effect),
+                records.write(request_of(self._state, effect)),
                 activity_id=str(effect.effect),
                 result_type=RawValue,
                 start_to_close_timeout=one_attempt,
@@ -367,10 +369,10 @@ class AgentRun:
         retries = retry_policy(policy)
         if blocked:
             request["patient"] = True
-            longest_ms = policies.wait_for_worker_ms(effect)
+            longest_ms = kind.wait_for_worker_ms
             retries = retry_policy(policies.UNTIL_A_WORKER_HAS_IT)
         return await workflow.execute_activity(
-            names.activity_type(effect),
+            activity_type(effect),
             request,
             activity_id=str(effect.effect),
             result_type=RawValue,
@@ -445,10 +447,11 @@ class AgentRun:
 
     def _request(self, effect: Effect) -> JsonObject:
         """Return the request itself when it is small, or else a claim on it."""
-        request = records.request_of(self._state, effect)
-        written = records.small(request, claims.INLINE_BYTES)
+        request = request_of(self._state, effect)
+        inline = kind_of(effect).inline(effect)
+        written = records.small(request, claims.INLINE_BYTES) if inline else None
         if written is not None:
-            return {"request": written}
+            return written
         self._requests[effect.effect] = request
         claims.offer(self._run_id, effect.effect, request)
         return {"claim": effect.effect}
@@ -597,7 +600,7 @@ class AgentRun:
         pending = next((one for one in self._state.pending if one.effect == effect), None)
         if pending is None:
             return {"data": "", "more": False}
-        return records.page_of(records.dump(records.request_of(self._state, pending)), page)
+        return records.page_of(records.dump(request_of(self._state, pending)), page)
 
     @workflow.query(name=names.QUERY_SNAPSHOT, description="For tests: the whole state")
     def query_snapshot(self, page: int = 0) -> JsonObject:

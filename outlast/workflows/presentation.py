@@ -7,39 +7,22 @@ inert in Markdown. Must not know: how it is shown.
 
 import json
 from datetime import UTC, datetime
-from functools import lru_cache
 
 from outlast import rendering
 from outlast.contract import names
 from outlast.contract.blobs import readable
+from outlast.contract.effects import kind_of
 from outlast.contract.searchability import searchable
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import arguments_of, name_of
-from outlast.loop.commands import (
-    CallModel,
-    CheckInput,
-    Effect,
-    FinalizeAnswer,
-    OffloadItems,
-    PrepareRun,
-    RunAgent,
-    RunHandoff,
-    RunTool,
-    SaveSession,
-)
+from outlast.loop.effects import Effect
 from outlast.loop.items import Item, text_of
 from outlast.loop.state import LoopState, released
 from outlast.loop.values import JsonObject
-from outlast.rendering import code, excerpt, inline, inline_within, joined
+from outlast.rendering import LONGEST_READ, call_line, code, excerpt, inline, inline_within
 
 SUMMARY_BYTES = 200
 """The UI shows summaries up to about this length."""
-
-KEPT_LINE_LENGTH = 2_000
-"""How long a call may be whose line is kept for the next time, so that all of them stay small."""
-
-LONGEST_READ = 20_000
-"""How many characters of arguments are read as JSON in order to be shown."""
 
 EXCERPT_ITEMS = 6
 EXCERPT_LENGTH = 300
@@ -71,40 +54,7 @@ def summary(state: LoopState, effect: Effect) -> str:
 
 def effect_line(state: LoopState, effect: Effect) -> str:
     """Return one line that says what an activity does, to be cut and shown."""
-    match effect:
-        case PrepareRun():
-            return joined(effect.agent, " · look up")
-        case CallModel():
-            model = f" · {state.model}" if state.model else ""
-            return joined(effect.agent, model, f" · turn {effect.turn}")
-        case CheckInput():
-            return joined(effect.agent, " · input guardrails")
-        case FinalizeAnswer():
-            return joined(effect.agent, " · conclude the answer")
-        case SaveSession():
-            return joined(f"save items {effect.start} to {effect.stop}")
-        case OffloadItems():
-            return joined(f"store the content of items {effect.start} to {effect.stop}")
-        case RunTool() | RunAgent():
-            return call_line(effect.name, effect.arguments)
-        case RunHandoff():
-            return joined(effect.agent, " → ", effect.target)
-
-
-def call_line(name: str, arguments: str) -> str:
-    """Return a call as a line of code, `refund_order(order_id="A-17")`, to be cut and shown.
-
-    A very long one is as the model wrote it: to read all of it would hold up the run.
-    """
-    if len(arguments) > LONGEST_READ:
-        return f"{name}({arguments})"
-    if len(arguments) > KEPT_LINE_LENGTH:
-        return rendering.call_line(name, arguments)
-    return _kept_call_line(name, arguments)
-
-
-_kept_call_line = lru_cache(maxsize=1_000)(rendering.call_line)
-"""The newest calls of a run are shown again after each of its steps."""
+    return kind_of(effect).line(state, effect)
 
 
 def state_view(state: LoopState) -> JsonObject:

@@ -58,8 +58,8 @@ async def test_small_requests_are_readable_in_history(desk: Desk):
     handle = await desk.start(AGENT, "How long is Hi?")
     await desk.result(handle)
     requests = await inputs(desk, handle)
-    assert requests["call_model"]["request"]["items"][0]["raw"]["content"] == "How long is Hi?"
-    assert requests["tool:look_up"]["request"]["arguments"] == '{"text": "Hi"}'
+    assert requests["call_model"]["items"][0]["raw"]["content"] == "How long is Hi?"
+    assert requests["tool:look_up"]["effect"]["arguments"] == '{"text": "Hi"}'
 
 
 async def test_large_requests_are_named_in_history_by_their_number_only(desk: Desk):

@@ -7,7 +7,8 @@ import pytest
 from outlast import AgentsException
 from outlast.agents.agent import Agent
 from outlast.agents.tool import function_tool
-from outlast.loop.events import Event, ToolFinished
+from outlast.loop.effects import ToolFinished
+from outlast.loop.events import Event
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel, call

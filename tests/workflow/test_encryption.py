@@ -64,7 +64,6 @@ def script() -> ScriptedModel:
         [call("consult", "c4", input="secret-nested")],
         say("secret-answer"),
         say("secret-text"),
-        say("Not used: the guardrail beside this call trips."),
     )
 
 

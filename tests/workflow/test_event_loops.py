@@ -49,7 +49,8 @@ class Ask:
         sys.stdout.write(result.final_output + "\\n")
 
     def sync(self):
-        print(Runner.run_sync(self.agent, "question", run_config=self.config).final_output)
+        result = Runner.run_sync(self.agent, "question", run_config=self.config)
+        sys.stdout.write(result.final_output + "\\n")  # in one piece, unlike print
 
 def in_threads(call):
     threads = [threading.Thread(target=call) for _ in range(3)]

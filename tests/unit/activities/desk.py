@@ -9,14 +9,9 @@ from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.registry import Registry
 from outlast.agents.tool import FunctionTool
-from outlast.contract.records import (
-    FinalizeRequestRecord,
-    HandoffRequestRecord,
-    ModelRequestRecord,
-    SaveRequestRecord,
-)
+from outlast.contract.effects import EffectRequest
 from outlast.loop.checks import Candidate
-from outlast.loop.commands import (
+from outlast.loop.effects import (
     CallModel,
     CheckInput,
     FinalizeAnswer,
@@ -47,7 +42,7 @@ def worker_with(tool: FunctionTool) -> WorkerDeps:
     return worker_of(Agent(name="A", tools=[tool]))
 
 
-def tool_request(name: str, arguments: str = "{}", **fields: Any) -> RunTool:
+def tool_request(name: str, arguments: str = "{}", **fields: Any) -> EffectRequest[RunTool]:
     """Return the request of a tool call of the agent `A`."""
     request = RunTool(
         effect=3,
@@ -58,10 +53,10 @@ def tool_request(name: str, arguments: str = "{}", **fields: Any) -> RunTool:
         turn=2,
         run_id="support-42",
     )
-    return replace(request, **fields)
+    return EffectRequest(effect=replace(request, **fields))
 
 
-def handoff_request(name: str, agent: str = "A", **fields: Any) -> RunHandoff:
+def handoff_request(name: str, agent: str = "A", **fields: Any) -> EffectRequest[RunHandoff]:
     """Return the request of a handoff's callback."""
     request = RunHandoff(
         effect=3,
@@ -73,7 +68,7 @@ def handoff_request(name: str, agent: str = "A", **fields: Any) -> RunHandoff:
         turn=2,
         run_id="support-42",
     )
-    return replace(request, **fields)
+    return EffectRequest(effect=replace(request, **fields))
 
 
 def model_request(
@@ -82,7 +77,7 @@ def model_request(
     context: Json = None,
     settings: JsonObject | None = None,
     **fields: Any,
-) -> ModelRequestRecord:
+) -> EffectRequest[CallModel]:
     """Return the request of a model call."""
     said = items or (Item("input", {"role": "user", "content": "Hello"}),)
     call = CallModel(
@@ -94,7 +89,7 @@ def model_request(
         settings=settings,
         run_id="support-42",
     )
-    return ModelRequestRecord(call=replace(call, **fields), items=said)
+    return EffectRequest(effect=replace(call, **fields), items=said)
 
 
 def answering(tool: str, arguments: str = '{"input": "Hi"}', **more: Any) -> JsonObject:
@@ -106,20 +101,22 @@ def answering(tool: str, arguments: str = '{"input": "Hi"}', **more: Any) -> Jso
 HELLO = Item("input", {"role": "user", "content": "Hello"})
 
 
-def prepare_request(agent: str = "A", **fields: Any) -> PrepareRun:
+def prepare_request(agent: str = "A", **fields: Any) -> EffectRequest[PrepareRun]:
     """Return the request that begins a run."""
-    return PrepareRun(effect=1, agent=agent, **fields)
+    return EffectRequest(effect=PrepareRun(effect=1, agent=agent, **fields))
 
 
-def check_request(*items: Item, **fields: Any) -> CheckInput:
+def check_request(*items: Item, **fields: Any) -> EffectRequest[CheckInput]:
     """Return the request of the input guardrails of the agent `A` that hold the model up."""
     request = CheckInput(
         effect=2, agent="A", stage="blocking", items=items or (HELLO,), turn=0, run_id="support-42"
     )
-    return replace(request, **fields)
+    return EffectRequest(effect=replace(request, **fields))
 
 
-def conclusion_request(candidate: Candidate, *items: Item, **fields: Any) -> FinalizeRequestRecord:
+def conclusion_request(
+    candidate: Candidate, *items: Item, **fields: Any
+) -> EffectRequest[FinalizeAnswer]:
     """Return the request to conclude an answer of the agent `A`."""
     said = items or (HELLO,)
     call = FinalizeAnswer(
@@ -131,26 +128,26 @@ def conclusion_request(candidate: Candidate, *items: Item, **fields: Any) -> Fin
         turn=1,
         run_id="support-42",
     )
-    return FinalizeRequestRecord(call=replace(call, **fields), items=said)
+    return EffectRequest(effect=replace(call, **fields), items=said)
 
 
-def filter_request(name: str, *items: Item, fresh: int, **fields: Any) -> HandoffRequestRecord:
+def filter_request(name: str, *items: Item, fresh: int, **fields: Any) -> EffectRequest[RunHandoff]:
     """Return the request of a handoff that changes what the next agent sees."""
     request = handoff_request(name, input_length=len(items), history=1, fresh=fresh, **fields)
-    return HandoffRequestRecord(call=request, items=items)
+    return replace(request, items=items)
 
 
-def save_request(*items: Item, **fields: Any) -> SaveRequestRecord:
+def save_request(*items: Item, **fields: Any) -> EffectRequest[SaveSession]:
     """Return the request to save items into the session of a run."""
     call = SaveSession(effect=5, start=0, stop=len(items), run_id="support-42")
-    return SaveRequestRecord(call=replace(call, **fields), items=items)
+    return EffectRequest(effect=replace(call, **fields), items=items)
 
 
 def scene_of(
     *agents: Agent[Any], context: Json = None, settings: JsonObject | None = None
 ) -> Invocation:
     """Return the invocation of a model call of the agent `A`."""
-    request = model_request(context=context, settings=settings).call
+    request = model_request(context=context, settings=settings).effect
     return Invocation.of(worker_of(*(agents or (Agent(name="A"),))), request)
 
 

@@ -20,7 +20,6 @@ from temporalio.testing import ActivityEnvironment
 from outlast.activities import boundary
 from outlast.activities.boundary import EffectActivities
 from outlast.activities.errors import EffectError
-from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.context import ToolContext
 from outlast.agents.errors import UserError
@@ -28,9 +27,10 @@ from outlast.agents.guardrail import GuardrailFunctionOutput, InputGuardrail, Ou
 from outlast.agents.handoff import handoff
 from outlast.agents.tool import function_tool
 from outlast.contract import claims, names, policies, records
+from outlast.contract.effects import EffectRequest
 from outlast.loop.calls import Policy
 from outlast.loop.checks import Candidate
-from outlast.loop.commands import PrepareRun
+from outlast.loop.effects import PrepareRun
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError
@@ -50,7 +50,7 @@ from tests.unit.activities.desk import (
     worker_of,
 )
 
-PREPARE = PrepareRun(effect=1, agent="A")
+PREPARE = EffectRequest(effect=PrepareRun(effect=1, agent="A"))
 
 
 class QueriedRun:
@@ -103,7 +103,7 @@ def activities(agent: Agent[Any] | None = None, model: ScriptedModel | None = No
 
 
 def inline(request: object) -> JsonObject:
-    return {"request": records.write(request)}
+    return records.write(request)
 
 
 async def run_by_name(
@@ -117,7 +117,16 @@ async def run_by_name(
     env = env or environment()
     env.info = replace(env.info, activity_type=kind, **info)
     (encoded,) = await DataConverter.default.encode([payload])
-    return await env.run(activities(agent).run_by_name, [RawValue(encoded)])
+    return await env.run(activities(agent).carry_out, [RawValue(encoded)])
+
+
+async def perform(
+    env: ActivityEnvironment, effects: EffectActivities, kind: str, payload: Any
+) -> JsonObject:
+    """Run an activity of a type as a worker does."""
+    env.info = replace(env.info, activity_type=kind)
+    (encoded,) = await DataConverter.default.encode([payload])
+    return await env.run(effects.carry_out, [RawValue(encoded)])
 
 
 # --- Requests -------------------------------------------------------------------------------------------
@@ -125,7 +134,7 @@ async def run_by_name(
 
 async def test_a_small_request_comes_with_the_activity() -> None:
     agent = Agent[Any](name="A", model="gpt-5")
-    answer = await environment().run(activities(agent).prepare_run, inline(PREPARE))
+    answer = await perform(environment(), activities(agent), "prepare_run", inline(PREPARE))
     assert answer == {"model": "gpt-5"}
 
 
@@ -134,7 +143,7 @@ async def test_a_claim_is_taken_from_this_process() -> None:
     claims.offer("run-1", 2, request)
     run = QueriedRun()
     model = ScriptedModel("Hello")
-    answer = await environment(run).run(activities(model=model).call_model, {"claim": 2})
+    answer = await perform(environment(run), activities(model=model), "call_model", {"claim": 2})
     assert answer["items"][0]["content"][0]["text"] == "Hello"
     assert run.asked == []
 
@@ -147,7 +156,7 @@ async def test_a_claim_that_is_elsewhere_is_asked_of_the_run_page_by_page(
     pages = [records.page_of(text, page) for page in range(len(text) // 100 + 1)]
     run = QueriedRun(*pages)
     model = ScriptedModel("Hello")
-    await environment(run).run(activities(model=model).call_model, {"claim": 2})
+    await perform(environment(run), activities(model=model), "call_model", {"claim": 2})
     assert [item["content"] for item in model.requests[0].input] == ["x" * 120]
     asked = [one for one in run.asked if one[0] == names.QUERY_REQUEST]
     assert asked == [("request", 2, page) for page in range(len(pages))]
@@ -158,9 +167,9 @@ async def test_a_request_of_another_kind_under_the_same_number_is_not_taken() ->
     claims.offer("run-1", 2, other := tool_request("look_up"))
     run = QueriedRun({"data": records.dump(model_request()), "more": False})
     model = ScriptedModel("Hello")
-    await environment(run).run(activities(model=model).call_model, {"claim": 2})
+    await perform(environment(run), activities(model=model), "call_model", {"claim": 2})
     assert model.calls == 1
-    assert other.name == "look_up"
+    assert other.effect.name == "look_up"
 
 
 async def test_a_busy_run_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -171,7 +180,7 @@ async def test_a_busy_run_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> Non
         {"data": records.dump(model_request()), "more": False},
     )
     model = ScriptedModel("Hello")
-    await environment(run).run(activities(model=model).call_model, {"claim": 2})
+    await perform(environment(run), activities(model=model), "call_model", {"claim": 2})
     assert model.calls == 1
 
 
@@ -181,7 +190,7 @@ async def test_a_run_that_stays_busy_fails_the_attempt_and_not_the_run(
     monkeypatch.setattr(boundary, "CLAIM_WAIT_SECONDS", 0)
     run = QueriedRun(*[refusal(RPCStatusCode.UNAVAILABLE)] * 100)
     with pytest.raises(ApplicationError, match="The worker could not answer: RPCError") as caught:
-        await environment(run).run(activities().call_model, {"claim": 2})
+        await perform(environment(run), activities(), "call_model", {"claim": 2})
     assert (caught.value.type, caught.value.non_retryable) == ("internal_error", False)
     assert 100 - len(run.answers) == boundary.CLAIM_ATTEMPTS
 
@@ -189,31 +198,31 @@ async def test_a_run_that_stays_busy_fails_the_attempt_and_not_the_run(
 async def test_a_run_that_is_gone_is_not_asked_again() -> None:
     run = QueriedRun(refusal(RPCStatusCode.NOT_FOUND), refusal(RPCStatusCode.NOT_FOUND))
     with pytest.raises(ApplicationError, match="RPCError"):
-        await environment(run).run(activities().call_model, {"claim": 2})
+        await perform(environment(run), activities(), "call_model", {"claim": 2})
     assert len(run.answers) == 1
 
 
 async def test_a_request_that_nobody_waits_for_any_more_is_given_up() -> None:
     run = QueriedRun({"data": "", "more": False})
     with pytest.raises(ApplicationError, match="does not wait for this any more") as caught:
-        await environment(run).run(activities().call_model, {"claim": 2})
+        await perform(environment(run), activities(), "call_model", {"claim": 2})
     assert (caught.value.type, caught.value.non_retryable) == ("cancelled", True)
 
 
 @pytest.mark.parametrize(
     "payload",
-    [{"request": {"effect": "x"}}, {"request": 5}, {"request": {"schema_version": 99}}],
+    [{}, [], {"effect": "x"}, {"effect": 5}, {"effect": {}}, {"schema_version": 99}],
 )
 async def test_a_request_that_cannot_be_read_is_not_tried_again(payload: JsonObject) -> None:
     with pytest.raises(ApplicationError) as caught:
-        await environment().run(activities().prepare_run, payload)
+        await perform(environment(), activities(), "prepare_run", payload)
     assert (caught.value.type, caught.value.non_retryable) == ("internal_error", True)
 
 
-@pytest.mark.parametrize("payload", [{}, {"claim": "x"}, None, []])
+@pytest.mark.parametrize("payload", [{"claim": "x"}, None])
 async def test_an_input_that_is_none_of_ours_is_an_error_in_words(payload: Any) -> None:
     with pytest.raises(ApplicationError, match="The worker could not answer") as caught:
-        await environment().run(activities().prepare_run, payload)
+        await perform(environment(), activities(), "prepare_run", payload)
     assert caught.value.type == "internal_error"
 
 
@@ -268,29 +277,27 @@ async def test_a_request_that_waits_for_a_worker_is_tried_until_one_has_it() -> 
 
 
 async def test_what_fails_on_the_worker_that_was_waited_for_is_tried_by_the_next_request() -> None:
-    async def broken(_worker: Any, _request: Any, **_options: Any) -> Any:
+    async def broken(*_: Any) -> Any:
         raise EffectError("tool_failed", "It broke.", retryable=True)
 
     patient = {**inline(tool_request("look_up")), "patient": True}
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(boundary, "run_tool", broken)
+        patched.setattr(boundary, "carry_out", broken)
         with pytest.raises(ApplicationError, match=r"It broke\.") as caught:
             await run_by_name(Agent(name="A"), "tool:look_up", patient)
     assert (caught.value.type, caught.value.non_retryable) == ("worker_found", True)
 
 
-def test_one_activity_without_a_name_serves_all_tools() -> None:
+def test_one_activity_without_a_name_carries_out_every_effect() -> None:
     defined = [getattr(one, "__temporal_activity_definition") for one in activities().all]
-    assert [one.name for one in defined] == [
-        "prepare_run",
-        "check_input",
-        "call_model",
-        "finalize_answer",
-        "save_session",
-        "offload_items",
-        "refuse_effect",
-        None,
-    ]
+    assert [one.name for one in defined] == [None, "refuse_effect"]
+
+
+@pytest.mark.parametrize("kind", ["fly", "agent_run", "prepare_run:x"])
+async def test_an_activity_that_is_no_effect_is_refused_in_words(kind: str) -> None:
+    with pytest.raises(ApplicationError, match=f"has no activity '{kind}'") as caught:
+        await perform(environment(), activities(), kind, inline(PREPARE))
+    assert (caught.value.type, caught.value.non_retryable) == ("user_error", False)
 
 
 # --- The other effects -----------------------------------------------------------------------------------
@@ -303,7 +310,7 @@ def objecting(*_arguments: Any) -> GuardrailFunctionOutput:
 async def test_input_guardrails_are_asked() -> None:
     guardrail = InputGuardrail[Any](objecting, run_in_parallel=False)
     agent = Agent[Any](name="A", input_guardrails=[guardrail])
-    answer = await environment().run(activities(agent).check_input, inline(check_request()))
+    answer = await perform(environment(), activities(agent), "check_input", inline(check_request()))
     assert answer["failure"]["code"] == "input_guardrail_tripwire"
     assert [one["name"] for one in answer["results"]] == ["objecting"]
 
@@ -311,7 +318,7 @@ async def test_input_guardrails_are_asked() -> None:
 async def test_an_answer_is_concluded() -> None:
     agent = Agent[Any](name="A", output_guardrails=[OutputGuardrail[Any](objecting)])
     request = conclusion_request(Candidate(output="Hi"))
-    answer = await environment().run(activities(agent).conclude, inline(request))
+    answer = await perform(environment(), activities(agent), "finalize_answer", inline(request))
     assert answer["failure"]["code"] == "output_guardrail_tripwire"
 
 
@@ -319,7 +326,9 @@ async def test_a_session_is_saved_once_however_often_it_is_tried(tmp_path: Path)
     session = SQLiteSession("s", tmp_path / "s.db")
     request = inline(save_request(HELLO, settings={"session": session.describe()}))
     for attempt in (1, 2):
-        assert await environment(attempt=attempt).run(activities().save_session, request) == {}
+        assert (
+            await perform(environment(attempt=attempt), activities(), "save_session", request) == {}
+        )
     assert await session.get_items() == [HELLO.raw]
     session.close()
 
@@ -345,7 +354,7 @@ async def test_what_a_model_says_is_in_the_heartbeats_while_it_says_it() -> None
     env.on_heartbeat = lambda *details: heard.extend(details)
     model = ScriptedModel(paced(0.02, "It is on its way."))
     request = model_request(settings={"stream": True})
-    answer = await env.run(activities(model=model).call_model, inline(request))
+    answer = await perform(env, activities(model=model), "call_model", inline(request))
     assert answer["items"] == say("It is on its way.")
     assert len(heard) > 1, "the window was sent on while the model spoke"
     assert "It is on" in "".join(map(json.dumps, heard)).replace('", "', "")
@@ -444,7 +453,7 @@ def model_that(error: Exception) -> ScriptedModel:
 
 async def failure_of(model: ScriptedModel) -> ApplicationError:
     with pytest.raises(ApplicationError) as caught:
-        await environment().run(activities(model=model).call_model, inline(model_request()))
+        await perform(environment(), activities(model=model), "call_model", inline(model_request()))
     return caught.value
 
 
@@ -488,8 +497,8 @@ async def test_a_failure_without_details_has_none() -> None:
 async def test_users_code_is_not_tried_as_often_as_a_model(attempt: int, *, enough: bool) -> None:
     agent = Agent[Any](name="A", instructions=raising(ConnectionError("down")))
     with pytest.raises(ApplicationError, match="ConnectionError") as caught:
-        await environment(attempt=attempt).run(
-            activities(agent).call_model, inline(model_request())
+        await perform(
+            environment(attempt=attempt), activities(agent), "call_model", inline(model_request())
         )
     assert caught.value.non_retryable is enough
 
@@ -498,18 +507,20 @@ async def test_users_code_is_not_tried_as_often_as_a_model(attempt: int, *, enou
 async def test_a_defect_of_ours_has_a_stable_code(
     monkeypatch: pytest.MonkeyPatch, defect: Exception, *, again: bool
 ) -> None:
-    async def broken(_worker: WorkerDeps, _request: object) -> None:
+    async def broken(*_: Any) -> None:
         raise defect
 
-    monkeypatch.setattr(boundary, "prepare_run", broken)
+    monkeypatch.setattr(boundary, "carry_out", broken)
     with pytest.raises(ApplicationError, match=f"could not answer: {type(defect).__name__}") as one:
-        await environment().run(activities().prepare_run, inline(PREPARE))
+        await perform(environment(), activities(), "prepare_run", inline(PREPARE))
     assert (one.value.type, one.value.non_retryable) == ("internal_error", not again)
 
 
 async def test_an_answer_is_written_as_the_loop_reads_it() -> None:
     model = ScriptedModel([call("look_up", "c1")])
-    answer = await environment().run(activities(model=model).call_model, inline(model_request()))
+    answer = await perform(
+        environment(), activities(model=model), "call_model", inline(model_request())
+    )
     assert answer["calls"] == [
         {
             "item": 0,

@@ -1,17 +1,20 @@
 """What leaves records before they are recorded, and what an outage of the store means."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from outlast.activities.content import offload, recorded_result, whole_request
+from outlast.activities.content import offload_items, recorded_result, whole_request
 from outlast.activities.errors import EffectError
+from outlast.activities.worker_deps import WorkerDeps
+from outlast.agents.agent import Agent
 from outlast.blobs import FileBlobStore
-from outlast.contract import records
+from outlast.contract.effects import EffectRequest
 from outlast.loop.calls import HandoffResult, ModelReply, PlannedCall, PreparedRun, ToolResult
 from outlast.loop.checks import Candidate, CheckResult, ToolOutcome
-from outlast.loop.commands import (
+from outlast.loop.effects import (
     CallModel,
     CheckInput,
     FinalizeAnswer,
@@ -23,15 +26,20 @@ from outlast.loop.items import Item
 from outlast.loop.values import is_reference
 from outlast.loop.view import ViewEdit
 from outlast.ports.blobs import LargeContent
+from tests.unit.activities.desk import worker_of
 
 LONG = "x" * 2_000
 FIELDS: dict[str, Any] = {"effect": 1, "agent": "A", "turn": 1, "run_id": "r"}
-TOOL = RunTool(**FIELDS, name="t", call_id="c", arguments="{}")
+TOOL = EffectRequest(effect=RunTool(**FIELDS, name="t", call_id="c", arguments="{}"))
 
 
 @pytest.fixture
 def content(tmp_path: Path) -> LargeContent:
     return LargeContent(FileBlobStore(tmp_path), threshold=1_000)
+
+
+def deps_of(content: LargeContent) -> WorkerDeps:
+    return replace(worker_of(Agent(name="A")), content=content)
 
 
 def item(text: Any = LONG) -> dict[str, Any]:
@@ -50,14 +58,20 @@ async def test_an_output_is_recorded_as_a_reference(content: LargeContent):
 async def test_an_output_that_may_be_the_answer_is_stored_whole_or_not(content: LargeContent):
     final = RunTool(**FIELDS, name="t", call_id="c", arguments="{}", final=True)
     value = {"a": LONG}
-    result = await recorded_result(content, final, ToolResult(output=value, value=value))
+    result = await recorded_result(
+        content, EffectRequest(effect=final), ToolResult(output=value, value=value)
+    )
     assert (result.output, result.value) == (value, value)
 
 
 async def test_a_text_of_a_call_that_says_several_things_stays(content: LargeContent):
     shell = RunTool(**FIELDS, name="s", call_id="c", arguments="{}", form="shell_call")
-    assert (await recorded_result(content, shell, ToolResult(output=LONG))).output == LONG
-    result = await recorded_result(content, shell, ToolResult(output={"stdout": LONG}))
+    assert (
+        await recorded_result(content, EffectRequest(effect=shell), ToolResult(output=LONG))
+    ).output == LONG
+    result = await recorded_result(
+        content, EffectRequest(effect=shell), ToolResult(output={"stdout": LONG})
+    )
     assert is_reference(result.output["stdout"])
 
 
@@ -86,7 +100,7 @@ async def test_a_briefing_says_that_there_is_a_store(content: LargeContent):
 
 async def test_a_long_request_makes_the_reply_tell_of_the_store(content: LargeContent):
     items = (Item("input", item("x" * 600_000)),)
-    request = records.ModelRequestRecord(call=CallModel(**FIELDS, input_length=1), items=items)
+    request = EffectRequest(effect=CallModel(**FIELDS, input_length=1), items=items)
     assert (await recorded_result(content, request, ModelReply(items=()))).stores
 
 
@@ -121,18 +135,18 @@ async def test_requests_get_their_content_back(content: LargeContent):
     stored = (await recorded_result(content, TOOL, ToolResult(output=LONG))).output
     whole, referring = (Item("input", item(text)) for text in (LONG, stored))
     check = CheckInput(**FIELDS, stage="added", items=(referring,))
-    assert (await whole_request(content, check)).items == (whole,)
+    assert (await whole_request(content, EffectRequest(effect=check))).effect.items == (whole,)
     prepare = PrepareRun(effect=1, agent="A", input=(item(stored),))
-    assert (await whole_request(content, prepare)).input == (item(),)
+    assert (await whole_request(content, EffectRequest(effect=prepare))).effect.input == (item(),)
     outcome = ToolOutcome(name="t", call_id="c", output=stored, value=stored)
     candidate = Candidate(output=stored, outcomes=(outcome,))
     call = FinalizeAnswer(**FIELDS, candidate=candidate, input_length=1)
-    asked = records.FinalizeRequestRecord(call=call, items=(referring, whole))
+    asked = EffectRequest(effect=call, items=(referring, whole))
     got = await whole_request(content, asked)
     assert got.items == (whole, whole)
     assert got.items[1] is whole
-    assert got.call.candidate.output == LONG
-    assert got.call.candidate.outcomes[0].value == LONG
+    assert got.effect.candidate.output == LONG
+    assert got.effect.candidate.outcomes[0].value == LONG
     assert await whole_request(content, got) is got
 
 
@@ -141,16 +155,16 @@ async def test_a_store_that_is_away_or_missing_is_tried_again(content: LargeCont
     check = CheckInput(**FIELDS, stage="added", items=(Item("input", item(stored)),))
     for other in (LargeContent(Away()), LargeContent(None)):
         with pytest.raises(EffectError) as raised:
-            await whole_request(other, check)
+            await whole_request(other, EffectRequest(effect=check))
         assert (raised.value.code, raised.value.retryable) == ("content_unavailable", True)
 
 
 async def test_items_are_offloaded_where_there_is_a_store(content: LargeContent):
     call = OffloadItems(effect=1, start=3, stop=4, run_id="r")
-    request = records.OffloadRequestRecord(call=call, items=(Item("input", item()),))
-    done = await offload(content, request)
+    request = EffectRequest(effect=call, items=(Item("input", item()),))
+    done = await offload_items(deps_of(content), request)
     assert [one.item for one in done.moved] == [3]
     for other in (LargeContent(Away()), LargeContent(None)):
         with pytest.raises(EffectError) as raised:
-            await offload(other, request)
+            await offload_items(deps_of(other), request)
         assert raised.value.retryable

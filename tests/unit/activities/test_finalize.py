@@ -7,8 +7,9 @@ from typing import Any, TypeAlias
 import pytest
 from pydantic import BaseModel
 
+from outlast.activities.carry_out import Attempt
 from outlast.activities.errors import EffectError
-from outlast.activities.finalize import conclude
+from outlast.activities.finalize import finalize_answer
 from outlast.agents.agent import Agent
 from outlast.agents.errors import (
     MaxTurnsExceeded,
@@ -52,7 +53,7 @@ async def concluded(
     definition: Agent[Any], candidate: Candidate, *, attempt: int = 1, **fields: Any
 ) -> FinalizedAnswer:
     request = conclusion_request(candidate, HELLO, ANSWER, **fields)
-    return await conclude(worker_of(definition), request, attempt=attempt)
+    return await finalize_answer(worker_of(definition), request, Attempt(number=attempt))
 
 
 def checking(
@@ -514,7 +515,7 @@ async def test_an_agent_of_the_transcript_that_has_gone_may_be_known_elsewhere()
     settings = handled_by("max_turns", returning("never asked"))
     request = conclusion_request(Candidate(failure=TURNS), HELLO, said, settings=settings)
     with pytest.raises(EffectError, match="knows no agent 'Gone'") as caught:
-        await conclude(worker_of(Agent(name="A")), request)
+        await finalize_answer(worker_of(Agent(name="A")), request)
     assert caught.value.retryable
 
 
@@ -742,6 +743,6 @@ async def test_an_on_stream_is_told_the_outputs_that_no_model_is_shown(
     outer = Agent[Any](name="A", tools=[inner.as_tool("ask", "Ask.", on_stream=heard.append)])
     fields: dict[str, Any] = {"agent": "Expert", "settings": answering("ask")}
     request = conclusion_request(candidate, HELLO, ANSWER, FOUND, **fields)
-    conclusion = await conclude(worker_of(outer), request)
+    conclusion = await finalize_answer(worker_of(outer), request)
     assert conclusion.final is final
     assert [one["event"].name for one in heard] == told

@@ -163,7 +163,7 @@ async def test_a_context_that_was_left_unwritable_is_an_error_in_words() -> None
 def test_one_plain_user_message_is_given_as_text_and_all_else_as_items() -> None:
     image = Item("input", {"role": "user", "content": [{"type": "input_image"}]})
     system = Item("input", {"role": "system", "content": "Hello"})
-    invocation = Invocation.of(worker_of(Agent(name="A")), check_request())
+    invocation = Invocation.of(worker_of(Agent(name="A")), check_request().effect)
     assert as_input([HELLO], invocation) == "Hello"
     assert as_input([HELLO, HELLO], invocation) == [HELLO.raw, HELLO.raw]
     assert as_input([image], invocation) == [image.raw]

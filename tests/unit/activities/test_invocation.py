@@ -54,7 +54,7 @@ class Idle(RunHooks[Any]):
 
 
 async def test_callables_get_the_context_and_where_the_run_is() -> None:
-    request = model_request(context={"n": 1}, usage=Usage(requests=3), turn=4).call
+    request = model_request(context={"n": 1}, usage=Usage(requests=3), turn=4).effect
     invocation = Invocation.of(worker_of(Agent(name="A")), request)
     wrapper = invocation.wrapper
     assert (wrapper.context, wrapper.usage.requests) == ({"n": 1}, 3)
@@ -72,7 +72,7 @@ def test_what_this_worker_lacks_another_may_have(fields: dict[str, Any], problem
     worker = worker_of(Agent(name="A"))
     worker.registry.add_context_type(Notes)
     with pytest.raises(EffectError, match=problem) as caught:
-        Invocation.of(worker, model_request(**fields).call)
+        Invocation.of(worker, model_request(**fields).effect)
     assert (caught.value.code, caught.value.retryable) == ("worker_lacks", True)
 
 

@@ -6,8 +6,10 @@ from typing import Any
 
 import pytest
 
+from outlast.activities.carry_out import Attempt
 from outlast.activities.errors import EffectError
 from outlast.activities.memory import load, save_session, session_of
+from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.references import register
 from outlast.agents.registry import Registry
@@ -18,10 +20,11 @@ from outlast.loop.call_forms import BLANK_SCREEN, output_item
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject
 from outlast.sessions.sqlite import SQLiteSession
-from outlast.testing import call, say
+from outlast.testing import ScriptedModel, call, say
 from tests.unit.activities.desk import HELLO, save_request
 
 REGISTRY = Registry([Agent[Any](name="A")])
+WORKER = WorkerDeps(registry=REGISTRY, models=ScriptedModel())
 BYE: JsonObject = {"role": "user", "content": "Bye"}
 THOUGHT: JsonObject = {"type": "reasoning", "id": "rs_1", "summary": []}
 
@@ -148,7 +151,7 @@ async def test_a_callback_that_nobody_knows_is_named() -> None:
 
 async def save(settings: JsonObject, *items: Item, attempt: int = 1, **call: Any) -> None:
     request = save_request(*items, settings=settings, **call)
-    await save_session(REGISTRY, request, attempt=attempt)
+    await save_session(WORKER, request, Attempt(number=attempt))
 
 
 async def test_a_save_that_is_tried_again_doubles_nothing(kept: SQLiteSession) -> None:
@@ -181,13 +184,13 @@ async def test_a_session_that_lost_what_it_held_is_missed_and_goes_on(
     await save(settings, HELLO)
     delete(kept)
     request = save_request(Item("input", BYE, "A", 1), settings=settings, start=1, follows=True)
-    note = await save_session(REGISTRY, request, attempt=1)
+    note = await save_session(WORKER, request, Attempt(number=1))
     lost = "The session 'support-42' holds nothing any more of what was saved before"
     assert str(note["note"]).startswith(lost)
     assert lost in caplog.text
     assert await kept.get_items() == [BYE]
     request = save_request(Item("input", BYE, "A", 2), settings=settings, start=2, follows=True)
-    assert await save_session(REGISTRY, request, attempt=1) == {}
+    assert await save_session(WORKER, request, Attempt(number=1)) == {}
 
 
 async def test_a_session_without_keys_is_not_read_for_what_it_lost() -> None:

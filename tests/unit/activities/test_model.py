@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 from pydantic import BaseModel
 
+from outlast.activities.carry_out import Attempt
 from outlast.activities.errors import EffectError
 from outlast.activities.model import call_model
 from outlast.activities.worker_deps import WorkerDeps
@@ -935,12 +936,14 @@ async def test_what_a_model_says_is_told_only_where_the_run_streams() -> None:
     events: list[Any] = []
     model = ScriptedModel("One two.", "One two.")
     worker = worker_of(Agent(name="A"), model=model)
-    streamed = await call_model(worker, model_request(settings={"stream": True}), events.append)
+    streamed = await call_model(
+        worker, model_request(settings={"stream": True}), Attempt(on_event=events.append)
+    )
     assert events[0]["type"] == "response.created"
     assert "".join(event.get("delta", "") for event in events) == "One two."
     assert events[-1]["type"] == "response.completed"
     told = len(events)
-    plain = await call_model(worker, model_request(), events.append)
+    plain = await call_model(worker, model_request(), Attempt(on_event=events.append))
     assert len(events) == told
     assert (streamed.items[0]["content"], plain.items) == (
         events[-1]["response"]["output"][0]["content"],
@@ -957,7 +960,7 @@ async def test_a_stream_that_breaks_off_is_the_calls_failure() -> None:
         await call_model(
             worker_of(Agent(name="A"), model=model),
             model_request(settings={"stream": True}),
-            events.append,
+            Attempt(on_event=events.append),
         )
     assert (caught.value.code, caught.value.retryable) == ("model_call_failed", True)
     assert len(events) == 3
@@ -1048,7 +1051,8 @@ async def streamed(
     model = ScriptedModel(step)
     request = model_request("B", settings=settings, starts=True)
     worker = worker_of(outer, model=model)
-    await call_model(worker, request, lambda event: heard.append(event["type"]), attempt=attempt)
+    beats = Attempt(number=attempt, on_event=lambda event: heard.append(event["type"]))
+    await call_model(worker, request, beats)
     return heard, model
 
 

@@ -16,7 +16,7 @@ from outlast.agents.stream_events import AgentToolStreamEvent
 from outlast.agents.tool import function_tool
 from outlast.contract.delta_reader import RESTARTED
 from outlast.loop.calls import ModelReply, PlannedCall
-from outlast.loop.commands import CallModel
+from outlast.loop.effects import CallModel
 from outlast.loop.items import Item, ItemKind
 from outlast.loop.values import JsonObject
 from outlast.testing import call, say
@@ -70,11 +70,11 @@ def _words(told: AgentToolStreamEvent) -> str:
 def scene_for(on_stream: Any, agent: str = "Inner", **options: Any) -> Invocation:
     tool = INNER.as_tool("ask", "Ask.", on_stream=on_stream, **options)
     worker = worker_of(Agent[Any](name="A", tools=[tool]), CLOSER)
-    return Invocation.of(worker, model_request(agent, settings=answering("ask")).call)
+    return Invocation.of(worker, model_request(agent, settings=answering("ask")).effect)
 
 
 def turn(**fields: Any) -> CallModel:
-    return model_request("Inner", **fields).call
+    return model_request("Inner", **fields).effect
 
 
 def entry(kind: ItemKind, call_id: str, agent: str = "Inner") -> Item:
@@ -97,7 +97,7 @@ async def test_a_run_that_nobody_is_told_of_tells_nothing() -> None:
         await told.turn(turn(starts=True), WORKED, attempt=2)
         await told.raw(DELTA)
         await told.reply(turn(), ModelReply(items=tuple(say("Hi"))))
-        await told.handoff(handoff_request("transfer_to_closer"), WORKED, "Closer")
+        await told.handoff(handoff_request("transfer_to_closer").effect, WORKED, "Closer")
         await told.answer(WORKED)
 
 
@@ -178,7 +178,7 @@ async def test_a_reply_is_told_item_by_item_as_it_was_planned() -> None:
 
 async def test_a_handoff_is_told_after_what_was_done_besides() -> None:
     heard = Told()
-    asked = handoff_request("transfer_to_closer", agent="Inner")
+    asked = handoff_request("transfer_to_closer", agent="Inner").effect
     items = [*WORKED, entry("handoff_output", "h0")]
     async with telling(scene_for(heard), asked) as told:
         await told.handoff(asked, items, "Closer")
@@ -268,7 +268,7 @@ async def test_events_of_agents_that_nobody_knows_are_logged(
 ) -> None:
     heard = Told()
     async with telling(scene_for(heard), turn()) as told:
-        await told.handoff(handoff_request("h", agent="Inner"), [], "Nobody")
+        await told.handoff(handoff_request("h", agent="Inner").effect, [], "Nobody")
         await told.raw(DELTA)
     assert heard.words == ["response.output_text.delta"]
     assert "knows no agent 'Nobody'" in caplog.text

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from outlast.activities.carry_out import FIRST, Attempt
 from outlast.activities.errors import EffectError
 from outlast.activities.tool import LARGEST_FAST_OUTPUT_BYTES, LARGEST_OUTPUT_BYTES, run_tool
 from outlast.agents.agent import Agent
@@ -31,7 +32,6 @@ from outlast.agents.tool_output import ToolOutputImage
 from outlast.agents.usage import plain_usage
 from outlast.loop.calls import Policy, ToolResult
 from outlast.loop.changes import Change
-from outlast.loop.commands import RunTool
 from outlast.loop.values import Failure, Json, Usage
 from tests.mcp_servers import Shelf
 from tests.unit.activities.desk import (
@@ -63,7 +63,7 @@ def failing(error: Exception, **options: Any) -> FunctionTool:
 async def attempt(tool: FunctionTool, number: int = 1, **fields: Any) -> ToolResult:
     """One attempt of a call without arguments."""
     request = tool_request(**{"name": tool.name, **fields})
-    return await run_tool(worker_with(tool), request, attempt=number)
+    return await run_tool(worker_with(tool), request, Attempt(number=number))
 
 
 # --- A call that works -----------------------------------------------------------------------------
@@ -82,7 +82,7 @@ async def test_a_tool_gets_its_arguments_and_its_call() -> None:
     arguments = '{"order_id": "A-17"}'
     usage = Usage(requests=2, total_tokens=30)
     request = tool_request("look_up", arguments, usage=usage, context={"n": 1}, approved=True)
-    result = await run_tool(worker_of(agent), request, attempt=2)
+    result = await run_tool(worker_of(agent), request, Attempt(number=2))
     assert result == ToolResult(output='{"order":"A-17"}')
     (ctx,) = got
     assert (ctx.context, plain_usage(ctx.usage), ctx.run_id, ctx.turn) == (
@@ -359,10 +359,12 @@ async def test_what_this_worker_does_not_know_another_may(
         """Note."""
         return "ok"
 
-    request: RunTool = tool_request("note")
+    request = tool_request("note").effect
     with pytest.raises(EffectError, match=problem) as caught:
         await run_tool(
-            worker_with(note), tool_request(**{"name": request.name, **fields}), attempt=1
+            worker_with(note),
+            tool_request(**{"name": request.name, **fields}),
+            FIRST,
         )
     assert (caught.value.code, caught.value.retryable) == ("worker_lacks", True)
 
@@ -374,7 +376,7 @@ async def test_arguments_that_do_not_fit_are_the_calls_failure() -> None:
         return order_id
 
     result = await run_tool(
-        worker_with(look_up), tool_request("look_up", '{"order_id": "x"}'), attempt=3
+        worker_with(look_up), tool_request("look_up", '{"order_id": "x"}'), Attempt(number=3)
     )
     assert result.failed
 
@@ -395,7 +397,7 @@ def misfit(**options: Any) -> FunctionTool:
 
 async def called_wrongly(tool: FunctionTool, agent: Agent[Any] | None = None) -> ToolResult:
     worker = worker_of(agent) if agent is not None else worker_with(tool)
-    return await run_tool(worker, tool_request("pay", '{"amount": "all"}'), attempt=1)
+    return await run_tool(worker, tool_request("pay", '{"amount": "all"}'), FIRST)
 
 
 async def test_the_model_reads_what_is_wrong_with_its_arguments() -> None:
@@ -434,7 +436,7 @@ async def test_a_check_that_raises_is_a_failure_of_the_tool() -> None:
         strict_json_schema=False,
         validate=raising(KeyError("broken")),
     )
-    result = await run_tool(worker_with(tool), tool_request("pay"), attempt=3)
+    result = await run_tool(worker_with(tool), tool_request("pay"), Attempt(number=3))
     assert result.output == "The tool pay failed and gave no result. It may have had an effect."
 
 
@@ -515,7 +517,7 @@ def guarded(
 
 async def run_guarded(tool: FunctionTool, hooks: Any = None, **fields: Any) -> ToolResult:
     worker = worker_of(Agent(name="A", tools=[tool], hooks=hooks))
-    return await run_tool(worker, tool_request("pay", policy=LAST, **fields), attempt=1)
+    return await run_tool(worker, tool_request("pay", policy=LAST, **fields), FIRST)
 
 
 async def test_guardrails_and_hooks_surround_the_function_in_order() -> None:
@@ -574,7 +576,7 @@ async def test_the_checks_of_a_call_that_ends_the_run_are_recorded() -> None:
         """Hang."""
         await asyncio.Event().wait()
 
-    result = await run_tool(worker_with(pay), tool_request("pay", policy=SHORT), attempt=1)
+    result = await run_tool(worker_with(pay), tool_request("pay", policy=SHORT), FIRST)
     assert result.failure is not None
     assert (result.failure.code, len(result.checks)) == ("tool_timeout", 1)
 
@@ -685,9 +687,9 @@ async def test_a_result_that_may_be_the_answer_is_kept_as_one(
     """Text for an agent that answers with text; a rule judges what the tool returned."""
     tool = guarded([], [], value=value)
     worker = worker_of(Agent(name="A", tools=[tool], **agent))
-    result = await run_tool(worker, tool_request("pay", final=True), attempt=1)
+    result = await run_tool(worker, tool_request("pay", final=True), FIRST)
     assert result.value == answer
-    ordinary = await run_tool(worker, tool_request("pay"), attempt=1)
+    ordinary = await run_tool(worker, tool_request("pay"), FIRST)
     assert ordinary.value is None
 
 
@@ -819,10 +821,10 @@ def test_the_bound_of_an_output_is_below_what_a_payload_may_have() -> None:
 async def test_a_tool_of_an_mcp_server_is_called_where_it_was_not_listed() -> None:
     shelf = Shelf()
     worker = worker_of(Agent[Any](name="A", mcp_servers=[shelf]))
-    result = await run_tool(worker, tool_request("find", '{"title": "Dune"}'), attempt=1)
+    result = await run_tool(worker, tool_request("find", '{"title": "Dune"}'), FIRST)
     assert result.output == [{"type": "input_text", "text": "find {'title': 'Dune'}"}]
     assert shelf.steps == ["list"]
-    await run_tool(worker, tool_request("find"), attempt=1)
+    await run_tool(worker, tool_request("find"), FIRST)
     assert shelf.steps == ["list"]
 
 
@@ -830,9 +832,9 @@ async def test_a_tool_that_an_mcp_server_has_lost_is_told_in_the_end() -> None:
     worker = worker_of(Agent[Any](name="A", mcp_servers=[Shelf()]))
     request = tool_request("tear", policy=Policy(attempts=2), final=True)
     with pytest.raises(EffectError, match="tear is not there any more") as caught:
-        await run_tool(worker, request, attempt=1)
+        await run_tool(worker, request, FIRST)
     assert caught.value.retryable
-    result = await run_tool(worker, request, attempt=2)
+    result = await run_tool(worker, request, Attempt(number=2))
     assert result.failed
     assert result.output == result.value
     assert "The tool tear is not there any more." in str(result.output)
@@ -845,7 +847,7 @@ async def test_what_an_mcp_server_refuses_is_not_tried_again() -> None:
     shelf = Shelf(answer=refuse)
     worker = worker_of(Agent[Any](name="A", mcp_servers=[shelf]))
     request = tool_request("find", policy=Policy(attempts=3))
-    assert (await run_tool(worker, request, attempt=1)).failed
+    assert (await run_tool(worker, request, FIRST)).failed
     assert len(shelf.calls) == 1
 
 
@@ -904,5 +906,5 @@ async def test_hooks_hear_what_a_command_wrote() -> None:
     heard: list[Any] = []
     agent = Agent[Any](name="A", tools=[SHELL], hooks=Hooks())
     request = tool_request("shell", LS, form="shell_call")
-    await run_tool(worker_of(agent), request, attempt=1)
+    await run_tool(worker_of(agent), request, FIRST)
     assert heard == [("bash", "ran")]

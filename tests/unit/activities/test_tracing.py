@@ -15,7 +15,7 @@ from outlast.contract.policies import CHECK
 from outlast.contract.records import nested_input
 from outlast.loop.calls import HandoffResult, NestedPlan, PreparedRun, ToolResult
 from outlast.loop.checks import Candidate, CheckResult, FinalizedAnswer
-from outlast.loop.commands import RunAgent
+from outlast.loop.effects import RunAgent
 from outlast.loop.trace_mark import TraceMark, TurnMark
 from outlast.loop.values import Failure, JsonObject, Usage
 from outlast.ports.effect_spans import agent_span_id, effect_span_id, leave_turn

@@ -33,7 +33,7 @@ def scene_of(*, is_nested: bool = True, **guardrails: Any) -> Invocation:
     expert = Agent[Any](name="Expert", **guardrails)
     outer = Agent[Any](name="A", tools=[expert.as_tool("ask", "Ask.")])
     settings = answering("ask") if is_nested else None
-    return Invocation.of(worker_of(outer), check_request(agent="Expert", settings=settings))
+    return Invocation.of(worker_of(outer), check_request(agent="Expert", settings=settings).effect)
 
 
 def failed(invocation: Invocation, record: GuardrailRecord) -> Failure:

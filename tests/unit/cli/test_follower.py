@@ -18,7 +18,7 @@ from outlast.client.handle import RunHandle
 from outlast.client.history import Progress
 from outlast.client.runner import Runner
 from outlast.contract.deltas import is_delta
-from outlast.loop.events import ModelReplied
+from outlast.loop.effects import ModelReplied
 from outlast.loop.state import LoopState, has_message
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError

@@ -7,7 +7,7 @@ from outlast.cli.report import Report, show_report
 from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner
 from outlast.loop.approvals import ApprovalRequest
-from outlast.loop.commands import RunTool
+from outlast.loop.effects import RunTool
 from outlast.loop.items import Item, Message
 from outlast.loop.state import Ignored, LoopState
 from outlast.loop.values import Failure

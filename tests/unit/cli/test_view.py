@@ -13,7 +13,7 @@ from outlast.cli.view import LiveView
 from outlast.client.results import result_of
 from outlast.contract.reply_events import reply_events
 from outlast.loop.approvals import ApprovalRequest, digest
-from outlast.loop.commands import RunTool
+from outlast.loop.effects import RunTool
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.rendering import original

@@ -22,8 +22,7 @@ from outlast.contract.delta_reader import GAP, RESTARTED
 from outlast.contract.deltas import DeltaWindow, is_delta
 from outlast.contract.reply_events import reply_events
 from outlast.loop.calls import ModelReply
-from outlast.loop.commands import CallModel
-from outlast.loop.events import EffectFailed, ModelReplied
+from outlast.loop.effects import CallModel, EffectFailed, ModelReplied
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, JsonObject, Usage
 
@@ -48,7 +47,7 @@ def asking(effect: int = 2) -> Progress:
 def replied(effect: int = 2, *items: JsonObject) -> Progress:
     usage = Usage(requests=1, input_tokens=7, cached_tokens=2)
     reply = ModelReply(items=items or (MESSAGE,), usage=usage, response_id="r", model="m")
-    return Progress(ModelReplied(at_ms=5_000, effect=effect, reply=reply), LoopState())
+    return Progress(ModelReplied(at_ms=5_000, effect=effect, result=reply), LoopState())
 
 
 @dataclass

@@ -22,7 +22,7 @@ from outlast.client.ending import error_of_closing, verdict
 from outlast.client.history import ended_by_engine
 from outlast.client.known_agents import KnownAgents
 from outlast.contract import failures
-from outlast.loop.commands import CallModel
+from outlast.loop.effects import CallModel
 from outlast.loop.invariants import violations
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState

@@ -24,7 +24,8 @@ from outlast.contract.history import (
     WorkflowTask,
 )
 from outlast.contract.records import NOT_JSON, RunInput, Unreadable
-from outlast.loop.events import ModelReplied, RunPrepared, RunStarted
+from outlast.loop.effects import ModelReplied, RunPrepared
+from outlast.loop.events import RunStarted
 from tests.unit.client.recorded import (
     START_MS,
     UNDECODABLE,

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from outlast.contract import claims
-from outlast.contract.records import ModelRequestRecord, request_of
-from outlast.loop.commands import CallModel
+from outlast.contract.effects import EffectRequest, request_of
+from outlast.loop.effects import CallModel
 from tests.loop_driver import BUSY, Play, play_in
 
 
@@ -16,6 +16,11 @@ def empty_table() -> Iterator[None]:
     claims.forget_all()
     yield
     claims.forget_all()
+
+
+def two_requests() -> list[EffectRequest[Any]]:
+    play = Play.ready()
+    return [EffectRequest(effect=effect) for effect in play.issued]
 
 
 @pytest.mark.parametrize("situation", [name for name in BUSY if name != "waiting"])
@@ -31,15 +36,13 @@ def test_every_request_can_be_offered_and_is_the_very_same_object(situation: str
 def test_a_claim_does_not_keep_a_request_alive() -> None:
     play = Play.ready()
     request: Any = request_of(play.state, play.only(CallModel))
-    assert isinstance(request, ModelRequestRecord)
     claims.offer("run", 2, request)
     del request
     assert claims.take("run", 2) is None
 
 
 def test_claims_of_other_runs_and_effects_are_others() -> None:
-    play = Play.ready()
-    first, second = play.issued
+    first, second = two_requests()
     claims.offer("run", 1, first)
     claims.offer("other run", 1, second)
     assert claims.take("run", 1) is first
@@ -49,16 +52,14 @@ def test_claims_of_other_runs_and_effects_are_others() -> None:
 
 
 def test_a_second_offer_replaces_the_first() -> None:
-    play = Play.ready()
-    first, second = play.issued
+    first, second = two_requests()
     claims.offer("run", 1, first)
     claims.offer("run", 1, second)
     assert claims.take("run", 1) is second
 
 
 def test_a_miss_can_be_forced() -> None:
-    play = Play()
-    (request,) = play.issued
+    request, _ = two_requests()
     claims.offer("run", 1, request)
     claims.forget_all()
     assert claims.take("run", 1) is None

@@ -8,9 +8,10 @@ import pytest
 
 from outlast.agents import errors
 from outlast.contract import failures
-from outlast.contract.failures import EngineFailure, failure_of
+from outlast.contract.effects import failure_of
+from outlast.contract.failures import EngineFailure
 from outlast.loop import acting, answering, machine
-from outlast.loop.commands import Effect
+from outlast.loop.effects import Effect
 from outlast.loop.values import Failure
 from tests.loop_driver import play_with_everything
 

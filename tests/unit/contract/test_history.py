@@ -30,33 +30,33 @@ from outlast.contract.records import (
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import AgentResult, HandoffResult, PreparedRun, ToolResult
 from outlast.loop.checks import CheckResult, FinalizedAnswer, GuardrailRecord
-from outlast.loop.commands import (
+from outlast.loop.effects import (
+    AgentFinished,
+    AnswerFinalized,
     CallModel,
     CheckInput,
+    EffectFailed,
     FinalizeAnswer,
+    HandoffFinished,
+    InputChecked,
+    ModelReplied,
     PrepareRun,
     RunAgent,
     RunHandoff,
+    RunPrepared,
     SaveSession,
+    SessionSaved,
+    ToolFinished,
 )
 from outlast.loop.events import (
-    AgentFinished,
-    AnswerFinalized,
     CancelRequested,
     DecisionReceived,
-    EffectFailed,
     Event,
-    HandoffFinished,
-    InputChecked,
     MessageReceived,
-    ModelReplied,
     NestedReported,
     Parent,
-    RunPrepared,
     RunStarted,
-    SessionSaved,
     SignalUnreadable,
-    ToolFinished,
 )
 from outlast.loop.items import Message
 from outlast.loop.state import LoopState
@@ -173,11 +173,11 @@ def test_a_result_becomes_the_event_of_its_effect() -> None:
     play = Play()
     effect = play.only(PrepareRun)
     event = history.answered(effect, {"model": "gpt-5"}, 7)
-    assert event == RunPrepared(at_ms=7, effect=1, briefing=PreparedRun(model="gpt-5"))
+    assert event == RunPrepared(at_ms=7, effect=1, result=PreparedRun(model="gpt-5"))
     play.prepared()
     reply = reply_of(said("Hi."), tool("f", "c1"))
     event = history.answered(play.only(CallModel), write(reply), 7)
-    assert event == ModelReplied(at_ms=7, effect=2, reply=reply)
+    assert event == ModelReplied(at_ms=7, effect=2, result=reply)
     play.take(event)
     event = history.answered(play.running("c1"), {"output": [1]}, 7)
     assert event == ToolFinished(at_ms=7, effect=3, result=ToolResult(output=[1]))
@@ -195,7 +195,7 @@ def test_what_guardrails_handlers_and_sessions_came_to_are_events_too() -> None:
     )
     conclude = play_in("finalizing").only(FinalizeAnswer)
     assert history.answered(conclude, {"final": False}, 7) == AnswerFinalized(
-        at_ms=7, effect=3, conclusion=FinalizedAnswer(final=False)
+        at_ms=7, effect=3, result=FinalizedAnswer(final=False)
     )
     save = play_in("saving").only(SaveSession)
     assert history.answered(save, None, 7) == SessionSaved(at_ms=7, effect=3)

@@ -16,27 +16,29 @@ from outlast.contract.history import (
     opening,
 )
 from outlast.contract.records import NestedRecord, RunInput, write, write_state
-from outlast.loop.events import (
+from outlast.loop.effects import (
     AgentFinished,
     AnswerFinalized,
-    CancelRequested,
-    DecisionReceived,
-    EffectBlocked,
     EffectEvent,
     EffectFailed,
-    Event,
     HandoffFinished,
     InputChecked,
     ItemsOffloaded,
-    MessageReceived,
     ModelReplied,
+    RunPrepared,
+    SessionSaved,
+    ToolFinished,
+)
+from outlast.loop.events import (
+    CancelRequested,
+    DecisionReceived,
+    EffectBlocked,
+    Event,
+    MessageReceived,
     NestedReported,
     RunEnded,
-    RunPrepared,
     RunStarted,
-    SessionSaved,
     SignalUnreadable,
-    ToolFinished,
 )
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
@@ -83,11 +85,11 @@ def resolved(event: EffectEvent | EffectBlocked) -> Resolved:
             failure = EngineFailure(kind="application", code=code, message=event.lacks)
             return Resolved(effect=event.effect, failure=failure)
         case RunPrepared():
-            return Resolved(effect=event.effect, payload=write(event.briefing))
+            return Resolved(effect=event.effect, payload=write(event.result))
         case ModelReplied():
-            return Resolved(effect=event.effect, payload=write(event.reply))
+            return Resolved(effect=event.effect, payload=write(event.result))
         case AnswerFinalized():
-            return Resolved(effect=event.effect, payload=write(event.conclusion))
+            return Resolved(effect=event.effect, payload=write(event.result))
         case SessionSaved():
             return Resolved(effect=event.effect, payload=None)
         case (

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from outlast.contract import names
-from outlast.loop.commands import CallModel
+from outlast.contract import effects, names
+from outlast.loop.effects import CallModel
 from outlast.loop.values import JsonObject
 from tests.loop_driver import Play, play_with_everything, tool
 
 
-def effects() -> dict[str, Any]:
+def all_effects() -> dict[str, Any]:
     """One effect of each kind, by kind."""
     return {one.kind: one for one in play_with_everything().issued}
 
@@ -29,15 +29,15 @@ def effects() -> dict[str, Any]:
     ],
 )
 def test_an_activity_is_named_after_what_it_does(kind: str, name: str) -> None:
-    assert names.activity_type(effects()[kind]) == name
+    assert effects.activity_type(all_effects()[kind]) == name
 
 
 def test_a_tool_can_never_be_taken_for_an_activity_of_ours() -> None:
     play = Play.ready()
     play.replies(tool(names.ACTIVITY_MODEL, "c1"))
-    assert names.activity_type(play.running("c1")) == "tool:call_model"
+    assert effects.activity_type(play.running("c1")) == "tool:call_model"
     play.returns("c1")
-    assert names.activity_type(play.only(CallModel)) == "call_model"
+    assert effects.activity_type(play.only(CallModel)) == "call_model"
 
 
 @pytest.mark.parametrize(

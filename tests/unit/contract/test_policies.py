@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from outlast.contract import policies
+from outlast.contract.effects import kind_of
 from outlast.loop.calls import Policy
-from outlast.loop.commands import (
+from outlast.loop.effects import (
     CallModel,
     CheckInput,
     FinalizeAnswer,
@@ -21,14 +22,18 @@ from tests.loop_driver import BUSY, Play, play_in, tool, transfer
 OWN = Policy(timeout_ms=7, attempts=1, queue="gpu")
 
 
+def policy_of(effect: Any) -> Any:
+    return kind_of(effect).policy(effect)
+
+
 def test_an_agent_is_looked_up_quickly_and_locally() -> None:
-    policy = policies.policy_of(Play().only(PrepareRun))
+    policy = policy_of(Play().only(PrepareRun))
     assert policy is policies.PREPARE
     assert policy.fast
 
 
 def test_a_model_call_outlasts_most_incidents_and_is_never_local() -> None:
-    policy = policies.policy_of(Play.ready().only(CallModel))
+    policy = policy_of(Play.ready().only(CallModel))
     assert policy is policies.MODEL
     assert not policy.fast
     waits = [
@@ -41,21 +46,21 @@ def test_a_model_call_outlasts_most_incidents_and_is_never_local() -> None:
 def test_tools_and_callbacks_run_by_their_plan() -> None:
     play = Play.ready()
     play.replies(tool("f", "c1", policy=OWN), transfer("Billing", "h1", callback=True, policy=OWN))
-    assert policies.policy_of(play.running("c1")) is OWN
+    assert policy_of(play.running("c1")) is OWN
     play.returns("c1")
-    assert policies.policy_of(play.only(RunHandoff)) is OWN
+    assert policy_of(play.only(RunHandoff)) is OWN
 
 
 def test_a_run_that_begins_with_a_sessions_items_may_take_longer_to_begin() -> None:
     """It reads a database, which is no work for a local activity."""
-    policy = policies.policy_of(Play(settings={"session": "s"}).only(PrepareRun))
+    policy = policy_of(Play(settings={"session": "s"}).only(PrepareRun))
     assert policy is policies.LOAD
     assert not policy.fast
 
 
 def test_a_nested_run_is_not_tried_again_as_a_whole() -> None:
     """It retries what it does by itself, and its tools must not run twice."""
-    assert policies.policy_of(play_in("nested").only(RunAgent)).attempts == 1
+    assert policy_of(play_in("nested").only(RunAgent)).attempts == 1
 
 
 def test_users_code_around_a_turn_is_retried_and_never_local() -> None:
@@ -63,20 +68,20 @@ def test_users_code_around_a_turn_is_retried_and_never_local() -> None:
         play_in("checking").only(CheckInput),
         play_in("finalizing").only(FinalizeAnswer),
     )
-    for policy in (policies.policy_of(check), policies.policy_of(conclude)):
+    for policy in (policy_of(check), policy_of(conclude)):
         assert (policy.fast, policy.attempts > 1) == (False, True)
 
 
 def test_a_save_is_tried_for_long() -> None:
     """What it does not save is lost to the session, and saving twice changes nothing."""
-    policy = policies.policy_of(play_in("saving").only(SaveSession))
+    policy = policy_of(play_in("saving").only(SaveSession))
     assert policy.attempts >= 10
 
 
 @pytest.mark.parametrize("situation", [name for name in BUSY if name != "waiting"])
 def test_every_effect_is_bounded(situation: str) -> None:
     for effect in play_in(situation).state.pending:
-        policy = policies.policy_of(effect)
+        policy = policy_of(effect)
         assert 0 < policy.timeout_ms <= policies.LONGEST_MS
         assert policy.attempts > 0, "zero would mean without end"
 

@@ -10,18 +10,14 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from outlast.contract import names, records
+from outlast.contract import effects, names, records
+from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SCHEMA_VERSION
 from outlast.contract.records import (
     CancelRecord,
-    FinalizeRequestRecord,
-    HandoffRequestRecord,
-    ModelRequestRecord,
     NestedRecord,
-    OffloadRequestRecord,
     RunInput,
     RunResultRecord,
-    SaveRequestRecord,
     SendRecord,
     UnreadableRecordError,
     read,
@@ -39,7 +35,7 @@ from outlast.loop.calls import (
     ToolResult,
 )
 from outlast.loop.checks import CheckResult, FinalizedAnswer
-from outlast.loop.commands import (
+from outlast.loop.effects import (
     CallModel,
     CheckInput,
     FinalizeAnswer,
@@ -51,7 +47,7 @@ from outlast.loop.commands import (
     SaveSession,
 )
 from outlast.loop.events import Parent
-from outlast.loop.items import Item, Message
+from outlast.loop.items import Message
 from outlast.loop.state import LoopState
 from outlast.loop.stored import Offload
 from outlast.loop.trace_mark import TraceMark, TurnMark
@@ -65,7 +61,7 @@ KINDS: list[Any] = [
     CancelRecord,
     Decision,
     RunResultRecord,
-    ModelRequestRecord,
+    EffectRequest[CallModel],
     PreparedRun,
     ModelReply,
     ToolResult,
@@ -82,12 +78,12 @@ KINDS: list[Any] = [
     FinalizedAnswer,
     SaveSession,
     NestedRecord,
-    HandoffRequestRecord,
-    FinalizeRequestRecord,
-    SaveRequestRecord,
+    EffectRequest[RunHandoff],
+    EffectRequest[FinalizeAnswer],
+    EffectRequest[SaveSession],
     OffloadItems,
     Offload,
-    OffloadRequestRecord,
+    EffectRequest[OffloadItems],
 ]
 QUICK = examples(15)
 
@@ -99,7 +95,7 @@ def over_the_wire(payload: Any) -> Any:
 # --- Round trips ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_a_record_is_the_same_after_the_journey(kind: Any) -> None:
     @QUICK
     @given(anything_like(kind))
@@ -161,7 +157,7 @@ SMALLEST: dict[Any, dict[str, Any]] = {
     CancelRecord: {},
     Decision: {"request_id": "a1", "type": "reject"},
     RunResultRecord: {"status": "completed", "agent": "A"},
-    ModelRequestRecord: {"call": {**CALL, "input_length": 1}, "items": []},
+    EffectRequest[CallModel]: {"effect": {**CALL, "input_length": 1}},
     PreparedRun: {},
     ModelReply: {"items": [{"type": "message"}]},
     ToolResult: {"output": "x"},
@@ -179,18 +175,17 @@ SMALLEST: dict[Any, dict[str, Any]] = {
     SaveSession: SAVE,
     OffloadItems: OFFLOAD,
     NestedRecord: {"nested_id": "r/f-1", "requests": [ASKED]},
-    HandoffRequestRecord: {"call": {**TOOL, "target": "B", "input_length": 1}},
-    FinalizeRequestRecord: {
-        "call": {**CALL, "candidate": {"item": 1}, "input_length": 2},
-        "items": [],
+    EffectRequest[RunHandoff]: {"effect": {**TOOL, "target": "B", "input_length": 1}},
+    EffectRequest[FinalizeAnswer]: {
+        "effect": {**CALL, "candidate": {"item": 1}, "input_length": 2}
     },
-    SaveRequestRecord: {"call": SAVE, "items": []},
-    OffloadRequestRecord: {"call": OFFLOAD, "items": []},
+    EffectRequest[SaveSession]: {"effect": SAVE},
+    EffectRequest[OffloadItems]: {"effect": OFFLOAD},
     Offload: {"keys": ["k"], "moved": [{"item": 0, "path": ["output", 1], "bytes": 9, "key": 0}]},
 }
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_what_has_its_default_is_not_written(kind: Any) -> None:
     """But for the version, which only helps where it is written."""
     written = write(read(kind, SMALLEST[kind]))
@@ -270,7 +265,7 @@ def test_a_long_list_of_problems_is_cut() -> None:
 # --- Versions ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", KINDS, ids=str)
 def test_a_record_of_a_newer_schema_is_refused_in_words(kind: Any) -> None:
     with pytest.raises(UnreadableRecordError, match=r"newer version.*Upgrade the worker"):
         read(kind, {"schema_version": SCHEMA_VERSION + 1})
@@ -350,10 +345,10 @@ def test_a_state_that_cannot_be_read_is_refused_in_words(payload: dict[str, Any]
 def test_a_model_request_is_the_call_and_the_items_it_is_about() -> None:
     play = Play.ready()
     call = play.only(CallModel)
-    request = records.request_of(play.state, call)
-    assert request == ModelRequestRecord(call=call, items=play.state.items)
+    request = effects.request_of(play.state, call)
+    assert request == EffectRequest(effect=call, items=play.state.items)
     play.hears("m2")
-    assert records.request_of(play.state, call) == request
+    assert effects.request_of(play.state, call) == request
 
 
 @pytest.mark.parametrize("situation", ["preparing", "checking", "running", "nested"])
@@ -361,19 +356,17 @@ def test_a_request_without_a_transcript_is_the_effect_itself(situation: str) -> 
     play = play_in(situation)
     assert play.state.pending
     for effect in play.state.pending:
-        assert records.request_of(play.state, effect) is effect
+        assert effects.request_of(play.state, effect) == EffectRequest(effect=effect)
 
 
 def test_a_handoffs_request_has_the_transcript_only_for_a_filter() -> None:
     play = play_in("transferring")
     run = play.only(RunHandoff)
-    assert records.request_of(play.state, run) is run
+    assert effects.request_of(play.state, run) == EffectRequest(effect=run)
     play = Play.ready()
     play.replies(transfer("Billing", "h1", callback=True, filters=True))
     run = play.only(RunHandoff)
-    assert records.request_of(play.state, run) == HandoffRequestRecord(
-        call=run, items=play.state.items
-    )
+    assert effects.request_of(play.state, run) == EffectRequest(effect=run, items=play.state.items)
 
 
 def test_a_conclusions_request_has_the_transcript_and_a_saves_what_is_new() -> None:
@@ -381,11 +374,11 @@ def test_a_conclusions_request_has_the_transcript_and_a_saves_what_is_new() -> N
     play.prepared()
     play.replies(said("Hello."), required_steps=("finalize_answer",))
     conclude, save = play.only(FinalizeAnswer), play.only(SaveSession)
-    assert records.request_of(play.state, conclude) == FinalizeRequestRecord(
-        call=conclude, items=play.state.items
+    assert effects.request_of(play.state, conclude) == EffectRequest(
+        effect=conclude, items=play.state.items
     )
-    assert records.request_of(play.state, save) == SaveRequestRecord(
-        call=save, items=play.state.items[:1]
+    assert effects.request_of(play.state, save) == EffectRequest(
+        effect=save, items=play.state.items[:1]
     )
 
 
@@ -478,7 +471,7 @@ def test_a_nested_runs_input_survives_the_journey() -> None:
 @pytest.mark.parametrize(("padding", "small"), [(0, True), (1_000, True), (2_000, False)])
 def test_a_request_is_small_when_it_fits(padding: int, *, small: bool) -> None:
     play = Play.ready(context="x" * padding)
-    request = records.request_of(play.state, play.only(CallModel))
+    request = effects.request_of(play.state, play.only(CallModel))
     assert records.small(request, 2_000) == (write(request) if small else None)
     written = len(json.dumps(write(request), separators=(",", ":")))
     assert records.small(request, written + 1) is not None
@@ -486,13 +479,11 @@ def test_a_request_is_small_when_it_fits(padding: int, *, small: bool) -> None:
 
 
 @pytest.mark.parametrize(("count", "small"), [(12, True), (13, False)])
-@pytest.mark.parametrize("left", [0, 1, 12])
-def test_a_long_conversation_is_not_even_measured_however_little_a_filter_leaves(
-    count: int, left: int, *, small: bool
+def test_the_request_of_a_long_conversation_is_not_even_measured(
+    count: int, *, small: bool
 ) -> None:
     call = dataclasses.replace(Play.ready().only(CallModel), input_length=count)
-    request = ModelRequestRecord(call=call, items=(Item("input", {}),) * left)
-    assert (records.small(request, 1_000_000) is not None) is small
+    assert effects.kind_of(call).inline(call) is small
 
 
 def test_what_is_in_history_already_is_never_written_into_it_again() -> None:
@@ -501,9 +492,9 @@ def test_what_is_in_history_already_is_never_written_into_it_again() -> None:
     filters.replies(transfer("Billing", "h1", callback=True, filters=True))
     for play in (filters, play_in("finalizing"), play_in("saving")):
         effect = next(one for one in play.outstanding.values() if one.kind != "call_model")
-        assert records.small(records.request_of(play.state, effect), 1_000_000) is None
+        assert not effects.kind_of(effect).inline(effect)
     run = play_in("transferring").only(RunHandoff)
-    assert records.small(run, 1_000_000) is not None, "without a filter it holds no items"
+    assert effects.kind_of(run).inline(run), "without a filter it holds no items"
 
 
 @given(text=st.text("abé日", max_size=20), size=st.integers(1, 7))

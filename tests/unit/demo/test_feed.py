@@ -11,7 +11,7 @@ from outlast.cli.demo_screen import TerminalNarrator
 from outlast.client.runner import Runner
 from outlast.demo.feed import Feed
 from outlast.demo.processes import DemoFailed
-from outlast.loop.commands import RunTool
+from outlast.loop.effects import RunTool
 from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel, call
 from tests.unit.cli.conftest import Open

@@ -11,7 +11,7 @@ from temporalio.client import Client
 
 from outlast.client.runner import Runner
 from outlast.demo.proof import Deed, Proof, key_of, ledger, prove
-from outlast.loop.commands import RunTool
+from outlast.loop.effects import RunTool
 from outlast.testing import ScriptedModel, call
 from tests.unit.cli.conftest import Open
 

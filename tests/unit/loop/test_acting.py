@@ -10,7 +10,7 @@ from outlast.loop.approvals import ApprovalRequest, Remembered
 from outlast.loop.calls import NestedPlan
 from outlast.loop.changes import Change
 from outlast.loop.checks import GuardrailRecord
-from outlast.loop.commands import (
+from outlast.loop.effects import (
     CallModel,
     CancelEffect,
     FinalizeAnswer,

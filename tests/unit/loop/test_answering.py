@@ -7,7 +7,7 @@ import pytest
 from outlast.loop import phrases
 from outlast.loop.changes import Change
 from outlast.loop.checks import Candidate, GuardrailRecord, RequiredStep, ToolOutcome
-from outlast.loop.commands import CallModel, CheckInput, FinalizeAnswer, SaveSession
+from outlast.loop.effects import CallModel, CheckInput, FinalizeAnswer, SaveSession
 from outlast.loop.events import Parent
 from outlast.loop.items import text_of
 from outlast.loop.state import Answer, items_of, released

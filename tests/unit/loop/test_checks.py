@@ -7,7 +7,7 @@ import pytest
 from outlast.loop import phrases
 from outlast.loop.changes import Change
 from outlast.loop.checks import CheckResult, FinalizedAnswer, GuardrailRecord, RequiredStep
-from outlast.loop.commands import CallModel, CheckInput, RunHandoff, SaveSession
+from outlast.loop.effects import CallModel, CheckInput, RunHandoff, SaveSession
 from outlast.loop.state import items_of
 from outlast.loop.values import Failure, ServerThread
 from tests.loop_driver import Play, gated, message, nested, said, tool, transfer

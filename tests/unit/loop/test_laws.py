@@ -20,7 +20,7 @@ from outlast.contract import records
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import ModelReply
 from outlast.loop.changes import Change, diff
-from outlast.loop.commands import CallModel, Command, FinalizeAnswer, RunTool
+from outlast.loop.effects import CallModel, Command, FinalizeAnswer, RunTool
 from outlast.loop.events import DecisionReceived
 from outlast.loop.invariants import violations
 from outlast.loop.machine import advance

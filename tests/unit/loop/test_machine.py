@@ -2,10 +2,9 @@
 
 import pytest
 
-from outlast.loop.commands import CallModel, PrepareRun
+from outlast.loop.effects import CallModel, EffectFailed, PrepareRun
 from outlast.loop.events import (
     CancelRequested,
-    EffectFailed,
     Event,
     MessageReceived,
     RunStarted,

@@ -5,7 +5,7 @@ from itertools import permutations
 import pytest
 
 from outlast.loop import phrases
-from outlast.loop.commands import CallModel
+from outlast.loop.effects import CallModel
 from tests.loop_driver import SITUATIONS, Play, gated, play_in, said, tool, transfer
 
 

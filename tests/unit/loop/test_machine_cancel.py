@@ -4,7 +4,7 @@ import pytest
 
 from outlast.loop import phrases
 from outlast.loop.changes import Change
-from outlast.loop.commands import CallModel, CancelEffect, Finish
+from outlast.loop.effects import CallModel, CancelEffect, Finish
 from tests.loop_driver import BUSY, SITUATIONS, Play, gated, play_in, refused, said, tool, transfer
 
 # --- At once -------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ import pytest
 
 from outlast.loop import phrases
 from outlast.loop.changes import Change
-from outlast.loop.commands import CallModel, CancelEffect, Finish, RunHandoff
+from outlast.loop.effects import CallModel, CancelEffect, Finish, RunHandoff
 from outlast.loop.events import EffectBlocked, RunEnded
 from outlast.loop.invariants import violations
 from outlast.loop.machine import advance

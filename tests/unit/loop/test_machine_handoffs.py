@@ -7,7 +7,7 @@ import pytest
 
 from outlast.loop import phrases
 from outlast.loop.changes import Change
-from outlast.loop.commands import CallModel, RunHandoff
+from outlast.loop.effects import CallModel, RunHandoff
 from tests.loop_driver import Play, gated, said, tool, transfer, unknown
 
 

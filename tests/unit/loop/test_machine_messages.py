@@ -2,7 +2,7 @@
 
 import pytest
 
-from outlast.loop.commands import (
+from outlast.loop.effects import (
     CallModel,
     CheckInput,
     FinalizeAnswer,

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from outlast.loop.commands import CallModel, Finish, PrepareRun, RunHandoff, SaveSession
+from outlast.loop.effects import CallModel, Finish, PrepareRun, RunHandoff, SaveSession
 from outlast.loop.events import Parent
 from outlast.loop.items import Message
 from outlast.loop.state import items_of, items_to_save

@@ -6,7 +6,7 @@ import pytest
 
 from outlast.loop import phrases
 from outlast.loop.changes import Change, diff
-from outlast.loop.commands import CallModel
+from outlast.loop.effects import CallModel
 from outlast.loop.values import Json
 from tests.loop_driver import Play, gated, said, tool, transfer, unknown
 

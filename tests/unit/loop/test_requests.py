@@ -7,7 +7,7 @@ import pytest
 from outlast.loop.approvals import digest
 from outlast.loop.calls import Policy
 from outlast.loop.changes import Change
-from outlast.loop.commands import (
+from outlast.loop.effects import (
     CallModel,
     CheckInput,
     FinalizeAnswer,

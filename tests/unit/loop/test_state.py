@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from outlast.loop.commands import CallModel
+from outlast.loop.effects import CallModel
 from outlast.loop.items import Message
 from outlast.loop.state import (
     Answer,

@@ -7,8 +7,7 @@ from hypothesis import given
 
 from outlast.loop import stored, transcript
 from outlast.loop.calls import ModelReply
-from outlast.loop.commands import CallModel, OffloadItems
-from outlast.loop.events import ItemsOffloaded, SessionSaved
+from outlast.loop.effects import CallModel, ItemsOffloaded, OffloadItems, SessionSaved
 from outlast.loop.items import Item, last_words, text_of
 from outlast.loop.stored import OFFLOAD_ABOVE, Moved, Offload, long_texts, weight
 from outlast.loop.values import BLOB, is_reference, reference

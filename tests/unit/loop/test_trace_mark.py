@@ -7,29 +7,25 @@ import pytest
 
 from outlast.loop.calls import HandoffResult, ModelReply, PlannedCall, PreparedRun
 from outlast.loop.checks import CheckResult, FinalizedAnswer, RequiredStep
-from outlast.loop.commands import (
+from outlast.loop.effects import (
+    AnswerFinalized,
     CallModel,
     CancelEffect,
     CheckInput,
     Command,
+    EffectFailed,
     FinalizeAnswer,
     Finish,
+    HandoffFinished,
+    InputChecked,
+    ModelReplied,
     PrepareRun,
     RunAgent,
     RunHandoff,
+    RunPrepared,
     RunTool,
 )
-from outlast.loop.events import (
-    AnswerFinalized,
-    CancelRequested,
-    EffectFailed,
-    HandoffFinished,
-    InputChecked,
-    MessageReceived,
-    ModelReplied,
-    RunPrepared,
-    RunStarted,
-)
+from outlast.loop.events import CancelRequested, MessageReceived, RunStarted
 from outlast.loop.items import Message
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
@@ -72,7 +68,7 @@ class Run:
         )
         (self.newest,) = self.take(started)
         assert isinstance(self.newest, PrepareRun)
-        self.answer(RunPrepared, briefing=PreparedRun(traced=traced, required_steps=required_steps))
+        self.answer(RunPrepared, result=PreparedRun(traced=traced, required_steps=required_steps))
 
     def take(self, event: Any) -> tuple[Command, ...]:
         self.at_ms += 1_000
@@ -96,7 +92,7 @@ def test_a_run_that_is_not_traced_has_no_marks() -> None:
     run = Run(traced=False)
     assert isinstance(run.newest, CallModel)
     assert (run.newest.trace, run.state.trace) == (None, None)
-    assert run.answer(ModelReplied, reply=ModelReply(items=(SAID,))).status == "completed"
+    assert run.answer(ModelReplied, result=ModelReply(items=(SAID,))).status == "completed"
 
 
 def test_the_first_effect_begins_the_trace_and_the_agents_work() -> None:
@@ -117,10 +113,10 @@ def test_the_first_effect_of_a_turn_knows_the_turn_before() -> None:
     run = Run()
     first = mark_of(run.newest)
     spent = Usage(requests=1, input_tokens=7)
-    run.answer(ModelReplied, reply=ModelReply(items=(), final="again", usage=spent))
+    run.answer(ModelReplied, result=ModelReply(items=(), final="again", usage=spent))
     second = TurnMark(number=2, since_ms=3_000, spent=spent)
     assert mark_of(run.newest) == replace(first, begins="turn", turn=second, ended=first.turn)
-    concluding = run.answer(ModelReplied, reply=ModelReply(items=(SAID,)))
+    concluding = run.answer(ModelReplied, result=ModelReply(items=(SAID,)))
     assert mark_of(concluding) == replace(first, begins=None, turn=second)
 
 
@@ -132,7 +128,7 @@ def test_calls_are_in_the_turn_of_the_reply_that_asks_for_them() -> None:
         for at in range(2)
     ]
     plans = (PlannedCall(item=0, kind="tool"), PlannedCall(item=1, kind="agent", target="B"))
-    run.answer(ModelReplied, reply=ModelReply(items=tuple(calls), calls=plans))
+    run.answer(ModelReplied, result=ModelReply(items=tuple(calls), calls=plans))
     tool, nested = run.state.pending
     assert isinstance(tool, RunTool)
     assert isinstance(nested, RunAgent)
@@ -158,7 +154,7 @@ def test_a_check_of_what_is_said_later_is_between_two_turns() -> None:
     run.take(InputChecked(at_ms=0, effect=run.state.pending[0].effect, result=CheckResult()))
     run.take(MessageReceived(at_ms=0, message=Message("m2", ({"role": "user", "content": "!"},))))
     again = ModelReply(items=(), final="again", required_steps=("check",))
-    check = run.answer(ModelReplied, reply=again)
+    check = run.answer(ModelReplied, result=again)
     assert isinstance(check, CheckInput)
     assert check.stage == "added"
     assert check.trace is not None
@@ -178,7 +174,7 @@ def test_a_question_without_a_turn_is_concluded_outside_of_turns() -> None:
 def test_an_agent_that_takes_over_begins_its_work() -> None:
     run = Run()
     plan = PlannedCall(item=0, kind="handoff", target="B", callback=True, rivals=("C",))
-    handing_over = run.answer(ModelReplied, reply=ModelReply(items=(HANDS_OVER,), calls=(plan,)))
+    handing_over = run.answer(ModelReplied, result=ModelReply(items=(HANDS_OVER,), calls=(plan,)))
     assert isinstance(handing_over, RunHandoff)
     assert (handing_over.rivals, mark_of(handing_over).handovers) == (("C",), 0)
     took_over = mark_of(run.answer(HandoffFinished, result=HandoffResult()))
@@ -190,10 +186,10 @@ def test_an_agent_that_takes_over_begins_its_work() -> None:
 
 def test_every_answer_is_concluded_so_that_its_end_can_be_told() -> None:
     run = Run()
-    concluding = run.answer(ModelReplied, reply=ModelReply(items=(SAID,)))
+    concluding = run.answer(ModelReplied, result=ModelReply(items=(SAID,)))
     assert isinstance(concluding, FinalizeAnswer)
     assert concluding.candidate.output == "Hi."
-    finished = run.answer(AnswerFinalized, conclusion=FinalizedAnswer())
+    finished = run.answer(AnswerFinalized, result=FinalizedAnswer())
     assert (finished.status, finished.final_output) == ("completed", "Hi.")
 
 
@@ -202,7 +198,7 @@ def test_a_failure_is_concluded_and_stands() -> None:
     concluding = run.answer(EffectFailed, failure=failure)
     assert isinstance(concluding, FinalizeAnswer)
     assert concluding.candidate.failure == failure
-    finished = run.answer(AnswerFinalized, conclusion=FinalizedAnswer(final=False, declined=True))
+    finished = run.answer(AnswerFinalized, result=FinalizedAnswer(final=False, declined=True))
     assert (finished.status, finished.failure) == ("failed", failure)
 
 
@@ -218,12 +214,12 @@ def test_every_question_has_a_trace_of_its_own(says_at: str) -> None:
     run = Run(keep_open=True)
     first = mark_of(run.newest)
     more = MessageReceived(at_ms=0, message=Message("m2", ({"role": "user", "content": "More"},)))
-    run.answer(ModelReplied, reply=ModelReply(items=(SAID,), usage=Usage(requests=1)))
+    run.answer(ModelReplied, result=ModelReply(items=(SAID,), usage=Usage(requests=1)))
     if says_at == "finalizing":
         run.take(more)
-        asked = run.answer(AnswerFinalized, conclusion=FinalizedAnswer())
+        asked = run.answer(AnswerFinalized, result=FinalizedAnswer())
     else:
-        run.answer(AnswerFinalized, conclusion=FinalizedAnswer())
+        run.answer(AnswerFinalized, result=FinalizedAnswer())
         (asked,) = run.take(more)
     second = mark_of(asked)
     assert (second.begins, second.question, second.handovers) == ("trace", 1, 0)
@@ -255,7 +251,7 @@ def test_the_end_of_a_question_that_was_stopped_is_told_before_the_run_closes() 
     conclude = stopped(run)
     assert conclude.candidate.failure == Failure(code="cancelled", message="The run was cancelled.")
     assert (mark_of(conclude).begins, mark_of(conclude).turn) == (None, turn)
-    finish = run.answer(AnswerFinalized, conclusion=FinalizedAnswer(final=False, declined=True))
+    finish = run.answer(AnswerFinalized, result=FinalizedAnswer(final=False, declined=True))
     assert (finish.status, run.state.answers, run.state.failure) == ("cancelled", (), None)
 
 
@@ -276,8 +272,8 @@ def test_a_run_that_is_stopped_twice_tells_of_one_end() -> None:
 
 def test_a_conversation_that_is_stopped_between_questions_has_nothing_to_tell() -> None:
     run = Run(keep_open=True)
-    run.answer(ModelReplied, reply=ModelReply(items=(SAID,)))
-    run.answer(AnswerFinalized, conclusion=FinalizedAnswer())
+    run.answer(ModelReplied, result=ModelReply(items=(SAID,)))
+    run.answer(AnswerFinalized, result=FinalizedAnswer())
     assert run.state.phase == "idle"
     (finish,) = run.take(CancelRequested(at_ms=0))
     assert isinstance(finish, Finish)

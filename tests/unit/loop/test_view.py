@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.loop.calls import PlannedCall
-from outlast.loop.commands import CallModel, RunHandoff
+from outlast.loop.effects import CallModel, RunHandoff
 from outlast.loop.items import Item
 from outlast.loop.state import items_of
 from outlast.loop.view import (

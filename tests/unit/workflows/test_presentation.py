@@ -99,7 +99,7 @@ def test_what_is_done_beside_the_turns_is_named_too() -> None:
     play = play_with_everything()
     told = {one.kind: summary(play.state, one) for one in play.issued}
     assert told["check_input"] == "Triage · input guardrails"
-    assert told["finalize_answer"] == "Billing · conclude the answer"
+    assert told["finalize_answer"] == "Billing · finalize the answer"
     assert told["save_session"] == "save items 1 to 7"
     assert told["run_agent"] == "ask_orders()"
 

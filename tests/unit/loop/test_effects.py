@@ -6,31 +6,34 @@ from typing import Any, get_args
 
 import pytest
 
-from outlast.loop import commands
-from outlast.loop.commands import CancelEffect, Command, Effect, Finish, NotifyParent
+from outlast.loop import effects
+from outlast.loop.effects import CancelEffect, Command, Effect, EffectEvent, Finish, NotifyParent
 from tests.loop_driver import play_with_everything
 from tests.loop_step_laws import ANSWER_OF
 
 EFFECT_CLASSES = get_args(Effect)
 
 
-def effects() -> list[Any]:
+def all_effects() -> list[Any]:
     """One effect of each kind, as the loop makes them."""
     play = play_with_everything()
     return [next(one for one in play.issued if isinstance(one, kind)) for kind in EFFECT_CLASSES]
 
 
 def test_the_unions_name_every_command_there_is() -> None:
-    defined = {one for one in vars(commands).values() if dataclasses.is_dataclass(one)}
-    own = {one for one in defined if getattr(one, "__module__", "") == commands.__name__}
-    assert own == {*EFFECT_CLASSES, CancelEffect, NotifyParent, Finish}
-    assert set(get_args(Command)) == own
+    defined = {one for one in vars(effects).values() if dataclasses.is_dataclass(one)}
+    own = {one for one in defined if getattr(one, "__module__", "") == effects.__name__}
+    shared = {effects.AgentEffect, effects.TurnEffect}
+    assert set(get_args(EffectEvent)) < own
+    own -= set(get_args(EffectEvent))
+    assert own - shared == {*EFFECT_CLASSES, CancelEffect, NotifyParent, Finish}
+    assert set(get_args(Command)) == own - shared
     assert set(ANSWER_OF) == set(EFFECT_CLASSES)
 
 
 @pytest.mark.parametrize("at", range(len(EFFECT_CLASSES)))
 def test_an_effect_can_be_held_weakly_and_never_changed(at: int) -> None:
-    held = effects()
+    held = all_effects()
     effect = held[at]
     reference = weakref.ref(effect)
     assert reference() is effect
@@ -42,7 +45,7 @@ def test_an_effect_can_be_held_weakly_and_never_changed(at: int) -> None:
 
 
 def test_each_kind_of_effect_says_what_it_is() -> None:
-    kinds = [effect.kind for effect in effects()]
+    kinds = [effect.kind for effect in all_effects()]
     assert kinds == [
         "prepare_run",
         "check_input",

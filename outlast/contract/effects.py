@@ -1,0 +1,253 @@
+"""One row for each kind of effect: everything that the shell has to know about it.
+
+Names, bounds, requests, results, failures and the words for people are read from `KINDS`; the
+workflow, its clients, the activities and runs in memory all use the same row. `CONTRIBUTING.md`
+shows how an effect is added.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from outlast.contract import failures, names, policies
+from outlast.contract.failures import EngineFailure
+from outlast.loop import effects
+from outlast.loop.calls import (
+    AgentResult,
+    HandoffResult,
+    ModelReply,
+    Policy,
+    PreparedRun,
+    ToolResult,
+)
+from outlast.loop.checks import CheckResult, FinalizedAnswer
+from outlast.loop.effects import Effect
+from outlast.loop.events import Event
+from outlast.loop.items import Item
+from outlast.loop.state import LoopState, items_of, items_to_save
+from outlast.loop.stored import Offload
+from outlast.loop.values import Failure
+from outlast.rendering import call_line, joined
+
+E_co = TypeVar("E_co", covariant=True)
+
+INLINE_ITEMS: Final = 12
+"""A model call about more items than these is never measured: its request is claimed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
+class EffectRequest(Generic[E_co]):
+    """What an activity gets: an effect, and the items of the transcript that it is about."""
+
+    effect: E_co
+    items: tuple[Item, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EffectKind:
+    """What the shell knows of one kind of effect.
+
+    Attributes:
+        effect: the class of the command.
+        activity: the activity type; one that ends with a colon goes on with the effect's name.
+        function: what carries it out, as `module:function`.
+        result: the record that the activity returns; None where it returns nothing.
+        event: makes the event that takes a result into the loop.
+        label: names the effect in messages about its failure.
+        failure_code: the code of a failure that says no other.
+        timeout_code: the code of a time-out, if it is another.
+        line: says in one line what the effect does, for the timeline of the Temporal UI.
+        policy: time-outs and retries.
+        wait_for_worker_ms: how long it waits for a worker that has what it needs.
+        items: the items of the transcript that it is about; None where it is about none.
+        inline: whether so many items may be written into history with the request.
+    """
+
+    effect: type[Any]
+    activity: str
+    function: str
+    result: Any
+    event: Callable[..., Event]
+    label: Callable[[Any], str]
+    failure_code: str
+    timeout_code: str | None = None
+    line: Callable[[LoopState, Any], str]
+    policy: Callable[[Any], Policy]
+    wait_for_worker_ms: int = policies.WAIT_FOR_A_WORKER_MS
+    items: Callable[[LoopState, Any], tuple[Item, ...]] | None = None
+    inline: Callable[[Any], bool] = lambda effect: True
+
+
+def _prepare_policy(effect: effects.PrepareRun) -> Policy:
+    loads = {names.SETTING_SESSION, names.SETTING_AS_TOOL} & (effect.settings or {}).keys()
+    return policies.LOAD if loads else policies.PREPARE
+
+
+def _model_line(state: LoopState, effect: effects.CallModel) -> str:
+    model = f" · {state.model}" if state.model else ""
+    return joined(effect.agent, model, f" · turn {effect.turn}")
+
+
+def _nothing(effect: Any) -> bool:
+    del effect
+    return False
+
+
+ROWS: Final = (
+    EffectKind(
+        effect=effects.PrepareRun,
+        activity=names.ACTIVITY_PREPARE,
+        function="outlast.activities.preparation:prepare_run",
+        result=PreparedRun,
+        event=effects.RunPrepared,
+        label=lambda effect: f"The start of {effect.agent}",
+        failure_code=failures.USER_ERROR,
+        line=lambda _, effect: joined(effect.agent, " · look up"),
+        policy=_prepare_policy,
+    ),
+    EffectKind(
+        effect=effects.CheckInput,
+        activity=names.ACTIVITY_CHECK,
+        function="outlast.activities.input_check:check_input",
+        result=CheckResult,
+        event=effects.InputChecked,
+        label=lambda effect: f"An input guardrail of {effect.agent}",
+        failure_code=failures.USER_ERROR,
+        line=lambda _, effect: joined(effect.agent, " · input guardrails"),
+        policy=lambda _: policies.CHECK,
+    ),
+    EffectKind(
+        effect=effects.CallModel,
+        activity=names.ACTIVITY_MODEL,
+        function="outlast.activities.model:call_model",
+        result=ModelReply,
+        event=effects.ModelReplied,
+        label=lambda effect: f"The model call of {effect.agent}",
+        failure_code=failures.MODEL_CALL_FAILED,
+        line=_model_line,
+        policy=lambda _: policies.MODEL,
+        items=items_of,
+        inline=lambda effect: effect.input_length <= INLINE_ITEMS,
+    ),
+    EffectKind(
+        effect=effects.RunTool,
+        activity=names.TOOL_PREFIX,
+        function="outlast.activities.tool:run_tool",
+        result=ToolResult,
+        event=effects.ToolFinished,
+        label=lambda effect: f"The tool {effect.name}",
+        failure_code=failures.TOOL_FAILED,
+        timeout_code=failures.TOOL_TIMEOUT,
+        line=lambda _, effect: call_line(effect.name, effect.arguments),
+        policy=lambda effect: effect.policy,
+        wait_for_worker_ms=policies.WAIT_FOR_A_TOOL_MS,
+    ),
+    EffectKind(
+        effect=effects.RunAgent,
+        activity=names.WORKFLOW,  # a run of its own
+        function="",
+        result=AgentResult,
+        event=effects.AgentFinished,
+        label=lambda effect: f"The tool {effect.name}",
+        failure_code=failures.TOOL_FAILED,
+        line=lambda _, effect: call_line(effect.name, effect.arguments),
+        policy=lambda _: policies.NESTED,
+    ),
+    EffectKind(
+        effect=effects.RunHandoff,
+        activity=names.HANDOFF_PREFIX,
+        function="outlast.activities.handoff:run_handoff",
+        result=HandoffResult,
+        event=effects.HandoffFinished,
+        label=lambda effect: f"The callback of the handoff {effect.name}",
+        failure_code=failures.USER_ERROR,
+        line=lambda _, effect: joined(effect.agent, " → ", effect.target),
+        policy=lambda effect: effect.policy,
+        items=lambda state, effect: () if effect.input_length is None else items_of(state, effect),
+        inline=lambda effect: effect.input_length is None,
+    ),
+    EffectKind(
+        effect=effects.FinalizeAnswer,
+        activity=names.ACTIVITY_FINALIZE,
+        function="outlast.activities.finalize:finalize_answer",
+        result=FinalizedAnswer,
+        event=effects.AnswerFinalized,
+        label=lambda effect: f"The end of {effect.agent}'s answer",
+        failure_code=failures.USER_ERROR,
+        line=lambda _, effect: joined(effect.agent, " · finalize the answer"),
+        policy=lambda _: policies.CHECK,
+        items=items_of,
+        inline=_nothing,
+    ),
+    EffectKind(
+        effect=effects.SaveSession,
+        activity=names.ACTIVITY_SAVE,
+        function="outlast.activities.memory:save_session",
+        result=None,
+        event=effects.SessionSaved,
+        label=lambda _: "Saving the session",
+        failure_code=failures.SESSION_FAILED,
+        line=lambda _, effect: f"save items {effect.start} to {effect.stop}",
+        policy=lambda _: policies.SAVE,
+        items=items_to_save,
+        inline=_nothing,
+    ),
+    EffectKind(
+        effect=effects.OffloadItems,
+        activity=names.ACTIVITY_OFFLOAD,
+        function="outlast.activities.content:offload_items",
+        result=Offload,
+        event=effects.ItemsOffloaded,
+        label=lambda _: "Storing content outside of the run",
+        failure_code=failures.CONTENT_UNAVAILABLE,
+        line=lambda _, effect: f"store the content of items {effect.start} to {effect.stop}",
+        policy=lambda _: policies.OFFLOAD,
+        items=lambda state, effect: state.items[effect.start : effect.stop],
+        inline=_nothing,
+    ),
+)
+
+KINDS: Final = {row.effect: row for row in ROWS}
+_BY_ACTIVITY: Final = {row.activity: row for row in ROWS}
+
+
+def kind_of(effect: Effect) -> EffectKind:
+    """Return the row of an effect."""
+    return KINDS[type(effect)]
+
+
+def kind_of_activity(activity: str) -> EffectKind | None:
+    """Return the row of an activity type, or None where no effect has it."""
+    prefix, colon, _ = activity.partition(":")
+    return _BY_ACTIVITY.get(prefix + colon)
+
+
+def activity_type(effect: Effect) -> str:
+    """Return the activity type that carries an effect out; tools and handoffs have one each."""
+    activity = kind_of(effect).activity
+    named = isinstance(effect, effects.RunTool | effects.RunHandoff)
+    return activity + effect.name if named else activity
+
+
+def request_of(state: LoopState, effect: Effect) -> EffectRequest[Effect]:
+    """Return the request of an effect; the same whenever it is made."""
+    items = kind_of(effect).items
+    return EffectRequest(effect=effect, items=items(state, effect) if items is not None else ())
+
+
+def failure_of(effect: Effect, engine: EngineFailure) -> Failure:
+    """Return what an activity's failure means to the run, in words that say what to do."""
+    kind = kind_of(effect)
+    label = kind.label(effect)
+    if engine.kind == "cancelled":
+        return Failure(code=failures.CANCELLED, message=f"{label} was cancelled.")
+    if engine.kind == "timeout":
+        return Failure(
+            code=kind.timeout_code or kind.failure_code,
+            message=f"{label} did not finish in time, on any attempt. Is a worker running, and is "
+            "its time-out long enough?",
+        )
+    code = engine.code if engine.kind == "application" and engine.code else kind.failure_code
+    if code == failures.WORKER_LACKS:
+        code = failures.USER_ERROR
+    return Failure(code=code, message=engine.message or f"{label} failed.", details=engine.details)
