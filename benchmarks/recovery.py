@@ -38,7 +38,7 @@ from benchmarks.model_server import question
 from benchmarks.processes import Child
 from benchmarks.surroundings import OtherPrograms, surroundings
 from outlast import Agent, RunConfig, Runner, function_tool
-from outlast.agents.context import ToolContext
+from outlast.agents.context.wrapper import ToolContext
 from outlast.client import RunHandle
 from outlast.contract import names
 from outlast.dev import EmbeddedServer

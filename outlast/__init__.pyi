@@ -1,27 +1,42 @@
 from outlast.agents.agent import Agent as Agent
 from outlast.agents.agent import AgentBase as AgentBase
 from outlast.agents.agent import Instructions as Instructions
-from outlast.agents.agent_output import AgentOutputSchema as AgentOutputSchema
-from outlast.agents.agent_output import AgentOutputSchemaBase as AgentOutputSchemaBase
-from outlast.agents.agent_tool import AgentTool as AgentTool
-from outlast.agents.agent_tool_input import StructuredToolInputBuilder as StructuredToolInputBuilder
-from outlast.agents.agent_tool_input import (
+from outlast.agents.agent_tools.agent_tool import AgentTool as AgentTool
+from outlast.agents.agent_tools.input import (
+    StructuredToolInputBuilder as StructuredToolInputBuilder,
+)
+from outlast.agents.agent_tools.input import (
     StructuredToolInputBuilderOptions as StructuredToolInputBuilderOptions,
 )
-from outlast.agents.computer import AsyncComputer as AsyncComputer
-from outlast.agents.computer import Button as Button
-from outlast.agents.computer import Computer as Computer
-from outlast.agents.computer import Environment as Environment
-from outlast.agents.computer_tool import ComputerTool as ComputerTool
-from outlast.agents.computer_tool import ComputerToolSafetyCheckData as ComputerToolSafetyCheckData
-from outlast.agents.computer_tool import resolve_computer as resolve_computer
-from outlast.agents.computers import ComputerProvider as ComputerProvider
-from outlast.agents.computers import dispose_resolved_computers as dispose_resolved_computers
-from outlast.agents.context import RunContextWrapper as RunContextWrapper
-from outlast.agents.context import TContext as TContext
-from outlast.agents.context import ToolContext as ToolContext
-from outlast.agents.custom_tool import CustomTool as CustomTool
-from outlast.agents.diffs import apply_diff as apply_diff
+from outlast.agents.config.model_settings import ModelRetrySettings as ModelRetrySettings
+from outlast.agents.config.model_settings import ModelSettings as ModelSettings
+from outlast.agents.config.run_config import CallModelData as CallModelData
+from outlast.agents.config.run_config import CallModelInputFilter as CallModelInputFilter
+from outlast.agents.config.run_config import ModelInputData as ModelInputData
+from outlast.agents.config.run_config import (
+    OutputGuardrailBlockedMessageArgs as OutputGuardrailBlockedMessageArgs,
+)
+from outlast.agents.config.run_config import (
+    OutputGuardrailBlockedMessageFormatter as OutputGuardrailBlockedMessageFormatter,
+)
+from outlast.agents.config.run_config import RunConfig as RunConfig
+from outlast.agents.config.run_config import ToolErrorFormatter as ToolErrorFormatter
+from outlast.agents.config.run_config import ToolErrorFormatterArgs as ToolErrorFormatterArgs
+from outlast.agents.config.run_config import ToolNameCollisionPolicy as ToolNameCollisionPolicy
+from outlast.agents.config.run_config import ToolNotFoundBehavior as ToolNotFoundBehavior
+from outlast.agents.config.run_config import TracingConfig as TracingConfig
+from outlast.agents.config.run_error import RunErrorData as RunErrorData
+from outlast.agents.config.run_error import RunErrorDetails as RunErrorDetails
+from outlast.agents.config.run_error import RunErrorHandler as RunErrorHandler
+from outlast.agents.config.run_error import RunErrorHandlerInput as RunErrorHandlerInput
+from outlast.agents.config.run_error import RunErrorHandlerResult as RunErrorHandlerResult
+from outlast.agents.config.run_error import RunErrorHandlers as RunErrorHandlers
+from outlast.agents.config.session_input import ReasoningItemIdPolicy as ReasoningItemIdPolicy
+from outlast.agents.config.session_input import SessionInputCallback as SessionInputCallback
+from outlast.agents.config.session_input import SessionSettings as SessionSettings
+from outlast.agents.context.wrapper import RunContextWrapper as RunContextWrapper
+from outlast.agents.context.wrapper import TContext as TContext
+from outlast.agents.context.wrapper import ToolContext as ToolContext
 from outlast.agents.errors import AgentsException as AgentsException
 from outlast.agents.errors import ContentUnavailable as ContentUnavailable
 from outlast.agents.errors import ConversationFull as ConversationFull
@@ -52,171 +67,178 @@ from outlast.agents.errors import (
 )
 from outlast.agents.errors import ToolTimeoutError as ToolTimeoutError
 from outlast.agents.errors import UserError as UserError
-from outlast.agents.guardrail import GuardrailFunctionOutput as GuardrailFunctionOutput
-from outlast.agents.guardrail import InputGuardrail as InputGuardrail
-from outlast.agents.guardrail import InputGuardrailResult as InputGuardrailResult
-from outlast.agents.guardrail import OutputGuardrail as OutputGuardrail
-from outlast.agents.guardrail import OutputGuardrailResult as OutputGuardrailResult
-from outlast.agents.guardrail import input_guardrail as input_guardrail
-from outlast.agents.guardrail import output_guardrail as output_guardrail
-from outlast.agents.handoff import Handoff as Handoff
-from outlast.agents.handoff import handoff as handoff
-from outlast.agents.handoff_data import HandoffHistoryMapper as HandoffHistoryMapper
-from outlast.agents.handoff_data import HandoffInputData as HandoffInputData
-from outlast.agents.handoff_data import HandoffInputFilter as HandoffInputFilter
-from outlast.agents.handoff_history import (
+from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput as GuardrailFunctionOutput
+from outlast.agents.guardrails.guardrail import InputGuardrail as InputGuardrail
+from outlast.agents.guardrails.guardrail import InputGuardrailResult as InputGuardrailResult
+from outlast.agents.guardrails.guardrail import OutputGuardrail as OutputGuardrail
+from outlast.agents.guardrails.guardrail import OutputGuardrailResult as OutputGuardrailResult
+from outlast.agents.guardrails.guardrail import input_guardrail as input_guardrail
+from outlast.agents.guardrails.guardrail import output_guardrail as output_guardrail
+from outlast.agents.guardrails.tool_guardrails import (
+    ToolGuardrailFunctionOutput as ToolGuardrailFunctionOutput,
+)
+from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail as ToolInputGuardrail
+from outlast.agents.guardrails.tool_guardrails import (
+    ToolInputGuardrailData as ToolInputGuardrailData,
+)
+from outlast.agents.guardrails.tool_guardrails import (
+    ToolInputGuardrailResult as ToolInputGuardrailResult,
+)
+from outlast.agents.guardrails.tool_guardrails import ToolOutputGuardrail as ToolOutputGuardrail
+from outlast.agents.guardrails.tool_guardrails import (
+    ToolOutputGuardrailData as ToolOutputGuardrailData,
+)
+from outlast.agents.guardrails.tool_guardrails import (
+    ToolOutputGuardrailResult as ToolOutputGuardrailResult,
+)
+from outlast.agents.guardrails.tool_guardrails import tool_input_guardrail as tool_input_guardrail
+from outlast.agents.guardrails.tool_guardrails import tool_output_guardrail as tool_output_guardrail
+from outlast.agents.handoffs.handoff import Handoff as Handoff
+from outlast.agents.handoffs.handoff import handoff as handoff
+from outlast.agents.handoffs.history import (
     default_handoff_history_mapper as default_handoff_history_mapper,
 )
-from outlast.agents.handoff_history import (
+from outlast.agents.handoffs.history import (
     get_conversation_history_wrappers as get_conversation_history_wrappers,
 )
-from outlast.agents.handoff_history import nest_handoff_history as nest_handoff_history
-from outlast.agents.handoff_history import (
+from outlast.agents.handoffs.history import nest_handoff_history as nest_handoff_history
+from outlast.agents.handoffs.history import (
     reset_conversation_history_wrappers as reset_conversation_history_wrappers,
 )
-from outlast.agents.handoff_history import (
+from outlast.agents.handoffs.history import (
     set_conversation_history_wrappers as set_conversation_history_wrappers,
 )
-from outlast.agents.hosted_tools import CodeInterpreterTool as CodeInterpreterTool
-from outlast.agents.hosted_tools import FileSearchTool as FileSearchTool
-from outlast.agents.hosted_tools import HostedMCPTool as HostedMCPTool
-from outlast.agents.hosted_tools import HostedTool as HostedTool
-from outlast.agents.hosted_tools import ImageGenerationTool as ImageGenerationTool
-from outlast.agents.hosted_tools import ImageGenerationToolConfig as ImageGenerationToolConfig
-from outlast.agents.hosted_tools import Tool as Tool
-from outlast.agents.hosted_tools import WebSearchTool as WebSearchTool
-from outlast.agents.hosted_tools import WebSearchToolImageSettings as WebSearchToolImageSettings
-from outlast.agents.item_helpers import ItemHelpers as ItemHelpers
-from outlast.agents.item_helpers import TResponseInputItem as TResponseInputItem
-from outlast.agents.lifecycle import AgentHookContext as AgentHookContext
-from outlast.agents.lifecycle import AgentHooks as AgentHooks
-from outlast.agents.lifecycle import RunHooks as RunHooks
+from outlast.agents.handoffs.input_data import HandoffHistoryMapper as HandoffHistoryMapper
+from outlast.agents.handoffs.input_data import HandoffInputData as HandoffInputData
+from outlast.agents.handoffs.input_data import HandoffInputFilter as HandoffInputFilter
+from outlast.agents.hooks import AgentHookContext as AgentHookContext
+from outlast.agents.hooks import AgentHooks as AgentHooks
+from outlast.agents.hooks import RunHooks as RunHooks
+from outlast.agents.items.item_helpers import ItemHelpers as ItemHelpers
+from outlast.agents.items.item_helpers import TResponseInputItem as TResponseInputItem
+from outlast.agents.items.run_items import CompactionItem as CompactionItem
+from outlast.agents.items.run_items import HandoffCallItem as HandoffCallItem
+from outlast.agents.items.run_items import HandoffOutputItem as HandoffOutputItem
+from outlast.agents.items.run_items import InputItem as InputItem
+from outlast.agents.items.run_items import MCPApprovalRequestItem as MCPApprovalRequestItem
+from outlast.agents.items.run_items import MCPApprovalResponseItem as MCPApprovalResponseItem
+from outlast.agents.items.run_items import MCPListToolsItem as MCPListToolsItem
+from outlast.agents.items.run_items import MessageOutputItem as MessageOutputItem
+from outlast.agents.items.run_items import ProviderItem as ProviderItem
+from outlast.agents.items.run_items import ReasoningItem as ReasoningItem
+from outlast.agents.items.run_items import RunItem as RunItem
+from outlast.agents.items.run_items import ToolApprovalItem as ToolApprovalItem
+from outlast.agents.items.run_items import ToolCallItem as ToolCallItem
+from outlast.agents.items.run_items import ToolCallOutputItem as ToolCallOutputItem
+from outlast.agents.items.run_items import ToolSearchCallItem as ToolSearchCallItem
+from outlast.agents.items.run_items import ToolSearchOutputItem as ToolSearchOutputItem
+from outlast.agents.items.stream_events import AgentToolStreamEvent as AgentToolStreamEvent
+from outlast.agents.items.stream_events import AgentUpdatedStreamEvent as AgentUpdatedStreamEvent
+from outlast.agents.items.stream_events import RawResponsesStreamEvent as RawResponsesStreamEvent
+from outlast.agents.items.stream_events import RunItemStreamEvent as RunItemStreamEvent
+from outlast.agents.items.tool_origin import ToolOrigin as ToolOrigin
+from outlast.agents.items.tool_origin import ToolOriginType as ToolOriginType
+from outlast.agents.items.tool_output import ToolOutputFileContent as ToolOutputFileContent
+from outlast.agents.items.tool_output import ToolOutputFileContentDict as ToolOutputFileContentDict
+from outlast.agents.items.tool_output import ToolOutputImage as ToolOutputImage
+from outlast.agents.items.tool_output import ToolOutputImageDict as ToolOutputImageDict
+from outlast.agents.items.tool_output import ToolOutputText as ToolOutputText
+from outlast.agents.items.tool_output import ToolOutputTextDict as ToolOutputTextDict
 from outlast.agents.logs import enable_verbose_stdout_logging as enable_verbose_stdout_logging
-from outlast.agents.model_settings import ModelRetrySettings as ModelRetrySettings
-from outlast.agents.model_settings import ModelSettings as ModelSettings
-from outlast.agents.patch_tool import ApplyPatchEditor as ApplyPatchEditor
-from outlast.agents.patch_tool import ApplyPatchOperation as ApplyPatchOperation
-from outlast.agents.patch_tool import ApplyPatchResult as ApplyPatchResult
-from outlast.agents.patch_tool import ApplyPatchTool as ApplyPatchTool
+from outlast.agents.machine.computer import AsyncComputer as AsyncComputer
+from outlast.agents.machine.computer import Button as Button
+from outlast.agents.machine.computer import Computer as Computer
+from outlast.agents.machine.computer import Environment as Environment
+from outlast.agents.machine.computer_tool import ComputerTool as ComputerTool
+from outlast.agents.machine.computer_tool import (
+    ComputerToolSafetyCheckData as ComputerToolSafetyCheckData,
+)
+from outlast.agents.machine.computer_tool import resolve_computer as resolve_computer
+from outlast.agents.machine.computers import ComputerProvider as ComputerProvider
+from outlast.agents.machine.computers import (
+    dispose_resolved_computers as dispose_resolved_computers,
+)
+from outlast.agents.machine.diffs import apply_diff as apply_diff
+from outlast.agents.machine.patch import ApplyPatchEditor as ApplyPatchEditor
+from outlast.agents.machine.patch import ApplyPatchOperation as ApplyPatchOperation
+from outlast.agents.machine.patch import ApplyPatchResult as ApplyPatchResult
+from outlast.agents.machine.patch import ApplyPatchTool as ApplyPatchTool
+from outlast.agents.machine.shell import LocalShellCommandRequest as LocalShellCommandRequest
+from outlast.agents.machine.shell import LocalShellExecutor as LocalShellExecutor
+from outlast.agents.machine.shell import LocalShellTool as LocalShellTool
+from outlast.agents.machine.shell import ShellActionRequest as ShellActionRequest
+from outlast.agents.machine.shell import ShellCallData as ShellCallData
+from outlast.agents.machine.shell import ShellCallOutcome as ShellCallOutcome
+from outlast.agents.machine.shell import ShellCommandOutput as ShellCommandOutput
+from outlast.agents.machine.shell import ShellCommandRequest as ShellCommandRequest
+from outlast.agents.machine.shell import ShellExecutor as ShellExecutor
+from outlast.agents.machine.shell import ShellResult as ShellResult
+from outlast.agents.machine.shell import ShellTool as ShellTool
+from outlast.agents.machine.shell_environments import (
+    ShellToolContainerAutoEnvironment as ShellToolContainerAutoEnvironment,
+)
+from outlast.agents.machine.shell_environments import (
+    ShellToolContainerNetworkPolicy as ShellToolContainerNetworkPolicy,
+)
+from outlast.agents.machine.shell_environments import (
+    ShellToolContainerNetworkPolicyAllowlist as ShellToolContainerNetworkPolicyAllowlist,
+)
+from outlast.agents.machine.shell_environments import (
+    ShellToolContainerNetworkPolicyDisabled as ShellToolContainerNetworkPolicyDisabled,
+)
+from outlast.agents.machine.shell_environments import (
+    ShellToolContainerNetworkPolicyDomainSecret as ShellToolContainerNetworkPolicyDomainSecret,
+)
+from outlast.agents.machine.shell_environments import (
+    ShellToolContainerReferenceEnvironment as ShellToolContainerReferenceEnvironment,
+)
+from outlast.agents.machine.shell_environments import (
+    ShellToolContainerSkill as ShellToolContainerSkill,
+)
+from outlast.agents.machine.shell_environments import ShellToolEnvironment as ShellToolEnvironment
+from outlast.agents.machine.shell_environments import (
+    ShellToolHostedEnvironment as ShellToolHostedEnvironment,
+)
+from outlast.agents.machine.shell_environments import ShellToolInlineSkill as ShellToolInlineSkill
+from outlast.agents.machine.shell_environments import (
+    ShellToolInlineSkillSource as ShellToolInlineSkillSource,
+)
+from outlast.agents.machine.shell_environments import (
+    ShellToolLocalEnvironment as ShellToolLocalEnvironment,
+)
+from outlast.agents.machine.shell_environments import ShellToolLocalSkill as ShellToolLocalSkill
+from outlast.agents.machine.shell_environments import (
+    ShellToolSkillReference as ShellToolSkillReference,
+)
 from outlast.agents.prompt import DynamicPromptFunction as DynamicPromptFunction
 from outlast.agents.prompt import GenerateDynamicPromptData as GenerateDynamicPromptData
 from outlast.agents.prompt import Prompt as Prompt
-from outlast.agents.run_config import CallModelData as CallModelData
-from outlast.agents.run_config import CallModelInputFilter as CallModelInputFilter
-from outlast.agents.run_config import ModelInputData as ModelInputData
-from outlast.agents.run_config import (
-    OutputGuardrailBlockedMessageArgs as OutputGuardrailBlockedMessageArgs,
-)
-from outlast.agents.run_config import (
-    OutputGuardrailBlockedMessageFormatter as OutputGuardrailBlockedMessageFormatter,
-)
-from outlast.agents.run_config import RunConfig as RunConfig
-from outlast.agents.run_config import ToolErrorFormatter as ToolErrorFormatter
-from outlast.agents.run_config import ToolErrorFormatterArgs as ToolErrorFormatterArgs
-from outlast.agents.run_config import ToolNameCollisionPolicy as ToolNameCollisionPolicy
-from outlast.agents.run_config import ToolNotFoundBehavior as ToolNotFoundBehavior
-from outlast.agents.run_config import TracingConfig as TracingConfig
-from outlast.agents.run_error import RunErrorData as RunErrorData
-from outlast.agents.run_error import RunErrorDetails as RunErrorDetails
-from outlast.agents.run_error import RunErrorHandler as RunErrorHandler
-from outlast.agents.run_error import RunErrorHandlerInput as RunErrorHandlerInput
-from outlast.agents.run_error import RunErrorHandlerResult as RunErrorHandlerResult
-from outlast.agents.run_error import RunErrorHandlers as RunErrorHandlers
-from outlast.agents.run_items import CompactionItem as CompactionItem
-from outlast.agents.run_items import HandoffCallItem as HandoffCallItem
-from outlast.agents.run_items import HandoffOutputItem as HandoffOutputItem
-from outlast.agents.run_items import InputItem as InputItem
-from outlast.agents.run_items import MCPApprovalRequestItem as MCPApprovalRequestItem
-from outlast.agents.run_items import MCPApprovalResponseItem as MCPApprovalResponseItem
-from outlast.agents.run_items import MCPListToolsItem as MCPListToolsItem
-from outlast.agents.run_items import MessageOutputItem as MessageOutputItem
-from outlast.agents.run_items import ProviderItem as ProviderItem
-from outlast.agents.run_items import ReasoningItem as ReasoningItem
-from outlast.agents.run_items import RunItem as RunItem
-from outlast.agents.run_items import ToolApprovalItem as ToolApprovalItem
-from outlast.agents.run_items import ToolCallItem as ToolCallItem
-from outlast.agents.run_items import ToolCallOutputItem as ToolCallOutputItem
-from outlast.agents.run_items import ToolSearchCallItem as ToolSearchCallItem
-from outlast.agents.run_items import ToolSearchOutputItem as ToolSearchOutputItem
-from outlast.agents.session_memory import ReasoningItemIdPolicy as ReasoningItemIdPolicy
-from outlast.agents.session_memory import SessionInputCallback as SessionInputCallback
-from outlast.agents.session_memory import SessionSettings as SessionSettings
-from outlast.agents.shell_environments import (
-    ShellToolContainerAutoEnvironment as ShellToolContainerAutoEnvironment,
-)
-from outlast.agents.shell_environments import (
-    ShellToolContainerNetworkPolicy as ShellToolContainerNetworkPolicy,
-)
-from outlast.agents.shell_environments import (
-    ShellToolContainerNetworkPolicyAllowlist as ShellToolContainerNetworkPolicyAllowlist,
-)
-from outlast.agents.shell_environments import (
-    ShellToolContainerNetworkPolicyDisabled as ShellToolContainerNetworkPolicyDisabled,
-)
-from outlast.agents.shell_environments import (
-    ShellToolContainerNetworkPolicyDomainSecret as ShellToolContainerNetworkPolicyDomainSecret,
-)
-from outlast.agents.shell_environments import (
-    ShellToolContainerReferenceEnvironment as ShellToolContainerReferenceEnvironment,
-)
-from outlast.agents.shell_environments import ShellToolContainerSkill as ShellToolContainerSkill
-from outlast.agents.shell_environments import ShellToolEnvironment as ShellToolEnvironment
-from outlast.agents.shell_environments import (
-    ShellToolHostedEnvironment as ShellToolHostedEnvironment,
-)
-from outlast.agents.shell_environments import ShellToolInlineSkill as ShellToolInlineSkill
-from outlast.agents.shell_environments import (
-    ShellToolInlineSkillSource as ShellToolInlineSkillSource,
-)
-from outlast.agents.shell_environments import ShellToolLocalEnvironment as ShellToolLocalEnvironment
-from outlast.agents.shell_environments import ShellToolLocalSkill as ShellToolLocalSkill
-from outlast.agents.shell_environments import ShellToolSkillReference as ShellToolSkillReference
-from outlast.agents.shell_tools import LocalShellCommandRequest as LocalShellCommandRequest
-from outlast.agents.shell_tools import LocalShellExecutor as LocalShellExecutor
-from outlast.agents.shell_tools import LocalShellTool as LocalShellTool
-from outlast.agents.shell_tools import ShellActionRequest as ShellActionRequest
-from outlast.agents.shell_tools import ShellCallData as ShellCallData
-from outlast.agents.shell_tools import ShellCallOutcome as ShellCallOutcome
-from outlast.agents.shell_tools import ShellCommandOutput as ShellCommandOutput
-from outlast.agents.shell_tools import ShellCommandRequest as ShellCommandRequest
-from outlast.agents.shell_tools import ShellExecutor as ShellExecutor
-from outlast.agents.shell_tools import ShellResult as ShellResult
-from outlast.agents.shell_tools import ShellTool as ShellTool
-from outlast.agents.stream_events import AgentToolStreamEvent as AgentToolStreamEvent
-from outlast.agents.stream_events import AgentUpdatedStreamEvent as AgentUpdatedStreamEvent
-from outlast.agents.stream_events import RawResponsesStreamEvent as RawResponsesStreamEvent
-from outlast.agents.stream_events import RunItemStreamEvent as RunItemStreamEvent
-from outlast.agents.tool import function_tool as function_tool
-from outlast.agents.tool_definition import FunctionTool as FunctionTool
-from outlast.agents.tool_definition import ToolRetry as ToolRetry
-from outlast.agents.tool_definition import default_tool_error as default_tool_error
-from outlast.agents.tool_definition import (
+from outlast.agents.schemas.agent_output import AgentOutputSchema as AgentOutputSchema
+from outlast.agents.schemas.agent_output import AgentOutputSchemaBase as AgentOutputSchemaBase
+from outlast.agents.tools.custom import CustomTool as CustomTool
+from outlast.agents.tools.definition import FunctionTool as FunctionTool
+from outlast.agents.tools.definition import ToolRetry as ToolRetry
+from outlast.agents.tools.definition import default_tool_error as default_tool_error
+from outlast.agents.tools.definition import (
     default_tool_error_function as default_tool_error_function,
 )
-from outlast.agents.tool_guardrails import (
-    ToolGuardrailFunctionOutput as ToolGuardrailFunctionOutput,
+from outlast.agents.tools.function_tool import function_tool as function_tool
+from outlast.agents.tools.hosted import CodeInterpreterTool as CodeInterpreterTool
+from outlast.agents.tools.hosted import FileSearchTool as FileSearchTool
+from outlast.agents.tools.hosted import HostedMCPTool as HostedMCPTool
+from outlast.agents.tools.hosted import HostedTool as HostedTool
+from outlast.agents.tools.hosted import ImageGenerationTool as ImageGenerationTool
+from outlast.agents.tools.hosted import ImageGenerationToolConfig as ImageGenerationToolConfig
+from outlast.agents.tools.hosted import Tool as Tool
+from outlast.agents.tools.hosted import WebSearchTool as WebSearchTool
+from outlast.agents.tools.hosted import WebSearchToolImageSettings as WebSearchToolImageSettings
+from outlast.agents.tools.use_behavior import FunctionToolResult as FunctionToolResult
+from outlast.agents.tools.use_behavior import StopAtTools as StopAtTools
+from outlast.agents.tools.use_behavior import ToolExecutionConfig as ToolExecutionConfig
+from outlast.agents.tools.use_behavior import (
+    ToolsToFinalOutputFunction as ToolsToFinalOutputFunction,
 )
-from outlast.agents.tool_guardrails import ToolInputGuardrail as ToolInputGuardrail
-from outlast.agents.tool_guardrails import ToolInputGuardrailData as ToolInputGuardrailData
-from outlast.agents.tool_guardrails import ToolInputGuardrailResult as ToolInputGuardrailResult
-from outlast.agents.tool_guardrails import ToolOutputGuardrail as ToolOutputGuardrail
-from outlast.agents.tool_guardrails import ToolOutputGuardrailData as ToolOutputGuardrailData
-from outlast.agents.tool_guardrails import ToolOutputGuardrailResult as ToolOutputGuardrailResult
-from outlast.agents.tool_guardrails import tool_input_guardrail as tool_input_guardrail
-from outlast.agents.tool_guardrails import tool_output_guardrail as tool_output_guardrail
-from outlast.agents.tool_origin import ToolOrigin as ToolOrigin
-from outlast.agents.tool_origin import ToolOriginType as ToolOriginType
-from outlast.agents.tool_output import ToolOutputFileContent as ToolOutputFileContent
-from outlast.agents.tool_output import ToolOutputFileContentDict as ToolOutputFileContentDict
-from outlast.agents.tool_output import ToolOutputImage as ToolOutputImage
-from outlast.agents.tool_output import ToolOutputImageDict as ToolOutputImageDict
-from outlast.agents.tool_output import ToolOutputText as ToolOutputText
-from outlast.agents.tool_output import ToolOutputTextDict as ToolOutputTextDict
-from outlast.agents.tool_use import FunctionToolResult as FunctionToolResult
-from outlast.agents.tool_use import StopAtTools as StopAtTools
-from outlast.agents.tool_use import ToolExecutionConfig as ToolExecutionConfig
-from outlast.agents.tool_use import ToolsToFinalOutputFunction as ToolsToFinalOutputFunction
-from outlast.agents.tool_use import ToolsToFinalOutputResult as ToolsToFinalOutputResult
+from outlast.agents.tools.use_behavior import ToolsToFinalOutputResult as ToolsToFinalOutputResult
 from outlast.agents.usage import RequestUsage as RequestUsage
 from outlast.agents.usage import Usage as Usage
 from outlast.client.handle import RunHandle as RunHandle
@@ -252,42 +274,42 @@ from outlast.ports.model import ModelResponse as ModelResponse
 from outlast.ports.model_arguments import ModelTracing as ModelTracing
 from outlast.ports.session import Session as Session
 from outlast.ports.session import SessionABC as SessionABC
-from outlast.ports.spans import AgentSpanData as AgentSpanData
-from outlast.ports.spans import CustomSpanData as CustomSpanData
-from outlast.ports.spans import FunctionSpanData as FunctionSpanData
-from outlast.ports.spans import GenerationSpanData as GenerationSpanData
-from outlast.ports.spans import GuardrailSpanData as GuardrailSpanData
-from outlast.ports.spans import HandoffSpanData as HandoffSpanData
-from outlast.ports.spans import MCPListToolsSpanData as MCPListToolsSpanData
-from outlast.ports.spans import ResponseSpanData as ResponseSpanData
-from outlast.ports.spans import SpanData as SpanData
-from outlast.ports.spans import SpanError as SpanError
-from outlast.ports.spans import TaskSpanData as TaskSpanData
-from outlast.ports.spans import TurnSpanData as TurnSpanData
-from outlast.ports.traces import Span as Span
-from outlast.ports.traces import Trace as Trace
-from outlast.ports.traces import gen_group_id as gen_group_id
-from outlast.ports.traces import gen_span_id as gen_span_id
-from outlast.ports.traces import gen_trace_id as gen_trace_id
-from outlast.ports.tracing import TracingProcessor as TracingProcessor
-from outlast.ports.tracing import add_trace_processor as add_trace_processor
-from outlast.ports.tracing import custom_span as custom_span
-from outlast.ports.tracing import flush_traces as flush_traces
-from outlast.ports.tracing import get_current_span as get_current_span
-from outlast.ports.tracing import get_current_trace as get_current_trace
-from outlast.ports.tracing import set_trace_processors as set_trace_processors
-from outlast.ports.tracing import set_tracing_disabled as set_tracing_disabled
-from outlast.ports.tracing import trace as trace
-from outlast.ports.user_spans import agent_span as agent_span
-from outlast.ports.user_spans import function_span as function_span
-from outlast.ports.user_spans import generation_span as generation_span
-from outlast.ports.user_spans import guardrail_span as guardrail_span
-from outlast.ports.user_spans import handoff_span as handoff_span
-from outlast.ports.user_spans import mcp_tools_span as mcp_tools_span
-from outlast.ports.user_spans import response_span as response_span
-from outlast.ports.user_spans import task_span as task_span
-from outlast.ports.user_spans import turn_span as turn_span
 from outlast.sessions.sqlite import SQLiteSession as SQLiteSession
+from outlast.tracing.current import Span as Span
+from outlast.tracing.current import Trace as Trace
+from outlast.tracing.current import gen_group_id as gen_group_id
+from outlast.tracing.current import gen_span_id as gen_span_id
+from outlast.tracing.current import gen_trace_id as gen_trace_id
+from outlast.tracing.kinds import AgentSpanData as AgentSpanData
+from outlast.tracing.kinds import CustomSpanData as CustomSpanData
+from outlast.tracing.kinds import FunctionSpanData as FunctionSpanData
+from outlast.tracing.kinds import GenerationSpanData as GenerationSpanData
+from outlast.tracing.kinds import GuardrailSpanData as GuardrailSpanData
+from outlast.tracing.kinds import HandoffSpanData as HandoffSpanData
+from outlast.tracing.kinds import MCPListToolsSpanData as MCPListToolsSpanData
+from outlast.tracing.kinds import ResponseSpanData as ResponseSpanData
+from outlast.tracing.kinds import SpanData as SpanData
+from outlast.tracing.kinds import SpanError as SpanError
+from outlast.tracing.kinds import TaskSpanData as TaskSpanData
+from outlast.tracing.kinds import TurnSpanData as TurnSpanData
+from outlast.tracing.provider import TracingProcessor as TracingProcessor
+from outlast.tracing.provider import add_trace_processor as add_trace_processor
+from outlast.tracing.provider import custom_span as custom_span
+from outlast.tracing.provider import flush_traces as flush_traces
+from outlast.tracing.provider import get_current_span as get_current_span
+from outlast.tracing.provider import get_current_trace as get_current_trace
+from outlast.tracing.provider import set_trace_processors as set_trace_processors
+from outlast.tracing.provider import set_tracing_disabled as set_tracing_disabled
+from outlast.tracing.provider import trace as trace
+from outlast.tracing.user_spans import agent_span as agent_span
+from outlast.tracing.user_spans import function_span as function_span
+from outlast.tracing.user_spans import generation_span as generation_span
+from outlast.tracing.user_spans import guardrail_span as guardrail_span
+from outlast.tracing.user_spans import handoff_span as handoff_span
+from outlast.tracing.user_spans import mcp_tools_span as mcp_tools_span
+from outlast.tracing.user_spans import response_span as response_span
+from outlast.tracing.user_spans import task_span as task_span
+from outlast.tracing.user_spans import turn_span as turn_span
 
 __version__: str
 from outlast.client.result_members import RunSnapshot as RunSnapshot

@@ -3,9 +3,9 @@
 Owns: the name `tool`, which is `function_tool`. Everything else is `outlast.agents`'s.
 """
 
-from outlast.agents.guardrail import input_guardrail, output_guardrail
-from outlast.agents.tool import function_tool
-from outlast.agents.tool_guardrails import tool_input_guardrail, tool_output_guardrail
+from outlast.agents.guardrails.guardrail import input_guardrail, output_guardrail
+from outlast.agents.guardrails.tool_guardrails import tool_input_guardrail, tool_output_guardrail
+from outlast.agents.tools.function_tool import function_tool
 
 __all__ = [
     "function_tool",

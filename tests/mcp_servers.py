@@ -15,7 +15,7 @@ from typing import Any, Self
 
 from mcp.types import CallToolResult, TextContent, Tool
 
-from outlast.agents.mcp_server import MCPServer
+from outlast.agents.mcp.server import MCPServer
 from outlast.loop.values import JsonObject
 from outlast.mcp import MCPServerStdio
 

@@ -11,10 +11,10 @@ from typing import Any, NoReturn, cast
 
 from outlast.activities.invocation import Invocation
 from outlast.agents.callables import call
-from outlast.agents.local_tool import LocalTool
-from outlast.agents.mcp_tools import MCPFunctionTool
-from outlast.agents.run_items import ToolApprovalItem
-from outlast.agents.tool_definition import FunctionTool
+from outlast.agents.items.run_items import ToolApprovalItem
+from outlast.agents.mcp.tools import MCPFunctionTool
+from outlast.agents.tools.definition import FunctionTool
+from outlast.agents.tools.local import LocalTool
 from outlast.loop.call_forms import arguments_of
 from outlast.loop.items import call_id_of
 from outlast.loop.values import Json, JsonObject

@@ -10,7 +10,7 @@ from outlast.activities.errors import failure_of, of_user_code
 from outlast.activities.invocation import Invocation
 from outlast.activities.outer_call import OuterCall
 from outlast.activities.tool_checks import ToolCheck, check_result
-from outlast.agents.lifecycle import call_hooks
+from outlast.agents.hooks import call_hooks
 from outlast.loop.checks import ENDS_CALLER
 
 

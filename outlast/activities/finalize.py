@@ -23,8 +23,10 @@ from outlast.activities.outer_call import OuterCall
 from outlast.activities.tripwires import finding, tripwire, withheld, without_payload
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
-from outlast.agents.agent_output import output_schema_of, read_output, said_output, write_output
+from outlast.agents.agent_tools.nested_result import AgentToolResult
 from outlast.agents.callables import call
+from outlast.agents.config.run_error import RunErrorData, RunErrorHandlerInput, handler_result
+from outlast.agents.config.settings import ERROR_HANDLERS
 from outlast.agents.errors import (
     AgentsException,
     InputGuardrailTripwireTriggered,
@@ -34,14 +36,17 @@ from outlast.agents.errors import (
     OutputGuardrailTripwireTriggered,
     UserError,
 )
-from outlast.agents.lifecycle import AgentHookContext, call_hooks
-from outlast.agents.nested_result import AgentToolResult
-from outlast.agents.raw_items import copies
-from outlast.agents.run_error import RunErrorData, RunErrorHandlerInput, handler_result
-from outlast.agents.run_item_forms import run_item
-from outlast.agents.settings import ERROR_HANDLERS
-from outlast.agents.tool_output import decode_output
-from outlast.agents.tool_use import FunctionToolResult, ToolsToFinalOutputFunction, judge
+from outlast.agents.hooks import AgentHookContext, call_hooks
+from outlast.agents.items.forms import run_item
+from outlast.agents.items.raw_items import copies
+from outlast.agents.items.tool_output import decode_output
+from outlast.agents.schemas.agent_output import (
+    output_schema_of,
+    read_output,
+    said_output,
+    write_output,
+)
+from outlast.agents.tools.use_behavior import FunctionToolResult, ToolsToFinalOutputFunction, judge
 from outlast.contract import failures, policies
 from outlast.contract.effects import EffectRequest
 from outlast.loop.call_forms import FUNCTION, output_item
@@ -50,7 +55,7 @@ from outlast.loop.effects import FinalizeAnswer
 from outlast.loop.items import Item, last_words
 from outlast.loop.phrases import as_text
 from outlast.loop.values import Failure, Json, JsonObject
-from outlast.ports.effect_spans import leave_turn
+from outlast.tracing.effect_spans import leave_turn
 
 _HANDLED: dict[str, tuple[str, type[AgentsException]]] = {
     failures.MAX_TURNS_EXCEEDED: ("max_turns", MaxTurnsExceeded),

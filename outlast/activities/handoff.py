@@ -16,13 +16,13 @@ from outlast.activities.plan import model_label
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.callables import call
-from outlast.agents.context_codec import context_type_of
+from outlast.agents.context.codec import context_type_of
 from outlast.agents.errors import UserError
-from outlast.agents.handoff import Handoff
-from outlast.agents.handoff_edit import HandoffView, edit_of, handoff_view
-from outlast.agents.handoff_history import nest_handoff_history
-from outlast.agents.lifecycle import HookCall, call_hooks
-from outlast.agents.run_item_forms import run_item
+from outlast.agents.handoffs.edit import HandoffView, edit_of, handoff_view
+from outlast.agents.handoffs.handoff import Handoff
+from outlast.agents.handoffs.history import nest_handoff_history
+from outlast.agents.hooks import HookCall, call_hooks
+from outlast.agents.items.forms import run_item
 from outlast.contract import failures
 from outlast.contract.effects import EffectRequest
 from outlast.loop.call_forms import output_item

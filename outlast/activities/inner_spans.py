@@ -7,20 +7,20 @@ from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
-from outlast.agents.mcp_server import MCPServer
-from outlast.agents.mcp_tools import list_tools
-from outlast.agents.model_settings import ModelSettings, write_model_settings
+from outlast.agents.config.model_settings import ModelSettings, write_model_settings
+from outlast.agents.mcp.server import MCPServer
+from outlast.agents.mcp.tools import list_tools
 from outlast.agents.usage import plain_usage
 from outlast.loop.values import JsonObject, Usage
 from outlast.ports.model import ModelRequest, ModelResponse
-from outlast.ports.spans import (
+from outlast.tracing.kinds import (
     FunctionSpanData,
     GenerationSpanData,
     GuardrailSpanData,
     MCPListToolsSpanData,
     SpanError,
 )
-from outlast.ports.tracing import get_current_span, open_span
+from outlast.tracing.provider import get_current_span, open_span
 
 T = TypeVar("T")
 

@@ -15,9 +15,9 @@ from outlast.activities.inner_spans import guarded
 from outlast.activities.invocation import Invocation
 from outlast.activities.tripwires import tripwire
 from outlast.activities.worker_deps import WorkerDeps
-from outlast.agents.agent_output import write_output
-from outlast.agents.guardrail import InputGuardrail
-from outlast.agents.raw_items import copies
+from outlast.agents.guardrails.guardrail import InputGuardrail
+from outlast.agents.items.raw_items import copies
+from outlast.agents.schemas.agent_output import write_output
 from outlast.contract import failures
 from outlast.contract.effects import EffectRequest
 from outlast.loop.checks import CheckResult, GuardrailRecord

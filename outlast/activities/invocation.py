@@ -13,13 +13,13 @@ from outlast.activities.errors import EffectError, lacking
 from outlast.activities.outer_call import OuterCall, outer_call_of
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
-from outlast.agents.agent_tool import AgentTool
-from outlast.agents.context import RunContextWrapper
-from outlast.agents.context_codec import BorrowedContext
+from outlast.agents.agent_tools.agent_tool import AgentTool
+from outlast.agents.config.settings import AS_ITEMS, HOOKS
+from outlast.agents.context.codec import BorrowedContext
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
-from outlast.agents.guardrail import InputGuardrail, OutputGuardrail
-from outlast.agents.lifecycle import HookCall, RunHooks, overrides
-from outlast.agents.settings import AS_ITEMS, HOOKS
+from outlast.agents.guardrails.guardrail import InputGuardrail, OutputGuardrail
+from outlast.agents.hooks import HookCall, RunHooks, overrides
 from outlast.agents.usage import Usage
 from outlast.contract import failures, names
 from outlast.loop import values

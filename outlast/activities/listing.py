@@ -14,9 +14,9 @@ from outlast.activities.inner_spans import listing
 from outlast.activities.invocation import Invocation
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
-from outlast.agents.mcp_server import MCPFault, MCPProtocolError, MCPRefusal, MCPServer
-from outlast.agents.mcp_tools import mcp_tools_of
-from outlast.agents.tool_definition import FunctionTool
+from outlast.agents.mcp.server import MCPFault, MCPProtocolError, MCPRefusal, MCPServer
+from outlast.agents.mcp.tools import mcp_tools_of
+from outlast.agents.tools.definition import FunctionTool
 
 logger = get_logger(__name__)
 

@@ -15,13 +15,13 @@ from outlast.activities.errors import lacking, of_user_code
 from outlast.activities.outer_call import outer_call_of
 from outlast.activities.session import is_gone, load_session, save_items, to_session_item
 from outlast.activities.worker_deps import WorkerDeps
-from outlast.agents.agent_tool import AgentTool
+from outlast.agents.agent_tools.agent_tool import AgentTool
+from outlast.agents.config.session_input import MergedInput
+from outlast.agents.config.settings import read_session_settings
 from outlast.agents.errors import UserError
+from outlast.agents.items.raw_items import as_input
 from outlast.agents.logs import get_logger
-from outlast.agents.raw_items import as_input
 from outlast.agents.registry import Registry
-from outlast.agents.session_memory import MergedInput
-from outlast.agents.settings import read_session_settings
 from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SETTING_SESSION
 from outlast.loop.call_forms import FORM_OF_OUTPUT, FUNCTION, output_item

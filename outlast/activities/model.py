@@ -20,21 +20,21 @@ from outlast.activities.plan import Plan, model_label, plan_reply
 from outlast.activities.planning import servers_away
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
-from outlast.agents.agent_output import output_schema_of
 from outlast.agents.callables import call
-from outlast.agents.context import show_turn
-from outlast.agents.context_codec import context_type_of
+from outlast.agents.config.model_settings import ModelSettings
+from outlast.agents.config.run_config import CallModelData, ModelInputData
+from outlast.agents.config.session_input import deduplicated, without_unanswered
+from outlast.agents.config.settings import MODEL_REF, read_model_settings, read_tool_execution
+from outlast.agents.context.codec import context_type_of
+from outlast.agents.context.wrapper import show_turn
 from outlast.agents.errors import UserError
-from outlast.agents.hosted_tools import function_tools
-from outlast.agents.lifecycle import AgentHookContext, call_hooks
-from outlast.agents.model_settings import ModelSettings
+from outlast.agents.hooks import AgentHookContext, call_hooks
+from outlast.agents.items.raw_items import as_input, copies
 from outlast.agents.prompt import prompt_of
-from outlast.agents.raw_items import as_input, copies
 from outlast.agents.registry import handoffs_of, target_of
-from outlast.agents.run_config import CallModelData, ModelInputData
-from outlast.agents.session_memory import deduplicated, without_unanswered
-from outlast.agents.settings import MODEL_REF, read_model_settings, read_tool_execution
-from outlast.agents.tool_use import JUDGED
+from outlast.agents.schemas.agent_output import output_schema_of
+from outlast.agents.tools.hosted import function_tools
+from outlast.agents.tools.use_behavior import JUDGED
 from outlast.agents.usage import plain_usage
 from outlast.contract import failures
 from outlast.contract.effects import EffectRequest

@@ -7,17 +7,17 @@ know: how effects are carried out, Temporal.
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
-from outlast.agents.run_config import DEFAULT_WORKFLOW_NAME
+from outlast.agents.config.run_config import DEFAULT_WORKFLOW_NAME
 from outlast.contract.names import SETTING_AS_TOOL, TRACE
 from outlast.loop.values import JsonObject
-from outlast.ports.effect_spans import (
+from outlast.tracing.effect_spans import (
     TraceScope,
     agent_span_id,
     effect_span_id,
     tell_effect_span,
     turn_span_id,
 )
-from outlast.ports.spans import FunctionSpanData, SpanError
+from outlast.tracing.kinds import FunctionSpanData, SpanError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

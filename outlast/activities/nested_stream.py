@@ -16,13 +16,11 @@ from typing import Any, TypeAlias, cast
 
 from outlast.activities.failure_words import failure_words
 from outlast.activities.invocation import Invocation
-from outlast.agents.call_items import call_item
+from outlast.agents.agent_tools.call_items import call_item
 from outlast.agents.callables import call
 from outlast.agents.errors import UserError
-from outlast.agents.logs import get_logger
-from outlast.agents.mcp_tools import tools_seen
-from outlast.agents.raw_items import HeldRaw, as_json
-from outlast.agents.stream_events import (
+from outlast.agents.items.raw_items import HeldRaw, as_json
+from outlast.agents.items.stream_events import (
     OF_LONG_RUNS,
     AgentToolStreamEvent,
     AgentUpdatedStreamEvent,
@@ -30,8 +28,10 @@ from outlast.agents.stream_events import (
     RawResponsesStreamEvent,
     item_event,
 )
-from outlast.agents.tool_definition import FunctionTool
-from outlast.agents.typed_events import load_event_types
+from outlast.agents.items.typed_events import load_event_types
+from outlast.agents.logs import get_logger
+from outlast.agents.mcp.tools import tools_seen
+from outlast.agents.tools.definition import FunctionTool
 from outlast.contract.delta_reader import RESTARTED
 from outlast.contract.effects import kind_of
 from outlast.loop.call_forms import FUNCTION, name_of, output_item

@@ -11,12 +11,12 @@ from outlast.activities.errors import EffectError, of_user_code
 from outlast.activities.invocation import Invocation
 from outlast.activities.listing import list_mcp_tools
 from outlast.agents.callables import call
-from outlast.agents.handoff import Handoff
-from outlast.agents.hosted_tools import HostedTool, function_tools, hosted_tools
-from outlast.agents.local_tool import LocalTool
+from outlast.agents.handoffs.handoff import Handoff
 from outlast.agents.logs import get_logger
 from outlast.agents.registry import handoffs_of, taken_by_handoff
-from outlast.agents.tool_definition import FunctionTool
+from outlast.agents.tools.definition import FunctionTool
+from outlast.agents.tools.hosted import HostedTool, function_tools, hosted_tools
+from outlast.agents.tools.local import LocalTool
 from outlast.contract import failures
 from outlast.contract.policies import MODEL
 from outlast.ports.model import ToolSpec

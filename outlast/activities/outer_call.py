@@ -10,12 +10,12 @@ from typing import Any, cast
 
 from outlast.activities.errors import lacking
 from outlast.agents.agent import Agent
-from outlast.agents.agent_tool import AgentTool, arguments_of, takes_more_than_text
-from outlast.agents.context import RunContextWrapper, ToolContext
+from outlast.agents.agent_tools.agent_tool import AgentTool, arguments_of, takes_more_than_text
+from outlast.agents.config.settings import write_run_config
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
-from outlast.agents.lifecycle import HookCall
+from outlast.agents.hooks import HookCall
 from outlast.agents.registry import Registry
-from outlast.agents.settings import write_run_config
 from outlast.contract.names import SETTING_AS_TOOL
 from outlast.loop.values import JsonObject
 

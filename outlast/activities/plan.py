@@ -33,15 +33,15 @@ from outlast.activities.reply_calls import (
 )
 from outlast.activities.tool_checks import ToolCheck
 from outlast.agents.agent import Agent
-from outlast.agents.agent_output import output_schema_of, write_output
-from outlast.agents.agent_tool import AgentTool
+from outlast.agents.agent_tools.agent_tool import AgentTool
 from outlast.agents.errors import ModelBehaviorError
-from outlast.agents.handoff import Handoff
-from outlast.agents.lifecycle import overrides
+from outlast.agents.handoffs.handoff import Handoff
+from outlast.agents.hooks import overrides
 from outlast.agents.logs import get_logger
 from outlast.agents.registry import target_of
-from outlast.agents.tool_definition import FunctionTool, default_tool_error
-from outlast.agents.tool_use import final_call
+from outlast.agents.schemas.agent_output import output_schema_of, write_output
+from outlast.agents.tools.definition import FunctionTool, default_tool_error
+from outlast.agents.tools.use_behavior import final_call
 from outlast.contract import failures
 from outlast.loop.call_forms import FUNCTION, arguments_of, name_of
 from outlast.loop.calls import FinalKind, PlannedCall, Policy

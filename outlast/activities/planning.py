@@ -11,12 +11,12 @@ from typing import Any, Literal
 from outlast.activities.errors import failure_of
 from outlast.activities.invocation import Invocation
 from outlast.activities.tool_checks import ToolCheck, check_call
-from outlast.agents.agent_tool import AgentTool
+from outlast.agents.agent_tools.agent_tool import AgentTool
 from outlast.agents.callables import call
-from outlast.agents.context import ToolContext
-from outlast.agents.run_config import ToolErrorFormatterArgs, ToolType
-from outlast.agents.settings import read_tool_execution, write_run_config
-from outlast.agents.tool_definition import FunctionTool
+from outlast.agents.config.run_config import ToolErrorFormatterArgs, ToolType
+from outlast.agents.config.settings import read_tool_execution, write_run_config
+from outlast.agents.context.wrapper import ToolContext
+from outlast.agents.tools.definition import FunctionTool
 from outlast.contract.names import SETTING_SESSION
 from outlast.contract.records import NOT_INHERITED
 from outlast.loop import phrases

@@ -12,10 +12,10 @@ from outlast.activities.model import annotated_type
 from outlast.activities.outer_call import outer_call_of
 from outlast.activities.plan import model_label
 from outlast.activities.worker_deps import WorkerDeps
-from outlast.agents.agent_tool import nested_input
+from outlast.agents.agent_tools.agent_tool import nested_input
+from outlast.agents.config.settings import MODEL_REF, references_in
 from outlast.agents.errors import UserError
-from outlast.agents.lifecycle import call_hooks
-from outlast.agents.settings import MODEL_REF, references_in
+from outlast.agents.hooks import call_hooks
 from outlast.contract import failures
 from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SETTING_SESSION

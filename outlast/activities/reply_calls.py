@@ -7,8 +7,8 @@ and which the run cannot go on with. Must not know: what a call's plan says.
 from collections.abc import Sequence
 
 from outlast.activities.offer import AgentTools
-from outlast.agents.handoff import Handoff
-from outlast.agents.tool_definition import FunctionTool
+from outlast.agents.handoffs.handoff import Handoff
+from outlast.agents.tools.definition import FunctionTool
 from outlast.contract import failures
 from outlast.loop.call_forms import FORMS, FUNCTION, form_of, is_call, name_of, same_call
 from outlast.loop.items import Item, call_id_of

@@ -9,8 +9,7 @@ from collections.abc import Awaitable, Sequence
 from inspect import isawaitable
 from typing import Any, cast
 
-from outlast.agents.errors import UserError
-from outlast.agents.session_memory import (
+from outlast.agents.config.session_input import (
     MergedInput,
     ReasoningItemIdPolicy,
     SessionInputCallback,
@@ -21,6 +20,7 @@ from outlast.agents.session_memory import (
     plain_item,
     without_reasoning_ids,
 )
+from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
 from outlast.ports.session import IdempotentSession, Session
 

@@ -29,14 +29,14 @@ from outlast.activities.planning import formatted_failure, servers_away
 from outlast.activities.tool_checks import ToolCheck, check_call, check_result
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.callables import call
-from outlast.agents.context import ToolContext
+from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import ModelBehaviorError, ToolTimeoutError, UserError
-from outlast.agents.lifecycle import call_hooks
-from outlast.agents.local_tool import LocalTool
+from outlast.agents.hooks import call_hooks
+from outlast.agents.items.tool_output import decode_output, encode_output
 from outlast.agents.logs import get_logger
-from outlast.agents.mcp_tools import MCPFunctionTool
-from outlast.agents.tool_definition import FunctionTool, default_tool_error
-from outlast.agents.tool_output import decode_output, encode_output
+from outlast.agents.mcp.tools import MCPFunctionTool
+from outlast.agents.tools.definition import FunctionTool, default_tool_error
+from outlast.agents.tools.local import LocalTool
 from outlast.contract import failures
 from outlast.contract.effects import EffectRequest
 from outlast.contract.records import write

@@ -10,13 +10,13 @@ from typing import Any
 
 from outlast.activities.inner_spans import guarded
 from outlast.activities.input_check import info_of
-from outlast.agents.context import ToolContext
-from outlast.agents.tool_definition import FunctionTool
-from outlast.agents.tool_guardrails import (
+from outlast.agents.context.wrapper import ToolContext
+from outlast.agents.guardrails.tool_guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrailData,
     ToolOutputGuardrailData,
 )
+from outlast.agents.tools.definition import FunctionTool
 from outlast.contract import failures
 from outlast.loop.checks import GuardrailRecord, GuardrailStage
 from outlast.loop.values import Failure

@@ -21,9 +21,9 @@ from typing import Any, TypeVar, cast
 from outlast.activities.errors import EffectError
 from outlast.activities.nested_spans import OuterPlace, outer_place
 from outlast.activities.worker_deps import WorkerDeps
-from outlast.agents.agent_output import output_schema_of
-from outlast.agents.call_outputs import said_by
+from outlast.agents.items.call_outputs import said_by
 from outlast.agents.registry import handoffs_of
+from outlast.agents.schemas.agent_output import output_schema_of
 from outlast.contract.effects import EffectRequest, kind_of
 from outlast.contract.failures import MAX_TURNS_EXCEEDED
 from outlast.contract.names import SETTING_AS_TOOL
@@ -42,7 +42,7 @@ from outlast.loop.effects import (
 from outlast.loop.phrases import as_text
 from outlast.loop.trace_mark import TraceMark, TurnMark
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, Usage
-from outlast.ports.effect_spans import (
+from outlast.tracing.effect_spans import (
     NO_SCOPE,
     TraceScope,
     around_effect,
@@ -50,8 +50,15 @@ from outlast.ports.effect_spans import (
     leave_turn,
     scope_of,
 )
-from outlast.ports.receivers import REGISTRATION
-from outlast.ports.run_spans import (
+from outlast.tracing.kinds import (
+    AgentSpanData,
+    FunctionSpanData,
+    HandoffSpanData,
+    SpanError,
+    TurnSpanData,
+)
+from outlast.tracing.receivers import REGISTRATION
+from outlast.tracing.run_spans import (
     begin_agent_span,
     begin_run_trace,
     begin_task_span,
@@ -60,13 +67,6 @@ from outlast.ports.run_spans import (
     end_run_trace,
     end_task_span,
     end_turn_span,
-)
-from outlast.ports.spans import (
-    AgentSpanData,
-    FunctionSpanData,
-    HandoffSpanData,
-    SpanError,
-    TurnSpanData,
 )
 
 T = TypeVar("T")

@@ -8,15 +8,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from outlast.activities.invocation import Invocation
+from outlast.agents.config.run_config import OutputGuardrailBlockedMessageArgs
+from outlast.agents.config.settings import BLOCKED_MESSAGE_REF
 from outlast.agents.errors import UserError
-from outlast.agents.guardrail import (
+from outlast.agents.guardrails.guardrail import (
     TRIPPED_RECORD,
     GuardrailFunctionOutput,
     InputGuardrailResult,
     OutputGuardrailResult,
 )
-from outlast.agents.run_config import OutputGuardrailBlockedMessageArgs
-from outlast.agents.settings import BLOCKED_MESSAGE_REF
 from outlast.contract import records
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.phrases import WITHHELD

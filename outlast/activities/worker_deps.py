@@ -6,7 +6,7 @@ Owns: `WorkerDeps`, handed to each effect explicitly; there are no globals.
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from outlast.agents.context_codec import BorrowedContext
+from outlast.agents.context.codec import BorrowedContext
 from outlast.agents.registry import Registry
 from outlast.loop.values import Json
 from outlast.ports.blobs import LargeContent

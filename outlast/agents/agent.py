@@ -7,27 +7,27 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
 from typing import Any, Generic, TypeAlias, Unpack, cast
 
-from outlast.agents.agent_output import AgentOutputSchemaBase, check_output_type
-from outlast.agents.agent_tool import (
+from outlast.agents.agent_tools.agent_tool import (
     AgentTool,
     AgentToolOptions,
     OutputExtractor,
     make_agent_tool,
 )
 from outlast.agents.callables import call, check_callable, check_model, shown
-from outlast.agents.context import RunContextWrapper, TContext
+from outlast.agents.config.model_settings import ModelSettings
+from outlast.agents.config.settings_field import SettingsField, settings_field
+from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
-from outlast.agents.guardrail import InputGuardrail, OutputGuardrail
-from outlast.agents.handoff import Handoff
-from outlast.agents.hosted_tools import HostedTool, Tool
-from outlast.agents.lifecycle import AgentHooks, check_agent_hooks
-from outlast.agents.mcp_server import MCPConfig, MCPServer
-from outlast.agents.mcp_tools import check_mcp_config, mcp_tools_of
-from outlast.agents.model_settings import ModelSettings
+from outlast.agents.guardrails.guardrail import InputGuardrail, OutputGuardrail
+from outlast.agents.handoffs.handoff import Handoff
+from outlast.agents.hooks import AgentHooks, check_agent_hooks
+from outlast.agents.mcp.server import MCPConfig, MCPServer
+from outlast.agents.mcp.tools import check_mcp_config, mcp_tools_of
 from outlast.agents.prompt import DynamicPromptFunction, Prompt, check_prompt, prompt_of
-from outlast.agents.settings_field import SettingsField, settings_field
-from outlast.agents.tool_definition import EnabledPredicate, FunctionTool
-from outlast.agents.tool_use import ToolUseBehavior, check_tool_use_behavior
+from outlast.agents.schemas.agent_output import AgentOutputSchemaBase, check_output_type
+from outlast.agents.tools.definition import EnabledPredicate, FunctionTool
+from outlast.agents.tools.hosted import HostedTool, Tool
+from outlast.agents.tools.use_behavior import ToolUseBehavior, check_tool_use_behavior
 from outlast.loop.values import JsonObject
 
 Instructions: TypeAlias = Callable[[RunContextWrapper[Any], "Agent[Any]"], str | Awaitable[str]]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, NotRequired, TypeAlias, TypedDict, cast
 
 from outlast.agents.callables import call, check_callable
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
 

@@ -11,17 +11,17 @@ from typing import Any, cast
 from weakref import WeakSet
 
 from outlast.agents.agent import Agent
-from outlast.agents.agent_output import check_output_schema
-from outlast.agents.agent_tool import AgentTool
+from outlast.agents.agent_tools.agent_tool import AgentTool
 from outlast.agents.callables import shown
 from outlast.agents.errors import UserError
-from outlast.agents.handoff import Handoff, handoff
-from outlast.agents.hosted_tools import function_tools
-from outlast.agents.local_tool import LocalTool
+from outlast.agents.handoffs.handoff import Handoff, handoff
 from outlast.agents.logs import get_logger
-from outlast.agents.mcp_server import MCPServer
+from outlast.agents.mcp.server import MCPServer
 from outlast.agents.references import ReferenceTable, is_registered, named_references, resolve
-from outlast.agents.tool_definition import FunctionTool
+from outlast.agents.schemas.agent_output import check_output_schema
+from outlast.agents.tools.definition import FunctionTool
+from outlast.agents.tools.hosted import function_tools
+from outlast.agents.tools.local import LocalTool
 
 logger = get_logger(__name__)
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, assert_never
 
-from outlast.agents.call_outputs import said_by
-from outlast.agents.stream_events import AgentUpdatedStreamEvent, RunItemStreamEvent
+from outlast.agents.items.call_outputs import said_by
+from outlast.agents.items.stream_events import AgentUpdatedStreamEvent, RunItemStreamEvent
 from outlast.client.stream import (
     ApprovalStreamEvent,
     NumberedEvent,

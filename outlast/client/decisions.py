@@ -3,13 +3,13 @@
 Owns: `ResultDecisions`. Must not know: how decisions are sent.
 """
 
-from outlast.agents.run_items import ToolApprovalItem
+from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.client.run_state import RunState
 from outlast.loop import state as loop
 
 
 class ResultDecisions:
-    """Implements `outlast.agents.context.Decisions` for a result.
+    """Implements `outlast.agents.context.wrapper.Decisions` for a result.
 
     Args:
         waiting: takes what is decided from now on; `result.to_state()` starts with it.

@@ -5,19 +5,19 @@ Owns: making the results of the records that a run keeps. Must not know: when gu
 
 from typing import Any, cast
 
-from outlast.agents.agent_output import read_output
 from outlast.agents.errors import UserError
-from outlast.agents.guardrail import (
+from outlast.agents.guardrails.guardrail import (
     TRIPPED_RECORD,
     GuardrailFunctionOutput,
     InputGuardrailResult,
     OutputGuardrailResult,
 )
-from outlast.agents.tool_guardrails import (
+from outlast.agents.guardrails.tool_guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrailResult,
     ToolOutputGuardrailResult,
 )
+from outlast.agents.schemas.agent_output import read_output
 from outlast.client.known_agents import KnownAgents
 from outlast.contract import records
 from outlast.loop.checks import GuardrailRecord, GuardrailStage

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any
 
-from outlast.agents.run_items import ToolApprovalItem, raw_of
-from outlast.agents.tool_origin import ToolOrigin
+from outlast.agents.items.run_items import ToolApprovalItem, raw_of
+from outlast.agents.items.tool_origin import ToolOrigin
 from outlast.client.known_agents import KnownAgents
 from outlast.loop.approvals import ApprovalRequest, ApprovalStatus, Decision
 from outlast.loop.call_forms import FUNCTION, call_item

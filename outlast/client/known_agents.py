@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from typing import Any, NoReturn, cast
 
 from outlast.agents.agent import Agent
-from outlast.agents.agent_output import AgentOutputSchemaBase, output_schema_of
-from outlast.agents.call_items import call_item, origin_of
-from outlast.agents.context_codec import LentContext, read_context
+from outlast.agents.agent_tools.call_items import call_item, origin_of
+from outlast.agents.config.run_config import RunConfig, as_run_config
+from outlast.agents.context.codec import LentContext, read_context
 from outlast.agents.errors import UserError
-from outlast.agents.guardrail import InputGuardrail, OutputGuardrail
-from outlast.agents.hosted_tools import function_tools
-from outlast.agents.mcp_tools import tools_seen
+from outlast.agents.guardrails.guardrail import InputGuardrail, OutputGuardrail
+from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
+from outlast.agents.items.forms import run_item
+from outlast.agents.items.run_items import RunItem
+from outlast.agents.items.tool_origin import ToolOrigin
+from outlast.agents.mcp.tools import tools_seen
 from outlast.agents.registry import Registry
-from outlast.agents.run_config import RunConfig, as_run_config
-from outlast.agents.run_item_forms import run_item
-from outlast.agents.run_items import RunItem
-from outlast.agents.tool_definition import FunctionTool
-from outlast.agents.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
-from outlast.agents.tool_origin import ToolOrigin
+from outlast.agents.schemas.agent_output import AgentOutputSchemaBase, output_schema_of
+from outlast.agents.tools.definition import FunctionTool
+from outlast.agents.tools.hosted import function_tools
 from outlast.client.content import ContentReader
 from outlast.loop.call_forms import name_of
 from outlast.loop.items import Item, call_id_of

@@ -7,7 +7,7 @@ import json
 from typing import cast
 
 from outlast.agents.errors import UserError
-from outlast.agents.raw_items import plain
+from outlast.agents.items.raw_items import plain
 from outlast.loop.values import JsonObject
 
 

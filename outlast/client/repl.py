@@ -7,8 +7,8 @@ import sys
 from typing import Any, cast
 
 from outlast.agents.agent import Agent
-from outlast.agents.run_items import ToolCallItem, ToolCallOutputItem
-from outlast.agents.stream_events import (
+from outlast.agents.items.run_items import ToolCallItem, ToolCallOutputItem
+from outlast.agents.items.stream_events import (
     AgentUpdatedStreamEvent,
     RawResponsesStreamEvent,
     RunItemStreamEvent,

@@ -9,15 +9,18 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal, TypeAlias, TypeVar, overload
 
-from outlast.agents.agent_output import output_as, read_output
-from outlast.agents.context import RunContextWrapper
-from outlast.agents.context_codec import read_context
+from outlast.agents.config.session_input import without_reasoning_ids
+from outlast.agents.context.codec import read_context
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import ContentUnavailable, UserError
-from outlast.agents.guardrail import InputGuardrailResult, OutputGuardrailResult
-from outlast.agents.raw_items import as_input
-from outlast.agents.run_items import RunItem, ToolApprovalItem
-from outlast.agents.session_memory import without_reasoning_ids
-from outlast.agents.tool_guardrails import ToolInputGuardrailResult, ToolOutputGuardrailResult
+from outlast.agents.guardrails.guardrail import InputGuardrailResult, OutputGuardrailResult
+from outlast.agents.guardrails.tool_guardrails import (
+    ToolInputGuardrailResult,
+    ToolOutputGuardrailResult,
+)
+from outlast.agents.items.raw_items import as_input
+from outlast.agents.items.run_items import RunItem, ToolApprovalItem
+from outlast.agents.schemas.agent_output import output_as, read_output
 from outlast.agents.usage import Usage
 from outlast.client.decisions import ResultDecisions
 from outlast.client.guardrail_results import guardrail_results

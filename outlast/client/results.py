@@ -5,8 +5,8 @@ Owns: `RunResult`, and the errors of failed runs. Must not know: how the state w
 
 from typing import Any
 
+from outlast.agents.config.run_error import RunErrorDetails
 from outlast.agents.errors import ContentUnavailable
-from outlast.agents.run_error import RunErrorDetails
 from outlast.agents.usage import Usage
 from outlast.client.guardrail_results import guardrail_result, tripped, tripped_inside
 from outlast.client.known_agents import KnownAgents

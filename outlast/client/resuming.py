@@ -6,7 +6,7 @@ once, however often it is tried. Must not know: what comes of it.
 
 from typing import Any
 
-from outlast.agents.context_codec import write_context
+from outlast.agents.context.codec import write_context
 from outlast.agents.errors import DecisionRefused, RunClosed, RunNotFound, UserError
 from outlast.client.handle import RunHandle
 from outlast.client.nested_requests import request_in, state_of

@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Final, Generic, cast
 
-from outlast.agents.context import RunContextWrapper, TContext
+from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
-from outlast.agents.run_items import ToolApprovalItem
+from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.client.interruptions import Interruption
 from outlast.client.known_agents import KnownAgents
 from outlast.client.messages import check_input
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from outlast.agents.agent import Agent
 
     TAgent = TypeVar("TAgent", bound=Agent[Any], default=Agent[Any])
-else:  # the default is for type checkers only, see `outlast.agents.context`
+else:  # the default is for type checkers only, see `outlast.agents.context.wrapper`
     from typing import TypeVar
 
     TAgent = TypeVar("TAgent")

@@ -50,8 +50,8 @@ from outlast.contract.searchability import searchable
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.ports.blobs import BlobStore, check_blob_store
 from outlast.ports.engine import rest_engine
-from outlast.ports.tracing import join_current_trace
 from outlast.rendering import Shown, excerpt, inline_within, joined
+from outlast.tracing.provider import join_current_trace
 
 LONGEST_SUMMARY_BYTES = 200
 """The server refuses to start a run whose summary has more than 400."""

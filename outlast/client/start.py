@@ -9,15 +9,15 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final, TypedDict, Unpack, cast
 
 from outlast.agents.agent import Agent
-from outlast.agents.context_codec import write_context
+from outlast.agents.config.run_config import RunConfig, as_run_config
+from outlast.agents.config.run_error import RunErrorHandlers, check_error_handlers
+from outlast.agents.config.session_input import check_session
+from outlast.agents.config.settings import AS_ITEMS, ERROR_HANDLERS, HOOKS, write_run_config
+from outlast.agents.context.codec import write_context
 from outlast.agents.errors import UserError
-from outlast.agents.lifecycle import RunHooks, check_run_hooks
+from outlast.agents.hooks import RunHooks, check_run_hooks
 from outlast.agents.references import register, register_session
 from outlast.agents.registry import type_name
-from outlast.agents.run_config import RunConfig, as_run_config
-from outlast.agents.run_error import RunErrorHandlers, check_error_handlers
-from outlast.agents.session_memory import check_session
-from outlast.agents.settings import AS_ITEMS, ERROR_HANDLERS, HOOKS, write_run_config
 from outlast.client.messages import check_input
 from outlast.contract import failures, names, records
 from outlast.loop.events import ServerThread

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any, Literal, Protocol
 
 from outlast.agents.errors import RunCancelled
-from outlast.agents.stream_events import (
+from outlast.agents.items.stream_events import (
     OF_LONG_RUNS,
     AgentUpdatedStreamEvent,
     ProgramEvent,

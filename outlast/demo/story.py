@@ -10,7 +10,7 @@ from typing import Protocol
 
 from temporalio.client import Client
 
-from outlast.agents.settings import RunConfig
+from outlast.agents.config.settings import RunConfig
 from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner
 from outlast.contract import names

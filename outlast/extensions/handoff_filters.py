@@ -6,9 +6,9 @@ know: when a filter is called.
 
 from collections.abc import Iterable
 
-from outlast.agents.handoff_data import HandoffInputData
-from outlast.agents.handoff_history import default_handoff_history_mapper, nest_handoff_history
-from outlast.agents.run_items import (
+from outlast.agents.handoffs.history import default_handoff_history_mapper, nest_handoff_history
+from outlast.agents.handoffs.input_data import HandoffInputData
+from outlast.agents.items.run_items import (
     CompactionItem,
     InputItem,
     MessageOutputItem,

@@ -17,16 +17,16 @@ import httpx2
 import mcp.types as mcp_types
 from mcp.shared.exceptions import MCPError
 
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import AgentsException, UserError
-from outlast.agents.mcp_filters import (
+from outlast.agents.mcp.filters import (
     ToolFilter,
     ToolFilterContext,
     check_tool_filter,
     filtered,
 )
-from outlast.agents.mcp_server import MCPFault, MCPProtocolError, MCPRefusal, MCPServer
-from outlast.agents.tool_definition import DEFAULT_TIMEOUT, ToolRetry
+from outlast.agents.mcp.server import MCPFault, MCPProtocolError, MCPRefusal, MCPServer
+from outlast.agents.tools.definition import DEFAULT_TIMEOUT, ToolRetry
 from outlast.loop.values import JsonObject
 from outlast.mcp.connection import Connection, OpeningTimeoutError
 from outlast.mcp.options import ServerOptions, pages_of, retry_of, seconds_of

@@ -9,10 +9,10 @@ from math import isfinite
 from typing import Any, TypeAlias, TypedDict, cast
 
 from outlast.agents.errors import UserError
-from outlast.agents.mcp_approval import RequireApprovalSetting
-from outlast.agents.mcp_server import MCPToolMetaResolver, Unset
-from outlast.agents.tool_definition import ToolErrorFunction, ToolRetry
-from outlast.agents.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
+from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
+from outlast.agents.mcp.approval import RequireApprovalSetting
+from outlast.agents.mcp.server import MCPToolMetaResolver, Unset
+from outlast.agents.tools.definition import ToolErrorFunction, ToolRetry
 
 MessageHandler: TypeAlias = Callable[[Any], Any]
 """Called with each notification of a server; async."""

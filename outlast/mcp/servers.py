@@ -6,7 +6,7 @@ Owns: their classes. Must not know: how a connection is held, or what tools beco
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Unpack
 
-from outlast.agents.mcp_filters import ToolFilter
+from outlast.agents.mcp.filters import ToolFilter
 from outlast.mcp.connected import ConnectedServer, ServerOptions
 from outlast.mcp.transports import (
     MCPServerSseParams,

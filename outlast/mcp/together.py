@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from outlast.agents.logs import get_logger
-from outlast.agents.mcp_server import MCPServer
+from outlast.agents.mcp.server import MCPServer
 
 logger = get_logger(__name__)
 

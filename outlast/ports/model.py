@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
-from outlast.agents.hosted_tools import HostedTool
-from outlast.agents.raw_items import as_input, as_json
-from outlast.agents.settings import ModelSettings
+from outlast.agents.config.settings import ModelSettings
+from outlast.agents.items.raw_items import as_input, as_json
+from outlast.agents.tools.hosted import HostedTool
 from outlast.agents.usage import AnyUsage
 from outlast.agents.usage import Usage as ReadUsage
 from outlast.loop.values import JsonObject, Usage

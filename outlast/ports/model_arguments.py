@@ -12,15 +12,15 @@ from functools import wraps
 from inspect import signature
 from typing import Any, TypeAlias, TypeGuard, cast
 
-from outlast.agents.agent_output import AgentOutputSchemaBase
 from outlast.agents.callables import call, takes_model_arguments
-from outlast.agents.handoff import Handoff
-from outlast.agents.hosted_tools import HostedTool
-from outlast.agents.local_tool import LocalTool
-from outlast.agents.model_settings import ModelSettings
-from outlast.agents.raw_items import as_json
-from outlast.agents.tool_definition import FunctionTool
-from outlast.agents.typed_events import typed_event
+from outlast.agents.config.model_settings import ModelSettings
+from outlast.agents.handoffs.handoff import Handoff
+from outlast.agents.items.raw_items import as_json
+from outlast.agents.items.typed_events import typed_event
+from outlast.agents.schemas.agent_output import AgentOutputSchemaBase
+from outlast.agents.tools.definition import FunctionTool
+from outlast.agents.tools.hosted import HostedTool
+from outlast.agents.tools.local import LocalTool
 from outlast.loop.values import JsonObject
 from outlast.ports.model import (
     Model,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 from typing import Any, cast
 
-from outlast.agents.raw_items import HeldRaw, as_input
+from outlast.agents.items.raw_items import HeldRaw, as_input
 from outlast.agents.usage import AnyUsage, Usage
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelResponse

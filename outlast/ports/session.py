@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final, Protocol, runtime_checkable
 
 from outlast import lazy
+from outlast.agents.config.session_input import SessionSettings
 from outlast.agents.errors import UserError
-from outlast.agents.session_memory import SessionSettings
 from outlast.loop.values import JsonObject
 
 DESCRIBED = {"sqlite": "outlast.sessions.sqlite:SQLiteSession"}

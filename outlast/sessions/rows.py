@@ -7,8 +7,8 @@ import json
 from collections.abc import Iterable
 from typing import Any, cast
 
+from outlast.agents.config.session_input import plain_item
 from outlast.agents.logs import get_logger
-from outlast.agents.session_memory import plain_item
 from outlast.loop.values import JsonObject
 
 logger = get_logger(__name__)

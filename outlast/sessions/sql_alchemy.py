@@ -39,9 +39,9 @@ except ModuleNotFoundError as error:
         "SQLAlchemySession needs SQLAlchemy: pip install 'outlast[sqlalchemy]'", name=error.name
     ) from error
 
+from outlast.agents.config.session_input import SessionSettings
+from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
-from outlast.agents.session_memory import SessionSettings
-from outlast.agents.settings_field import as_settings
 from outlast.ports.session import SessionABC, item_limit
 from outlast.sessions.rows import read_rows, write_row
 

@@ -14,10 +14,10 @@ from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from outlast.agents.config.session_input import SessionSettings
+from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
-from outlast.agents.session_memory import SessionSettings
-from outlast.agents.settings_field import as_settings
 from outlast.agents.threads import run_in_thread
 from outlast.loop.values import JsonObject
 from outlast.ports.session import SessionABC, allow_place, item_limit

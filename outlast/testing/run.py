@@ -25,8 +25,8 @@ from outlast.loop.items import Message
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.ports.model import Model, ModelProvider
-from outlast.ports.tracing import join_current_trace
 from outlast.testing.in_memory import MemoryRun, now_ms
+from outlast.tracing.provider import join_current_trace
 
 Decide: TypeAlias = Callable[[ApprovalRequest], bool | str | Awaitable[bool | str]]
 """Plays the person: true approves, false rejects, a text rejects with that message."""

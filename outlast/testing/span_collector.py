@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Any, Self
 
-from outlast.ports.receivers import REGISTRATION
-from outlast.ports.traces import Span, Trace
-from outlast.ports.tracing import TracingProcessor, add_trace_processor
+from outlast.tracing.current import Span, Trace
+from outlast.tracing.provider import TracingProcessor, add_trace_processor
+from outlast.tracing.receivers import REGISTRATION
 
 
 class SpanCollector(TracingProcessor):

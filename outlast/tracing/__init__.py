@@ -1,10 +1,12 @@
-"""Traces and spans, for programs that listen to them or open their own.
+"""Traces and spans of runs.
 
-Owns: nothing; most names are those of `outlast.ports`, gathered under the name users know.
+Programs register processors, which receive them, and open spans of their own. The activities open
+the spans of a run's steps; `activities/tracing.py` says which.
 """
 
-from outlast.agents.run_config import TracingConfig
-from outlast.ports.spans import (
+from outlast.agents.config.run_config import TracingConfig
+from outlast.tracing.current import Span, Trace, gen_group_id, gen_span_id, gen_trace_id
+from outlast.tracing.kinds import (
     AgentSpanData,
     CustomSpanData,
     FunctionSpanData,
@@ -18,8 +20,8 @@ from outlast.ports.spans import (
     TaskSpanData,
     TurnSpanData,
 )
-from outlast.ports.traces import Span, Trace, gen_group_id, gen_span_id, gen_trace_id
-from outlast.ports.tracing import (
+from outlast.tracing.processors import BatchTraceProcessor, ConsoleSpanExporter, TracingExporter
+from outlast.tracing.provider import (
     TracingProcessor,
     add_trace_processor,
     custom_span,
@@ -30,7 +32,7 @@ from outlast.ports.tracing import (
     set_tracing_disabled,
     trace,
 )
-from outlast.ports.user_spans import (
+from outlast.tracing.user_spans import (
     agent_span,
     function_span,
     generation_span,
@@ -41,7 +43,6 @@ from outlast.ports.user_spans import (
     task_span,
     turn_span,
 )
-from outlast.tracing.processors import BatchTraceProcessor, ConsoleSpanExporter, TracingExporter
 
 __all__ = [
     "AgentSpanData",

@@ -15,8 +15,8 @@ from typing import Any
 from outlast.agents.durations import as_duration
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
-from outlast.ports.traces import Span, Trace
-from outlast.ports.tracing import TracingProcessor
+from outlast.tracing.current import Span, Trace
+from outlast.tracing.provider import TracingProcessor
 
 logger = get_logger(__name__)
 

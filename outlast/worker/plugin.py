@@ -29,9 +29,9 @@ from outlast.payloads.readable import readable
 from outlast.ports.blobs import BlobStore
 from outlast.ports.interpreter_end import wait_for_native_threads
 from outlast.ports.model import ModelProvider
-from outlast.ports.receivers import REGISTRATION
 from outlast.ports.session import allow_place
-from outlast.ports.tracing import flush_traces
+from outlast.tracing.provider import flush_traces
+from outlast.tracing.receivers import REGISTRATION
 from outlast.worker.attribute_watch import watch_search_attributes
 from outlast.worker.failure_lines import log_failures_in_lines
 from outlast.worker.worker_options import with_defaults

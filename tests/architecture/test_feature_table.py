@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import fields
 
 import outlast
-from outlast.agents.agent_tool import AgentToolOptions
-from outlast.agents.tool import ToolOptions
+from outlast.agents.agent_tools.agent_tool import AgentToolOptions
+from outlast.agents.tools.function_tool import ToolOptions
 from outlast.client.result_members import RunResultBase
 from tests.architecture.source import PUBLIC, ROOT
 

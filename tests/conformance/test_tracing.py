@@ -24,7 +24,7 @@ from outlast import (
     output_guardrail,
     tool_input_guardrail,
 )
-from outlast.agents.tool_guardrails import ToolGuardrailFunctionOutput
+from outlast.agents.guardrails.tool_guardrails import ToolGuardrailFunctionOutput
 from outlast.ports.model import ModelError
 from outlast.testing import ScriptedModel, SpanCollector, call
 from outlast.tracing import Span, Trace, custom_span, get_current_span, set_tracing_disabled, trace

@@ -26,7 +26,7 @@ from outlast import (
     input_guardrail,
     output_guardrail,
 )
-from outlast.agents.tool import ToolRetry
+from outlast.agents.tools.function_tool import ToolRetry
 from outlast.extensions.handoff_filters import remove_all_tools
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelError

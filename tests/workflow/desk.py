@@ -20,8 +20,8 @@ from temporalio.worker import Worker
 from outlast.activities.boundary import EffectActivities
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
+from outlast.agents.config.run_config import RunConfig
 from outlast.agents.registry import Registry
-from outlast.agents.run_config import RunConfig
 from outlast.client.handle import RunHandle
 from outlast.client.history import HistoryReader, Progress
 from outlast.client.results import RunResult

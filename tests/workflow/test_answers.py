@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.config.settings import ModelSettings, RunConfig
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import (
     MaxTurnsExceeded,
     ModelRefusalError,
 )
-from outlast.agents.settings import ModelSettings, RunConfig
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.testing import ScriptedModel, call, refuse, say
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 from tests.workflow.replies import last_user_text

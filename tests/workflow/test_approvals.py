@@ -8,9 +8,9 @@ from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue
 
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import DecisionRefused
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.contract import names
 from outlast.testing import ScriptedModel, call

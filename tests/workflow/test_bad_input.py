@@ -14,7 +14,7 @@ from temporalio.common import RawValue
 from temporalio.exceptions import ApplicationError
 
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import (
     MaxTurnsExceeded,
     ModelBehaviorError,
@@ -27,7 +27,7 @@ from outlast.agents.errors import (
     ToolTimeoutError,
     UserError,
 )
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.client.connection import connect
 from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner

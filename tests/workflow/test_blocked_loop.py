@@ -15,8 +15,8 @@ from outlast.activities import engine_heartbeat
 from outlast.activities.heartbeats import heartbeats
 from outlast.activities.intake import fits_sdk
 from outlast.agents.agent import Agent
-from outlast.agents.run_config import RunConfig
-from outlast.agents.tool import function_tool
+from outlast.agents.config.run_config import RunConfig
+from outlast.agents.tools.function_tool import function_tool
 from outlast.testing import ScriptedModel, call, say
 from tests.workflow.desk import Desk
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.config.settings import RunConfig
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import RunCancelled, RunClosed, RunTerminated
-from outlast.agents.handoff import handoff
-from outlast.agents.settings import RunConfig
-from outlast.agents.tool import function_tool
+from outlast.agents.handoffs.handoff import handoff
+from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.loop.state import LoopState
 from outlast.testing import ScriptedModel, call, say

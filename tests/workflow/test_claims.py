@@ -11,7 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.activities import boundary
 from outlast.agents.agent import Agent
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.contract import claims, names
 from outlast.contract.records import PAGE_BYTES

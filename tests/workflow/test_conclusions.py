@@ -7,9 +7,9 @@ import pytest
 
 import outlast
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import MaxTurnsExceeded
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.contract import names
 from outlast.testing import ScriptedModel, call
 from tests.workflow.desk import PATIENCE_SECONDS, QUICK, Desk

@@ -6,7 +6,7 @@ import pytest
 
 from outlast import AgentsException
 from outlast.agents.agent import Agent
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.loop.effects import ToolFinished
 from outlast.loop.events import Event
 from outlast.loop.machine import advance

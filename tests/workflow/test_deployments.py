@@ -17,7 +17,7 @@ from temporalio.worker import WorkerDeploymentConfig
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import RunCancelled
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.contract import names
 from outlast.ports.model import ModelRequest

@@ -11,10 +11,10 @@ from pydantic import BaseModel
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import InputGuardrailTripwireTriggered, UserError
-from outlast.agents.guardrail import GuardrailFunctionOutput, input_guardrail
-from outlast.agents.tool import function_tool
+from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput, input_guardrail
+from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner
 from outlast.contract import names

@@ -11,7 +11,7 @@ import pytest
 import outlast
 from outlast.agents.agent import Agent
 from outlast.agents.errors import InputGuardrailTripwireTriggered, OutputGuardrailTripwireTriggered
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.contract import names
 from outlast.ports.model import ModelRequest
 from outlast.sessions.sqlite import SQLiteSession

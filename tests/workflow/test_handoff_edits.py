@@ -3,9 +3,9 @@
 from typing import Any
 
 from outlast.agents.agent import Agent
-from outlast.agents.handoff import handoff
-from outlast.agents.handoff_data import HandoffInputData
-from outlast.agents.tool import function_tool
+from outlast.agents.handoffs.handoff import handoff
+from outlast.agents.handoffs.input_data import HandoffInputData
+from outlast.agents.tools.function_tool import function_tool
 from outlast.extensions.handoff_filters import remove_all_tools
 from outlast.loop.items import text_of
 from outlast.ports.model import ModelRequest

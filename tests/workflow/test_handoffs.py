@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import MaxTurnsExceeded, UserError
-from outlast.agents.handoff import handoff
-from outlast.agents.tool import function_tool
+from outlast.agents.handoffs.handoff import handoff
+from outlast.agents.tools.function_tool import function_tool
 from outlast.testing import ScriptedModel, call
 from tests.workflow.desk import Desk
 from tests.workflow.replies import model_error, outputs

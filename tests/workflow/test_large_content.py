@@ -9,9 +9,9 @@ import pytest
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
+from outlast.agents.config.run_config import RunConfig, ToolExecutionConfig
 from outlast.agents.errors import ConversationFull
-from outlast.agents.run_config import RunConfig, ToolExecutionConfig
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.blobs import FileBlobStore
 from outlast.client.handle import RunHandle, SentMessage
 from outlast.client.results import RunResult

@@ -7,7 +7,7 @@ import pytest
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.client.runner import Runner
 from outlast.dev import running_server
 from outlast.local.engine import LocalEngine

@@ -11,7 +11,7 @@ from temporalio.api.operatorservice.v1 import RemoveSearchAttributesRequest
 from temporalio.client import Client
 
 from outlast.agents.agent import Agent
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.cli.list_runs import Filter, find_runs
 from outlast.client.handle import RunHandle
 from outlast.contract import names, searchability

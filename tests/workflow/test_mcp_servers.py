@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
+from outlast.agents.config.model_settings import ModelSettings
+from outlast.agents.config.run_config import RunConfig
 from outlast.agents.errors import AgentsException, ToolFailed, UserError
-from outlast.agents.mcp_filters import create_static_tool_filter
-from outlast.agents.mcp_server import MCPConfig, MCPRefusal
-from outlast.agents.model_settings import ModelSettings
-from outlast.agents.run_config import RunConfig
+from outlast.agents.mcp.filters import create_static_tool_filter
+from outlast.agents.mcp.server import MCPConfig, MCPRefusal
 from outlast.mcp import MCPServerStdio, MCPServerStreamableHttp
 from outlast.testing import ScriptedModel, call, run_in_memory
 from tests.conformance.views import offered, outputs, tool_outputs
@@ -284,7 +284,7 @@ async def test_a_tool_of_a_server_that_is_away_is_no_unknown_tool() -> None:
 
 
 async def test_tools_of_servers_are_offered_first_and_the_agents_own_wins() -> None:
-    from outlast.agents.tool import function_tool
+    from outlast.agents.tools.function_tool import function_tool
 
     @function_tool
     def tear() -> str:
@@ -383,7 +383,7 @@ async def test_a_run_in_memory_leaves_no_process_behind() -> None:
 
 
 async def test_an_agent_can_be_asked_for_all_its_tools() -> None:
-    from outlast.agents.context import RunContextWrapper
+    from outlast.agents.context.wrapper import RunContextWrapper
 
     agent = Agent[Any](name="A", mcp_servers=[Shelf()])
     assert [one.name for one in await agent.get_all_tools(RunContextWrapper(None))] == ["find"]

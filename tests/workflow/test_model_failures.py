@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import ModelCallFailed, UserError
 from outlast.client.handle import RunHandle
 from outlast.testing import ScriptedModel

@@ -11,7 +11,7 @@ import pytest
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import DecisionRefused
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner
 from outlast.contract import names

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.config.run_config import RunConfig
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import AgentsException, RunCancelled
-from outlast.agents.run_config import RunConfig
-from outlast.agents.tool import function_tool
-from outlast.agents.tool_use import ToolExecutionConfig
+from outlast.agents.tools.function_tool import function_tool
+from outlast.agents.tools.use_behavior import ToolExecutionConfig
 from outlast.contract import names
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper
-from outlast.agents.tool import FunctionTool, function_tool
+from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.tools.function_tool import FunctionTool, function_tool
 from outlast.client.handle import RunHandle
 from outlast.contract import names
 from outlast.loop.state import LoopState

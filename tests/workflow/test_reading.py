@@ -8,7 +8,7 @@ from temporalio.client import WorkflowHistoryEventAsyncIterator
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.agent import Agent
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.testing import ScriptedModel, call
 from tests.workflow.desk import PATIENCE_SECONDS, Desk
 

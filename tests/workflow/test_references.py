@@ -8,9 +8,9 @@ import pytest
 
 import outlast
 from outlast.agents.agent import Agent
+from outlast.agents.config.run_config import RunConfig
 from outlast.agents.errors import UserError
-from outlast.agents.run_config import RunConfig
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.testing import ScriptedModel, call
 from tests.workflow.desk import QUICK, Desk
 

@@ -12,7 +12,7 @@ from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import DecisionRefused
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.contract import names
 from outlast.loop.state import LoopState

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.loop.items import text_of
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelRequest

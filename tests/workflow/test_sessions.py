@@ -10,7 +10,7 @@ import pytest
 import outlast
 from outlast.agents.agent import Agent
 from outlast.agents.errors import AgentsException
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.contract import names, policies
 from outlast.loop.calls import Policy
 from outlast.loop.items import text_of

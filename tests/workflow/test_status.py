@@ -7,7 +7,7 @@ from temporalio.client import WorkflowExecutionStatus
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import RunCancelled, RunClosed, RunTerminated
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.contract import names
 from outlast.testing import ScriptedModel, call

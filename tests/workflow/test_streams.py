@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.client.stream import StreamEvent
 from outlast.contract.delta_reader import RESTARTED

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper, ToolContext
+from outlast.agents.config.settings import RunConfig
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import ModelBehaviorError, RunCancelled, ToolFailed
-from outlast.agents.settings import RunConfig
-from outlast.agents.tool import FunctionTool, ToolRetry, function_tool
+from outlast.agents.tools.function_tool import FunctionTool, ToolRetry, function_tool
 from outlast.testing import ScriptedModel, call, say
 from outlast.testing.scripted_model import raw_call
 from tests.workflow.desk import PATIENCE_SECONDS, Desk

@@ -16,7 +16,7 @@ from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.errors import AgentsException, UserError
 from outlast.agents.registry import Registry
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.testing import ScriptedModel, call, say
 from outlast.worker import OutlastPlugin

@@ -11,8 +11,8 @@ from temporalio.client import Client
 from temporalio.service import RPCError
 
 from outlast.agents.agent import Agent
-from outlast.agents.handoff import handoff
-from outlast.agents.tool import function_tool
+from outlast.agents.handoffs.handoff import handoff
+from outlast.agents.tools.function_tool import function_tool
 from outlast.client.handle import RunHandle
 from outlast.client.runner import Runner
 from outlast.contract import names

@@ -10,7 +10,7 @@ from temporalio.client import Client
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import ModelCallFailed
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.client.runner import Runner
 from outlast.contract import names
 from outlast.models.multi_provider import MultiProvider

@@ -6,8 +6,8 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Literal, TypeAlias
 
+from outlast.agents.config.settings import ModelSettings
 from outlast.agents.errors import UserError
-from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models.defaults import get_default_model
 from outlast.models.failures import Target, refused_request

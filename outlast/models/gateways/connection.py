@@ -14,8 +14,8 @@ from importlib.util import find_spec
 from types import ModuleType
 from typing import Any, Protocol, cast
 
+from outlast.agents.config.settings import ModelSettings
 from outlast.agents.errors import UserError
-from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models.failures import (
     Target,

@@ -3,7 +3,7 @@
 import os
 from typing import Any
 
-from outlast.agents.settings import ModelSettings
+from outlast.agents.config.settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models.defaults import get_default_model
 from outlast.models.failures import Target

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from outlast.agents.model_settings import MCPToolChoice
-from outlast.agents.settings import ModelSettings
+from outlast.agents.config.model_settings import MCPToolChoice
+from outlast.agents.config.settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models.json_values import as_object, as_objects, as_text
 from outlast.models.openai.responses import PROVIDER_DATA, has_extra_tools

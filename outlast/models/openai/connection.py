@@ -14,7 +14,7 @@ from ipaddress import ip_address
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import SplitResult, urlsplit
 
-from outlast.agents.settings import ModelSettings
+from outlast.agents.config.settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models.defaults import defaults
 from outlast.models.failures import (

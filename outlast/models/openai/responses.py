@@ -4,11 +4,11 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 
-from outlast.agents.computer_tool import ComputerTool
-from outlast.agents.hosted_tools import HostedTool
-from outlast.agents.model_settings import MCPToolChoice
-from outlast.agents.raw_items import NO_ID, as_input
-from outlast.agents.settings import ModelSettings
+from outlast.agents.config.model_settings import MCPToolChoice
+from outlast.agents.config.settings import ModelSettings
+from outlast.agents.items.raw_items import NO_ID, as_input
+from outlast.agents.machine.computer_tool import ComputerTool
+from outlast.agents.tools.hosted import HostedTool
 from outlast.loop.values import JsonObject
 from outlast.models.failures import Target, bad_response, refused_request, reported_failure
 from outlast.models.json_values import as_object, as_objects, as_text

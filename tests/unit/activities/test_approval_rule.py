@@ -7,9 +7,9 @@ from pydantic import BaseModel
 
 from outlast.activities.approval_rule import OPEN, ApprovalRule, approval_rule_of
 from outlast.agents.agent import Agent
-from outlast.agents.custom_tool import CustomTool
-from outlast.agents.shell_tools import ShellActionRequest, ShellTool
-from outlast.agents.tool import FunctionTool, function_tool
+from outlast.agents.machine.shell import ShellActionRequest, ShellTool
+from outlast.agents.tools.custom import CustomTool
+from outlast.agents.tools.function_tool import FunctionTool, function_tool
 from outlast.loop.values import JsonObject
 from outlast.testing import call, custom_call, shell_call
 from tests.unit.activities.desk import raising, scene_of

@@ -21,11 +21,15 @@ from outlast.activities import boundary
 from outlast.activities.boundary import EffectActivities
 from outlast.activities.errors import EffectError
 from outlast.agents.agent import Agent
-from outlast.agents.context import ToolContext
+from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import UserError
-from outlast.agents.guardrail import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
-from outlast.agents.handoff import handoff
-from outlast.agents.tool import function_tool
+from outlast.agents.guardrails.guardrail import (
+    GuardrailFunctionOutput,
+    InputGuardrail,
+    OutputGuardrail,
+)
+from outlast.agents.handoffs.handoff import handoff
+from outlast.agents.tools.function_tool import function_tool
 from outlast.contract import claims, names, policies, records
 from outlast.contract.effects import EffectRequest
 from outlast.loop.calls import Policy

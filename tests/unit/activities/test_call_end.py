@@ -6,13 +6,13 @@ import pytest
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import ToolOutputGuardrailTripwireTriggered, UserError
-from outlast.agents.guardrail import GuardrailFunctionOutput, OutputGuardrail
-from outlast.agents.lifecycle import RunHooks
-from outlast.agents.tool_guardrails import (
+from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput, OutputGuardrail
+from outlast.agents.guardrails.tool_guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,
     ToolOutputGuardrail,
 )
+from outlast.agents.hooks import RunHooks
 from outlast.client.results import RunResult
 from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import ScriptedModel, call, run_in_memory

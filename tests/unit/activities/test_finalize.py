@@ -11,21 +11,21 @@ from outlast.activities.carry_out import Attempt
 from outlast.activities.errors import EffectError
 from outlast.activities.finalize import finalize_answer
 from outlast.agents.agent import Agent
+from outlast.agents.agent_tools.nested_result import AgentToolResult
+from outlast.agents.config.run_config import OutputGuardrailBlockedMessageArgs, RunConfig
+from outlast.agents.config.run_error import RunErrorHandlerInput, RunErrorHandlerResult
+from outlast.agents.config.settings import write_run_config
 from outlast.agents.errors import (
     MaxTurnsExceeded,
     ModelBehaviorError,
     ModelRefusalError,
     OutputGuardrailTripwireTriggered,
 )
-from outlast.agents.guardrail import GuardrailFunctionOutput, OutputGuardrail
-from outlast.agents.lifecycle import AgentHooks, RunHooks
-from outlast.agents.nested_result import AgentToolResult
+from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput, OutputGuardrail
+from outlast.agents.hooks import AgentHooks, RunHooks
 from outlast.agents.references import register
-from outlast.agents.run_config import OutputGuardrailBlockedMessageArgs, RunConfig
-from outlast.agents.run_error import RunErrorHandlerInput, RunErrorHandlerResult
-from outlast.agents.settings import write_run_config
-from outlast.agents.tool import function_tool
-from outlast.agents.tool_use import FunctionToolResult, ToolsToFinalOutputResult
+from outlast.agents.tools.function_tool import function_tool
+from outlast.agents.tools.use_behavior import FunctionToolResult, ToolsToFinalOutputResult
 from outlast.loop.changes import Change
 from outlast.loop.checks import Candidate, FinalizedAnswer, GuardrailRecord, ToolOutcome
 from outlast.loop.items import Item

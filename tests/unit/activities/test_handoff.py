@@ -9,14 +9,14 @@ from pydantic import BaseModel
 from outlast.activities.errors import EffectError
 from outlast.activities.handoff import run_handoff
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper
-from outlast.agents.guardrail import GuardrailFunctionOutput, OutputGuardrail
-from outlast.agents.handoff import Handoff, handoff
-from outlast.agents.handoff_data import HandoffInputData
-from outlast.agents.lifecycle import AgentHooks, RunHooks
+from outlast.agents.config.run_config import RunConfig
+from outlast.agents.config.settings import AS_ITEMS, write_run_config
+from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput, OutputGuardrail
+from outlast.agents.handoffs.handoff import Handoff, handoff
+from outlast.agents.handoffs.input_data import HandoffInputData
+from outlast.agents.hooks import AgentHooks, RunHooks
 from outlast.agents.references import register
-from outlast.agents.run_config import RunConfig
-from outlast.agents.settings import AS_ITEMS, write_run_config
 from outlast.extensions.handoff_filters import remove_all_tools
 from outlast.loop.call_forms import output_item
 from outlast.loop.calls import HandoffResult, Policy

@@ -7,13 +7,13 @@ from functools import partial
 import pytest
 
 from outlast.activities.inner_spans import asking, guarded, listing, tell_failure, tell_server
-from outlast.agents.model_settings import ModelSettings
+from outlast.agents.config.model_settings import ModelSettings
 from outlast.loop.values import Usage
-from outlast.ports.effect_spans import NO_SCOPE, TraceScope, around_effect, scope_of
 from outlast.ports.model import ModelRequest, ModelResponse
-from outlast.ports.spans import FunctionSpanData
-from outlast.ports.tracing import custom_span, open_span
 from outlast.testing import SpanCollector
+from outlast.tracing.effect_spans import NO_SCOPE, TraceScope, around_effect, scope_of
+from outlast.tracing.kinds import FunctionSpanData
+from outlast.tracing.provider import custom_span, open_span
 from tests.mcp_servers import Shelf, tool
 
 REQUEST = ModelRequest(

@@ -10,10 +10,10 @@ from outlast.activities.errors import EffectError
 from outlast.activities.input_check import as_input, check_input, info_of
 from outlast.activities.invocation import Invocation
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper
-from outlast.agents.guardrail import GuardrailFunctionOutput, InputGuardrail
-from outlast.agents.run_config import RunConfig
-from outlast.agents.settings import AS_ITEMS, write_run_config
+from outlast.agents.config.run_config import RunConfig
+from outlast.agents.config.settings import AS_ITEMS, write_run_config
+from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput, InputGuardrail
 from outlast.loop.changes import Change
 from outlast.loop.checks import CheckResult, GuardrailRecord
 from outlast.loop.items import Item

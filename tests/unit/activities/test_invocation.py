@@ -7,18 +7,18 @@ import pytest
 from outlast.activities.errors import EffectError
 from outlast.activities.invocation import Invocation
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper
-from outlast.agents.guardrail import (
+from outlast.agents.config.run_config import RunConfig
+from outlast.agents.config.settings import AS_ITEMS, write_run_config
+from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.guardrails.guardrail import (
     GuardrailFunctionOutput,
     InputGuardrail,
     input_guardrail,
     output_guardrail,
 )
-from outlast.agents.lifecycle import AgentHooks, RunHooks
+from outlast.agents.hooks import AgentHooks, RunHooks
 from outlast.agents.references import register
-from outlast.agents.run_config import RunConfig
-from outlast.agents.settings import AS_ITEMS, write_run_config
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.loop.changes import Change
 from outlast.loop.values import Usage
 from tests.unit.activities.desk import Notes, answering, model_request, scene_of, worker_of

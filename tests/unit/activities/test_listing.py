@@ -7,7 +7,7 @@ import pytest
 from outlast.activities.errors import USER_CODE_ATTEMPTS, EffectError
 from outlast.activities.listing import list_mcp_tools, listed_tool
 from outlast.agents.agent import Agent
-from outlast.agents.mcp_server import MCPFault, MCPProtocolError, MCPRefusal
+from outlast.agents.mcp.server import MCPFault, MCPProtocolError, MCPRefusal
 from outlast.contract import failures
 from tests.mcp_servers import Shelf, tool
 from tests.unit.activities.desk import scene_of

@@ -11,11 +11,11 @@ from outlast.activities.errors import EffectError
 from outlast.activities.memory import load, save_session, session_of
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
+from outlast.agents.config.run_config import RunConfig
+from outlast.agents.config.session_input import SessionSettings
+from outlast.agents.config.settings import write_run_config
 from outlast.agents.references import register
 from outlast.agents.registry import Registry
-from outlast.agents.run_config import RunConfig
-from outlast.agents.session_memory import SessionSettings
-from outlast.agents.settings import write_run_config
 from outlast.loop.call_forms import BLANK_SCREEN, output_item
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject

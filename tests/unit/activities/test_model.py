@@ -12,21 +12,25 @@ from outlast.activities.errors import EffectError
 from outlast.activities.model import call_model
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
-from outlast.agents.agent_output import AgentOutputSchema
-from outlast.agents.context import RunContextWrapper, ToolContext
-from outlast.agents.custom_tool import CustomTool
-from outlast.agents.guardrail import GuardrailFunctionOutput, InputGuardrail, OutputGuardrail
-from outlast.agents.handoff import Handoff, handoff
-from outlast.agents.hosted_tools import WebSearchTool
-from outlast.agents.lifecycle import AgentHooks, RunHooks
+from outlast.agents.config.run_config import CallModelData, ModelInputData
+from outlast.agents.config.settings import ModelSettings, RunConfig, write_run_config
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
+from outlast.agents.guardrails.guardrail import (
+    GuardrailFunctionOutput,
+    InputGuardrail,
+    OutputGuardrail,
+)
+from outlast.agents.handoffs.handoff import Handoff, handoff
+from outlast.agents.hooks import AgentHooks, RunHooks
+from outlast.agents.machine.shell import ShellTool
 from outlast.agents.prompt import GenerateDynamicPromptData
 from outlast.agents.references import register
 from outlast.agents.registry import Registry
-from outlast.agents.run_config import CallModelData, ModelInputData
-from outlast.agents.settings import ModelSettings, RunConfig, write_run_config
-from outlast.agents.shell_tools import ShellTool
-from outlast.agents.tool import function_tool
-from outlast.agents.tool_use import ToolExecutionConfig
+from outlast.agents.schemas.agent_output import AgentOutputSchema
+from outlast.agents.tools.custom import CustomTool
+from outlast.agents.tools.function_tool import function_tool
+from outlast.agents.tools.hosted import WebSearchTool
+from outlast.agents.tools.use_behavior import ToolExecutionConfig
 from outlast.agents.usage import Usage as PublicUsage
 from outlast.loop.call_forms import output_item
 from outlast.loop.calls import ModelReply

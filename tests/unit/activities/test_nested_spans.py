@@ -6,9 +6,9 @@ import pytest
 
 from outlast.activities.nested_spans import OuterPlace, outer_place
 from outlast.loop.values import JsonObject
-from outlast.ports.effect_spans import agent_span_id, effect_span_id, scope_of, turn_span_id
-from outlast.ports.spans import SpanError
 from outlast.testing import SpanCollector
+from outlast.tracing.effect_spans import agent_span_id, effect_span_id, scope_of, turn_span_id
+from outlast.tracing.kinds import SpanError
 
 PLACE: JsonObject = {"key": "k", "root": "r", "handovers": 1, "turn": 2, "effect": 7}
 

@@ -12,8 +12,8 @@ from outlast.activities import nested_stream
 from outlast.activities.invocation import Invocation
 from outlast.activities.nested_stream import telling
 from outlast.agents.agent import Agent
-from outlast.agents.stream_events import AgentToolStreamEvent
-from outlast.agents.tool import function_tool
+from outlast.agents.items.stream_events import AgentToolStreamEvent
+from outlast.agents.tools.function_tool import function_tool
 from outlast.contract.delta_reader import RESTARTED
 from outlast.loop.calls import ModelReply, PlannedCall
 from outlast.loop.effects import CallModel

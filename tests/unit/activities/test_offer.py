@@ -8,13 +8,13 @@ import pytest
 from outlast.activities.errors import EffectError
 from outlast.activities.offer import is_enabled, offer_of
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper
-from outlast.agents.handoff import handoff
-from outlast.agents.hosted_tools import WebSearchTool
-from outlast.agents.run_config import RunConfig
-from outlast.agents.settings import write_run_config
-from outlast.agents.shell_tools import ShellTool
-from outlast.agents.tool import function_tool
+from outlast.agents.config.run_config import RunConfig
+from outlast.agents.config.settings import write_run_config
+from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.handoffs.handoff import handoff
+from outlast.agents.machine.shell import ShellTool
+from outlast.agents.tools.function_tool import function_tool
+from outlast.agents.tools.hosted import WebSearchTool
 from outlast.loop.changes import Change
 from tests.mcp_servers import Shelf, tool
 from tests.unit.activities.desk import raising, scene_of

@@ -9,13 +9,13 @@ from pydantic import BaseModel
 from outlast.activities.errors import EffectError
 from outlast.activities.outer_call import OuterCall, outer_call_of
 from outlast.agents.agent import Agent
-from outlast.agents.agent_tool import AgentTool
-from outlast.agents.context import RunContextWrapper
-from outlast.agents.lifecycle import AgentHooks, RunHooks, call_hooks
+from outlast.agents.agent_tools.agent_tool import AgentTool
+from outlast.agents.config.run_config import CallModelData, ModelInputData, RunConfig
+from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.hooks import AgentHooks, RunHooks, call_hooks
 from outlast.agents.references import is_registered, reference_of, register
 from outlast.agents.registry import Registry
-from outlast.agents.run_config import CallModelData, ModelInputData, RunConfig
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.loop.values import JsonObject
 from tests.unit.activities.desk import answering
 

@@ -18,18 +18,21 @@ from outlast.activities.plan import (
     policy_of_tool,
 )
 from outlast.agents.agent import Agent
-from outlast.agents.agent_output import AgentOutputSchema
-from outlast.agents.context import RunContextWrapper, ToolContext
-from outlast.agents.guardrail import OutputGuardrail
-from outlast.agents.handoff import Handoff, handoff
-from outlast.agents.lifecycle import AgentHooks, RunHooks
+from outlast.agents.config.run_config import RunConfig
+from outlast.agents.config.settings import write_run_config
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
+from outlast.agents.guardrails.guardrail import OutputGuardrail
+from outlast.agents.guardrails.tool_guardrails import (
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrail,
+)
+from outlast.agents.handoffs.handoff import Handoff, handoff
+from outlast.agents.hooks import AgentHooks, RunHooks
+from outlast.agents.machine.shell import ShellTool
 from outlast.agents.references import register
-from outlast.agents.run_config import RunConfig
-from outlast.agents.settings import write_run_config
-from outlast.agents.shell_tools import ShellTool
-from outlast.agents.tool import FunctionTool, ToolRetry, function_tool
-from outlast.agents.tool_guardrails import ToolGuardrailFunctionOutput, ToolInputGuardrail
-from outlast.agents.tool_use import ToolExecutionConfig
+from outlast.agents.schemas.agent_output import AgentOutputSchema
+from outlast.agents.tools.function_tool import FunctionTool, ToolRetry, function_tool
+from outlast.agents.tools.use_behavior import ToolExecutionConfig
 from outlast.loop.calls import DEFAULT_POLICY, ModelReply, NestedPlan, PlannedCall, Policy
 from outlast.loop.items import Item
 from outlast.loop.phrases import REJECTED

@@ -15,12 +15,15 @@ from outlast.activities.planning import (
 )
 from outlast.activities.tool_checks import ToolCheck
 from outlast.agents.agent import Agent
+from outlast.agents.config.run_config import RunConfig, ToolErrorFormatterArgs
+from outlast.agents.config.settings import write_run_config
 from outlast.agents.errors import UserError
-from outlast.agents.run_config import RunConfig, ToolErrorFormatterArgs
-from outlast.agents.settings import write_run_config
-from outlast.agents.tool import FunctionTool, function_tool
-from outlast.agents.tool_guardrails import ToolGuardrailFunctionOutput, ToolInputGuardrail
-from outlast.agents.tool_use import ToolExecutionConfig
+from outlast.agents.guardrails.tool_guardrails import (
+    ToolGuardrailFunctionOutput,
+    ToolInputGuardrail,
+)
+from outlast.agents.tools.function_tool import FunctionTool, function_tool
+from outlast.agents.tools.use_behavior import ToolExecutionConfig
 from outlast.loop.calls import NestedPlan
 from outlast.loop.changes import Change
 from outlast.loop.values import JsonObject, ServerThread

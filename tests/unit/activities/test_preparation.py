@@ -8,13 +8,13 @@ import pytest
 from outlast.activities.errors import EffectError
 from outlast.activities.preparation import prepare_run
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper
-from outlast.agents.guardrail import GuardrailFunctionOutput, InputGuardrail
-from outlast.agents.lifecycle import AgentHooks
+from outlast.agents.config.run_config import CallModelData, ModelInputData, RunConfig
+from outlast.agents.config.settings import write_run_config
+from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput, InputGuardrail
+from outlast.agents.hooks import AgentHooks
 from outlast.agents.references import register
-from outlast.agents.run_config import CallModelData, ModelInputData, RunConfig
-from outlast.agents.settings import write_run_config
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.loop.calls import PreparedRun
 from outlast.loop.changes import Change
 from outlast.loop.values import JsonObject

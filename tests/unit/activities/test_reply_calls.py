@@ -14,11 +14,11 @@ from outlast.activities.reply_calls import (
     without_repeats,
 )
 from outlast.agents.agent import Agent
-from outlast.agents.custom_tool import CustomTool
-from outlast.agents.handoff import handoff
-from outlast.agents.hosted_tools import HostedTool
-from outlast.agents.shell_tools import LocalShellTool, ShellTool
-from outlast.agents.tool import FunctionTool, function_tool
+from outlast.agents.handoffs.handoff import handoff
+from outlast.agents.machine.shell import LocalShellTool, ShellTool
+from outlast.agents.tools.custom import CustomTool
+from outlast.agents.tools.function_tool import FunctionTool, function_tool
+from outlast.agents.tools.hosted import HostedTool
 from outlast.contract import failures
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject

@@ -8,8 +8,8 @@ import pytest
 from pydantic import BaseModel
 
 from outlast.activities.session import load_session, save_items, to_session_item
+from outlast.agents.config.session_input import SessionSettings
 from outlast.agents.errors import UserError
-from outlast.agents.session_memory import SessionSettings
 from outlast.sessions.sqlite import SQLiteSession
 
 

@@ -13,22 +13,22 @@ from outlast.activities.carry_out import FIRST, Attempt
 from outlast.activities.errors import EffectError
 from outlast.activities.tool import LARGEST_FAST_OUTPUT_BYTES, LARGEST_OUTPUT_BYTES, run_tool
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper, ToolContext
-from outlast.agents.custom_tool import CustomTool
+from outlast.agents.config.run_config import RunConfig
+from outlast.agents.config.settings import write_run_config
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import ModelBehaviorError, ToolTimeoutError, UserError
-from outlast.agents.lifecycle import AgentHooks, RunHooks
-from outlast.agents.mcp_server import MCPRefusal
-from outlast.agents.references import register
-from outlast.agents.run_config import RunConfig
-from outlast.agents.settings import write_run_config
-from outlast.agents.shell_tools import ShellTool
-from outlast.agents.tool import FunctionTool, function_tool
-from outlast.agents.tool_guardrails import (
+from outlast.agents.guardrails.tool_guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,
     ToolOutputGuardrail,
 )
-from outlast.agents.tool_output import ToolOutputImage
+from outlast.agents.hooks import AgentHooks, RunHooks
+from outlast.agents.items.tool_output import ToolOutputImage
+from outlast.agents.machine.shell import ShellTool
+from outlast.agents.mcp.server import MCPRefusal
+from outlast.agents.references import register
+from outlast.agents.tools.custom import CustomTool
+from outlast.agents.tools.function_tool import FunctionTool, function_tool
 from outlast.agents.usage import plain_usage
 from outlast.loop.calls import Policy, ToolResult
 from outlast.loop.changes import Change

@@ -7,14 +7,14 @@ import pytest
 
 from outlast.activities.tool_checks import ToolCheck, check_call, check_result
 from outlast.agents.agent import Agent
-from outlast.agents.context import ToolContext
+from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import UserError
-from outlast.agents.tool import FunctionTool, function_tool
-from outlast.agents.tool_guardrails import (
+from outlast.agents.guardrails.tool_guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,
     ToolOutputGuardrail,
 )
+from outlast.agents.tools.function_tool import FunctionTool, function_tool
 from outlast.loop.checks import GuardrailRecord
 from tests.unit.activities.desk import raising
 

@@ -18,10 +18,10 @@ from outlast.loop.checks import Candidate, CheckResult, FinalizedAnswer
 from outlast.loop.effects import RunAgent
 from outlast.loop.trace_mark import TraceMark, TurnMark
 from outlast.loop.values import Failure, JsonObject, Usage
-from outlast.ports.effect_spans import agent_span_id, effect_span_id, leave_turn
-from outlast.ports.spans import TurnSpanData
-from outlast.ports.tracing import custom_span, get_current_span
 from outlast.testing import SpanCollector
+from outlast.tracing.effect_spans import agent_span_id, effect_span_id, leave_turn
+from outlast.tracing.kinds import TurnSpanData
+from outlast.tracing.provider import custom_span, get_current_span
 from tests.unit.activities.desk import (
     check_request,
     conclusion_request,

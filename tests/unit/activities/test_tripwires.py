@@ -8,7 +8,7 @@ import pytest
 from outlast.activities.invocation import Invocation
 from outlast.activities.tripwires import finding, tripwire
 from outlast.agents.agent import Agent
-from outlast.agents.guardrail import (
+from outlast.agents.guardrails.guardrail import (
     GuardrailFunctionOutput,
     InputGuardrail,
     InputGuardrailResult,

@@ -7,16 +7,20 @@ from typing import Annotated, Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.agent_output import AgentOutputSchema
-from outlast.agents.agent_tool import AgentTool
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.agent_tools.agent_tool import AgentTool
+from outlast.agents.config.settings import ModelSettings
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
-from outlast.agents.guardrail import GuardrailFunctionOutput, input_guardrail, output_guardrail
-from outlast.agents.handoff import handoff
-from outlast.agents.hosted_tools import WebSearchTool
-from outlast.agents.lifecycle import AgentHooks, RunHooks
-from outlast.agents.settings import ModelSettings
-from outlast.agents.tool import function_tool
+from outlast.agents.guardrails.guardrail import (
+    GuardrailFunctionOutput,
+    input_guardrail,
+    output_guardrail,
+)
+from outlast.agents.handoffs.handoff import handoff
+from outlast.agents.hooks import AgentHooks, RunHooks
+from outlast.agents.schemas.agent_output import AgentOutputSchema
+from outlast.agents.tools.function_tool import function_tool
+from outlast.agents.tools.hosted import WebSearchTool
 from tests.mcp_servers import Shelf
 
 AnyAgent: Any = Agent

@@ -15,7 +15,8 @@ from pydantic import BaseModel, ConfigDict, Field, RootModel, field_serializer, 
 from pydantic_core import PydanticCustomError
 from typing_extensions import TypedDict
 
-from outlast.agents.agent_output import (
+from outlast.agents.errors import ModelBehaviorError, UserError
+from outlast.agents.schemas.agent_output import (
     AgentOutputSchema,
     AgentOutputSchemaBase,
     check_output_schema,
@@ -24,7 +25,6 @@ from outlast.agents.agent_output import (
     read_output,
     write_output,
 )
-from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.loop.values import Json, JsonObject
 
 

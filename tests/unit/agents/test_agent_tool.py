@@ -8,19 +8,19 @@ import pytest
 from pydantic import BaseModel, Field, RootModel, field_validator
 
 from outlast.agents.agent import Agent
-from outlast.agents.agent_tool import (
+from outlast.agents.agent_tools.agent_tool import (
     AgentTool,
     arguments_of,
     check_arguments,
     nested_input,
     tool_name_of,
 )
-from outlast.agents.agent_tool_input import StructuredToolInputBuilderOptions
-from outlast.agents.context import ToolContext
+from outlast.agents.agent_tools.input import StructuredToolInputBuilderOptions
+from outlast.agents.config.run_config import RunConfig
+from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
-from outlast.agents.lifecycle import AgentHooks, RunHooks
-from outlast.agents.run_config import RunConfig
-from outlast.agents.tool import FunctionTool, default_tool_error
+from outlast.agents.hooks import AgentHooks, RunHooks
+from outlast.agents.tools.function_tool import FunctionTool, default_tool_error
 
 
 class Translation(BaseModel):

@@ -6,7 +6,7 @@ import pytest
 from pydantic import BaseModel, Field
 from typing_extensions import TypedDict
 
-from outlast.agents.agent_tool_input import (
+from outlast.agents.agent_tools.input import (
     adapter_of,
     checked_input,
     default_tool_input_builder,

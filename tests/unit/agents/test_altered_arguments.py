@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from outlast.agents.altered_arguments import altered
+from outlast.agents.schemas.altered_arguments import altered
 
 
 @pytest.mark.parametrize(

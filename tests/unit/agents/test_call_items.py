@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.call_items import call_item, origin_of
-from outlast.agents.run_items import ToolCallItem, ToolCallOutputItem
-from outlast.agents.shell_tools import LocalShellTool
-from outlast.agents.tool import function_tool
-from outlast.agents.tool_definition import FunctionTool
-from outlast.agents.tool_origin import ToolOrigin, ToolOriginType
+from outlast.agents.agent_tools.call_items import call_item, origin_of
+from outlast.agents.items.run_items import ToolCallItem, ToolCallOutputItem
+from outlast.agents.items.tool_origin import ToolOrigin, ToolOriginType
+from outlast.agents.machine.shell import LocalShellTool
+from outlast.agents.tools.definition import FunctionTool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.loop.items import Item
 
 AGENT = Agent[Any](name="A")

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from outlast.agents.call_outputs import said_by
+from outlast.agents.items.call_outputs import said_by
 from outlast.loop.call_forms import FORMS, output_item
 
 EXIT = {"type": "exit", "exit_code": 0}

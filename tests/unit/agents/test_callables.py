@@ -22,7 +22,7 @@ from outlast.agents.callables import (
     takes_model_arguments,
 )
 from outlast.agents.errors import UserError
-from outlast.agents.guardrail import InputGuardrail
+from outlast.agents.guardrails.guardrail import InputGuardrail
 
 
 def plain(a: int, b: int = 2) -> int:

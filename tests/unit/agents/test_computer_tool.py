@@ -6,14 +6,14 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.computer_tool import (
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
+from outlast.agents.errors import UserError
+from outlast.agents.machine.computer_tool import (
     LARGEST_SCREENSHOT_BYTES,
     ComputerTool,
     ComputerToolSafetyCheckData,
     resolve_computer,
 )
-from outlast.agents.context import RunContextWrapper, ToolContext
-from outlast.agents.errors import UserError
 from outlast.loop.call_forms import arguments_of
 from outlast.testing import computer_call
 from tests.unit.agents.screens import Screen

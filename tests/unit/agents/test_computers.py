@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from outlast.agents.computers import (
+from outlast.agents.context.wrapper import ToolContext
+from outlast.agents.errors import UserError
+from outlast.agents.machine.computers import (
     KEPT_FOR,
     ComputerProvider,
     KeptComputers,
     dispose_resolved_computers,
 )
-from outlast.agents.context import ToolContext
-from outlast.agents.errors import UserError
 from tests.unit.agents.screens import Screen
 
 LONG = KEPT_FOR.total_seconds() + 1

@@ -8,7 +8,7 @@ import pytest
 from openai.types.responses import ResponseFunctionToolCall
 
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper, ToolContext, show_turn
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext, show_turn
 from outlast.agents.errors import UserError
 from outlast.agents.usage import Usage
 

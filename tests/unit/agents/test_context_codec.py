@@ -11,8 +11,7 @@ import pytest
 from pydantic import BaseModel, ConfigDict, Field
 from typing_extensions import TypedDict
 
-from outlast.agents.context import RunContextWrapper, ToolContext
-from outlast.agents.context_codec import (
+from outlast.agents.context.codec import (
     LARGEST_BYTES,
     BorrowedContext,
     LentContext,
@@ -20,6 +19,7 @@ from outlast.agents.context_codec import (
     read_context,
     write_context,
 )
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
 from outlast.loop.changes import Change, apply
 

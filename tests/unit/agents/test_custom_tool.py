@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from outlast.agents.context import RunContextWrapper, ToolContext
-from outlast.agents.custom_tool import CustomTool
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
-from outlast.agents.tool_output import ToolOutputImage
+from outlast.agents.items.tool_output import ToolOutputImage
+from outlast.agents.tools.custom import CustomTool
 
 GRAMMAR = {"type": "grammar", "syntax": "lark", "definition": 'start: "a"'}
 IMAGE = {"type": "input_image", "image_url": "https://x.org/a.png"}

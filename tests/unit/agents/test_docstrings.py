@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from outlast.agents.docstrings import DocstringStyle, read_docs
+from outlast.agents.schemas.docstrings import DocstringStyle, read_docs
 
 
 def documented(text: str | None) -> Callable[..., None]:

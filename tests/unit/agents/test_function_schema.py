@@ -16,10 +16,10 @@ import pytest
 from pydantic import AfterValidator, BaseModel, Field, PositiveInt
 from typing_extensions import TypedDict
 
-from outlast.agents.context import ToolContext
+from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
-from outlast.agents.function_schema import FunctionSchema, function_schema
-from outlast.agents.strict_schema import strict_schema
+from outlast.agents.schemas.function_schema import FunctionSchema, function_schema
+from outlast.agents.schemas.strict_schema import strict_schema
 
 
 class Colour(enum.Enum):

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeAlias, TypeVar
 import pytest
 from typing_extensions import TypeAliasType
 
-from outlast.agents.context import RunContextWrapper, ToolContext
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
-from outlast.agents.function_signature import FunctionSignature, read_signature
+from outlast.agents.schemas.function_signature import FunctionSignature, read_signature
 
 if TYPE_CHECKING:
     from decimal import Decimal

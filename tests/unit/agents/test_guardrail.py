@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
-from outlast.agents.guardrail import (
+from outlast.agents.guardrails.guardrail import (
     GuardrailFunctionOutput,
     InputGuardrail,
     OutputGuardrail,

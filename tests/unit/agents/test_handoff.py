@@ -9,10 +9,10 @@ from pydantic import BaseModel, ConfigDict
 from typing_extensions import TypedDict
 
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import ModelBehaviorError, UserError
-from outlast.agents.handoff import NO_INPUT, Handoff, handoff
-from outlast.agents.handoff_data import HandoffInputData
+from outlast.agents.handoffs.handoff import NO_INPUT, Handoff, handoff
+from outlast.agents.handoffs.input_data import HandoffInputData
 
 
 def no_parameters() -> None: ...

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from outlast.agents.handoff_data import HandoffInputData
-from outlast.agents.run_items import InputItem
+from outlast.agents.handoffs.input_data import HandoffInputData
+from outlast.agents.items.run_items import InputItem
 
 ITEM = InputItem(agent=None, raw_item={"role": "user", "content": "Hi"})
 

@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
-from outlast.agents.handoff_data import HandoffInputData
-from outlast.agents.handoff_edit import HandoffView, edit_of, handoff_view
-from outlast.agents.run_items import (
+from outlast.agents.handoffs.edit import HandoffView, edit_of, handoff_view
+from outlast.agents.handoffs.input_data import HandoffInputData
+from outlast.agents.items.run_items import (
     HandoffCallItem,
     HandoffOutputItem,
     InputItem,

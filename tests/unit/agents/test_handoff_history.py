@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
-from outlast.agents.handoff_data import HandoffInputData
-from outlast.agents.handoff_edit import edit_of, handoff_view
-from outlast.agents.handoff_history import (
+from outlast.agents.handoffs.edit import edit_of, handoff_view
+from outlast.agents.handoffs.history import (
     default_handoff_history_mapper,
     get_conversation_history_wrappers,
     nest_handoff_history,
     reset_conversation_history_wrappers,
     set_conversation_history_wrappers,
 )
-from outlast.agents.run_items import (
+from outlast.agents.handoffs.input_data import HandoffInputData
+from outlast.agents.items.run_items import (
     HandoffCallItem,
     HandoffOutputItem,
     InputItem,

@@ -10,7 +10,9 @@ from pydantic import TypeAdapter
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
-from outlast.agents.hosted_tools import (
+from outlast.agents.registry import Registry
+from outlast.agents.tools.function_tool import function_tool
+from outlast.agents.tools.hosted import (
     CodeInterpreterTool,
     FileSearchTool,
     HostedMCPTool,
@@ -20,8 +22,6 @@ from outlast.agents.hosted_tools import (
     function_tools,
     hosted_tools,
 )
-from outlast.agents.registry import Registry
-from outlast.agents.tool import function_tool
 
 DECLARED: TypeAdapter[Any] = TypeAdapter(ToolParam)
 

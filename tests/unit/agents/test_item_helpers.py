@@ -12,8 +12,8 @@ from openai.types.responses import (
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import ModelBehaviorError, UserError
-from outlast.agents.item_helpers import ItemHelpers
-from outlast.agents.run_items import InputItem, MessageOutputItem, RunItem, ToolCallItem
+from outlast.agents.items.item_helpers import ItemHelpers
+from outlast.agents.items.run_items import InputItem, MessageOutputItem, RunItem, ToolCallItem
 
 AGENT = Agent[Any](name="A")
 

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
-from outlast.agents.lifecycle import (
+from outlast.agents.hooks import (
     AgentHookContext,
     AgentHooks,
     AgentHooksBase,

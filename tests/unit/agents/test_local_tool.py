@@ -7,14 +7,14 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.custom_tool import CustomTool
 from outlast.agents.errors import UserError
-from outlast.agents.hosted_tools import HostedTool, function_tools, hosted_tools
-from outlast.agents.local_tool import LocalTool
+from outlast.agents.machine.shell import LocalShellTool, ShellTool
 from outlast.agents.registry import Registry
-from outlast.agents.shell_tools import LocalShellTool, ShellTool
-from outlast.agents.tool import function_tool
-from outlast.agents.tool_definition import ToolRetry
+from outlast.agents.tools.custom import CustomTool
+from outlast.agents.tools.definition import ToolRetry
+from outlast.agents.tools.function_tool import function_tool
+from outlast.agents.tools.hosted import HostedTool, function_tools, hosted_tools
+from outlast.agents.tools.local import LocalTool
 
 
 def run(_request: Any) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from outlast.agents.errors import UserError
-from outlast.agents.mcp_approval import approval_policy
+from outlast.agents.mcp.approval import approval_policy
 
 
 @pytest.mark.parametrize(

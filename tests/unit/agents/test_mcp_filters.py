@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
-from outlast.agents.mcp_filters import (
+from outlast.agents.mcp.filters import (
     ToolFilter,
     ToolFilterContext,
     check_tool_filter,

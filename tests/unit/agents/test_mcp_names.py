@@ -3,7 +3,7 @@
 import pytest
 
 from outlast.agents.errors import UserError
-from outlast.agents.mcp_names import LONGEST, checked_names, names_with_server
+from outlast.agents.mcp.names import LONGEST, checked_names, names_with_server
 
 
 def test_a_name_tells_the_server() -> None:

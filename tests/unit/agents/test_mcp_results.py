@@ -11,8 +11,8 @@ from mcp.types import (
     TextResourceContents,
 )
 
-from outlast.agents.mcp_results import output_of
-from outlast.agents.tool_output import ToolOutputImage, ToolOutputText, encode_output
+from outlast.agents.items.tool_output import ToolOutputImage, ToolOutputText, encode_output
+from outlast.agents.mcp.results import output_of
 from tests.mcp_servers import said
 
 IMAGE = ImageContent(type="image", data="AAAA", mime_type="image/png")

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from outlast.agents.errors import UserError
-from outlast.agents.mcp_server import MCPServer
-from outlast.agents.tool_definition import DEFAULT_RETRY, DEFAULT_TIMEOUT, default_tool_error
+from outlast.agents.mcp.server import MCPServer
+from outlast.agents.tools.definition import DEFAULT_RETRY, DEFAULT_TIMEOUT, default_tool_error
 from tests.mcp_servers import Shelf
 
 

@@ -7,24 +7,24 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper, ToolContext
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
-from outlast.agents.mcp_server import MCPConfig, MCPToolMetaContext
-from outlast.agents.mcp_tools import (
+from outlast.agents.guardrails.tool_guardrails import (
+    ToolGuardrailFunctionOutput,
+    tool_input_guardrail,
+    tool_output_guardrail,
+)
+from outlast.agents.items.tool_origin import ToolOriginType
+from outlast.agents.items.tool_output import ToolOutputText
+from outlast.agents.mcp.server import MCPConfig, MCPToolMetaContext
+from outlast.agents.mcp.tools import (
     MCPFunctionTool,
     check_mcp_config,
     mcp_tools_of,
     tools_seen,
 )
-from outlast.agents.tool import function_tool
-from outlast.agents.tool_definition import default_tool_error
-from outlast.agents.tool_guardrails import (
-    ToolGuardrailFunctionOutput,
-    tool_input_guardrail,
-    tool_output_guardrail,
-)
-from outlast.agents.tool_origin import ToolOriginType
-from outlast.agents.tool_output import ToolOutputText
+from outlast.agents.tools.definition import default_tool_error
+from outlast.agents.tools.function_tool import function_tool
 from outlast.loop.values import JsonObject
 from tests.mcp_servers import TITLE, Shelf, said, tool
 

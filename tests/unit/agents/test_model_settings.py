@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 from openai.types.shared import Reasoning
 
-from outlast.agents.errors import UserError
-from outlast.agents.model_settings import (
+from outlast.agents.config.model_settings import (
     MCPToolChoice,
     ModelRetrySettings,
     ModelSettings,
     read_model_settings,
     write_model_settings,
 )
+from outlast.agents.errors import UserError
 
 EVERYTHING = ModelSettings(
     temperature=0.0,

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper
-from outlast.agents.nested_result import AgentToolResult
-from outlast.agents.run_items import MessageOutputItem
+from outlast.agents.agent_tools.nested_result import AgentToolResult
+from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.items.run_items import MessageOutputItem
 from outlast.loop.values import JsonObject
 
 EXPERT = Agent[Any](name="Expert")

@@ -9,7 +9,7 @@ from pydantic import BaseModel, RootModel, ValidationError
 from typing_extensions import TypedDict
 
 from outlast.agents.errors import UserError
-from outlast.agents.output_type import (
+from outlast.agents.schemas.output_type import (
     adapter_of,
     is_object_type,
     json_schema_of,

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from outlast.agents.context import RunContextWrapper, ToolContext
-from outlast.agents.diffs import InvalidDiffError
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
-from outlast.agents.patch_tool import (
+from outlast.agents.machine.diffs import InvalidDiffError
+from outlast.agents.machine.patch import (
     MOST_OUTPUT_CHARACTERS,
     ApplyPatchEditor,
     ApplyPatchOperation,

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypedDict
 import pytest
 from pydantic import BaseModel
 
+from outlast.agents.context.plain_objects import is_plain_class, read_attributes, write_attributes
 from outlast.agents.errors import UserError
-from outlast.agents.plain_objects import is_plain_class, read_attributes, write_attributes
 
 
 class Customer:

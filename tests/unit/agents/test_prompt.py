@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.agents.prompt import GenerateDynamicPromptData, Prompt, check_prompt, prompt_of
 

@@ -13,7 +13,7 @@ from openai.types.responses import (
 )
 
 from outlast.agents.errors import UserError
-from outlast.agents.raw_items import HeldRaw, as_input, copies
+from outlast.agents.items.raw_items import HeldRaw, as_input, copies
 from outlast.loop.values import JsonObject
 
 MESSAGE: dict[str, Any] = {
@@ -122,7 +122,7 @@ def test_anything_else_is_refused(given: object) -> None:
 def test_the_provider_package_is_loaded_when_somebody_looks_and_not_before() -> None:
     program = (
         "import sys\n"
-        "from outlast.agents.raw_items import HeldRaw\n"
+        "from outlast.agents.items.raw_items import HeldRaw\n"
         "held = HeldRaw({'type': 'function_call', 'name': 'f'})\n"
         "held.value()\n"
         "before = 'openai' in sys.modules\n"

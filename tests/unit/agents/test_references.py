@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from outlast.agents import references
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
-from outlast.agents.guardrail import GuardrailFunctionOutput, InputGuardrail
+from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput, InputGuardrail
 from outlast.agents.references import (
     ReferenceTable,
     base_name,

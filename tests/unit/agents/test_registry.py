@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.agent_output import AgentOutputSchema
-from outlast.agents.context import RunContextWrapper, ToolContext
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
-from outlast.agents.handoff import Handoff, handoff
+from outlast.agents.handoffs.handoff import Handoff, handoff
+from outlast.agents.machine.shell import ShellTool
 from outlast.agents.references import register
 from outlast.agents.registry import (
     Registry,
@@ -19,8 +19,8 @@ from outlast.agents.registry import (
     target_of,
     type_name,
 )
-from outlast.agents.shell_tools import ShellTool
-from outlast.agents.tool import FunctionTool, function_tool
+from outlast.agents.schemas.agent_output import AgentOutputSchema
+from outlast.agents.tools.function_tool import FunctionTool, function_tool
 from tests.mcp_servers import Shelf
 
 

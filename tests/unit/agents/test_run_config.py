@@ -7,19 +7,23 @@ from typing import Any
 
 import pytest
 
-from outlast.agents.context import RunContextWrapper
-from outlast.agents.errors import UserError
-from outlast.agents.guardrail import GuardrailFunctionOutput, input_guardrail, output_guardrail
-from outlast.agents.model_settings import ModelSettings
-from outlast.agents.run_config import (
+from outlast.agents.config.model_settings import ModelSettings
+from outlast.agents.config.run_config import (
     CallModelData,
     ModelInputData,
     RunConfig,
     ToolErrorFormatterArgs,
     as_run_config,
 )
-from outlast.agents.session_memory import SessionSettings
-from outlast.agents.tool_use import ToolExecutionConfig
+from outlast.agents.config.session_input import SessionSettings
+from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.errors import UserError
+from outlast.agents.guardrails.guardrail import (
+    GuardrailFunctionOutput,
+    input_guardrail,
+    output_guardrail,
+)
+from outlast.agents.tools.use_behavior import ToolExecutionConfig
 
 
 class InPieces:

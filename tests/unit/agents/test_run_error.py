@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from outlast.agents.context import RunContextWrapper
-from outlast.agents.errors import UserError
-from outlast.agents.run_error import (
+from outlast.agents.config.run_error import (
     RunErrorDetails,
     RunErrorHandlerResult,
     RunErrorHandlers,
     check_error_handlers,
     handler_result,
 )
+from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.errors import UserError
 
 
 def sorry(failed: Any) -> str:

@@ -9,8 +9,8 @@ import pytest
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
-from outlast.agents.run_item_forms import item_from_json, item_of, item_to_json, run_item
-from outlast.agents.run_items import (
+from outlast.agents.items.forms import item_from_json, item_of, item_to_json, run_item
+from outlast.agents.items.run_items import (
     HandoffOutputItem,
     RunItem,
     RunItemBase,
@@ -18,7 +18,7 @@ from outlast.agents.run_items import (
     ToolCallItem,
     ToolCallOutputItem,
 )
-from outlast.agents.tool_origin import ToolOrigin, ToolOriginType
+from outlast.agents.items.tool_origin import ToolOrigin, ToolOriginType
 from outlast.loop.items import Item, ItemKind
 from outlast.loop.phrases import HANDOFF_IGNORED, handed_over
 

@@ -7,7 +7,7 @@ import pytest
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
-from outlast.agents.run_items import (
+from outlast.agents.items.run_items import (
     HandoffCallItem,
     HandoffOutputItem,
     InputItem,
@@ -21,7 +21,7 @@ from outlast.agents.run_items import (
     ToolSearchOutputItem,
     raw_of,
 )
-from outlast.agents.tool_origin import ToolOrigin, ToolOriginType
+from outlast.agents.items.tool_origin import ToolOrigin, ToolOriginType
 from outlast.testing import shell_call
 
 DESK = Agent[Any](name="Desk")

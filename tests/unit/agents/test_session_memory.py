@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from outlast.agents.errors import UserError
-from outlast.agents.session_memory import (
+from outlast.agents.config.session_input import (
     CALL_OF_OUTPUT,
     OUTPUT_OF_CALL,
     SessionSettings,
@@ -21,6 +20,7 @@ from outlast.agents.session_memory import (
     without_reasoning_ids,
     without_unanswered,
 )
+from outlast.agents.errors import UserError
 
 Raw = dict[str, Any]
 

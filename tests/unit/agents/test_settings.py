@@ -7,12 +7,8 @@ from typing import Any
 
 import pytest
 
-from outlast.agents.context import RunContextWrapper
-from outlast.agents.errors import UserError
-from outlast.agents.guardrail import GuardrailFunctionOutput, input_guardrail, output_guardrail
-from outlast.agents.references import resolve
-from outlast.agents.session_memory import SessionSettings
-from outlast.agents.settings import (
+from outlast.agents.config.session_input import SessionSettings
+from outlast.agents.config.settings import (
     ModelSettings,
     RunConfig,
     read_model_settings,
@@ -21,7 +17,15 @@ from outlast.agents.settings import (
     references_in,
     write_run_config,
 )
-from outlast.agents.tool_use import ToolExecutionConfig
+from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.errors import UserError
+from outlast.agents.guardrails.guardrail import (
+    GuardrailFunctionOutput,
+    input_guardrail,
+    output_guardrail,
+)
+from outlast.agents.references import resolve
+from outlast.agents.tools.use_behavior import ToolExecutionConfig
 
 HERE = __name__
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
+from outlast.agents.config.model_settings import ModelRetrySettings, ModelSettings
+from outlast.agents.config.run_config import RunConfig
+from outlast.agents.config.session_input import SessionSettings
+from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
-from outlast.agents.model_settings import ModelRetrySettings, ModelSettings
-from outlast.agents.run_config import RunConfig
-from outlast.agents.session_memory import SessionSettings
-from outlast.agents.settings_field import as_settings
-from outlast.agents.tool_use import ToolExecutionConfig
+from outlast.agents.tools.use_behavior import ToolExecutionConfig
 from outlast.sessions.sqlite import SQLiteSession
 
 CALM: Any = {"reasoning": {"effort": "low"}, "retry": {"max_retries": 1}, "verbosity": "low"}

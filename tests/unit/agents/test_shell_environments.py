@@ -4,12 +4,12 @@ from typing import Any, Literal, get_args, get_type_hints
 
 import pytest
 
-from outlast.agents.shell_environments import (
+from outlast.agents.machine.shell import ShellTool
+from outlast.agents.machine.shell_environments import (
     ShellToolEnvironment,
     ShellToolHostedEnvironment,
     ShellToolLocalEnvironment,
 )
-from outlast.agents.shell_tools import ShellTool
 
 SKILL = {"type": "skill_reference", "skill_id": "s1"}
 ENVIRONMENTS: list[Any] = [

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from outlast.agents.context import RunContextWrapper, ToolContext
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
-from outlast.agents.shell_tools import (
+from outlast.agents.machine.shell import (
     MOST_OUTPUT_CHARACTERS,
     LocalShellTool,
     ShellActionRequest,

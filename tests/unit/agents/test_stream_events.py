@@ -6,10 +6,10 @@ from typing import Any, get_args, get_type_hints
 import pytest
 from openai.types.responses import ResponseTextDeltaEvent
 
-from outlast.agents import stream_events
 from outlast.agents.agent import Agent
-from outlast.agents.run_item_forms import run_item
-from outlast.agents.stream_events import (
+from outlast.agents.items import stream_events
+from outlast.agents.items.forms import run_item
+from outlast.agents.items.stream_events import (
     AgentToolStreamEvent,
     RawResponsesStreamEvent,
     RunItemStreamEvent,

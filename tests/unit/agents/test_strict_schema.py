@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from outlast.agents.errors import UserError
-from outlast.agents.strict_schema import strict_schema
+from outlast.agents.schemas.strict_schema import strict_schema
 
 JsonObject = dict[str, Any]
 

@@ -14,15 +14,20 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper, ToolContext
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import ModelBehaviorError, ToolTimeoutError
-from outlast.agents.tool import FunctionTool, ToolRetry, default_tool_error, function_tool
-from outlast.agents.tool_guardrails import (
+from outlast.agents.guardrails.tool_guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrailData,
     ToolOutputGuardrailData,
     tool_input_guardrail,
     tool_output_guardrail,
+)
+from outlast.agents.tools.function_tool import (
+    FunctionTool,
+    ToolRetry,
+    default_tool_error,
+    function_tool,
 )
 
 
@@ -395,7 +400,7 @@ def test_a_tool_made_by_hand_keeps_a_schema_that_is_not_strict() -> None:
 
 def test_importing_the_module_loads_neither_pydantic_nor_asyncio() -> None:
     program = (
-        "import sys, outlast.agents.tool, outlast.agents.tool_output\n"
+        "import sys, outlast.agents.tools.function_tool, outlast.agents.items.tool_output\n"
         "print(*sorted({'pydantic', 'asyncio', 'docstring_parser'} & sys.modules.keys()))"
     )
 

@@ -7,16 +7,16 @@ from typing import Any
 
 import pytest
 
-from outlast.agents.context import RunContextWrapper, ToolContext
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
-from outlast.agents.tool_definition import FunctionTool, check_tool_name
-from outlast.agents.tool_guardrails import (
+from outlast.agents.guardrails.tool_guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrailData,
     ToolOutputGuardrailData,
     tool_input_guardrail,
     tool_output_guardrail,
 )
+from outlast.agents.tools.definition import FunctionTool, check_tool_name
 
 
 async def echo(context: ToolContext[Any], arguments: str) -> str:

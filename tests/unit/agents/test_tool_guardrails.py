@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from outlast.agents.context import ToolContext
+from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import UserError
-from outlast.agents.tool_guardrails import (
+from outlast.agents.guardrails.tool_guardrails import (
     ToolGuardrailFunctionOutput,
     ToolInputGuardrail,
     ToolInputGuardrailData,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from outlast.agents.context import RunContextWrapper, ToolContext
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
-from outlast.agents.tool import FunctionTool, ToolRetry, function_tool
+from outlast.agents.tools.function_tool import FunctionTool, ToolRetry, function_tool
 
 
 class Desk:

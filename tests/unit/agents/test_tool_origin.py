@@ -2,7 +2,7 @@
 
 import pytest
 
-from outlast.agents.tool_origin import ToolOrigin, ToolOriginType
+from outlast.agents.items.tool_origin import ToolOrigin, ToolOriginType
 
 
 @pytest.mark.parametrize(

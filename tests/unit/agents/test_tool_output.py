@@ -15,7 +15,7 @@ import pytest
 from pydantic import BaseModel
 
 from outlast.agents.errors import UserError
-from outlast.agents.tool_output import (
+from outlast.agents.items.tool_output import (
     ToolOutputFileContent,
     ToolOutputFileContentDict,
     ToolOutputImage,

@@ -5,10 +5,10 @@ from typing import Any, get_args
 
 import pytest
 
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
-from outlast.agents.tool import function_tool
-from outlast.agents.tool_use import (
+from outlast.agents.tools.function_tool import function_tool
+from outlast.agents.tools.use_behavior import (
     JUDGED,
     FunctionToolResult,
     StopAtTools,

@@ -13,7 +13,7 @@ from openai.types.responses import (
     ResponseTextDeltaEvent,
 )
 
-from outlast.agents.typed_events import load_event_types, typed_event
+from outlast.agents.items.typed_events import load_event_types, typed_event
 from outlast.contract.reply_events import reply_events
 from outlast.loop.values import JsonObject
 
@@ -72,5 +72,5 @@ async def test_the_types_can_be_loaded_before_the_first_event() -> None:
 
 
 def test_the_module_alone_does_not_import_openai() -> None:
-    code = "import sys, outlast.agents.typed_events; sys.exit('openai' in sys.modules)"
+    code = "import sys, outlast.agents.items.typed_events; sys.exit('openai' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -14,7 +14,7 @@ from temporalio.client import Client
 from typer.testing import CliRunner, Result
 
 from outlast.agents.agent import Agent
-from outlast.agents.tool import function_tool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.cli.app import app
 from outlast.contract import names
 from outlast.dev import EmbeddedServer, default_data_dir

@@ -3,7 +3,7 @@
 import pytest
 
 from outlast.agents.errors import UserError
-from outlast.agents.run_items import ToolApprovalItem
+from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.client.results import RunResult, result_of
 from outlast.client.run_state import RunState
 from tests.loop_driver import Play, gated

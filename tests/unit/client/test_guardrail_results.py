@@ -7,8 +7,15 @@ import pytest
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import OutputGuardrailTripwireTriggered
-from outlast.agents.guardrail import TRIPPED_RECORD, InputGuardrailResult, OutputGuardrailResult
-from outlast.agents.tool_guardrails import ToolInputGuardrailResult, ToolOutputGuardrailResult
+from outlast.agents.guardrails.guardrail import (
+    TRIPPED_RECORD,
+    InputGuardrailResult,
+    OutputGuardrailResult,
+)
+from outlast.agents.guardrails.tool_guardrails import (
+    ToolInputGuardrailResult,
+    ToolOutputGuardrailResult,
+)
 from outlast.client.guardrail_results import (
     guardrail_result,
     guardrail_results,

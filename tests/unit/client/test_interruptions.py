@@ -4,10 +4,10 @@ from dataclasses import replace
 from typing import Any
 
 from outlast.agents.agent import Agent
-from outlast.agents.run_items import ToolApprovalItem
-from outlast.agents.shell_tools import ShellTool
-from outlast.agents.tool import function_tool
-from outlast.agents.tool_origin import ToolOrigin, ToolOriginType
+from outlast.agents.items.run_items import ToolApprovalItem
+from outlast.agents.items.tool_origin import ToolOrigin, ToolOriginType
+from outlast.agents.machine.shell import ShellTool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.client.interruptions import interruption, pending_in_order, place_of_call
 from outlast.client.known_agents import KnownAgents
 from tests.loop_driver import Play, gated, nested, thought

@@ -5,24 +5,24 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
+from outlast.agents.config.run_config import RunConfig
 from outlast.agents.errors import UserError
-from outlast.agents.guardrail import (
+from outlast.agents.guardrails.guardrail import (
     GuardrailFunctionOutput,
     InputGuardrail,
     OutputGuardrail,
     input_guardrail,
     output_guardrail,
 )
-from outlast.agents.run_config import RunConfig
-from outlast.agents.run_items import MessageOutputItem, ToolCallItem, ToolCallOutputItem
-from outlast.agents.shell_tools import ShellTool
-from outlast.agents.tool import function_tool
-from outlast.agents.tool_guardrails import (
+from outlast.agents.guardrails.tool_guardrails import (
     ToolGuardrailFunctionOutput,
     tool_input_guardrail,
     tool_output_guardrail,
 )
-from outlast.agents.tool_origin import ToolOrigin, ToolOriginType
+from outlast.agents.items.run_items import MessageOutputItem, ToolCallItem, ToolCallOutputItem
+from outlast.agents.items.tool_origin import ToolOrigin, ToolOriginType
+from outlast.agents.machine.shell import ShellTool
+from outlast.agents.tools.function_tool import function_tool
 from outlast.client.known_agents import KnownAgents, RemoteAgent
 from outlast.loop.items import Item
 from outlast.loop.values import JsonObject

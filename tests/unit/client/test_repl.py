@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.handoff import handoff
-from outlast.agents.tool import function_tool
+from outlast.agents.handoffs.handoff import handoff
+from outlast.agents.tools.function_tool import function_tool
 from outlast.client import repl
 from outlast.client.repl import run_demo_loop
 from outlast.testing import ScriptedModel, call, run_in_memory

@@ -8,8 +8,8 @@ from pydantic import BaseModel
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
-from outlast.agents.run_items import HandoffOutputItem, ToolCallItem
-from outlast.agents.tool import function_tool
+from outlast.agents.items.run_items import HandoffOutputItem, ToolCallItem
+from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.usage import plain_usage
 from outlast.client.known_agents import KnownAgents
 from outlast.client.results import result_of

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from outlast.agents import errors
+from outlast.agents.config.run_error import RunErrorDetails
 from outlast.agents.errors import AgentsException, ModelRefusalError, ServerUnavailable
-from outlast.agents.guardrail import GuardrailFunctionOutput
-from outlast.agents.run_error import RunErrorDetails
+from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput
 from outlast.agents.usage import plain_usage
 from outlast.client.results import error_of, result_of, result_of_answer, run_details
 from outlast.contract import failures

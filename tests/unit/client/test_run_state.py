@@ -5,9 +5,9 @@ from typing import Any, cast, get_args
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
-from outlast.agents.run_items import ToolApprovalItem
+from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.client.results import result_of
 from outlast.client.run_state import SCHEMA_VERSION, RunState
 from outlast.loop.approvals import ApprovalRequest

@@ -12,14 +12,14 @@ from temporalio.exceptions import WorkflowAlreadyStartedError
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.agent import Agent
+from outlast.agents.config.settings import ModelSettings, RunConfig
 from outlast.agents.errors import RunAlreadyStarted, RunNotFound, ServerUnavailable, UserError
-from outlast.agents.settings import ModelSettings, RunConfig
 from outlast.client import run_host, runner
 from outlast.client.handle import RunHandle
 from outlast.client.run_state import RunState
 from outlast.client.runner import Runner
 from outlast.contract import names
-from outlast.ports.tracing import trace
+from outlast.tracing.provider import trace
 from tests.unit.client.recorded import FakeClient, Kind, Recording, refused
 
 A = Agent[Any](name="A")

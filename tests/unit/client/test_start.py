@@ -6,11 +6,11 @@ from typing import Any, cast
 import pytest
 
 from outlast.agents.agent import Agent
+from outlast.agents.config.run_config import RunConfig
 from outlast.agents.errors import UserError
-from outlast.agents.guardrail import GuardrailFunctionOutput, output_guardrail
-from outlast.agents.lifecycle import AgentHooks, RunHooks
+from outlast.agents.guardrails.guardrail import GuardrailFunctionOutput, output_guardrail
+from outlast.agents.hooks import AgentHooks, RunHooks
 from outlast.agents.references import resolve
-from outlast.agents.run_config import RunConfig
 from outlast.client.known_agents import RemoteAgent
 from outlast.client.start import agent_name, run_input
 from outlast.contract import failures

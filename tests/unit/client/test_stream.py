@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.stream_events import (
+from outlast.agents.items.stream_events import (
     AgentUpdatedStreamEvent,
     RawResponsesStreamEvent,
     RunItemStreamEvent,

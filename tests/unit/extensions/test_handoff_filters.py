@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from outlast.agents import handoff_history
 from outlast.agents.agent import Agent
-from outlast.agents.handoff_data import HandoffInputData
-from outlast.agents.run_items import (
+from outlast.agents.handoffs import history as handoff_history
+from outlast.agents.handoffs.input_data import HandoffInputData
+from outlast.agents.items.run_items import (
     CompactionItem,
     HandoffCallItem,
     HandoffOutputItem,

@@ -17,7 +17,7 @@ from outlast.local import engine, local_worker
 from outlast.local.engine import LocalEngine
 from outlast.local.program import Program
 from outlast.local.queues import QueueClaim
-from outlast.ports.tracing import get_current_trace
+from outlast.tracing.provider import get_current_trace
 
 FOREIGN = "outlast-local-shop-01234567-A"
 

@@ -15,7 +15,7 @@ from outlast.local import local_worker
 from outlast.local.local_worker import HostedRun, LocalWorker
 from outlast.local.loop_end import kept_out
 from outlast.local.queues import QueueClaim
-from outlast.ports.tracing import get_current_trace, trace
+from outlast.tracing.provider import get_current_trace, trace
 
 QUEUE = "outlast-local-desk-0a1b2c3d-A"
 A = Agent[Any](name="A")

@@ -14,11 +14,11 @@ import mcp.types as mcp_types
 import pytest
 from mcp.shared.exceptions import MCPError
 
-from outlast.agents.context import RunContextWrapper
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
-from outlast.agents.mcp_filters import create_static_tool_filter
-from outlast.agents.mcp_server import MCPFault, MCPProtocolError, MCPRefusal
-from outlast.agents.tool_definition import DEFAULT_TIMEOUT
+from outlast.agents.mcp.filters import create_static_tool_filter
+from outlast.agents.mcp.server import MCPFault, MCPProtocolError, MCPRefusal
+from outlast.agents.tools.definition import DEFAULT_TIMEOUT
 from outlast.mcp.connected import ConnectedServer
 from tests.mcp_servers import said, tool
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from outlast.agents.errors import UserError
-from outlast.agents.tool_definition import ToolRetry
+from outlast.agents.tools.definition import ToolRetry
 from outlast.mcp.options import SHORTEST_WAIT, pages_of, retry_of, seconds_of
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from outlast.agents.errors import UserError
-from outlast.agents.mcp_server import MCPServer
+from outlast.agents.mcp.server import MCPServer
 from outlast.mcp import MCPServerSse, MCPServerStdio, MCPServerStreamableHttp
 from tests.mcp_servers import PATIENCE_SECONDS, PROGRAM, Listening, stdio, text_of
 

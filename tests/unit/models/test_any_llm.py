@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from outlast.agents.config.settings import ModelSettings
 from outlast.agents.errors import UserError
-from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject, Usage
 from outlast.models import AnyLLMModel, AnyLLMProvider
 from outlast.ports.model import ModelError, ModelProvider, ModelRequest, ToolSpec

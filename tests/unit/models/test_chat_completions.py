@@ -4,7 +4,7 @@ from datetime import timedelta
 import pytest
 from openai import AsyncOpenAI
 
-from outlast.agents.settings import ModelSettings
+from outlast.agents.config.settings import ModelSettings
 from outlast.loop.values import JsonObject, Usage
 from outlast.models import ChatCompletionsModel, OpenAIConnection
 from outlast.ports.model import Model, ModelError, ModelRequest, ToolSpec, response_of_stream

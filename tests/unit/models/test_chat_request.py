@@ -6,10 +6,10 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import TypeAdapter
 
-from outlast.agents.hosted_tools import WebSearchTool
-from outlast.agents.model_settings import MCPToolChoice
-from outlast.agents.settings import ModelSettings
-from outlast.agents.shell_tools import ShellTool
+from outlast.agents.config.model_settings import MCPToolChoice
+from outlast.agents.config.settings import ModelSettings
+from outlast.agents.machine.shell import ShellTool
+from outlast.agents.tools.hosted import WebSearchTool
 from outlast.loop.values import JsonObject
 from outlast.models.openai.chat_request import UnsupportedItemError, chat_body, chat_messages
 from outlast.ports.model import ModelRequest, OutputSpec, ToolSpec

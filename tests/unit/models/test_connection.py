@@ -5,7 +5,7 @@ from datetime import timedelta
 import pytest
 from openai import AsyncOpenAI
 
-from outlast.agents.settings import ModelSettings
+from outlast.agents.config.settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models import OpenAIConnection, ResponsesModel
 from outlast.ports.model import ModelError, ModelRequest

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
+from outlast.agents.config.settings import ModelSettings
 from outlast.agents.errors import UserError
-from outlast.agents.settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models.failures import Target
 from outlast.models.gateways import connection as package_connection

@@ -5,8 +5,8 @@ from datetime import timedelta
 import pytest
 
 from outlast.agents.agent import Agent
+from outlast.agents.config.settings import ModelSettings
 from outlast.agents.errors import UserError
-from outlast.agents.settings import ModelSettings
 from outlast.loop.values import Usage
 from outlast.models import LitellmModel, LitellmProvider
 from outlast.ports.model import Model, ModelError, ModelProvider, ModelRequest, ToolSpec

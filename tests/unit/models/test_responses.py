@@ -6,12 +6,12 @@ import pytest
 from openai.types.responses import ResponseCreateParams
 from pydantic import TypeAdapter
 
-from outlast.agents.computer_tool import ComputerTool
-from outlast.agents.custom_tool import CustomTool
-from outlast.agents.hosted_tools import FileSearchTool, HostedMCPTool, HostedTool, WebSearchTool
-from outlast.agents.model_settings import MCPToolChoice
-from outlast.agents.settings import ModelSettings
-from outlast.agents.shell_tools import ShellTool
+from outlast.agents.config.model_settings import MCPToolChoice
+from outlast.agents.config.settings import ModelSettings
+from outlast.agents.machine.computer_tool import ComputerTool
+from outlast.agents.machine.shell import ShellTool
+from outlast.agents.tools.custom import CustomTool
+from outlast.agents.tools.hosted import FileSearchTool, HostedMCPTool, HostedTool, WebSearchTool
 from outlast.loop.values import JsonObject, Usage
 from outlast.models import ResponsesModel
 from outlast.models.openai.responses import responses_body

@@ -12,7 +12,7 @@ from openai.types.responses import (
     ResponseOutputText,
 )
 
-from outlast.agents.settings import ModelSettings
+from outlast.agents.config.settings import ModelSettings
 from outlast.loop.values import JsonObject, Usage
 from outlast.models.openai.provider import OpenAIProvider
 from outlast.ports.model import (

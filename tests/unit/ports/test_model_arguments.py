@@ -15,8 +15,8 @@ from openai.types.responses import (
 
 import outlast
 from outlast import Agent, ModelResponse, ModelSettings, ModelTracing, Usage, function_tool, handoff
-from outlast.agents.agent_output import output_schema_of
-from outlast.agents.hosted_tools import WebSearchTool
+from outlast.agents.schemas.agent_output import output_schema_of
+from outlast.agents.tools.hosted import WebSearchTool
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelRequest
 from outlast.ports.model_arguments import CallObjects, by_record

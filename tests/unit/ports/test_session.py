@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from outlast.agents.config.session_input import SESSION_METHODS, SessionSettings
 from outlast.agents.errors import UserError
-from outlast.agents.session_memory import SESSION_METHODS, SessionSettings
 from outlast.ports.session import (
     DescribedSession,
     IdempotentSession,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from outlast.agents.config.session_input import SessionSettings, check_session
 from outlast.agents.errors import UserError
-from outlast.agents.session_memory import SessionSettings, check_session
 from outlast.ports.session import IdempotentSession, Session, SessionABC
 
 

@@ -14,8 +14,8 @@ from sqlalchemy.exc import OperationalError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
+from outlast.agents.config.session_input import SessionSettings
 from outlast.agents.errors import UserError
-from outlast.agents.session_memory import SessionSettings
 from outlast.sessions.sql_alchemy import SQLAlchemySession
 from tests.unit.sessions import postgres
 from tests.unit.sessions.behaviour import BYE, HELLO, ORDER, SessionBehaviour

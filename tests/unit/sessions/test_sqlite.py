@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from outlast.agents.config.session_input import SessionSettings
 from outlast.agents.errors import UserError
-from outlast.agents.session_memory import SessionSettings
 from outlast.sessions import sqlite
 from outlast.sessions.sqlite import SQLiteSession
 from tests.unit.sessions.behaviour import BYE, HELLO, ORDER, SessionBehaviour

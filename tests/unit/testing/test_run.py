@@ -20,8 +20,8 @@ from outlast import (
     function_tool,
     handoff,
 )
-from outlast.agents.context import RunContextWrapper
-from outlast.agents.tool import ToolRetry
+from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.tools.function_tool import ToolRetry
 from outlast.loop.approvals import ApprovalRequest
 from outlast.ports.model import ModelError
 from outlast.testing import ScriptedModel, call, refuse, run_in_memory

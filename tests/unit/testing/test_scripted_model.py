@@ -8,7 +8,7 @@ from typing import Any
 import openai
 import pytest
 
-from outlast.agents.typed_events import typed_event
+from outlast.agents.items.typed_events import typed_event
 from outlast.loop.values import JsonObject, Usage
 from outlast.ports.model import ModelError, ModelRequest, response_of_stream
 from outlast.testing import ScriptedModel, call, refuse, say

@@ -1,12 +1,12 @@
 """The collector that users' tests look into."""
 
-from outlast.ports.effect_spans import effect_span, scope_of
-from outlast.ports.receivers import REGISTRATION
-from outlast.ports.run_spans import begin_agent_span, end_agent_span
-from outlast.ports.spans import AgentSpanData, FunctionSpanData, HandoffSpanData, SpanError
-from outlast.ports.tracing import custom_span, trace
-from outlast.ports.user_spans import turn_span
 from outlast.testing.span_collector import SpanCollector
+from outlast.tracing.effect_spans import effect_span, scope_of
+from outlast.tracing.kinds import AgentSpanData, FunctionSpanData, HandoffSpanData, SpanError
+from outlast.tracing.provider import custom_span, trace
+from outlast.tracing.receivers import REGISTRATION
+from outlast.tracing.run_spans import begin_agent_span, end_agent_span
+from outlast.tracing.user_spans import turn_span
 
 
 def test_it_listens_in_its_block_only() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from outlast import Span, Trace, UserError, custom_span, set_trace_processors, trace
-from outlast.ports.receivers import REGISTRATION
 from outlast.tracing import BatchTraceProcessor, ConsoleSpanExporter, TracingExporter
+from outlast.tracing.receivers import REGISTRATION
 
 LONG = timedelta(hours=1)
 

@@ -1,0 +1,1 @@
+"""Agents that work as tools of other agents."""

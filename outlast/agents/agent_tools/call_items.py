@@ -1,0 +1,49 @@
+"""The run item of a tool's call, with what is known of the tool.
+
+Owns: which tool's words an item repeats. Must not know: how the tool was found.
+"""
+
+from outlast.agents.agent_tools.agent_tool import AgentTool
+from outlast.agents.items.forms import AgentOfName, run_item
+from outlast.agents.items.run_items import RunItem
+from outlast.agents.items.tool_origin import ToolOrigin, ToolOriginType
+from outlast.agents.mcp.tools import MCPFunctionTool
+from outlast.agents.tools.definition import FunctionTool
+from outlast.agents.tools.local import LocalTool
+from outlast.loop.items import Item
+
+
+def call_item(item: Item, tool: FunctionTool | None, agent_of: AgentOfName) -> RunItem:
+    """Return an entry of a transcript, a call or its output, as programs see it.
+
+    Args:
+        item: the entry.
+        tool: the tool that is called; None where it is not known.
+        agent_of: finds an agent by its name.
+    """
+    if tool is None:
+        return run_item(item, agent_of)
+    origin = origin_of(tool)
+    if item.kind != "tool_call":
+        return run_item(item, agent_of, tool_origin=origin)
+    if isinstance(tool, LocalTool):
+        return run_item(item, agent_of, description=tool.description or None)
+    return run_item(
+        item,
+        agent_of,
+        description=tool.description,
+        title=tool.mcp_title if isinstance(tool, MCPFunctionTool) else None,
+        tool_origin=origin,
+    )
+
+
+def origin_of(tool: FunctionTool) -> ToolOrigin | None:
+    """Return where a tool comes from; None for a tool on a machine, of which nobody asks."""
+    if isinstance(tool, LocalTool):
+        return None
+    if isinstance(tool, AgentTool):
+        name = tool.agent.name
+        return ToolOrigin(ToolOriginType.AGENT_AS_TOOL, agent_name=name, agent_tool_name=tool.name)
+    if isinstance(tool, MCPFunctionTool) and tool.tool_origin is not None:
+        return tool.tool_origin
+    return ToolOrigin(ToolOriginType.FUNCTION)

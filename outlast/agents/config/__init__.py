@@ -1,0 +1,1 @@
+"""Settings of runs and models, and what happens to a run that fails."""

@@ -1,0 +1,375 @@
+"""How to call a model: the settings of an agent, and those of a run that are laid over them.
+
+Owns: `ModelSettings`, and its JSON. Must not know: providers, or which of them knows what.
+"""
+
+import json
+from collections.abc import Mapping
+from copy import deepcopy
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import timedelta
+from typing import Any, Final, Protocol, TypeAlias, cast, overload
+
+from outlast.agents.config.settings_field import as_settings
+from outlast.agents.durations import DurationField, duration_field, is_positive
+from outlast.agents.errors import UserError
+from outlast.loop.values import JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRetrySettings:
+    """The retry policy of model calls.
+
+    The engine retries model calls in any case, honours what the provider asks for, and leaves
+    alone what cannot get better. This only says how often at most.
+
+    Attributes:
+        max_retries: how many tries after the first; 0 for none.
+    """
+
+    max_retries: int | None = None
+
+    def __post_init__(self) -> None:
+        """Check the number.
+
+        Raises:
+            UserError: it makes no sense.
+        """
+        tries = cast("object", self.max_retries)
+        if tries is None:
+            return
+        if not isinstance(tries, int) or isinstance(tries, bool) or tries < 0:
+            raise UserError(
+                f"ModelRetrySettings(max_retries=...) must be a whole number from 0, not {tries!r}."
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class MCPToolChoice:
+    """Which tool of an MCP server that the provider calls itself has to be called.
+
+    Attributes:
+        server_label: the label of the server's `HostedMCPTool`.
+        name: the tool's name on that server.
+    """
+
+    server_label: str
+    name: str
+
+    def __post_init__(self) -> None:
+        """Check the two names.
+
+        Raises:
+            UserError: one is no text.
+        """
+        if not all(isinstance(cast("object", one), str) for one in (self.server_label, self.name)):
+            raise UserError(f"MCPToolChoice(server_label=..., name=...) are texts, not {self!r}.")
+
+
+_NUMBER: Final = (int, float)
+_KINDS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
+    "temperature": (_NUMBER, "a number"),
+    "top_p": (_NUMBER, "a number"),
+    "frequency_penalty": (_NUMBER, "a number"),
+    "presence_penalty": (_NUMBER, "a number"),
+    "tool_choice": ((str, MCPToolChoice), "'auto', 'required', 'none' or a tool's name"),
+    "parallel_tool_calls": ((bool,), "True or False"),
+    "truncation": ((str,), "'auto' or 'disabled'"),
+    "max_tokens": ((int,), "a whole number"),
+    "verbosity": ((str,), "'low', 'medium' or 'high'"),
+    "metadata": ((Mapping,), "a dict of strings"),
+    "store": ((bool,), "True or False"),
+    "include": ((list, tuple), "a list of strings"),
+    "response_include": ((list, tuple), "a list of strings"),
+    "top_logprobs": ((int,), "a whole number"),
+    "prompt_cache_retention": ((str,), "'in_memory' or '24h'"),
+    "prompt_cache_key": ((str,), "a string"),
+    "prompt_cache_options": ((Mapping,), "a dict"),
+    "include_usage": ((bool,), "True or False"),
+    "preserve_raw_usage": ((bool,), "True or False"),
+    "context_management": ((list, tuple), "a list of dicts"),
+    "extra_headers": ((Mapping,), "a dict"),
+    "extra_query": ((Mapping,), "a dict"),
+    "extra_args": ((Mapping,), "a dict"),
+}
+"""By field, the types that it takes, and how to say so. Which values are known is the provider's."""
+
+
+def _fits(name: str, value: object) -> bool:
+    """Say whether a value is one for a field; None is one for each."""
+    if value is None or name not in _KINDS:
+        return True
+    kinds, _ = _KINDS[name]
+    return isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds)
+
+
+def _number(given: object, kinds: tuple[type, ...]) -> float | int | None:
+    """Return the number that a text is, as a setting from the environment may be; else None."""
+    if not isinstance(given, str) or int not in kinds:
+        return None
+    try:
+        return float(given) if float in kinds else int(given)
+    except ValueError:
+        return None
+
+
+class _Reasoning(Protocol):
+    """The `openai` package's record, a pydantic model."""
+
+    def model_dump(self, *, mode: str, exclude_none: bool) -> dict[str, Any]: ...
+
+
+class _ReasoningField:
+    """The field `reasoning`: takes a dict or the `openai` package's record and gives a dict."""
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> None: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> dict[str, Any] | None: ...
+
+    def __get__(self, instance: object | None, owner: type) -> dict[str, Any] | None:
+        return None if instance is None else instance.__dict__["_reasoning"]
+
+    def __set__(self, instance: object, value: "dict[str, Any] | _Reasoning | None") -> None:
+        if value is not None and not isinstance(value, dict):
+            value = _dumped(value)
+        instance.__dict__["_reasoning"] = value
+
+
+def _reasoning_field() -> Any:
+    """Make the field; see `duration_field` for why this is a function."""
+    return _ReasoningField()
+
+
+def _dumped(reasoning: _Reasoning) -> dict[str, Any]:
+    dump = getattr(reasoning, "model_dump", None)
+    if not callable(dump):
+        raise UserError(
+            "ModelSettings(reasoning=...) must be a dict such as {'effort': 'low'}, or Reasoning, "
+            f"not {reasoning!r}."
+        )
+    return reasoning.model_dump(mode="json", exclude_none=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSettings:
+    """The settings of a model call.
+
+    `None` means: the provider's default.
+
+    Attributes:
+        temperature: how freely the model chooses its words.
+        top_p: from how much of the likely words it chooses.
+        frequency_penalty: of Chat Completions only.
+        presence_penalty: of Chat Completions only.
+        tool_choice: `auto`, `required`, `none`, the name of a tool, or `MCPToolChoice`.
+        parallel_tool_calls: whether one reply may hold several calls.
+        truncation: `auto` lets the provider drop the oldest items, `disabled` makes it refuse.
+        max_tokens: upper bound of output tokens.
+        reasoning: as in the request, `{"effort": "low"}`; the `openai` package's `Reasoning` is
+            taken too, and kept as a dict.
+        verbosity: `low`, `medium` or `high`.
+        metadata: kept by the provider with the response.
+        store: whether the provider keeps the response.
+        include: what else the response is to hold, such as `reasoning.encrypted_content`.
+        response_include: another name for `include`, where it is kept; give one of them.
+        top_logprobs: how many likely tokens are reported for each place.
+        prompt_cache_retention: `in_memory` or `24h`.
+        prompt_cache_key: which requests are likely to share a beginning.
+        prompt_cache_options: how the provider finds beginnings that it knows, as in the request.
+        include_usage: False keeps a streamed call of Chat Completions from asking for its tokens,
+            where the server knows no such option; they count as none.
+        preserve_raw_usage: keep the provider's own account of tokens beside ours.
+        context_management: how the provider shortens a long conversation.
+        timeout: how long one attempt of a model call may take; a number is seconds.
+        retry: how often a failed call is tried again.
+        extra_headers: further headers of the provider's request.
+        extra_query: further parameters of its address.
+        extra_body: further fields of its body, laid over all others.
+        extra_args: further fields of its body; those of a run and an agent are merged.
+    """
+
+    temperature: float | None = None
+    top_p: float | None = None
+    frequency_penalty: float | None = None
+    presence_penalty: float | None = None
+    tool_choice: str | MCPToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    truncation: str | None = None
+    max_tokens: int | None = None
+    reasoning: _ReasoningField = _reasoning_field()  # noqa: RUF009  likewise
+    verbosity: str | None = None
+    metadata: dict[str, str] | None = None
+    store: bool | None = None
+    include: list[str] | None = None
+    response_include: list[str] | None = None
+    top_logprobs: int | None = None
+    prompt_cache_retention: str | None = None
+    prompt_cache_key: str | None = None
+    prompt_cache_options: dict[str, Any] | None = None
+    include_usage: bool | None = None
+    preserve_raw_usage: bool | None = None
+    context_management: list[dict[str, Any]] | None = None
+    timeout: DurationField[None] = duration_field(None)  # noqa: RUF009  a descriptor
+    retry: ModelRetrySettings | None = None
+    extra_headers: dict[str, str] | None = None
+    extra_query: dict[str, Any] | None = None
+    extra_body: dict[str, Any] | None = None
+    extra_args: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        """Bring what has several forms into one, and check it.
+
+        Raises:
+            UserError: a field does not fit.
+        """
+        for name, (kinds, wanted) in _KINDS.items():
+            if not _fits(name, given := getattr(self, name)):
+                number = _number(given, kinds)
+                if number is None:
+                    raise UserError(f"ModelSettings({name}=...) must be {wanted}, not {given!r}.")
+                object.__setattr__(self, name, number)
+        if self.timeout is not None and not is_positive(self.timeout):
+            raise UserError(
+                "ModelSettings(timeout=...) must be a positive timedelta or seconds, "
+                f"not {self.timeout!r}."
+            )
+        set_field = object.__setattr__
+        if self.include is None and self.response_include is not None:
+            set_field(self, "include", list(self.response_include))
+        set_field(self, "response_include", None)
+        retry = cast("object", self.retry)
+        if isinstance(retry, Mapping):
+            set_field(self, "retry", _retry(cast("Mapping[str, Any]", retry)))
+        elif retry is not None and not isinstance(retry, ModelRetrySettings):
+            raise UserError(
+                "ModelSettings(retry=...) must be ModelRetrySettings(max_retries=...), "
+                f"not {retry!r}."
+            )
+
+    def resolve(self, override: "ModelSettings | Mapping[str, Any] | None") -> "ModelSettings":
+        """Return these settings with every field that `override` sets laid over them.
+
+        `extra_args` merge key by key; every other field is replaced.
+
+        Args:
+            override: also as a dict of the fields.
+
+        Raises:
+            UserError: a key is no field, or a field does not fit.
+        """
+        if override is None:
+            return self
+        override = as_settings(ModelSettings, override)
+        changes = {
+            field.name: value
+            for field in fields(override)
+            if (value := getattr(override, field.name)) is not None
+        }
+        if self.extra_args and override.extra_args:
+            changes["extra_args"] = {**self.extra_args, **override.extra_args}
+        return replace(self, **changes)
+
+    def to_json_dict(self) -> dict[str, Any]:
+        """Return every setting as JSON, those that are not set as None.
+
+        `response_include` has the value of `include`, and `timeout` is in seconds.
+        """
+        written = {field.name: getattr(self, field.name) for field in fields(self)}
+        written["response_include"] = self.include
+        written["timeout"] = None if self.timeout is None else self.timeout.total_seconds()
+        written["retry"] = None if self.retry is None else asdict(self.retry)
+        if isinstance(self.tool_choice, MCPToolChoice):
+            written["tool_choice"] = asdict(self.tool_choice)
+        return deepcopy(written)
+
+
+def _retry(given: Mapping[str, Any]) -> ModelRetrySettings:
+    """Return the retry settings given as a dict."""
+    if unknown := sorted(given.keys() - {"max_retries"}):
+        raise UserError(
+            f"ModelSettings(retry=...) knows no {', '.join(unknown)}: the engine decides what is "
+            "retried and when. Its field is max_retries."
+        )
+    return ModelRetrySettings(**given)
+
+
+JsonSettings: TypeAlias = JsonObject
+"""Model settings as a run carries them."""
+
+
+def write_model_settings(settings: ModelSettings) -> JsonSettings:
+    """Return model settings as JSON, without those that are not set.
+
+    Raises:
+        UserError: they are not `ModelSettings`, or not plain data. The message names the field.
+    """
+    given = cast("object", settings)
+    if not isinstance(given, ModelSettings):
+        raise UserError(f"RunConfig(model_settings=...) must be ModelSettings, not {given!r}.")
+    written: JsonObject = {
+        field.name: value
+        for field in fields(settings)
+        if (value := getattr(settings, field.name)) is not None
+    }
+    if settings.timeout is not None:
+        del written["timeout"]
+        written["timeout_seconds"] = settings.timeout.total_seconds()
+    if settings.retry is not None:
+        written["retry"] = {"max_retries": settings.retry.max_retries}
+    if isinstance(settings.tool_choice, MCPToolChoice):
+        written["tool_choice"] = asdict(settings.tool_choice)
+    for name, value in written.items():
+        try:
+            json.dumps(value)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise UserError(
+                "ModelSettings of a run must be plain data, to travel to the worker: "
+                f"{name}: {error}."
+            ) from None
+    return written
+
+
+def read_model_settings(written: JsonSettings | None) -> ModelSettings | None:
+    """Return the model settings that a run carries as JSON.
+
+    They may have been typed by hand, so what is no setting, and a time-out or number of tries
+    that is none, count as not given.
+    """
+    given = cast("object", written)
+    if not given or not isinstance(given, dict):
+        return None
+    found = cast(JsonObject, given)
+    known = {field.name for field in fields(ModelSettings)} - {
+        "timeout",
+        "retry",
+        "response_include",
+    }
+    values = {name: value for name, value in found.items() if name in known and _fits(name, value)}
+    seconds = found.get("timeout_seconds")
+    if isinstance(seconds, int | float) and 0 < seconds < 10**6:
+        values["timeout"] = timedelta(seconds=seconds)
+    if (retry := _read_retry(found.get("retry"))) is not None:
+        values["retry"] = retry
+    if (choice := _read_tool_of_server(found.get("tool_choice"))) is not None:
+        values["tool_choice"] = choice
+    return ModelSettings(**values)
+
+
+def _read_retry(written: object) -> ModelRetrySettings | None:
+    if not isinstance(written, dict):
+        return None
+    try:
+        return ModelRetrySettings(max_retries=cast(JsonObject, written).get("max_retries"))
+    except UserError:
+        return None
+
+
+def _read_tool_of_server(written: object) -> MCPToolChoice | None:
+    if not isinstance(written, dict):
+        return None
+    try:
+        return MCPToolChoice(**cast(JsonObject, written))
+    except (TypeError, UserError):
+        return None

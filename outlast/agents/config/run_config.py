@@ -1,0 +1,382 @@
+"""The settings of one run, as a program gives them.
+
+Owns: `RunConfig`, and the records that its callables are given. Must not know: how settings
+travel (`settings`), or what each of them does.
+"""
+
+import os
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import timedelta
+from typing import Any, Generic, Literal, Self, TypeAlias, TypedDict, cast
+
+from outlast.agents.callables import check_callable, check_model, is_async, shown
+from outlast.agents.config.model_settings import ModelSettings
+from outlast.agents.config.session_input import (
+    ReasoningItemIdPolicy,
+    SessionInputCallback,
+    SessionSettings,
+)
+from outlast.agents.config.settings_field import SettingsField, settings_field
+from outlast.agents.context.wrapper import RunContextWrapper, TContext
+from outlast.agents.errors import UserError
+from outlast.agents.guardrails.guardrail import InputGuardrail, OutputGuardrail
+from outlast.agents.handoffs.input_data import HandoffHistoryMapper, HandoffInputFilter
+from outlast.agents.tools.use_behavior import ToolExecutionConfig
+from outlast.loop.values import JsonObject
+
+DEFAULT_WORKFLOW_NAME = "Agent workflow"
+
+_SENSITIVE_DATA_VARIABLES = (
+    "OUTLAST_TRACE_INCLUDE_SENSITIVE_DATA",
+    "OPENAI_AGENTS_TRACE_INCLUDE_SENSITIVE_DATA",
+)
+
+
+@dataclass
+class ModelInputData:
+    """The input and instructions of the next model call.
+
+    Attributes:
+        input: the items of the conversation.
+        instructions: the system prompt.
+    """
+
+    input: list[JsonObject]
+    instructions: str | None = None
+
+
+@dataclass
+class CallModelData(Generic[TContext]):
+    """The argument of `call_model_input_filter`.
+
+    Attributes:
+        model_data: what the model is about to be shown.
+        agent: the agent whose model is called: an `Agent`.
+        context: the application's object, not the wrapper around it.
+    """
+
+    model_data: ModelInputData
+    agent: Any
+    context: TContext | None
+
+
+CallModelInputFilter: TypeAlias = Callable[
+    [CallModelData[Any]], ModelInputData | Awaitable[ModelInputData]
+]
+"""A function that changes a model call's input; sync or async.
+
+Called with (data) before every model call; returns what the model is shown.
+"""
+
+
+ToolType: TypeAlias = Literal["function", "computer", "shell", "apply_patch", "custom"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolErrorFormatterArgs(Generic[TContext]):
+    """The argument of `tool_error_formatter`.
+
+    Attributes:
+        kind: what happened: nobody approved the call, no tool has this name, or it failed.
+        tool_type: what kind of tool it is.
+        tool_name: its name.
+        call_id: the call.
+        default_message: what the model would read.
+        run_context: the run's context.
+        error: what the tool raised, if it did.
+    """
+
+    kind: Literal["approval_rejected", "tool_not_found", "tool_exception"]
+    tool_type: ToolType
+    tool_name: str
+    call_id: str
+    default_message: str
+    run_context: RunContextWrapper[TContext]
+    error: Exception | None = None
+
+
+ToolErrorFormatter: TypeAlias = Callable[
+    [ToolErrorFormatterArgs[Any]], str | Awaitable[str | None] | None
+]
+"""A function that words a tool's error for the model; sync or async.
+
+Called with (args); None means the default text.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputGuardrailBlockedMessageArgs(Generic[TContext]):
+    """The argument of a callable `output_guardrail_blocked_message`.
+
+    It never holds the blocked output.
+
+    Attributes:
+        default_message: what would stand in place of the output.
+        guardrail_name: the guardrail that was triggered.
+        agent: whose output it is.
+        run_context: the run's context.
+    """
+
+    default_message: str
+    guardrail_name: str
+    agent: Any
+    run_context: RunContextWrapper[TContext]
+
+
+OutputGuardrailBlockedMessageFormatter: TypeAlias = Callable[
+    [OutputGuardrailBlockedMessageArgs[Any]], str | None
+]
+"""A function that returns the placeholder of a blocked output; sync.
+
+Called with (args); None means the default text.
+"""
+
+ToolNotFoundBehavior: TypeAlias = Literal["return_error_to_model", "raise_error", "raise"]
+"""The policy for calls of unknown tools: tell the model, or fail the run."""
+
+ToolNameCollisionPolicy: TypeAlias = Literal["warn", "error"]
+"""The policy where a tool and a handoff have the same name."""
+
+
+class TracingConfig(TypedDict, total=False):
+    """The tracing settings of one run.
+
+    Attributes:
+        include_task_and_turn_spans: whether tasks and turns have spans, as they do by default.
+        api_key: refused, because a run's settings can be read in its history: give keys to the
+            worker's trace processor.
+    """
+
+    include_task_and_turn_spans: bool
+    api_key: str
+
+
+def _include_sensitive_data() -> bool:
+    given = next((os.environ[name] for name in _SENSITIVE_DATA_VARIABLES if name in os.environ), "")
+    return given.strip().lower() not in {"0", "false", "no", "off"}
+
+
+@dataclass(kw_only=True)
+class RunConfig:
+    """The settings of one run.
+
+    Callables and objects travel by name (see `references`). A worker in the same process knows
+    them; one elsewhere is told of them with `AgentWorker(references=[...])`, and where the caller
+    does not have the thing itself, its name is given instead.
+
+    Attributes:
+        model: for every agent of the run, whatever theirs is: a model's name or a model.
+        model_provider: finds models by name, in place of the worker's.
+        model_settings: laid over every agent's own. Settings may also be dicts of their fields.
+        session_settings: laid over the session's own.
+        session_input_callback: merges the session's history and the new input; called with
+            (history, new items).
+        input_guardrails: asked after the starting agent's own.
+        output_guardrails: asked after the answering agent's own.
+        handoff_input_filter: for handoffs without a filter of their own.
+        nest_handoff_history: whether a handoff folds what came before into one message.
+        handoff_history_mapper: makes that message, or others; called with the items.
+        conversation_history_wrappers: what stands before and after that message's text.
+        call_model_input_filter: changes what the model is shown, for one call.
+        reasoning_item_id_policy: whether the ids of reasoning items are kept.
+        tracing_disabled: no traces of this run.
+        tracing: how it is traced.
+        trace_include_sensitive_data: whether traces hold what models and tools read and wrote.
+        workflow_name: names the trace.
+        trace_id: the trace's id; default one is made.
+        group_id: ties traces together, such as those of one conversation.
+        trace_metadata: further data of the trace.
+        tool_error_formatter: what the model reads of calls that gave no result.
+        tool_not_found_behavior: what a call of an unknown tool does: the model is told, or the
+            run fails with `ModelBehaviorError`.
+        tool_name_collision_policy: what two tools, or a tool and a handoff, of one name do.
+        tool_execution: how the tools of a turn are run.
+        output_guardrail_blocked_message: what stands in place of an output that is withheld.
+        heartbeat_timeout: how soon a dead worker is noticed; default 10 seconds.
+    """
+
+    model: Any = None
+    model_provider: Any = None
+    model_settings: SettingsField[ModelSettings, None] = settings_field(  # noqa: RUF009  a descriptor
+        ModelSettings, None
+    )
+    session_settings: SettingsField[SessionSettings, None] = settings_field(  # noqa: RUF009  likewise
+        SessionSettings, None
+    )
+    session_input_callback: SessionInputCallback | str | None = None
+    input_guardrails: list[InputGuardrail[Any]] | None = None
+    output_guardrails: list[OutputGuardrail[Any]] | None = None
+    handoff_input_filter: HandoffInputFilter | str | None = None
+    nest_handoff_history: bool = False
+    handoff_history_mapper: HandoffHistoryMapper | str | None = None
+    conversation_history_wrappers: tuple[str, str] | None = None
+    call_model_input_filter: CallModelInputFilter | str | None = None
+    reasoning_item_id_policy: ReasoningItemIdPolicy | None = None
+    tracing_disabled: bool = False
+    tracing: TracingConfig | None = None
+    trace_include_sensitive_data: bool = field(default_factory=_include_sensitive_data)
+    workflow_name: str = DEFAULT_WORKFLOW_NAME
+    trace_id: str | None = None
+    group_id: str | None = None
+    trace_metadata: dict[str, Any] | None = None
+    tool_error_formatter: ToolErrorFormatter | str | None = None
+    tool_not_found_behavior: ToolNotFoundBehavior = "return_error_to_model"
+    tool_name_collision_policy: ToolNameCollisionPolicy = "warn"
+    tool_execution: SettingsField[ToolExecutionConfig, None] = settings_field(  # noqa: RUF009  likewise
+        ToolExecutionConfig, None
+    )
+    output_guardrail_blocked_message: str | OutputGuardrailBlockedMessageFormatter | None = None
+    heartbeat_timeout: timedelta | None = None
+
+    def __new__(cls, **given: Any) -> Self:
+        """Refuse what is no field; some of it belongs elsewhere, which the message says."""
+        _check_names(given)
+        return super().__new__(cls)
+
+    def __post_init__(self) -> None:
+        """Check the fields, so that a mistake is found where it is made.
+
+        Raises:
+            UserError: a field does not fit. The message names it.
+        """
+        check_run_config(self)
+
+
+_ARGUMENTS_OF_RUN = frozenset({
+    "auto_previous_response_id", "context", "conversation_id", "error_handlers", "hooks", "id",
+    "max_turns", "previous_response_id", "session",
+})  # fmt: skip
+
+_CALLED_WITH: dict[str, tuple[str, ...]] = {
+    "session_input_callback": ("history", "new_items"),
+    "handoff_input_filter": ("data",),
+    "handoff_history_mapper": ("items",),
+    "call_model_input_filter": ("data",),
+    "tool_error_formatter": ("args",),
+}
+
+_CHOICES: dict[str, tuple[object, ...]] = {
+    "reasoning_item_id_policy": (None, "preserve", "omit"),
+    "tool_not_found_behavior": ("return_error_to_model", "raise_error", "raise"),
+    "tool_name_collision_policy": ("warn", "error"),
+    "nest_handoff_history": (True, False),
+    "tracing_disabled": (True, False),
+    "trace_include_sensitive_data": (True, False),
+}
+
+_KINDS: dict[str, tuple[type, str]] = {
+    "model_settings": (ModelSettings, "ModelSettings"),
+    "session_settings": (SessionSettings, "SessionSettings"),
+    "tool_execution": (ToolExecutionConfig, "ToolExecutionConfig"),
+    "tracing": (dict, "a dict such as TracingConfig"),
+    "trace_id": (str, "a string"),
+    "group_id": (str, "a string"),
+    "trace_metadata": (dict, "a dict"),
+    "heartbeat_timeout": (timedelta, "a timedelta"),
+}
+
+
+def check_run_config(config: RunConfig) -> None:
+    """Refuse settings that make no sense.
+
+    Raises:
+        UserError: a field does not fit. The message names it and what it takes.
+    """
+    for name, (kind, wanted) in _KINDS.items():
+        value = getattr(config, name)
+        if value is not None and not isinstance(value, kind):
+            raise UserError(f"RunConfig({name}=...) must be {wanted}, not {value!r}.")
+    for name, choices in _CHOICES.items():
+        value = getattr(config, name)
+        if not any(value is choice or value == choice for choice in choices):
+            known = ", ".join(repr(choice) for choice in choices)
+            raise UserError(f"RunConfig({name}=...) must be one of {known}, not {value!r}.")
+    for name, parameters in _CALLED_WITH.items():
+        value = getattr(config, name)
+        if value is not None and not isinstance(value, str):
+            check_callable(value, parameters, what=f"RunConfig({name}=...)")
+    _check_models(config)
+    _check_guardrails(config, "input_guardrails", InputGuardrail)
+    _check_guardrails(config, "output_guardrails", OutputGuardrail)
+    _check_texts(config)
+
+
+def _check_names(given: Mapping[str, Any]) -> None:
+    known = {one.name for one in fields(RunConfig)}
+    unknown = sorted(str(name) for name in given.keys() - known)
+    if not unknown:
+        return
+    if misplaced := [name for name in unknown if name in _ARGUMENTS_OF_RUN]:
+        fix = f"Give it to Runner.run itself: Runner.run(agent, input, {misplaced[0]}=...)."
+    else:
+        fix = f"Its fields are {', '.join(sorted(known))}."
+    raise UserError(f"RunConfig has no field {', '.join(unknown)}. {fix}")
+
+
+def _check_models(config: RunConfig) -> None:
+    model = config.model
+    is_model = callable(getattr(model, "get_response", None)) and not isinstance(model, type)
+    if model is not None and not isinstance(model, str) and not is_model:
+        raise UserError(
+            "RunConfig(model=...) must be a model's name, or a model: an object with "
+            f"get_response, not {model!r}."
+        )
+    check_model(model, what="RunConfig(model=...)")
+    provider = config.model_provider
+    is_provider = callable(getattr(provider, "get_model", None)) and not isinstance(provider, type)
+    if provider is not None and not isinstance(provider, str) and not is_provider:
+        raise UserError(
+            "RunConfig(model_provider=...) must be an object with get_model, or the name it has "
+            f"at the worker, not {provider!r}."
+        )
+
+
+def _check_guardrails(config: RunConfig, name: str, kind: type) -> None:
+    given: object = getattr(config, name)
+    if given is None:
+        return
+    if not isinstance(given, list | tuple):
+        raise UserError(f"RunConfig({name}=...) must be a list, not {type(given).__name__}.")
+    for entry in cast("list[object]", given):
+        if not isinstance(entry, (kind, str)):
+            raise UserError(
+                f"RunConfig({name}=...) holds {shown(entry)}: decorate it with @{name.removesuffix('s')}."
+            )
+
+
+def _check_texts(config: RunConfig) -> None:
+    wrappers: object = config.conversation_history_wrappers
+    texts = cast("list[object]", wrappers) if isinstance(wrappers, list | tuple) else []
+    if wrappers is not None and [type(text) for text in texts] != [str, str]:
+        raise UserError(
+            "RunConfig(conversation_history_wrappers=...) must be two strings, the one before and "
+            f"the one after the history, not {wrappers!r}."
+        )
+    workflow_name = cast("object", config.workflow_name)
+    if not isinstance(workflow_name, str):
+        raise UserError(f"RunConfig(workflow_name=...) must be a string, not {workflow_name!r}.")
+    message = config.output_guardrail_blocked_message
+    if message is not None and not isinstance(message, str):
+        what = "RunConfig(output_guardrail_blocked_message=...)"
+        check_callable(message, ("args",), what=what)
+        if is_async(message):
+            raise UserError(f"{what} must be a text or a sync callable, not an async one.")
+
+
+def as_run_config(given: RunConfig | Mapping[str, Any] | None) -> RunConfig:
+    """Return a run's settings, also of a dict; None is the default settings.
+
+    They are checked again: a `RunConfig` can be changed after it was made.
+
+    Raises:
+        UserError: a key is no field, or a field does not fit. The message names it.
+    """
+    if given is None:
+        return RunConfig()
+    if isinstance(given, RunConfig):
+        check_run_config(given)
+        return given
+    if not isinstance(cast("object", given), Mapping):
+        raise UserError(f"run_config= must be a RunConfig or a dict of its fields, not {given!r}.")
+    return RunConfig(**given)

@@ -1,0 +1,440 @@
+"""What a session's memory and a run's new input make together.
+
+Owns: `SessionSettings`; how history and input become the input of a run, and which items of it
+are to be saved; what an object needs to be a session. Must not know: where a session keeps its
+items; nothing here reads or writes one.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeAlias, cast
+
+from outlast.agents.callables import call, callable_name
+from outlast.agents.config.settings_field import as_settings
+from outlast.agents.errors import UserError
+from outlast.agents.items.raw_items import NO_ID
+from outlast.loop.values import JsonObject
+
+ReasoningItemIdPolicy: TypeAlias = Literal["preserve", "omit"]
+"""The policy for ids of reasoning items: keep or drop them.
+
+It holds for what is read from and written to a session.
+"""
+
+SessionInputCallback: TypeAlias = Callable[[list[Any], list[Any]], list[Any] | Awaitable[list[Any]]]
+"""A function that combines history and new items; sync or async.
+
+Called with (history, new items); returns the input of the run.
+"""
+
+SESSION_METHODS = ("get_items", "add_items", "pop_item", "clear_session")
+
+OUTPUT_OF_CALL = {
+    "function_call": "function_call_output",
+    "custom_tool_call": "custom_tool_call_output",
+    "computer_call": "computer_call_output",
+    "local_shell_call": "local_shell_call_output",
+    "shell_call": "shell_call_output",
+    "apply_patch_call": "apply_patch_call_output",
+    "tool_search_call": "tool_search_output",
+}
+"""Calls that a provider only takes together with their output, and the type of that."""
+
+CALL_OF_OUTPUT = {output: call_type for call_type, output in OUTPUT_OF_CALL.items()}
+
+_NO_IDS = frozenset({"", NO_ID})
+
+_QUESTION_ROLES = frozenset({"user", "system", "developer"})
+_INPUT_TYPES = frozenset(CALL_OF_OUTPUT)
+
+_Key: TypeAlias = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class SessionSettings:
+    """The settings for reading a session.
+
+    Attributes:
+        limit: read only the newest items, at most this many; None reads all of them.
+    """
+
+    limit: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.limit is None:
+            return
+        if isinstance(self.limit, bool) or not isinstance(cast("object", self.limit), int):
+            raise UserError(f"SessionSettings: limit must be an int or None, not {self.limit!r}.")
+        if self.limit < 0:
+            raise UserError(
+                f"SessionSettings: limit is {self.limit}; it is a number of items: 0 reads "
+                "nothing, None reads everything."
+            )
+
+    def resolve(self, override: "SessionSettings | Mapping[str, Any] | None") -> "SessionSettings":
+        """Return these settings with those of `override` that are set in their place."""
+        override = as_settings(SessionSettings, override or self)
+        if override.limit is None:
+            return self
+        return replace(self, limit=override.limit)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as plain data."""
+        return {"limit": self.limit}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedInput:
+    """The input of a run, of what a session remembers and what is new.
+
+    Attributes:
+        items: what the model is shown.
+        new: for each of `items`, whether it is new; the others come from the session.
+        to_save: what the session does not have yet.
+    """
+
+    items: tuple[JsonObject, ...]
+    new: tuple[bool, ...]
+    to_save: tuple[JsonObject, ...]
+
+    @property
+    def history(self) -> int:
+        """How many of `items` come from the session."""
+        return self.new.count(False)
+
+
+def merge_history(
+    history: Sequence[JsonObject],
+    new_items: Sequence[JsonObject],
+    *,
+    reasoning_item_id_policy: ReasoningItemIdPolicy | None = None,
+) -> MergedInput:
+    """Put the new items behind the history.
+
+    What the session remembers is cleaned for the model: of an item that is there twice, the
+    newest value stays, and what has lost its other half goes, as it is found where a limit cuts or
+    where rows are lost: calls and their outputs that come before any question, calls without an
+    output, outputs without a call, and reasoning without what it led to. The new items are the
+    caller's: they stay as they are.
+    """
+    flagged = [(item, False) for item in history] + [(item, True) for item in new_items]
+    return _merged(flagged, tuple(new_items), reasoning_item_id_policy)
+
+
+async def merge_with_callback(
+    history: Sequence[JsonObject],
+    new_items: Sequence[JsonObject],
+    callback: SessionInputCallback,
+    *,
+    reasoning_item_id_policy: ReasoningItemIdPolicy | None = None,
+) -> MergedInput:
+    """Let a `session_input_callback` make the input, and find out which of its items are new.
+
+    The callback gets copies. An item that it returns is from the history when it is one of the
+    objects of the history list, however often, or equals one that was not returned yet; any other
+    is new and gets saved. What the callback then leaves out of the new items is not saved.
+
+    Raises:
+        UserError: the callback returned something that is no list of items.
+        Exception: whatever the callback raised.
+    """
+    # One by one: an object that is in a list twice becomes two, which can be told apart.
+    old = [deepcopy(item) for item in history]
+    fresh = [deepcopy(item) for item in new_items]
+    returned = await call(callback, list(old), list(fresh))
+    what = f"session_input_callback {callable_name(callback)!r}"
+    if not isinstance(returned, list):
+        raise UserError(
+            f"{what} returned {type(returned).__name__}; it must return the list of input items "
+            "for the run, such as history + new_items."
+        )
+    combined = cast("list[Any]", returned)
+    is_new = _trace(combined, old, fresh)
+    items = [plain_item(item, what=f"what {what} returned") for item in combined]
+    flagged = list(zip(items, is_new, strict=True))
+    to_save = tuple(item for item, new in flagged if new)
+    return _merged(flagged, to_save, reasoning_item_id_policy)
+
+
+def deduplicated(items: Sequence[JsonObject]) -> list[JsonObject]:
+    """Return the items; each call, output and item with an id once, with its newest value.
+
+    Messages stay, whatever their ids. A call comes before its output, and reasoning before what it
+    led to, whichever of the repetitions they are taken from.
+    """
+    return [items[newest] for _, newest in _unique(items)]
+
+
+def without_unanswered(items: Iterable[tuple[JsonObject, bool]]) -> list[JsonObject]:
+    """Return items without the calls that have no output, and without the reasoning before them.
+
+    Args:
+        items: the items, each with whether the run has made it; what the caller has put in stays.
+    """
+    kept = [(raw, not own or raw.get("type") in CALL_OF_OUTPUT) for raw, own in items]
+    return [raw for raw, _ in _without_orphans(kept)]
+
+
+def plain_item(item: object, *, what: str) -> JsonObject:
+    """Return an item as a JSON object; pydantic models are written.
+
+    Args:
+        item: what somebody handed over as an item.
+        what: names where it comes from, for the message.
+
+    Raises:
+        UserError: it is no JSON object.
+    """
+    dump = getattr(item, "model_dump", None)
+    plain = dump(mode="json", exclude_unset=True) if callable(dump) else item
+    if not isinstance(plain, dict):
+        raise UserError(f"An item in {what} must be a dict, not {type(item).__name__}.")
+    raw = cast("JsonObject", plain)
+    try:
+        json.dumps(raw)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(
+            f"An item of type {raw.get('type', 'message')!r} in {what} cannot be written as JSON: "
+            f"{error}."
+        ) from None
+    return raw
+
+
+def without_reasoning_ids(
+    items: Iterable[JsonObject], policy: ReasoningItemIdPolicy | None
+) -> tuple[JsonObject, ...]:
+    """Return the items; under the policy `omit`, the reasoning items among them without ids."""
+    return tuple(_without_reasoning_id(item, policy) for item in items)
+
+
+def check_session(session: object) -> None:
+    """Refuse what cannot be a session, when it is given and not when it is used.
+
+    Raises:
+        UserError: it lacks a method or its id.
+    """
+    if isinstance(session, type):
+        raise UserError(
+            f"session must be a session, not the class {session.__name__}: "
+            f'make one, as in {session.__name__}("customer-7").'
+        )
+    kind = type(session).__name__
+    for method in SESSION_METHODS:
+        if not callable(getattr(session, method, None)):
+            raise UserError(
+                f"The session of type {kind} has no method {method}(); a session has "
+                f"{', '.join(SESSION_METHODS)}, all of them async."
+            )
+    session_id = getattr(session, "session_id", None)
+    if not isinstance(session_id, str) or not session_id:
+        raise UserError(
+            f"The session of type {kind} must have a session_id that is a string and not empty, "
+            f"not {session_id!r}."
+        )
+
+
+def _merged(
+    flagged: Sequence[tuple[JsonObject, bool]],
+    to_save: tuple[JsonObject, ...],
+    policy: ReasoningItemIdPolicy | None,
+) -> MergedInput:
+    flagged = _without_messages_given_again(flagged)
+    raws = [item for item, _ in flagged]
+    unique = [
+        # Where a new item repeats one of the history, its value is the new one, and so is it.
+        (raws[newest], flagged[newest][1])
+        for _, newest in _unique(raws)
+    ]
+    kept = _without_lone_reasoning(_without_orphans(_from_a_question(unique)))
+    return MergedInput(
+        items=tuple(item if new else _without_reasoning_id(item, policy) for item, new in kept),
+        new=tuple(new for _, new in kept),
+        to_save=to_save,
+    )
+
+
+def _without_messages_given_again(
+    flagged: Sequence[tuple[JsonObject, bool]],
+) -> Sequence[tuple[JsonObject, bool]]:
+    """Drop, of the history, messages with an id that the caller has put into the input as well."""
+    given = {_fingerprint(item) for item, new in flagged if new and "role" in item and "id" in item}
+    if not given:
+        return flagged
+    return [(item, new) for item, new in flagged if new or _fingerprint(item) not in given]
+
+
+def _trace(
+    combined: Sequence[Any], history: Sequence[JsonObject], new: Sequence[JsonObject]
+) -> list[bool]:
+    """Say of each item that a callback returned whether it is new.
+
+    First the very objects that were handed over; then what equals one of them. An equal item of
+    the history is preferred, so that what is stored already is not stored again, and an object of
+    it that is returned twice is shown twice and stored no second time.
+    """
+    verdicts: list[bool | None] = [None] * len(combined)
+    stored = {id(item) for item in history}
+    unseen = {id(item): False for item in history} | {id(item): True for item in new}
+    for at, item in enumerate(combined):
+        verdicts[at] = unseen.pop(id(item), False if id(item) in stored else None)
+    left = Counter(_fingerprint(item) for item in history if id(item) in unseen)
+    for at, item in enumerate(combined):
+        if verdicts[at] is not None:
+            continue
+        print_ = _fingerprint(item)
+        verdicts[at] = left[print_] <= 0
+        left[print_] -= 1
+    return [verdict is not False for verdict in verdicts]
+
+
+def _fingerprint(item: object) -> str:
+    dump = getattr(item, "model_dump", None)
+    plain = dump(mode="json", exclude_unset=True) if callable(dump) else item
+    return json.dumps(plain, sort_keys=True, default=repr)
+
+
+def _key(item: JsonObject) -> _Key | None:
+    """Return what makes an item the same as another: its kind and call id, or its id.
+
+    What is said is said as often as it is there: models give one id to all that they say.
+    """
+    kind = item.get("type")
+    if not isinstance(kind, str) or kind == "message" or "role" in item:
+        return None
+    for name in ("call_id", "id"):
+        value = item.get(name)
+        if isinstance(value, str) and value not in _NO_IDS:
+            return kind, value
+    return None
+
+
+def _unique(items: Sequence[JsonObject]) -> list[tuple[int, int]]:
+    """Return where each item is to stand, and where its newest value is, in order of place.
+
+    Each stands where it is last, with two exceptions that keep causes before effects: a call
+    stands where it is last before its output; and reasoning where what follows it stands.
+    """
+    keys = [_key(item) for item in items]
+    places: dict[_Key, list[int]] = {}
+    for at, key in enumerate(keys):
+        if key is not None:
+            places.setdefault(key, []).append(at)
+    if all(len(at) == 1 for at in places.values()):  # as it is for nearly every model call
+        return [(at, at) for at in range(len(items))]
+    chosen: dict[_Key, int] = {}
+    for key, at in places.items():
+        outputs = places.get((OUTPUT_OF_CALL.get(key[0], ""), key[1]), [len(items)])
+        chosen[key] = max((one for one in at if one < outputs[-1]), default=at[-1])
+    standing = set(chosen.values())
+    for key, at in places.items():
+        if key[0] == "reasoning" and len(at) > 1:
+            before = [one for one in at if _next_stands(items, one, standing)]
+            chosen[key] = before[-1] if before else at[-1]
+    newest = {at: places[key][-1] for key, at in chosen.items()}
+    return [(at, newest.get(at, at)) for at, key in enumerate(keys) if key is None or at in newest]
+
+
+def _next_stands(items: Sequence[JsonObject], at: int, standing: set[int]) -> bool:
+    """Whether the item that reasoning led to stands where it follows this reasoning."""
+    after = next((i for i in range(at + 1, len(items)) if not _is_reasoning(items[i])), None)
+    return after is not None and (after in standing or _key(items[after]) is None)
+
+
+def _from_a_question(flagged: Sequence[tuple[JsonObject, bool]]) -> list[tuple[JsonObject, bool]]:
+    """Drop, at the beginning of the history, what was done for an answer whose question is lost.
+
+    What was said stays, with the reasoning that led to it: a conversation may begin with a
+    greeting, and the answer that a limit leaves of a question is worth knowing. So does a call
+    whose output the caller brings.
+    """
+    start = next(
+        (at for at, (item, new) in enumerate(flagged) if new or _begins(item)), len(flagged)
+    )
+    answered = {_call_of(item) for item, new in flagged[start:] if new} - {None}
+    kept, is_kept = list[tuple[JsonObject, bool]](), False
+    for item, new in reversed(flagged[:start]):
+        is_needed = "role" in item or _key(item) in answered
+        is_kept = is_needed or (is_kept and _is_reasoning(item))
+        if is_kept:
+            kept.append((item, new))
+    return [*reversed(kept), *flagged[start:]]
+
+
+def _call_of(item: JsonObject) -> _Key | None:
+    """Return the key of the call that an output answers; None for any other item."""
+    key = _key(item)
+    if key is None or key[0] not in CALL_OF_OUTPUT:
+        return None
+    return CALL_OF_OUTPUT[key[0]], key[1]
+
+
+def _begins(item: JsonObject) -> bool:
+    """Whether an item needs nothing before it: a question, or a summary of all that was before."""
+    return item.get("role") in _QUESTION_ROLES or item.get("type") == "compaction"
+
+
+def _without_lone_reasoning(
+    flagged: Sequence[tuple[JsonObject, bool]],
+) -> list[tuple[JsonObject, bool]]:
+    """Drop, of the history, reasoning that is not followed by anything that the model has made."""
+    kept: list[tuple[JsonObject, bool]] = []
+    for item, new in reversed(flagged):
+        if not new and _is_reasoning(item):
+            after = kept[-1][0] if kept else {"role": "user"}
+            if after.get("role") in _QUESTION_ROLES or after.get("type") in _INPUT_TYPES:
+                continue
+        kept.append((item, new))
+    return kept[::-1]
+
+
+def _without_orphans(flagged: Sequence[tuple[JsonObject, bool]]) -> list[tuple[JsonObject, bool]]:
+    """Drop, of the history, calls without an output, outputs without a call, and their reasoning.
+
+    A provider refuses a conversation with one of these in it.
+    """
+    keys = [_key(item) for item, _ in flagged]
+    seats = {key: at for at, key in enumerate(keys) if key is not None}
+
+    def is_orphan(at: int) -> bool:
+        (item, new), key = flagged[at], keys[at]
+        if new or key is None or not item.get("call_id"):
+            return False
+        kind, call_id = key
+        if kind in OUTPUT_OF_CALL:
+            return seats.get((OUTPUT_OF_CALL[kind], call_id), -1) < at
+        if kind in CALL_OF_OUTPUT:
+            return seats.get((CALL_OF_OUTPUT[kind], call_id), len(flagged)) > at
+        return False
+
+    dropped = {at for at in range(len(flagged)) if is_orphan(at)}
+    if not dropped:
+        return list(flagged)
+    # From the end, so that several reasoning items before one dropped call all go.
+    for at in range(len(flagged) - 2, -1, -1):
+        item, new = flagged[at]
+        if not new and _is_reasoning(item) and _led_to_dropped_calls(flagged, at, dropped):
+            dropped.add(at)
+    return [entry for at, entry in enumerate(flagged) if at not in dropped]
+
+
+def _led_to_dropped_calls(
+    flagged: Sequence[tuple[JsonObject, bool]], at: int, dropped: set[int]
+) -> bool:
+    """Whether what follows this reasoning is dropped, and no sibling of it stays."""
+    if at + 1 not in dropped:
+        return False
+    after = next((i for i in range(at + 1, len(flagged)) if i not in dropped), None)
+    return after is None or str(flagged[after][0].get("type")) not in OUTPUT_OF_CALL
+
+
+def _is_reasoning(item: JsonObject) -> bool:
+    return item.get("type") == "reasoning"
+
+
+def _without_reasoning_id(item: JsonObject, policy: ReasoningItemIdPolicy | None) -> JsonObject:
+    if policy != "omit" or not _is_reasoning(item) or "id" not in item:
+        return item
+    return {name: value for name, value in item.items() if name != "id"}

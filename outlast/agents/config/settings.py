@@ -1,0 +1,205 @@
+"""The settings of a run as they travel: JSON that holds plain data and names.
+
+Owns: writing a `RunConfig`, and finding the names in what was written. What the names stand for is
+entered into this process's table (see `references`); a worker elsewhere has its own. Must not know:
+what the settings do. `ModelSettings` and `RunConfig` are passed on from here.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any, cast
+
+from outlast.agents.config.model_settings import (
+    ModelSettings,
+    read_model_settings,
+    write_model_settings,
+)
+from outlast.agents.config.run_config import (
+    DEFAULT_WORKFLOW_NAME,
+    RunConfig,
+    as_run_config,
+)
+from outlast.agents.config.session_input import SessionSettings
+from outlast.agents.errors import UserError
+from outlast.agents.references import register
+from outlast.agents.tools.use_behavior import ToolExecutionConfig
+from outlast.loop.values import JsonObject
+
+__all__ = [
+    "ModelSettings",
+    "RunConfig",
+    "as_run_config",
+    "read_model_settings",
+    "read_session_settings",
+    "read_tool_execution",
+    "references_in",
+    "write_model_settings",
+    "write_run_config",
+]
+
+NAMED = (
+    "model_provider",
+    "session_input_callback",
+    "handoff_input_filter",
+    "handoff_history_mapper",
+    "call_model_input_filter",
+    "tool_error_formatter",
+)
+"""Fields that travel as a name under their own key."""
+
+NAMED_LISTS = ("input_guardrails", "output_guardrails")
+"""Fields that travel as a list of names."""
+
+MODEL_REF = "model_ref"
+"""The key of a model that is an object; one that is a name is under `model`."""
+
+BLOCKED_MESSAGE_REF = "output_guardrail_blocked_message_ref"
+"""The key of a formatter; a message that is a text is under the field's own name."""
+
+HOOKS = "hooks"
+"""The key of the name of the `RunHooks` given to `Runner.run`."""
+
+ERROR_HANDLERS = "error_handlers"
+"""The key of the error handlers given to `Runner.run`: a name for each kind of error."""
+
+AS_ITEMS = "as_items"
+"""The key that says that one plain text was given as a list of items, and is to be shown as one."""
+
+_PLAIN: dict[str, object] = {
+    "nest_handoff_history": False,
+    "conversation_history_wrappers": None,
+    "reasoning_item_id_policy": None,
+    "tracing_disabled": False,
+    "tracing": None,
+    "trace_include_sensitive_data": True,
+    "workflow_name": DEFAULT_WORKFLOW_NAME,
+    "trace_id": None,
+    "group_id": None,
+    "trace_metadata": None,
+    "tool_name_collision_policy": "warn",
+}
+"""Fields that travel as they are, with the value that is left out."""
+
+
+def write_run_config(config: RunConfig | Mapping[str, Any] | None) -> JsonObject:
+    """Return a run's settings as JSON, without those that have their default.
+
+    Callables and objects are entered into this process's table and travel by name.
+
+    Args:
+        config: the settings, a dict of them, or None for the default ones.
+
+    Raises:
+        UserError: a setting does not fit, or is not plain data where it must be. The message names
+            the field.
+    """
+    config = as_run_config(config)
+    settings = _write_models(config)
+    if config.tool_not_found_behavior != "return_error_to_model":
+        settings["tool_not_found_behavior"] = "raise"
+    if config.heartbeat_timeout is not None:
+        settings["heartbeat_ms"] = int(config.heartbeat_timeout.total_seconds() * 1000)
+    for name in ("session_settings", "tool_execution"):
+        if (record := getattr(config, name)) is not None:
+            settings[name] = asdict(record)
+    for name, default in _PLAIN.items():
+        if (value := getattr(config, name)) != default:
+            settings[name] = _plain(name, value)
+    return settings | _write_names(config)
+
+
+def references_in(settings: Mapping[str, Any] | None) -> list[str]:
+    """Return every name in a run's settings that a worker has to know, in order, each once.
+
+    The settings may have been typed by hand: what cannot be a name is left out.
+    """
+    given = cast("object", settings)
+    if not isinstance(given, Mapping):
+        return []
+    written = cast("Mapping[str, object]", given)
+    found = [written.get(key) for key in (MODEL_REF, *NAMED, BLOCKED_MESSAGE_REF, HOOKS)]
+    for key in NAMED_LISTS:
+        names = written.get(key)
+        found.extend(cast("list[object]", names) if isinstance(names, list) else ())
+    handlers = written.get(ERROR_HANDLERS)
+    if isinstance(handlers, Mapping):
+        found.extend(cast("Mapping[str, object]", handlers).values())
+    return list(dict.fromkeys(name for name in found if isinstance(name, str)))
+
+
+def read_session_settings(settings: Mapping[str, Any] | None) -> SessionSettings | None:
+    """Return the session settings in a run's settings; what cannot be any counts as not given."""
+    written = (settings or {}).get("session_settings")
+    if not isinstance(written, Mapping):
+        return None
+    try:
+        return SessionSettings(limit=cast("Mapping[str, Any]", written).get("limit"))
+    except UserError:
+        return None
+
+
+def read_tool_execution(settings: Mapping[str, Any] | None) -> ToolExecutionConfig:
+    """Return how a run's tools are run; what cannot be read has its default."""
+    written = (settings or {}).get("tool_execution")
+    if not isinstance(written, Mapping):
+        return ToolExecutionConfig()
+    given = cast("Mapping[str, Any]", written)
+    try:
+        return ToolExecutionConfig(
+            max_function_tool_concurrency=given.get("max_function_tool_concurrency"),
+            pre_approval_tool_input_guardrails=given.get(
+                "pre_approval_tool_input_guardrails", False
+            ),
+        )
+    except UserError:
+        return ToolExecutionConfig()
+
+
+def _write_models(config: RunConfig) -> JsonObject:
+    settings: JsonObject = {}
+    if config.model is not None:
+        is_name = isinstance(config.model, str)
+        settings["model" if is_name else MODEL_REF] = _name_of(config.model)
+    if config.model_settings is not None:
+        settings["model_settings"] = write_model_settings(config.model_settings)
+    return settings
+
+
+def _write_names(config: RunConfig) -> JsonObject:
+    """Return what travels by name, and see to it that the names resolve in this process."""
+    settings: JsonObject = {
+        name: _name_of(value) for name in NAMED if (value := getattr(config, name)) is not None
+    }
+    for name in NAMED_LISTS:
+        if values := getattr(config, name):
+            settings[name] = [_name_of(value) for value in values]
+    message = config.output_guardrail_blocked_message
+    if isinstance(message, str):
+        settings["output_guardrail_blocked_message"] = message
+    elif message is not None:
+        settings[BLOCKED_MESSAGE_REF] = register(message)
+    return settings
+
+
+def _name_of(value: object) -> str:
+    """Return the name that a thing travels under; a string is one already."""
+    return value if isinstance(value, str) else register(value)
+
+
+def _plain(name: str, value: object) -> object:
+    """Return a field's value, or refuse it where it cannot travel."""
+    if name == "tracing" and "api_key" in cast("Mapping[str, Any]", value):
+        raise UserError(
+            "RunConfig(tracing={'api_key': ...}) would write the key into the run's history, where "
+            "it can be read. Give it to the worker, whose trace processors send the traces."
+        )
+    if isinstance(value, tuple):
+        value = list(cast("tuple[object, ...]", value))
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise UserError(
+            f"RunConfig({name}=...) must be plain data, to travel to the worker: {error}."
+        ) from None
+    return value

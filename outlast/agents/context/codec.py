@@ -1,0 +1,239 @@
+"""The run's context between its two forms: JSON in the run, a typed object in a callable.
+
+Owns: reading, writing, finding out what a callable changed, and telling the program's own object.
+Pydantic does the work, so a context may be a pydantic model, a dataclass, a TypedDict or any JSON
+value; and it may be of a plain class whose attributes are JSON.
+"""
+
+import dataclasses
+import inspect
+import typing
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cache
+from typing import Any
+
+from outlast.agents.callables import implementation
+from outlast.agents.context.plain_objects import is_plain_class, read_attributes, write_attributes
+from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.errors import UserError
+from outlast.loop.changes import Change, diff
+from outlast.loop.values import Json
+
+LARGEST_BYTES = 500_000
+"""A context is copied to every callable; one larger than this belongs into a database."""
+
+
+def read_context(value: Json, context_type: Any) -> Any:
+    """Return the context as a callable sees it: its own copy.
+
+    Raises:
+        UserError: the value does not fit the type.
+    """
+    if value is None and context_type is None:
+        return None
+    from pydantic import PydanticUserError, ValidationError
+
+    plain_type = typing.get_origin(context_type) or context_type  # dict of dict[str, Any]
+    if value is None and isinstance(plain_type, type):
+        return _empty(plain_type)
+    if is_plain_class(plain_type):
+        return read_attributes(value, plain_type)
+    try:
+        return _validated(_adapter(context_type if context_type is not None else Any), value)
+    except ValidationError as error:
+        raise UserError(
+            f"The run's context does not fit {_name(context_type)}: {error.errors()[0]['msg']} "
+            f"at {'.'.join(map(str, error.errors()[0]['loc'])) or 'its root'}. Start the run with "
+            "a context of that type, or annotate the callable with the type it gets."
+        ) from None
+    except PydanticUserError as error:
+        if error.code == "typed-dict-version":  # typing's own, before 3.12: nothing to check by
+            return _copy(value)
+        raise UserError(
+            f"The type {_name(context_type)} cannot be a run's context: {error.message} Use a "
+            "pydantic model, a dataclass or plain JSON values."
+        ) from None
+
+
+def write_context(context: Any) -> Json:
+    """Return a context as JSON.
+
+    Raises:
+        UserError: it cannot be written as JSON, or is too large.
+    """
+    if context is None:
+        return None
+    from pydantic_core import PydanticSerializationError, from_json, to_json
+
+    if is_plain_class(type(context)):
+        context = write_attributes(context)
+    try:
+        data = to_json(context)
+    except (PydanticSerializationError, ValueError) as error:
+        raise UserError(
+            f"The context of type {type(context).__name__} cannot be written as JSON: {error}. "
+            "Use a pydantic model, a dataclass or plain JSON values, and keep connections and "
+            "clients out of it."
+        ) from None
+    if len(data) > LARGEST_BYTES:
+        raise UserError(
+            f"The context is {len(data):,} bytes of JSON; at most {LARGEST_BYTES:,} travel with a "
+            "run. Keep large data in a database and its key in the context."
+        )
+    return from_json(data)
+
+
+class BorrowedContext:
+    """A context lent to callables: typed while they have it, a list of changes afterwards."""
+
+    def __init__(self, value: Json, context_type: Any) -> None:
+        self.context = read_context(value, context_type)
+        self._is_new = value is None
+        self.value = write_context(self.context)
+
+    def changes(self, wrapper: RunContextWrapper[Any]) -> tuple[Change, ...]:
+        """Return what the callables have changed in the context, or put in its place.
+
+        Raises:
+            UserError: what they left cannot be written as JSON.
+        """
+        after = write_context(wrapper.context)
+        changes = diff(self.value, after)
+        # The run has no context yet, so a change of the empty one has no place there: send it all.
+        return diff(None, after) if changes and self._is_new else changes
+
+
+class LentContext:
+    """The object that a program gave a run as its context, and what was sent of it.
+
+    The run works on data. When the program gets the run's result, its object is brought up to what
+    the run made of it, so that it can be looked at, and given to the next run.
+    """
+
+    def __init__(self, owner: Any) -> None:
+        """Remember what is sent.
+
+        Raises:
+            UserError: the object cannot be written as JSON, or is too large.
+        """
+        self.owner: Any = owner
+        self._sent = write_context(owner)
+
+    def update(self, value: Json) -> None:
+        """Bring the object up to a run's context, in place. Only what the run changed is touched.
+
+        An object that cannot be changed, a text or a frozen dataclass, stays as it is.
+        """
+        if value is None or value == self._sent:  # None: it has not begun
+            return
+        sent, self._sent = self._sent, value
+        if type(self.owner) in {dict, list}:
+            _refill(self.owner, _copy(value))
+            return
+        try:
+            before = read_context(sent, type(self.owner))
+            after = read_context(value, type(self.owner))
+        except UserError:  # a callable has put something else in its place
+            return
+        for name, new in _attributes(after).items():
+            # Nothing that travels, frozen, or a property that refuses.
+            with suppress(UserError, AttributeError, TypeError, ValueError):
+                if write_context(new) != write_context(getattr(before, name, None)):
+                    setattr(self.owner, name, new)
+
+
+def context_type_of(function: Callable[..., Any]) -> Any:
+    """Return the type argument of a callable's context parameter, or None.
+
+    For `def instructions(ctx: RunContextWrapper[Customer], agent)` it is `Customer`.
+    """
+    target = implementation(function)
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+        hints = typing.get_type_hints(target)
+    except (TypeError, ValueError, NameError):
+        return None
+    if not parameters:
+        return None
+    annotation = hints.get(parameters[0].name)
+    origin = typing.get_origin(annotation) or annotation
+    if not (isinstance(origin, type) and issubclass(origin, RunContextWrapper)):
+        return None
+    arguments = typing.get_args(annotation)
+    return arguments[0] if arguments and arguments[0] is not Any else None
+
+
+@cache
+def _adapter(context_type: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    return TypeAdapter(context_type)
+
+
+def _validated(adapter: Any, value: Json) -> Any:
+    """Read a value as its type, where `note: str = None` is a field that may be None.
+
+    Python does not mind such a default, and programs have it, so the object that was written may
+    hold one. It is there again where the field is left out.
+
+    Raises:
+        ValidationError: the value does not fit.
+    """
+    from pydantic import ValidationError
+
+    copied = _copy(value)
+    try:
+        return adapter.validate_python(copied)
+    except ValidationError as error:
+        problems = error.errors()
+        if all(one["input"] is None and _leave_out(copied, one["loc"]) for one in problems):
+            with suppress(ValidationError):
+                return adapter.validate_python(copied)
+        raise
+
+
+def _leave_out(value: Any, path: tuple[int | str, ...]) -> bool:
+    """Remove the entry at a path of dicts and lists, and return whether it was there."""
+    for step in path[:-1]:
+        try:
+            value = value[step]
+        except (LookupError, TypeError):
+            return False
+    if not path or not isinstance(value, dict) or path[-1] not in value:
+        return False
+    del value[path[-1]]
+    return True
+
+
+def _refill(owner: Any, value: Json) -> None:
+    """Put what is in one dict or list into another; one of the other kind is none of it."""
+    if type(value) is type(owner):
+        owner.clear()
+        fill = owner.update if isinstance(value, dict) else owner.extend
+        fill(value)
+
+
+def _attributes(context: object) -> dict[str, Any]:
+    if dataclasses.is_dataclass(context):
+        return {field.name: getattr(context, field.name) for field in dataclasses.fields(context)}
+    return dict(getattr(context, "__dict__", {}))
+
+
+def _copy(value: Json) -> Json:
+    """Copy plain JSON, so that a callable cannot change the run's own."""
+    from pydantic_core import from_json, to_json
+
+    return from_json(to_json(value)) if isinstance(value, dict | list) else value
+
+
+def _empty(context_type: type) -> Any:
+    """Return the context of a run that was started without one: an empty one, where that works."""
+    try:
+        return context_type()
+    except (TypeError, ValueError):
+        return None
+
+
+def _name(context_type: Any) -> str:
+    return getattr(context_type, "__name__", str(context_type))

@@ -1,0 +1,1 @@
+"""Checks of a run's input and output, and of the calls of its tools."""

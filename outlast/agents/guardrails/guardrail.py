@@ -1,0 +1,268 @@
+"""Guardrails on agents: checks of what a run is asked and of what it answers.
+
+Owns: the records and decorators for input and output guardrails, and calling one. Must not know:
+when guardrails run, or what a tripwire ends; those are the loop's.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeAlias, cast, overload
+
+from outlast.agents.callables import call, check_callable, unwrap_partial
+from outlast.agents.context.wrapper import RunContextWrapper, TContext
+from outlast.agents.errors import UserError
+from outlast.loop.values import JsonObject
+
+TRIPPED_RECORD: Final = "record"
+"""Where the details of a nested run's failure say what its guardrail found."""
+
+
+@dataclass
+class GuardrailFunctionOutput:
+    """The result of a guardrail function.
+
+    Attributes:
+        output_info: what it wants to tell about its check; JSON, a pydantic model or a dataclass.
+        tripwire_triggered: whether the run must end with the tripwire's error.
+    """
+
+    output_info: Any
+    tripwire_triggered: bool
+
+
+GuardrailVerdict: TypeAlias = GuardrailFunctionOutput | Awaitable[GuardrailFunctionOutput]
+"""What a guardrail function returns, sync or async."""
+
+InputGuardrailFunction: TypeAlias = Callable[
+    [RunContextWrapper[TContext], Any, str | list[JsonObject]], GuardrailVerdict
+]
+"""Called with (context, agent, input); sync or async."""
+
+OutputGuardrailFunction: TypeAlias = Callable[
+    [RunContextWrapper[TContext], Any, Any], GuardrailVerdict
+]
+"""Called with (context, agent, the agent's output); sync or async."""
+
+
+@dataclass
+class InputGuardrail(Generic[TContext]):
+    """A check of a run's input by its starting agent, made once.
+
+    Attributes:
+        guardrail_function: called with (context, agent, input); sync or async.
+        name: names it in messages and traces; default the function's name.
+        run_in_parallel: whether the first turn runs beside the check (tools of that turn may
+            then have run before a tripwire ends the run) or waits for it.
+    """
+
+    guardrail_function: InputGuardrailFunction[TContext]
+    name: str | None = None
+    run_in_parallel: bool = True
+
+    def __post_init__(self) -> None:
+        """Check the fields, so that a mistake is found where it is made.
+
+        Raises:
+            UserError: a field does not fit. The message names the guardrail.
+        """
+        parameters = ("context", "agent", "input")
+        check_guardrail("Input guardrail", self.guardrail_function, self.name, parameters)
+        if not isinstance(cast("object", self.run_in_parallel), bool):
+            raise UserError(
+                f"Input guardrail {self.get_name()!r}: run_in_parallel must be True or False, "
+                f"not {self.run_in_parallel!r}."
+            )
+
+    def get_name(self) -> str:
+        """Return the guardrail's name, or that of its function."""
+        return self.name or function_name(self.guardrail_function)
+
+    async def run(
+        self,
+        agent: Any,
+        input: str | list[JsonObject],  # noqa: A002  (the name in the SDK)
+        context: RunContextWrapper[TContext],
+    ) -> "InputGuardrailResult":
+        """Check an input.
+
+        Args:
+            agent: the agent that the run starts with.
+            input: what the run is asked: text, or items.
+            context: the run's context.
+
+        Raises:
+            UserError: the function returned no `GuardrailFunctionOutput`.
+            Exception: whatever the function raised.
+        """
+        output = await call(self.guardrail_function, context, agent, input)
+        checked = _verdict(output, f"Input guardrail {self.get_name()!r}")
+        return InputGuardrailResult(guardrail=self, output=checked)
+
+
+@dataclass
+class OutputGuardrail(Generic[TContext]):
+    """A check of an agent's final output.
+
+    Attributes:
+        guardrail_function: called with (context, agent, the agent's output); sync or async.
+        name: names it in messages and traces; default the function's name.
+    """
+
+    guardrail_function: OutputGuardrailFunction[TContext]
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields, so that a mistake is found where it is made.
+
+        Raises:
+            UserError: a field does not fit. The message names the guardrail.
+        """
+        parameters = ("context", "agent", "agent_output")
+        check_guardrail("Output guardrail", self.guardrail_function, self.name, parameters)
+
+    def get_name(self) -> str:
+        """Return the guardrail's name, or that of its function."""
+        return self.name or function_name(self.guardrail_function)
+
+    async def run(
+        self, context: RunContextWrapper[TContext], agent: Any, agent_output: Any
+    ) -> "OutputGuardrailResult":
+        """Check a final output.
+
+        Args:
+            context: the run's context.
+            agent: the agent that gave the output.
+            agent_output: the output: text, or a value of the agent's output type.
+
+        Raises:
+            UserError: the function returned no `GuardrailFunctionOutput`.
+            Exception: whatever the function raised.
+        """
+        output = await call(self.guardrail_function, context, agent, agent_output)
+        checked = _verdict(output, f"Output guardrail {self.get_name()!r}")
+        return OutputGuardrailResult(
+            guardrail=self, agent_output=agent_output, agent=agent, output=checked
+        )
+
+
+@dataclass
+class InputGuardrailResult:
+    """The result of an input guardrail in a run."""
+
+    guardrail: InputGuardrail[Any]
+    output: GuardrailFunctionOutput
+
+
+@dataclass
+class OutputGuardrailResult:
+    """The result of an output guardrail in a run.
+
+    Attributes:
+        guardrail: the guardrail.
+        agent_output: what it checked.
+        agent: the agent that gave the output.
+        output: what it found.
+    """
+
+    guardrail: OutputGuardrail[Any]
+    agent_output: Any
+    agent: Any
+    output: GuardrailFunctionOutput
+
+
+@overload
+def input_guardrail(func: InputGuardrailFunction[TContext], /) -> InputGuardrail[TContext]: ...
+
+
+@overload
+def input_guardrail(
+    *, name: str | None = None, run_in_parallel: bool = True
+) -> Callable[[InputGuardrailFunction[TContext]], InputGuardrail[TContext]]: ...
+
+
+def input_guardrail(
+    func: InputGuardrailFunction[Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    run_in_parallel: bool = True,
+) -> InputGuardrail[Any] | Callable[[InputGuardrailFunction[Any]], InputGuardrail[Any]]:
+    """Make an input guardrail from a function; use it as a decorator.
+
+    Args:
+        func: the function, where the decorator is used without options.
+        name: names the guardrail; default the function's name.
+        run_in_parallel: whether the first turn runs beside the check or waits for it.
+
+    Raises:
+        UserError: the function cannot be called with (context, agent, input).
+    """
+
+    def decorate(function: InputGuardrailFunction[Any]) -> InputGuardrail[Any]:
+        return InputGuardrail(function, name=name, run_in_parallel=run_in_parallel)
+
+    return decorate if func is None else decorate(func)
+
+
+@overload
+def output_guardrail(func: OutputGuardrailFunction[TContext], /) -> OutputGuardrail[TContext]: ...
+
+
+@overload
+def output_guardrail(
+    *, name: str | None = None
+) -> Callable[[OutputGuardrailFunction[TContext]], OutputGuardrail[TContext]]: ...
+
+
+def output_guardrail(
+    func: OutputGuardrailFunction[Any] | None = None, /, *, name: str | None = None
+) -> OutputGuardrail[Any] | Callable[[OutputGuardrailFunction[Any]], OutputGuardrail[Any]]:
+    """Make an output guardrail from a function; use it as a decorator.
+
+    Args:
+        func: the function, where the decorator is used without options.
+        name: names the guardrail; default the function's name.
+
+    Raises:
+        UserError: the function cannot be called with (context, agent, agent_output).
+    """
+
+    def decorate(function: OutputGuardrailFunction[Any]) -> OutputGuardrail[Any]:
+        return OutputGuardrail(function, name=name)
+
+    return decorate if func is None else decorate(func)
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """Return a function's plain name, also inside partials; an object goes by its class."""
+    inner = unwrap_partial(function)
+    name = getattr(inner, "__name__", None)
+    return name if isinstance(name, str) else type(inner).__name__
+
+
+def check_guardrail(kind: str, function: object, name: object, parameters: tuple[str, ...]) -> None:
+    """Refuse a guardrail's name or function where the guardrail is made.
+
+    Args:
+        kind: what it is, as in "Input guardrail".
+        function: what the user gave as its function.
+        name: what the user gave as its name.
+        parameters: names of the positional arguments the function is called with.
+
+    Raises:
+        UserError: one of them does not fit.
+    """
+    if name is not None and (not isinstance(name, str) or not name.strip()):
+        raise UserError(f"{kind}: name must be a non-empty string or None, not {name!r}.")
+    shown = name or (function_name(function) if callable(function) else None)
+    owner = kind if shown is None else f"{kind} {shown!r}"
+    check_callable(function, parameters, what=f"{owner}: its function")
+
+
+def _verdict(output: object, owner: str) -> GuardrailFunctionOutput:
+    if not isinstance(output, GuardrailFunctionOutput):
+        raise UserError(
+            f"{owner} returned {type(output).__name__}: return "
+            "GuardrailFunctionOutput(output_info=..., tripwire_triggered=...)."
+        )
+    return output

@@ -1,0 +1,302 @@
+"""Guardrails on tools: checks before a call and of its result.
+
+Owns: the records and decorators for tool guardrails, and calling one. Must not know: in which
+order a tool's guardrails run, or what follows from a verdict.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, Literal, TypeAlias, TypedDict, cast, overload
+
+from outlast.agents.callables import call
+from outlast.agents.context.wrapper import TContext, ToolContext
+from outlast.agents.errors import UserError
+from outlast.agents.guardrails.guardrail import check_guardrail, function_name
+
+
+class AllowBehavior(TypedDict):
+    """The call goes on."""
+
+    type: Literal["allow"]
+
+
+class RejectContentBehavior(TypedDict):
+    """The run goes on; the model reads a message instead of the tool's result."""
+
+    type: Literal["reject_content"]
+    message: str
+
+
+class RaiseExceptionBehavior(TypedDict):
+    """The run ends with the tripwire's error."""
+
+    type: Literal["raise_exception"]
+
+
+ToolGuardrailBehavior: TypeAlias = AllowBehavior | RejectContentBehavior | RaiseExceptionBehavior
+
+
+def _allow() -> ToolGuardrailBehavior:
+    return AllowBehavior(type="allow")
+
+
+@dataclass
+class ToolGuardrailFunctionOutput:
+    """The result of a tool guardrail function.
+
+    Make one with `allow`, `reject_content` or `raise_exception`.
+
+    Attributes:
+        output_info: what it wants to tell about its check; JSON, a pydantic model or a dataclass.
+        behavior: what follows from it.
+    """
+
+    output_info: Any
+    behavior: ToolGuardrailBehavior = field(default_factory=_allow)
+
+    def __post_init__(self) -> None:
+        """Check the behavior.
+
+        Raises:
+            UserError: it is none of the three.
+        """
+        behavior = cast("object", self.behavior)
+        fields = cast("dict[str, object]", behavior) if isinstance(behavior, dict) else {}
+        match fields:
+            case {"type": "allow" | "raise_exception"} | {
+                "type": "reject_content",
+                "message": str(),
+            }:
+                return
+            case {"type": "reject_content"}:
+                raise UserError(
+                    "ToolGuardrailFunctionOutput.reject_content(message=...) must be a string, "
+                    f"not {fields.get('message')!r}: it is what the model reads."
+                )
+            case _:
+                raise UserError(
+                    f"ToolGuardrailFunctionOutput(behavior={behavior!r}) is none of the three: use "
+                    "ToolGuardrailFunctionOutput.allow(), .reject_content(message) or "
+                    ".raise_exception()."
+                )
+
+    @classmethod
+    def allow(cls, output_info: Any = None) -> "ToolGuardrailFunctionOutput":
+        """Let the call, or its result, pass.
+
+        Args:
+            output_info: what the guardrail wants to tell about its check.
+        """
+        return cls(output_info=output_info, behavior=AllowBehavior(type="allow"))
+
+    @classmethod
+    def reject_content(cls, message: str, output_info: Any = None) -> "ToolGuardrailFunctionOutput":
+        """Give the model a message instead of the tool's result; the run goes on.
+
+        Args:
+            message: what the model reads.
+            output_info: what the guardrail wants to tell about its check.
+
+        Raises:
+            UserError: the message is no string.
+        """
+        behavior = RejectContentBehavior(type="reject_content", message=message)
+        return cls(output_info=output_info, behavior=behavior)
+
+    @classmethod
+    def raise_exception(cls, output_info: Any = None) -> "ToolGuardrailFunctionOutput":
+        """End the run with the tripwire's error.
+
+        Args:
+            output_info: what the guardrail wants to tell about its check.
+        """
+        return cls(output_info=output_info, behavior=RaiseExceptionBehavior(type="raise_exception"))
+
+
+@dataclass
+class ToolInputGuardrailData:
+    """The argument of a tool input guardrail.
+
+    Attributes:
+        context: the context of the call, with the tool's name and arguments.
+        agent: the agent that made the call.
+    """
+
+    context: ToolContext[Any]
+    agent: Any
+
+
+@dataclass
+class ToolOutputGuardrailData(ToolInputGuardrailData):
+    """The argument of a tool output guardrail.
+
+    Attributes:
+        output: what the tool returned.
+    """
+
+    output: Any
+
+
+ToolGuardrailVerdict: TypeAlias = (
+    ToolGuardrailFunctionOutput | Awaitable[ToolGuardrailFunctionOutput]
+)
+"""What a tool guardrail function returns, sync or async."""
+
+ToolInputGuardrailFunction: TypeAlias = Callable[[ToolInputGuardrailData], ToolGuardrailVerdict]
+"""Called with (data) before a tool runs; sync or async."""
+
+ToolOutputGuardrailFunction: TypeAlias = Callable[[ToolOutputGuardrailData], ToolGuardrailVerdict]
+"""Called with (data) after a tool has run; sync or async."""
+
+
+@dataclass
+class ToolInputGuardrail(Generic[TContext]):
+    """A check of a tool call before the tool runs.
+
+    Attributes:
+        guardrail_function: called with (data); sync or async.
+        name: names it in messages and traces; default the function's name.
+    """
+
+    guardrail_function: ToolInputGuardrailFunction
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields, so that a mistake is found where it is made.
+
+        Raises:
+            UserError: a field does not fit. The message names the guardrail.
+        """
+        check_guardrail("Tool input guardrail", self.guardrail_function, self.name, ("data",))
+
+    def get_name(self) -> str:
+        """Return the guardrail's name, or that of its function."""
+        return self.name or function_name(self.guardrail_function)
+
+    async def run(self, data: ToolInputGuardrailData) -> ToolGuardrailFunctionOutput:
+        """Check a call.
+
+        Raises:
+            UserError: the function returned no `ToolGuardrailFunctionOutput`.
+            Exception: whatever the function raised.
+        """
+        output = await call(self.guardrail_function, data)
+        return _verdict(output, f"Tool input guardrail {self.get_name()!r}")
+
+
+@dataclass
+class ToolOutputGuardrail(Generic[TContext]):
+    """A check of a tool's output.
+
+    Attributes:
+        guardrail_function: called with (data); sync or async.
+        name: names it in messages and traces; default the function's name.
+    """
+
+    guardrail_function: ToolOutputGuardrailFunction
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        """Check the fields, so that a mistake is found where it is made.
+
+        Raises:
+            UserError: a field does not fit. The message names the guardrail.
+        """
+        check_guardrail("Tool output guardrail", self.guardrail_function, self.name, ("data",))
+
+    def get_name(self) -> str:
+        """Return the guardrail's name, or that of its function."""
+        return self.name or function_name(self.guardrail_function)
+
+    async def run(self, data: ToolOutputGuardrailData) -> ToolGuardrailFunctionOutput:
+        """Check a result.
+
+        Raises:
+            UserError: the function returned no `ToolGuardrailFunctionOutput`.
+            Exception: whatever the function raised.
+        """
+        output = await call(self.guardrail_function, data)
+        return _verdict(output, f"Tool output guardrail {self.get_name()!r}")
+
+
+@dataclass
+class ToolInputGuardrailResult:
+    """The result of a tool input guardrail in a run."""
+
+    guardrail: ToolInputGuardrail[Any]
+    output: ToolGuardrailFunctionOutput
+
+
+@dataclass
+class ToolOutputGuardrailResult:
+    """The result of a tool output guardrail in a run."""
+
+    guardrail: ToolOutputGuardrail[Any]
+    output: ToolGuardrailFunctionOutput
+
+
+@overload
+def tool_input_guardrail(func: ToolInputGuardrailFunction, /) -> ToolInputGuardrail[Any]: ...
+
+
+@overload
+def tool_input_guardrail(
+    *, name: str | None = None
+) -> Callable[[ToolInputGuardrailFunction], ToolInputGuardrail[Any]]: ...
+
+
+def tool_input_guardrail(
+    func: ToolInputGuardrailFunction | None = None, /, *, name: str | None = None
+) -> ToolInputGuardrail[Any] | Callable[[ToolInputGuardrailFunction], ToolInputGuardrail[Any]]:
+    """Make a tool input guardrail from a function; use it as a decorator.
+
+    Args:
+        func: the function, where the decorator is used without a name.
+        name: names the guardrail; default the function's name.
+
+    Raises:
+        UserError: the function cannot be called with (data).
+    """
+
+    def decorate(function: ToolInputGuardrailFunction) -> ToolInputGuardrail[Any]:
+        return ToolInputGuardrail(function, name=name)
+
+    return decorate if func is None else decorate(func)
+
+
+@overload
+def tool_output_guardrail(func: ToolOutputGuardrailFunction, /) -> ToolOutputGuardrail[Any]: ...
+
+
+@overload
+def tool_output_guardrail(
+    *, name: str | None = None
+) -> Callable[[ToolOutputGuardrailFunction], ToolOutputGuardrail[Any]]: ...
+
+
+def tool_output_guardrail(
+    func: ToolOutputGuardrailFunction | None = None, /, *, name: str | None = None
+) -> ToolOutputGuardrail[Any] | Callable[[ToolOutputGuardrailFunction], ToolOutputGuardrail[Any]]:
+    """Make a tool output guardrail from a function; use it as a decorator.
+
+    Args:
+        func: the function, where the decorator is used without a name.
+        name: names the guardrail; default the function's name.
+
+    Raises:
+        UserError: the function cannot be called with (data).
+    """
+
+    def decorate(function: ToolOutputGuardrailFunction) -> ToolOutputGuardrail[Any]:
+        return ToolOutputGuardrail(function, name=name)
+
+    return decorate if func is None else decorate(func)
+
+
+def _verdict(output: object, owner: str) -> ToolGuardrailFunctionOutput:
+    if not isinstance(output, ToolGuardrailFunctionOutput):
+        raise UserError(
+            f"{owner} returned {type(output).__name__}: return ToolGuardrailFunctionOutput.allow(), "
+            ".reject_content(message) or .raise_exception()."
+        )
+    return output

@@ -1,0 +1,248 @@
+"""What a handoff's filter did to the model's view, as an edit.
+
+Owns: what a filter is given (`HandoffView`), and finding out which of it the filter kept
+(`edit_of`). Must not know: which filter, and how the edit is applied.
+
+A filter returns lists. Most of what is in them was there before, so the edit names it by its
+position and writes only what is new. An item is known again by being the same object with the same
+content, else by equal content. Equal content is looked for from the last found position on, so
+that a filter which keeps the order gives few ranges.
+"""
+
+import json
+from bisect import bisect_left
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, cast
+
+from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.errors import UserError
+from outlast.agents.handoffs.input_data import HandoffInputData
+from outlast.agents.items.run_items import RunItem, RunItemBase, ToolApprovalItem, raw_of
+from outlast.loop.items import only_text
+from outlast.loop.values import JsonObject
+from outlast.loop.view import Segment, ViewEdit
+
+
+@dataclass(frozen=True, kw_only=True)
+class HandoffView:
+    """The view before a handoff, and what a filter is given of it.
+
+    Attributes:
+        raws: the view: its positions are what an edit counts in.
+        handed: the object that the filter gets for each position: a copy, or a run item.
+        data: what the filter is called with.
+    """
+
+    raws: tuple[JsonObject, ...]
+    handed: tuple[object, ...]
+    data: HandoffInputData
+
+    @property
+    def first_item(self) -> int:
+        """The position of the first run item; the input history is before it."""
+        return self.first_new_item - len(self.data.pre_handoff_items)
+
+    @property
+    def first_new_item(self) -> int:
+        """The position of the first run item of the turn that hands over."""
+        return len(self.raws) - len(self.data.new_items)
+
+    @cached_property
+    def keys(self) -> list[str]:
+        """The content of each position, in a form that can be compared."""
+        return [_key(raw) for raw in self.raws]
+
+
+def handoff_view(
+    history: Sequence[JsonObject],
+    pre_items: Sequence[RunItem],
+    new_items: Sequence[RunItem],
+    run_context: RunContextWrapper[Any] | None = None,
+    *,
+    shows_items: bool = False,
+) -> HandoffView:
+    """Return the view before a handoff.
+
+    What a filter gets are copies: the run's own state may hold the very objects that are given
+    here. A history of one plain user message is given to the filter as a string. Calls that wait
+    for an approval have no position, so there must be none among the items.
+
+    Args:
+        history: the part of the view that is the run's input.
+        pre_items: the run's items of earlier turns.
+        new_items: the items of this turn; the last is the handoff's own output.
+        run_context: the context that the filter sees.
+        shows_items: give also a history of one plain user message as items.
+    """
+    items = (*pre_items, *new_items)
+    copies = tuple(deepcopy(raw) for raw in history)
+    text = None if shows_items else only_text(history)
+    return HandoffView(
+        raws=(*history, *(raw_of(item) for item in items)),
+        handed=(*((text,) if text is not None else copies), *items),
+        data=HandoffInputData(
+            input_history=copies if text is None else text,
+            pre_handoff_items=tuple(pre_items),
+            new_items=tuple(new_items),
+            run_context=run_context,
+        ),
+    )
+
+
+def edit_of(view: HandoffView, result: object, *, handoff: str) -> ViewEdit:
+    """Return what a filter did.
+
+    The next model is shown the history, the earlier items, and then `input_items` if there are
+    any, else `new_items`. Items that wait for an approval are shown to nobody.
+
+    Args:
+        view: the view that the filter was called with.
+        result: what the filter returned.
+        handoff: the handoff's tool name, for the message.
+
+    Raises:
+        UserError: the filter returned something else, or something in it is no item.
+    """
+    if not isinstance(result, HandoffInputData):
+        raise UserError(
+            f"The input filter of the handoff {handoff!r} returned {type(result).__name__}. It "
+            "must return HandoffInputData: change what it is given with data.clone(...)."
+        )
+    places = _Places(view, handoff)
+    history = places.of(_history(result, handoff))
+    pre = places.of(_items(result.pre_handoff_items, "pre_handoff_items", handoff))
+    shown_items = result.new_items if result.input_items is None else result.input_items
+    field = "new_items" if result.input_items is None else "input_items"
+    shown = places.of(_items(shown_items, field, handoff))
+    new = shown
+    if result.input_items is not None:
+        new = places.of(_items(result.new_items, "new_items", handoff), of_new_turn=True)
+    kept = {place for place in new if isinstance(place, int)}
+    gone = range(view.first_new_item, len(view.raws))
+    return ViewEdit(
+        segments=tuple(_segments([*history, *pre, *shown])),
+        history=len(history),
+        dropped=tuple(at for at in gone if at not in kept),
+        added=tuple(
+            place if isinstance(place, dict) else view.raws[place]
+            for place in new
+            if isinstance(place, dict) or place < view.first_item
+        ),
+    )
+
+
+class _Places:
+    """Finds the position of what a filter returned."""
+
+    def __init__(self, view: HandoffView, handoff: str) -> None:
+        self._view = view
+        self._handoff = handoff
+        self._by_object = {id(one): at for at, one in enumerate(view.handed)}
+        self._next = 0
+
+    def of(
+        self, entries: Sequence[tuple[object, JsonObject]], *, of_new_turn: bool = False
+    ) -> list[int | JsonObject]:
+        """Return the position of each entry, or its content where it was not there before."""
+        if of_new_turn:
+            self._next = self._view.first_new_item
+        return [self._place(given, raw) for given, raw in entries]
+
+    def _place(self, given: object, raw: JsonObject) -> int | JsonObject:
+        at = self._by_object.get(id(given))
+        if at is None or not self._is_same(at, raw):
+            at = self._equal(raw)
+        if at is None:
+            return cast("JsonObject", json.loads(self._checked_key(raw)))
+        self._next = at + 1
+        return at
+
+    def _is_same(self, at: int, raw: JsonObject) -> bool:
+        own = self._view.raws[at]
+        return own is raw or _key(own) == self._checked_key(raw)
+
+    def _equal(self, raw: JsonObject) -> int | None:
+        places = self._by_key.get(self._checked_key(raw))
+        if not places:
+            return None
+        index = bisect_left(places, self._next)
+        return places[index] if index < len(places) else places[0]
+
+    def _checked_key(self, raw: JsonObject) -> str:
+        try:
+            return _key(raw, allow_nan=False)
+        except (TypeError, ValueError) as error:
+            raise UserError(
+                f"The input filter of the handoff {self._handoff!r} returned an item that cannot "
+                f"be written as JSON: {error}. Put strings, numbers, lists and dicts in it."
+            ) from None
+
+    @cached_property
+    def _by_key(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for at, key in enumerate(self._view.keys):
+            found.setdefault(key, []).append(at)
+        return found
+
+
+def _segments(places: Iterable[int | JsonObject]) -> list[Segment]:
+    segments: list[Segment] = []
+    start = stop = -1
+    for place in places:
+        if isinstance(place, int) and place == stop:
+            stop += 1
+            segments[-1] = (start, stop)
+        elif isinstance(place, int):
+            start, stop = place, place + 1
+            segments.append((start, stop))
+        else:
+            stop = -1
+            segments.append(place)
+    return segments
+
+
+def _history(result: HandoffInputData, handoff: str) -> list[tuple[object, JsonObject]]:
+    given = cast("object", result.input_history)
+    if isinstance(given, str):
+        return [(given, {"role": "user", "content": given})]
+    if not isinstance(given, list | tuple):
+        raise UserError(
+            f"The input filter of the handoff {handoff!r} returned {type(given).__name__} as "
+            "input_history. Return a string or a tuple of input items."
+        )
+    entries: list[tuple[object, JsonObject]] = []
+    for entry in cast("Sequence[object]", given):
+        if not isinstance(entry, dict):
+            raise UserError(
+                f"The input filter of the handoff {handoff!r} put {type(entry).__name__} into "
+                "input_history, which holds input items (dicts). Use item.to_input_item() for a "
+                "run item."
+            )
+        entries.append((cast("object", entry), cast("JsonObject", entry)))
+    return entries
+
+
+def _items(given: object, field: str, handoff: str) -> list[tuple[object, JsonObject]]:
+    if not isinstance(given, list | tuple):
+        raise UserError(
+            f"The input filter of the handoff {handoff!r} returned {type(given).__name__} as "
+            f"{field}. Return a tuple of run items."
+        )
+    entries: list[tuple[object, JsonObject]] = []
+    for entry in cast("Sequence[object]", given):
+        if not isinstance(entry, RunItemBase):
+            raise UserError(
+                f"The input filter of the handoff {handoff!r} put {type(entry).__name__} into "
+                f"{field}, which holds run items, such as MessageOutputItem. Put input items "
+                "(dicts) into input_history."
+            )
+        if not isinstance(entry, ToolApprovalItem):
+            entries.append((entry, raw_of(entry)))
+    return entries
+
+
+def _key(raw: JsonObject, *, allow_nan: bool = True) -> str:
+    return json.dumps(raw, sort_keys=True, ensure_ascii=False, allow_nan=allow_nan)

@@ -1,0 +1,289 @@
+"""Handoffs: how one agent gives the conversation to another.
+
+Owns: the `Handoff` record, `handoff()`, and what happens when one is invoked: the model's
+arguments are read and the callback runs. A handoff looks like a tool to the model. Must not know:
+when the active agent changes; that is the loop's.
+"""
+
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+from types import GenericAlias
+from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
+
+from outlast.agents.callables import call, check_callable
+from outlast.agents.context.wrapper import NamedAgent, RunContextWrapper, TContext
+from outlast.agents.errors import ModelBehaviorError, UserError
+from outlast.agents.handoffs.input_data import HandoffInputFilter
+from outlast.agents.schemas.strict_schema import strict_schema
+from outlast.loop.phrases import handed_over
+from outlast.loop.values import JsonObject
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    TAgent = TypeVar("TAgent", default=Any)
+else:  # as in `context.py`
+    from typing import TypeVar
+
+    TAgent = TypeVar("TAgent")
+
+OnHandoffWithoutInput: TypeAlias = Callable[[RunContextWrapper[Any]], Any]
+"""Called with (context) when the handoff happens; sync or async. What it returns is ignored."""
+
+OnHandoffWithInput: TypeAlias = Callable[[RunContextWrapper[Any], Any], Any]
+"""Called with (context, input) when the handoff happens; sync or async."""
+
+OnHandoff: TypeAlias = OnHandoffWithoutInput | OnHandoffWithInput
+
+OnInvokeHandoff: TypeAlias = Callable[[RunContextWrapper[Any], str], Awaitable[Any]]
+"""Called with (context, arguments as JSON text); returns the agent that takes over; async."""
+
+IsEnabled: TypeAlias = bool | Callable[[RunContextWrapper[Any], Any], bool | Awaitable[bool]]
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+_NOT_GIVEN: Any = None
+"""Default of a field that always has a value once the record is made."""
+
+NO_INPUT: JsonObject = {
+    "type": "object",
+    "properties": {},
+    "required": [],
+    "additionalProperties": False,
+}
+
+
+@dataclass(kw_only=True, eq=False)
+class Handoff(Generic[TContext, TAgent]):
+    """A model's option to hand the conversation to another agent.
+
+    `handoff()` makes one to an agent. Making one by hand is for a handoff that picks the agent
+    when it is invoked: give `on_invoke_handoff`, and the `agent_name` to show before that.
+
+    Attributes:
+        tool_name: what the model calls it.
+        tool_description: what the model is told.
+        agent: the agent that takes over; None where `on_invoke_handoff` picks it.
+        agent_name: the name of the agent that takes over; default that of `agent`.
+        input_json_schema: the JSON Schema of what the model has to say; default nothing. Made
+            strict if `strict_json_schema`.
+        on_invoke_handoff: performs the handoff; called with (context, arguments as JSON text),
+            returns the agent that takes over. Default: read the arguments, call `on_handoff`,
+            return `agent`.
+        on_handoff: runs in an activity, retried, when the handoff happens.
+        input_type: the type of what the model has to say, for `on_handoff`.
+        input_filter: changes what the next agent's model is shown.
+        nest_handoff_history: whether the next agent is told the conversation as a summary; None:
+            as the run's configuration says. An input filter of this handoff turns it off.
+        strict_json_schema: whether the provider holds the model to the schema.
+        is_enabled: whether the agent offers it at the moment: yes, no, or a predicate that is
+            called with (context, the agent that would hand over).
+    """
+
+    if not TYPE_CHECKING:  # `Handoff[Context]` in an annotation that is evaluated
+        __class_getitem__ = classmethod(GenericAlias)
+
+    tool_name: str
+    tool_description: str
+    agent: NamedAgent | None = None
+    agent_name: str = ""
+    input_json_schema: JsonObject = field(default_factory=lambda: dict(NO_INPUT))
+    on_invoke_handoff: OnInvokeHandoff = _NOT_GIVEN
+    on_handoff: OnHandoff | None = None
+    input_type: Any = None
+    input_filter: HandoffInputFilter | None = None
+    nest_handoff_history: bool | None = None
+    strict_json_schema: bool = True
+    is_enabled: IsEnabled = True
+
+    def __post_init__(self) -> None:
+        """Check the fields, so that a mistake is found where it is made.
+
+        Raises:
+            UserError: a field does not fit. The message names the handoff and the field.
+        """
+        if not _NAME.fullmatch(self.tool_name):
+            raise UserError(
+                "A handoff's tool name must be 1 to 64 letters, digits, '_' or '-', not "
+                f"{self.tool_name!r}. Choose one with handoff(agent, tool_name_override=...)."
+            )
+        owner = f"Handoff {self.tool_name!r}"
+        self._check_target(owner)
+        self._check_input(owner)
+        if self.input_filter is not None:
+            check_callable(self.input_filter, ("data",), what=f"{owner}: input_filter")
+        nest = cast("object", self.nest_handoff_history)
+        if nest is not None and not isinstance(nest, bool):
+            raise UserError(f"{owner}: nest_handoff_history must be true, false or None.")
+        if not isinstance(self.is_enabled, bool):
+            check_callable(self.is_enabled, ("context", "agent"), what=f"{owner}: is_enabled")
+        self.input_json_schema = self.input_json_schema or dict(NO_INPUT)
+        if self.strict_json_schema:
+            self.input_json_schema = strict_schema(self.input_json_schema, owner=owner)
+
+    def _check_target(self, owner: str) -> None:
+        given = cast("object", self.on_invoke_handoff)
+        if given is None or isinstance(given, _Invocation):
+            if self.agent is None:
+                raise UserError(
+                    f"{owner} leads nowhere: give agent=, or on_invoke_handoff= and agent_name=."
+                )
+            self.on_invoke_handoff = _Invocation(self)
+        else:
+            what = f"{owner}: on_invoke_handoff"
+            check_callable(given, ("context", "arguments"), what=what)
+            if self.on_handoff is not None or self.input_type is not None:
+                raise UserError(
+                    f"{owner}: on_invoke_handoff performs the whole handoff, so on_handoff and "
+                    "input_type do not go with it. Read the arguments and act inside it."
+                )
+        if self.agent is not None:
+            self.agent_name = self.agent.name
+        elif not self.agent_name:
+            raise UserError(f"{owner} needs agent_name=, which it is shown with.")
+
+    def _check_input(self, owner: str) -> None:
+        if self.input_type is None:
+            if self.on_handoff is not None:
+                check_callable(self.on_handoff, ("context",), what=f"{owner}: on_handoff")
+            return
+        if self.on_handoff is None:
+            raise UserError(
+                f"{owner}: input_type needs on_handoff, which is called with (context, input). "
+                "Give both or neither."
+            )
+        check_callable(self.on_handoff, ("context", "input"), what=f"{owner}: on_handoff")
+
+    @property
+    def picks_agent(self) -> bool:
+        """Whether the agent that takes over is only known when the handoff is invoked."""
+        return not isinstance(self.on_invoke_handoff, _Invocation)
+
+    @property
+    def needs_activity(self) -> bool:
+        """Whether anything of this handoff has to run when it happens.
+
+        What a run's configuration and hooks add to it is not counted.
+        """
+        return (
+            self.picks_agent
+            or self.on_handoff is not None
+            or self.input_filter is not None
+            or self.nest_handoff_history is True
+        )
+
+    def get_transfer_message(self, agent: NamedAgent) -> str:
+        """Return what the model reads as the output of this handoff's call."""
+        return handed_over(agent.name)
+
+    @classmethod
+    def default_tool_name(cls, agent: NamedAgent | str) -> str:
+        """Return `transfer_to_` and the agent's name, with what no tool name allows replaced."""
+        name = agent if isinstance(agent, str) else agent.name
+        return "transfer_to_" + re.sub(r"[^a-zA-Z0-9_]", "_", name).lower()
+
+    @classmethod
+    def default_tool_description(cls, agent: NamedAgent) -> str:
+        """Return what the model is told about a handoff to this agent."""
+        text = f"Hand the conversation over to the agent {agent.name}."
+        return f"{text} {agent.handoff_description}" if agent.handoff_description else text
+
+
+class _Invocation:
+    """What a handoff to one agent does when it is invoked."""
+
+    def __init__(self, entry: Handoff) -> None:
+        self._entry = entry
+
+    async def __call__(self, context: RunContextWrapper[Any], arguments: str) -> Any:
+        """Read the arguments, call the callback, and return the agent.
+
+        Raises:
+            ModelBehaviorError: the arguments do not fit the input type.
+        """
+        entry = self._entry
+        if entry.input_type is not None:
+            given = _read(entry, arguments)
+            await call(cast("OnHandoffWithInput", entry.on_handoff), context, given)
+        elif entry.on_handoff is not None:
+            await call(entry.on_handoff, context)
+        return entry.agent
+
+
+def handoff(
+    agent: NamedAgent,
+    *,
+    tool_name_override: str | None = None,
+    tool_description_override: str | None = None,
+    on_handoff: OnHandoff | None = None,
+    input_type: Any = None,
+    input_filter: HandoffInputFilter | None = None,
+    nest_handoff_history: bool | None = None,
+    is_enabled: IsEnabled = True,
+) -> Handoff:
+    """Make a handoff to an agent.
+
+    Args:
+        agent: the agent that takes over.
+        tool_name_override: what the model calls it; default `transfer_to_<agent>`.
+        tool_description_override: what the model is told instead of the default sentence.
+        on_handoff: called with (context), or with `input_type` with (context, input), when the
+            handoff happens; sync or async. It runs in an activity, at least once, and its context
+            changes are kept.
+        input_type: what the model has to say when it hands over: a pydantic model, dataclass or
+            TypedDict. What it says is held to the type strictly; what does not fit ends the run.
+        input_filter: called with `HandoffInputData`, returns what the next agent's model is shown;
+            sync or async. It runs in an activity.
+        nest_handoff_history: whether the next agent is told the conversation as a summary; None:
+            as the run's configuration says.
+        is_enabled: whether the handoff is offered, asked before every model call.
+
+    Raises:
+        UserError: an argument does not fit.
+    """
+    if not isinstance(getattr(agent, "name", None), str):
+        raise UserError(f"handoff() needs an Agent, not {agent!r}.")
+    name = tool_name_override or Handoff.default_tool_name(agent)
+    return Handoff(
+        tool_name=name,
+        tool_description=tool_description_override or Handoff.default_tool_description(agent),
+        agent=agent,
+        input_json_schema=_schema(input_type, name),
+        on_handoff=on_handoff,
+        input_type=input_type,
+        input_filter=input_filter,
+        nest_handoff_history=nest_handoff_history,
+        is_enabled=is_enabled,
+    )
+
+
+def _schema(input_type: Any, name: str) -> JsonObject:
+    if input_type is None:
+        return dict(NO_INPUT)
+    from pydantic import PydanticUserError, TypeAdapter
+
+    try:
+        return TypeAdapter(input_type).json_schema()
+    except PydanticUserError as error:
+        shown = getattr(input_type, "__name__", str(input_type))
+        reason = error.message.partition("\n")[0].partition(". ")[0].rstrip(".")
+        raise UserError(
+            f"Handoff {name!r}: a model cannot give the input_type {shown}: {reason}. Use a "
+            "pydantic model, a dataclass or a TypedDict."
+        ) from None
+
+
+def _read(entry: Handoff, arguments: str) -> Any:
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        return TypeAdapter(entry.input_type).validate_json(arguments or "", strict=True)
+    except ValidationError as error:
+        # What the model wrote stays out of the message: it may be a customer's.
+        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        place = ".".join(map(str, first["loc"])) or "its root"
+        raise ModelBehaviorError(
+            f"The model invoked the handoff {entry.tool_name!r} with input that does not fit "
+            f"{getattr(entry.input_type, '__name__', entry.input_type)}: {first['msg']} at {place}."
+        ) from None

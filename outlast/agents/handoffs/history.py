@@ -1,0 +1,244 @@
+"""Nested handoff history: the conversation so far as a summary for the agent that takes over.
+
+Owns: which items are told in a summary and which are handed on as they are, the text of a
+summary, and reading it back, so that a second handoff does not put a summary into a summary. Must
+not know: whether a run wants it.
+"""
+
+import inspect
+import json
+import re
+from collections.abc import Iterable, Sequence
+from copy import deepcopy
+from typing import Any, TypeAlias, cast
+
+from outlast.agents.errors import UserError
+from outlast.agents.handoffs.input_data import HandoffHistoryMapper, HandoffInputData
+from outlast.agents.items.raw_items import CREATED_BY
+from outlast.agents.items.run_items import RunItem, ToolApprovalItem, raw_of
+from outlast.loop.items import text_of
+from outlast.loop.values import Json, JsonObject
+
+Wrappers: TypeAlias = tuple[str, str]
+"""The lines before and after a summary."""
+
+DEFAULT_WRAPPERS: Wrappers = ("<CONVERSATION HISTORY>", "</CONVERSATION HISTORY>")
+
+_PREAMBLE = "What was said and done in this conversation before you took over:"
+_NOTHING = "(nothing yet)"
+_ROLES = frozenset({"user", "assistant", "system", "developer"})
+_TEXTS = frozenset({"output_text", "input_text", "text"})
+# Of no use to a reader: what is the provider's bookkeeping, and sealed thoughts.
+_LEFT_OUT = frozenset({"id", "status", "encrypted_content", CREATED_BY})
+_NUMBERED = re.compile(r"(\d+)\. ")
+
+_in_use: list[Wrappers] = [DEFAULT_WRAPPERS]
+
+
+def set_conversation_history_wrappers(*, start: str | None = None, end: str | None = None) -> None:
+    """Set the lines before and after summaries in this process.
+
+    It holds for runs that do not name their own. Every worker of a task queue must set the same.
+
+    Args:
+        start: the line before; None leaves it.
+        end: the line after; None leaves it.
+    """
+    before, after = _in_use[0]
+    _in_use[0] = (before if start is None else start, after if end is None else end)
+
+
+def reset_conversation_history_wrappers() -> None:
+    """Restore the default lines before and after summaries."""
+    _in_use[0] = DEFAULT_WRAPPERS
+
+
+def get_conversation_history_wrappers() -> Wrappers:
+    """Return the lines before and after summaries in this process."""
+    return _in_use[0]
+
+
+def default_handoff_history_mapper(
+    transcript: list[JsonObject], *, wrappers: Wrappers | None = None
+) -> list[JsonObject]:
+    """Return a conversation as one assistant message with a summary.
+
+    Args:
+        transcript: the conversation as input items.
+        wrappers: the lines around it; default the process's.
+    """
+    start, end = wrappers or _in_use[0]
+    lines = [f"{number}. {_line(item)}" for number, item in enumerate(transcript, 1)]
+    content = "\n".join([_PREAMBLE, start, *(lines or [_NOTHING]), end])
+    return [{"role": "assistant", "content": content}]
+
+
+def nest_handoff_history(
+    handoff_input_data: HandoffInputData,
+    *,
+    history_mapper: HandoffHistoryMapper | None = None,
+    wrappers: Wrappers | None = None,
+) -> HandoffInputData:
+    """Return handoff data with the conversation so far as a summary.
+
+    Without a mapper: messages of the turn that hands over, and what users said since the run
+    began, are handed on as they are, in their places. All else is told in summaries between them:
+    the history, calls and their outputs, reasoning, what agents said in earlier turns. The run's
+    own items, `new_items`, stay as they are.
+
+    Args:
+        handoff_input_data: what the next agent would be shown.
+        history_mapper: called with the conversation as a flat list; what it returns is exactly
+            what the next agent is shown.
+        wrappers: the lines around summaries; default the process's.
+
+    Raises:
+        UserError: the mapper returned something else than a list of input items.
+    """
+    lines = wrappers or _in_use[0]
+    history = list(_flat(_as_list(handoff_input_data.input_history), lines))
+    before = _shown(handoff_input_data.pre_handoff_items)
+    now = _shown(handoff_input_data.new_items)
+    if history_mapper is not None:
+        mapped = history_mapper(deepcopy([*history, *before, *now]))
+        view = _checked(mapped, history_mapper)
+    else:
+        told = [(raw, _is_sealed(raw)) for raw in history]
+        told += [(raw, _stands_alone(raw) and raw.get("role") != "assistant") for raw in before]
+        told += [(raw, _stands_alone(raw)) for raw in now]
+        view = _ordered(told, lines)
+    return handoff_input_data.clone(input_history=tuple(view), pre_handoff_items=(), input_items=())
+
+
+def _ordered(entries: Iterable[tuple[JsonObject, bool]], wrappers: Wrappers) -> list[JsonObject]:
+    """Return summaries and what is handed on, in order."""
+    view: list[JsonObject] = []
+    untold: list[JsonObject] = []
+    for raw, hand_on in entries:
+        if not hand_on:
+            untold.append(raw)
+            continue
+        if untold:
+            view.extend(default_handoff_history_mapper(untold, wrappers=wrappers))
+            untold = []
+        view.append(raw)
+    if untold or not view:
+        view.extend(default_handoff_history_mapper(untold, wrappers=wrappers))
+    return view
+
+
+def _shown(items: Iterable[RunItem]) -> list[JsonObject]:
+    return [raw_of(item) for item in items if not isinstance(item, ToolApprovalItem)]
+
+
+def _stands_alone(raw: JsonObject) -> bool:
+    """Whether a model can read an item without the ones around it."""
+    return "role" in raw or _is_sealed(raw)
+
+
+def _is_sealed(raw: JsonObject) -> bool:
+    """Whether it is what a provider made of a conversation: nobody else can read it."""
+    return raw.get("type") == "compaction"
+
+
+def _as_list(history: str | tuple[JsonObject, ...]) -> Sequence[JsonObject]:
+    return ({"role": "user", "content": history},) if isinstance(history, str) else history
+
+
+def _checked(mapped: object, mapper: HandoffHistoryMapper) -> list[JsonObject]:
+    name = getattr(mapper, "__qualname__", type(mapper).__qualname__)
+    if inspect.iscoroutine(mapped):
+        mapped.close()
+        raise UserError(f"The handoff history mapper {name} is async. Make it a plain function.")
+    if not isinstance(mapped, list | tuple):
+        raise UserError(
+            f"The handoff history mapper {name} returned {type(mapped).__name__}. It must return a "
+            "list of input items (dicts)."
+        )
+    entries = list(cast("Sequence[object]", mapped))
+    for entry in entries:
+        if not isinstance(entry, dict):
+            raise UserError(
+                f"The handoff history mapper {name} returned {type(entry).__name__} in its list. "
+                "Every entry must be an input item (a dict)."
+            )
+    return cast("list[JsonObject]", entries)
+
+
+def _flat(items: Iterable[JsonObject], wrappers: Wrappers) -> Iterable[JsonObject]:
+    """Yield items, and for each summary what it tells."""
+    for item in items:
+        told = _told(item, wrappers)
+        if told is None:
+            yield _plain(item)
+        else:
+            yield from _flat(told, wrappers)
+
+
+def _told(item: JsonObject, wrappers: Wrappers) -> list[JsonObject] | None:
+    """Return what a summary tells; None when the item is no summary."""
+    if item.get("role") != "assistant":
+        return None
+    text = text_of(item)
+    for start, end in dict.fromkeys((wrappers, _in_use[0], DEFAULT_WRAPPERS)):
+        head, tail = f"{_PREAMBLE}\n{start}\n", f"\n{end}"
+        if text.startswith(head) and text.endswith(tail) and len(text) > len(head) + len(tail):
+            return _read(text[len(head) : -len(tail)])
+    return None
+
+
+def _read(body: str) -> list[JsonObject] | None:
+    if body == _NOTHING:
+        return []
+    items: list[JsonObject] = []
+    for number, line in enumerate(body.split("\n"), 1):
+        match = _NUMBERED.match(line)
+        item = _item(line[match.end() :]) if match and int(match[1]) == number else None
+        if item is None:
+            return None
+        items.append(item)
+    return items
+
+
+def _line(item: JsonObject) -> str:
+    """Return the line that tells an item: `role: text` where that says all, else its JSON."""
+    item = _plain(item)
+    content: Json = item.get("content")
+    is_text = item.keys() == {"role", "content"} and isinstance(content, str)
+    if is_text and item["role"] in _ROLES and "\n" not in content:
+        return f"{item['role']}: {content}"
+    return json.dumps(item, ensure_ascii=False)
+
+
+def _item(line: str) -> JsonObject | None:
+    """Return the item that a line tells; None when it tells none."""
+    if line.startswith("{"):
+        try:
+            item: Json = json.loads(line)
+        except ValueError:
+            return None
+        return cast("JsonObject", item) if isinstance(item, dict) else None
+    role, colon, text = line.partition(": ")
+    return {"role": role, "content": text} if colon and role in _ROLES else None
+
+
+def _plain(item: JsonObject) -> JsonObject:
+    """Return an item as it is told: without ids, and a message of nothing but text as a string."""
+    if _is_sealed(item):
+        return item
+    plain = {key: value for key, value in item.items() if key not in _LEFT_OUT}
+    if "role" not in plain:
+        return plain
+    if plain.get("type") == "message":
+        del plain["type"]
+    content: Json = plain.get("content")
+    if isinstance(content, list) and all(map(_is_plain_text, cast("list[Any]", content))):
+        plain["content"] = text_of(item)
+    return plain
+
+
+def _is_plain_text(part: Any) -> bool:
+    if not isinstance(part, dict):
+        return False
+    fields = cast("JsonObject", part)
+    return fields.get("type") in _TEXTS and not fields.get("annotations")

@@ -1,0 +1,49 @@
+"""What a handoff's filter is given and returns.
+
+Owns: `HandoffInputData` and the types of filters and mappers. Must not know: when they are called.
+"""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.items.run_items import RunItem
+from outlast.loop.values import JsonObject
+
+
+@dataclass(frozen=True)
+class HandoffInputData:
+    """The conversation that the next agent's model would see, in three parts.
+
+    Attributes:
+        input_history: the input of the run before it: one user message as a string, or input
+            items.
+        pre_handoff_items: the run's items of the turns before the one that handed over.
+        new_items: the items of that turn; the last is the handoff's own output.
+        run_context: the context of the run.
+        input_items: what the model is shown in place of `new_items`, when `new_items` is to stay
+            as it is in the run's items and its session. None: the model is shown `new_items`.
+    """
+
+    input_history: str | tuple[JsonObject, ...]
+    pre_handoff_items: tuple[RunItem, ...]
+    new_items: tuple[RunItem, ...]
+    run_context: RunContextWrapper[Any] | None = None
+    input_items: tuple[RunItem, ...] | None = None
+
+    def clone(self, **changes: Any) -> "HandoffInputData":
+        """Return a copy with some fields changed."""
+        return replace(self, **changes)
+
+
+HandoffInputFilter: TypeAlias = Callable[
+    [HandoffInputData], HandoffInputData | Awaitable[HandoffInputData]
+]
+"""A function that changes a handoff's `HandoffInputData`; sync or async."""
+
+HandoffHistoryMapper: TypeAlias = Callable[[list[JsonObject]], list[JsonObject]]
+"""A function that rewrites the history before a handoff; sync.
+
+Called with the conversation as one flat list; returns the next agent's exact input.
+"""

@@ -1,0 +1,308 @@
+"""The items of a run as programs see them: one class for each kind of thing that happens.
+
+Owns: the classes, their `type` strings and accessors. `run_item_forms` makes them of a
+transcript's entries and of JSON. Must not know: how a run proceeds.
+"""
+
+from copy import deepcopy
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypeAlias, cast
+
+from outlast.agents.errors import UserError
+from outlast.agents.items.raw_items import HeldRaw, as_input
+from outlast.agents.items.tool_origin import ToolOrigin
+from outlast.loop.call_forms import name_of
+from outlast.loop.values import JsonObject
+
+
+class _RawItem:
+    """The field `raw_item`: takes JSON or a typed object, and shows a typed one when looked at."""
+
+    def __get__(self, item: "RunItemBase | None", owner: type | None = None) -> Any:
+        if item is None:
+            raise AttributeError("raw_item is an item's, not its class's")
+        return item.__dict__["_raw"].shown()
+
+    def __set__(self, item: "RunItemBase", value: Any) -> None:
+        item.__dict__["_raw"] = HeldRaw(value)
+
+
+@dataclass(eq=False, repr=False)
+class RunItemBase:
+    """What all items have.
+
+    Attributes:
+        agent: the agent whose turn produced the item; None for what came from outside.
+        raw_item: the item in the format of the Responses API: what a model wrote as the openai
+            package's typed object, everything else as a dict.
+    """
+
+    agent: Any
+    raw_item: Any
+
+    def to_input_item(self) -> JsonObject:
+        """Return the item as input for a model, without what only replies may have.
+
+        It is a dict of its own.
+        """
+        return deepcopy(as_input(raw_of(self)))
+
+    def release_agent(self) -> None:
+        """Do nothing: an item keeps its agent, which its run refers to by name."""
+
+    def __eq__(self, other: object) -> bool:
+        if type(self) is not type(other):
+            return NotImplemented
+        return _content(self) == _content(cast("RunItemBase", other))
+
+    __hash__ = None  # pyright: ignore[reportAssignmentType]  items can be changed
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(agent={_name(self.agent)!r}, raw_item={raw_of(self)!r})"
+
+
+RunItemBase.raw_item = _RawItem()  # put in afterwards, because a field without default has no value
+
+
+@dataclass(eq=False, repr=False)
+class InputItem(RunItemBase):
+    """An item that came from outside, mostly a user's message."""
+
+    type: Literal["input_item"] = "input_item"
+
+
+@dataclass(eq=False, repr=False)
+class MessageOutputItem(RunItemBase):
+    """A message from a model; `ItemHelpers` reads its text."""
+
+    type: Literal["message_output_item"] = "message_output_item"
+
+
+@dataclass(eq=False, repr=False)
+class ReasoningItem(RunItemBase):
+    """A model's reasoning, as far as the provider shows it."""
+
+    type: Literal["reasoning_item"] = "reasoning_item"
+
+
+@dataclass(eq=False, repr=False)
+class ToolCallItem(RunItemBase):
+    """A call of a tool, run here or by the provider.
+
+    Attributes:
+        description: what the model was told about the tool.
+        title: the tool's name for people.
+        tool_origin: where the tool comes from.
+    """
+
+    type: Literal["tool_call_item"] = "tool_call_item"
+    description: str | None = None
+    title: str | None = None
+    tool_origin: ToolOrigin | None = None
+
+    @property
+    def tool_name(self) -> str | None:
+        """The name of the called tool, where the call has one or its kind stands for one."""
+        return name_of(raw_of(self)) or None
+
+    @property
+    def call_id(self) -> str | None:
+        """The id of the call."""
+        return _text(raw_of(self), "call_id", "id")
+
+
+@dataclass(eq=False, repr=False)
+class ToolCallOutputItem(RunItemBase):
+    """The output of a tool call.
+
+    Attributes:
+        output: what the tool returned, as far as it is known: in a run's own items, what the
+            model reads of it.
+        tool_origin: where the tool comes from.
+    """
+
+    output: Any
+    type: Literal["tool_call_output_item"] = "tool_call_output_item"
+    tool_origin: ToolOrigin | None = None
+
+    @property
+    def call_id(self) -> str | None:
+        """The id of the call that this answers."""
+        return _text(raw_of(self), "call_id", "id")
+
+
+@dataclass(eq=False, repr=False)
+class HandoffCallItem(RunItemBase):
+    """A model's call of a handoff."""
+
+    type: Literal["handoff_call_item"] = "handoff_call_item"
+
+
+@dataclass(eq=False, repr=False)
+class HandoffOutputItem(RunItemBase):
+    """A completed handoff from one agent to another.
+
+    Attributes:
+        source_agent: who handed over.
+        target_agent: who took over.
+    """
+
+    source_agent: Any
+    target_agent: Any
+    type: Literal["handoff_output_item"] = "handoff_output_item"
+
+
+@dataclass(eq=False, repr=False)
+class MCPListToolsItem(RunItemBase):
+    """The tools of an MCP server, as the provider listed them."""
+
+    type: Literal["mcp_list_tools_item"] = "mcp_list_tools_item"
+
+
+@dataclass(eq=False, repr=False)
+class MCPApprovalRequestItem(RunItemBase):
+    """A provider's request to approve an MCP tool call."""
+
+    type: Literal["mcp_approval_request_item"] = "mcp_approval_request_item"
+
+
+@dataclass(eq=False, repr=False)
+class MCPApprovalResponseItem(RunItemBase):
+    """The answer to an `MCPApprovalRequestItem`."""
+
+    type: Literal["mcp_approval_response_item"] = "mcp_approval_response_item"
+
+
+@dataclass(eq=False, repr=False)
+class ToolSearchCallItem(RunItemBase):
+    """A model's search for tools that were not loaded."""
+
+    type: Literal["tool_search_call_item"] = "tool_search_call_item"
+
+
+@dataclass(eq=False, repr=False)
+class ToolSearchOutputItem(RunItemBase):
+    """The tools that a model's search found."""
+
+    type: Literal["tool_search_output_item"] = "tool_search_output_item"
+
+
+@dataclass(eq=False, repr=False)
+class CompactionItem(RunItemBase):
+    """A provider's compact form of a longer conversation."""
+
+    type: Literal["compaction_item"] = "compaction_item"
+
+
+@dataclass(eq=False, repr=False)
+class ProviderItem(RunItemBase):
+    """An item of a provider that has no class of its own here."""
+
+    type: Literal["provider_item"] = "provider_item"
+
+
+@dataclass(eq=False, repr=False)
+class ToolApprovalItem(RunItemBase):
+    """A call that waits for a person's decision.
+
+    It is itself and no other: two are equal only when they are the same object.
+
+    Attributes:
+        tool_name: the name of the tool, taken from the call unless given.
+        tool_namespace: the namespace of the tool, where it has one.
+        approval_id: the address of the decision, as in `handle.approve(approval_id)`.
+        tool_origin: where the tool comes from.
+    """
+
+    tool_name: str | None = None
+    type: Literal["tool_approval_item"] = "tool_approval_item"
+    tool_namespace: str | None = None
+    approval_id: str | None = None
+    tool_origin: ToolOrigin | None = None
+
+    def __post_init__(self) -> None:
+        """Take from the call what was not given."""
+        raw = raw_of(self)
+        self.tool_name = self.tool_name or name_of(raw) or _text(raw, "tool_name")
+        self.tool_namespace = self.tool_namespace or _text(raw, "namespace")
+
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    def __hash__(self) -> int:
+        return object.__hash__(self)
+
+    @property
+    def name(self) -> str | None:
+        """The name of the tool."""
+        return self.tool_name
+
+    @property
+    def qualified_name(self) -> str | None:
+        """The name of the tool, after its namespace where it has one."""
+        if self.tool_name and self.tool_namespace and self.tool_namespace != self.tool_name:
+            return f"{self.tool_namespace}.{self.tool_name}"
+        return self.tool_name
+
+    @property
+    def arguments(self) -> str | None:
+        """The arguments as JSON text, as the model wrote them."""
+        return _text(raw_of(self), "arguments", "input")
+
+    @property
+    def call_id(self) -> str | None:
+        """The id of the call."""
+        return _text(raw_of(self), "call_id", "id")
+
+    def to_input_item(self) -> JsonObject:
+        """Refuse: nothing has happened that a model could be told.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError(
+            f"The call of {self.tool_name!r} waits for a decision and is no input for a model. "
+            "Leave ToolApprovalItem out when you build an input."
+        )
+
+
+RunItem: TypeAlias = (
+    InputItem
+    | MessageOutputItem
+    | ReasoningItem
+    | ToolCallItem
+    | ToolCallOutputItem
+    | HandoffCallItem
+    | HandoffOutputItem
+    | MCPListToolsItem
+    | MCPApprovalRequestItem
+    | MCPApprovalResponseItem
+    | ToolSearchCallItem
+    | ToolSearchOutputItem
+    | CompactionItem
+    | ProviderItem
+    | ToolApprovalItem
+)
+"""Any item of a run; `item.type` names its kind."""
+
+
+def raw_of(item: RunItemBase) -> JsonObject:
+    """Return an item's raw JSON as it is now, without a copy. Treat it as immutable."""
+    held: HeldRaw = item.__dict__["_raw"]
+    return held.value()
+
+
+def _content(item: RunItemBase) -> list[object]:
+    """Return what makes an item equal to another; agents are their names."""
+    rest = (getattr(item, one.name) for one in fields(item) if one.name != "raw_item")
+    return [raw_of(item), *(_name(value) or value for value in rest)]
+
+
+def _name(agent: object) -> str | None:
+    name = getattr(agent, "name", None)
+    return name if isinstance(name, str) else None
+
+
+def _text(raw: JsonObject, *keys: str) -> str | None:
+    found = (raw.get(key) for key in keys)
+    return next((value for value in found if isinstance(value, str) and value), None)

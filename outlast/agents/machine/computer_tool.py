@@ -1,0 +1,231 @@
+"""The tool with which a model uses a computer.
+
+Owns: `ComputerTool`: which computer a run has, what a call of it says, who looks at what the
+provider warns of. Must not know: where the tool runs.
+"""
+
+import json
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeAlias, Unpack, cast
+
+from outlast.agents.callables import call, check_callable
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
+from outlast.agents.errors import UserError
+from outlast.agents.items.raw_items import HeldRaw
+from outlast.agents.logs import get_logger
+from outlast.agents.machine.computer import (
+    AsyncComputer,
+    Computer,
+    ComputerLike,
+    act,
+    action_problem,
+)
+from outlast.agents.machine.computers import (
+    ComputerProvider,
+    ComputerSource,
+    ComputerT,
+    KeptComputers,
+)
+from outlast.agents.tools.local import LocalTool, LocalToolOptions, OnApproval
+from outlast.loop.call_forms import call_item
+from outlast.loop.values import Json, JsonObject
+
+logger = get_logger(__name__)
+
+LARGEST_SCREENSHOT_BYTES = 450_000
+"""As a URL. Every screenshot stays in the history of the run."""
+
+
+@dataclass
+class ComputerToolSafetyCheckData:
+    """The argument of `on_safety_check`.
+
+    Attributes:
+        ctx_wrapper: the run's context.
+        agent: whose model made the call.
+        tool_call: the call as the openai package's `ResponseComputerToolCall`.
+        safety_check: what the provider warns of, with `id`, `code` and `message`.
+    """
+
+    ctx_wrapper: RunContextWrapper[Any]
+    agent: Any
+    tool_call: Any
+    safety_check: Any
+
+
+SafetyCheckFunction: TypeAlias = Callable[[ComputerToolSafetyCheckData], bool | Awaitable[bool]]
+"""Says whether a call may run in spite of a warning; sync or async."""
+
+
+class ComputerTool(LocalTool, Generic[ComputerT]):
+    """A tool by which the model uses a computer.
+
+    Attributes:
+        computer: the computer, or what makes one for each run.
+        on_safety_check: says whether a call may run that the provider warns of.
+        kept: the computers that are in use in this process.
+    """
+
+    form: ClassVar[str] = "computer_call"
+    speaks: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        computer: ComputerSource[ComputerT],
+        on_safety_check: SafetyCheckFunction | None = None,
+        *,
+        needs_approval: Any = False,
+        on_approval: OnApproval | None = None,
+        **options: Unpack[LocalToolOptions],
+    ) -> None:
+        """Make the tool of a computer.
+
+        Args:
+            computer: a `Computer` or `AsyncComputer`, which all runs on this worker then share;
+                or a callable that makes one, called with `run_context=`, or a `ComputerProvider`:
+                each run then has its own.
+            on_safety_check: called with a `ComputerToolSafetyCheckData` for each of the
+                provider's warnings; a no ends the run. Without it, calls run and the provider is
+                not told that anybody looked.
+            needs_approval: whether a human decides before each call, or a predicate that is
+                called with (context, the call's actions, call id). A rejected call answers with
+                an empty picture, because no words fit there.
+            on_approval: decides about such a call instead, if it can.
+            **options: see `LocalToolOptions`. A call is tried once unless `retry` says otherwise;
+                a failure ends the run.
+
+        Raises:
+            UserError: an argument does not fit.
+        """
+        given = cast("object", computer)
+        if isinstance(given, type) or not (
+            isinstance(given, Computer | AsyncComputer | ComputerProvider) or callable(given)
+        ):
+            raise UserError(
+                "ComputerTool(computer=...) must be a Computer, an AsyncComputer, a callable that "
+                f"makes one, or a ComputerProvider, not {given!r}."
+            )
+        if on_safety_check is not None:
+            check_callable(on_safety_check, ("data",), what="ComputerTool: on_safety_check")
+        self.computer: ComputerSource[ComputerT] = computer
+        self.on_safety_check = on_safety_check
+        self.kept = KeptComputers(computer)
+        super().__init__(
+            "computer_use_preview",
+            self._use,
+            validate=_problem,
+            options={"failure_error_function": None, **options},
+            needs_approval=needs_approval,
+            on_approval=on_approval,
+        )
+
+    def to_tool_param(self) -> JsonObject:
+        """Return the tool's entry in a request."""
+        return {"type": "computer"}
+
+    def param_for(self, model: str | None) -> JsonObject:
+        """Return the tool's entry in a request to a model, for older models that of the preview.
+
+        Raises:
+            UserError: such a model has to be told of the screen, and nobody knows it.
+        """
+        if model is None or "computer-use" not in model:
+            return self.to_tool_param()
+        computer: Any = self.computer
+        dimensions = getattr(computer, "dimensions", None)
+        environment = getattr(computer, "environment", None)
+        if dimensions is None or environment is None:
+            raise UserError(
+                f"The model {model!r} has to be told of the screen: give ComputerTool(computer=...)"
+                " a computer that has `environment` and `dimensions`."
+            )
+        width, height = dimensions
+        return {
+            "type": "computer_use_preview",
+            "environment": environment,
+            "display_width": width,
+            "display_height": height,
+        }
+
+    def asked_about(self, context: RunContextWrapper[Any], arguments: str) -> list[JsonObject]:
+        """Return the actions as JSON."""
+        del context
+        return _actions(_said(arguments))
+
+    async def _use(self, context: ToolContext[Any], arguments: str) -> JsonObject:
+        said = _said(arguments)
+        acknowledged = await self._acknowledged(context, arguments, said)
+        async with self.kept.lent(context) as computer:
+            shot = await act(computer, _actions(said))
+        if len(shot) > LARGEST_SCREENSHOT_BYTES:
+            raise UserError(
+                f"The screenshot has {len(shot):,} bytes, of at most {LARGEST_SCREENSHOT_BYTES:,}. "
+                "Return a smaller picture, such as a JPEG as data: URL."
+            )
+        output: JsonObject = {"output": {"type": "computer_screenshot", "image_url": shot}}
+        return {**output, "acknowledged_safety_checks": acknowledged} if acknowledged else output
+
+    async def _acknowledged(
+        self, context: ToolContext[Any], arguments: str, said: JsonObject
+    ) -> list[JsonObject]:
+        """Ask about the provider's warnings, and return those that somebody has looked at.
+
+        Raises:
+            UserError: the call must not run.
+        """
+        checks: list[JsonObject] = said.get("pending_safety_checks") or []
+        if not checks:
+            return []
+        if self.on_safety_check is None:
+            logger.warning(
+                "the provider warns of a computer's call, and there is no on_safety_check: %s",
+                [check.get("code") for check in checks],
+            )
+            return []
+        call_id = context.tool_call_id
+        raw = call_item(self.form, call_id=call_id, name="", arguments=arguments)
+        shown = HeldRaw({"id": call_id, "status": "completed", **raw}).shown()
+        for check, safety_check in zip(checks, shown.pending_safety_checks, strict=True):
+            data = ComputerToolSafetyCheckData(context, context.agent, shown, safety_check)
+            if not await call(self.on_safety_check, data):
+                raise UserError(
+                    f"A call of the computer was not let through by on_safety_check: "
+                    f"{check.get('message') or check.get('code') or check.get('id')}"
+                )
+        return checks
+
+
+def _said(arguments: str) -> JsonObject:
+    said: Json = json.loads(arguments or "{}")
+    return cast("JsonObject", said) if isinstance(said, dict) else {}
+
+
+def _actions(said: JsonObject) -> list[JsonObject]:
+    """Return what is to be done: newer models ask for several things at once."""
+    several: Json = said.get("actions")
+    if isinstance(several, list) and several:
+        return cast("list[JsonObject]", several)
+    one: Json = said.get("action")
+    return [cast("JsonObject", one)] if isinstance(one, dict) else []
+
+
+def _problem(arguments: str) -> str | None:
+    return action_problem(_actions(_said(arguments)))
+
+
+async def resolve_computer(
+    *, tool: ComputerTool[Any], run_context: RunContextWrapper[Any]
+) -> ComputerLike:
+    """Return a tool's computer for a run in this process, and make it if needed.
+
+    Args:
+        tool: the tool.
+        run_context: the run's, as hooks and other callables have it.
+
+    Raises:
+        UserError: what makes computers has made something else.
+        Exception: it failed.
+    """
+    async with tool.kept.lent(run_context) as computer:
+        return computer

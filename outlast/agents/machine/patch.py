@@ -1,0 +1,201 @@
+"""The tool with which a model changes files, one at a time, on the machine of a worker.
+
+Owns: `ApplyPatchTool` and what its editor takes and returns. Touches no file: editors are the
+user's; `apply_diff` does their work on a text. Must not know: where a tool runs.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, Protocol, TypeAlias, Unpack, cast, runtime_checkable
+
+from outlast.agents.callables import call
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
+from outlast.agents.errors import ModelBehaviorError, UserError
+from outlast.agents.machine.diffs import InvalidDiffError
+from outlast.agents.tools.definition import default_tool_error
+from outlast.agents.tools.local import LocalTool, LocalToolOptions, OnApproval
+from outlast.loop.values import Json, JsonObject
+
+ApplyPatchOperationType: TypeAlias = Literal["create_file", "update_file", "delete_file"]
+
+_NEEDS_DIFF = {"create_file": True, "update_file": True, "delete_file": False}
+
+MOST_OUTPUT_CHARACTERS = 100_000
+
+
+@dataclass(slots=True)
+class ApplyPatchOperation:
+    """A change of one file.
+
+    Attributes:
+        type: what is done to the file.
+        path: which; check it before you touch it, because a model wrote it.
+        diff: for `apply_diff`, with `mode="create"` for a new file.
+        ctx_wrapper: the run's context; while a call runs, it has `idempotency_key`, too.
+        move_to: the file's new path, where it gets one.
+    """
+
+    type: ApplyPatchOperationType
+    path: str
+    diff: str | None = None
+    ctx_wrapper: RunContextWrapper[Any] | None = None
+    move_to: str | None = None
+
+
+@dataclass(slots=True)
+class ApplyPatchResult:
+    """The result of a change of a file.
+
+    Attributes:
+        status: whether it worked; None for yes.
+        output: what the model reads of it.
+    """
+
+    status: Literal["completed", "failed"] | None = None
+    output: str | None = None
+
+
+ApplyPatchAnswer: TypeAlias = ApplyPatchResult | str | None
+ApplyPatchApproval: TypeAlias = Callable[
+    [RunContextWrapper[Any], ApplyPatchOperation, str], bool | Awaitable[bool]
+]
+"""Called with (context, operation, call id); true means that a human decides."""
+
+
+@runtime_checkable
+class ApplyPatchEditor(Protocol):
+    """A protocol for objects that change files.
+
+    Its methods may be sync or async.
+    """
+
+    def create_file(
+        self, operation: ApplyPatchOperation
+    ) -> ApplyPatchAnswer | Awaitable[ApplyPatchAnswer]:
+        """Write a new file."""
+        ...
+
+    def update_file(
+        self, operation: ApplyPatchOperation
+    ) -> ApplyPatchAnswer | Awaitable[ApplyPatchAnswer]:
+        """Change a file, and move it if there is a `move_to`."""
+        ...
+
+    def delete_file(
+        self, operation: ApplyPatchOperation
+    ) -> ApplyPatchAnswer | Awaitable[ApplyPatchAnswer]:
+        """Delete a file."""
+        ...
+
+
+class ApplyPatchTool(LocalTool):
+    """A tool by which the model changes files through an editor.
+
+    Attributes:
+        editor: changes the files.
+    """
+
+    form: ClassVar[str] = "apply_patch_call"
+
+    def __init__(
+        self,
+        editor: ApplyPatchEditor,
+        name: str = "apply_patch",
+        needs_approval: bool | ApplyPatchApproval = False,  # noqa: FBT001, FBT002  the SDK's
+        on_approval: OnApproval | None = None,
+        **options: Unpack[LocalToolOptions],
+    ) -> None:
+        """Make the tool of an editor.
+
+        Args:
+            editor: has `create_file`, `update_file` and `delete_file`, which take an
+                `ApplyPatchOperation` and return an `ApplyPatchResult`, a text or None.
+            name: what messages and hooks call the tool. The model, approvals and activities know
+                it as `apply_patch`.
+            needs_approval: whether a human decides before each call, or a predicate that is
+                called with (context, operation, call id).
+            on_approval: decides about such a call instead, if it can.
+            **options: see `LocalToolOptions`. A call is tried once unless `retry` says otherwise.
+                A diff that does not fit is told to the model as it is; of any other failure it
+                hears that there was one.
+
+        Raises:
+            UserError: an argument does not fit.
+        """
+        for method in _NEEDS_DIFF:
+            if not callable(getattr(editor, method, None)):
+                raise UserError(
+                    f"ApplyPatchTool {name!r}: editor has no method {method}(operation). An editor "
+                    f"has {', '.join(_NEEDS_DIFF)}."
+                )
+        self.editor = editor
+        super().__init__(
+            name,
+            self._edit,
+            validate=_problem,
+            options={"failure_error_function": default_patch_error, **options},
+            needs_approval=needs_approval,
+            on_approval=on_approval,
+        )
+
+    @property
+    def type(self) -> str:
+        """What the provider calls this kind of tool."""
+        return "apply_patch"
+
+    def to_tool_param(self) -> JsonObject:
+        """Return the tool's entry in a request."""
+        return {"type": self.type}
+
+    def asked_about(self, context: RunContextWrapper[Any], arguments: str) -> ApplyPatchOperation:
+        """Return the operation."""
+        said = _said(arguments)
+        return ApplyPatchOperation(
+            type=said["type"],
+            path=said["path"],
+            diff=said.get("diff"),
+            ctx_wrapper=context,
+            move_to=said.get("move_to"),
+        )
+
+    async def _edit(self, context: ToolContext[Any], arguments: str) -> JsonObject:
+        operation = self.asked_about(context, arguments)
+        result: object = await call(getattr(self.editor, operation.type), operation)
+        return _output(result)
+
+
+def default_patch_error(context: RunContextWrapper[Any], error: Exception) -> str:
+    """Tell the model what is wrong with its diff, and of other failures that there was one."""
+    if isinstance(error, InvalidDiffError | ModelBehaviorError):
+        return str(error)
+    return default_tool_error(context, error)
+
+
+def _said(arguments: str) -> JsonObject:
+    said: Json = json.loads(arguments or "{}").get("operation")
+    return cast("JsonObject", said) if isinstance(said, dict) else {}
+
+
+def _problem(arguments: str) -> str | None:
+    said = _said(arguments)
+    kind, path = said.get("type"), said.get("path")
+    if kind not in _NEEDS_DIFF:
+        return f"There is no operation {kind!r}. There are {', '.join(_NEEDS_DIFF)}."
+    if not isinstance(path, str) or not path:
+        return f"The operation {kind} needs a `path`."
+    if _NEEDS_DIFF[kind] and not isinstance(said.get("diff"), str):
+        return f"The operation {kind} needs a `diff`."
+    return None
+
+
+def _output(result: object) -> JsonObject:
+    """Return what the output item of a call has."""
+    status: object = None
+    if isinstance(result, Mapping):
+        fields = cast("Mapping[str, object]", result)
+        status, result = fields.get("status"), fields.get("output")
+    elif isinstance(result, ApplyPatchResult):
+        status, result = result.status, result.output
+    output: JsonObject = {"status": "failed" if status == "failed" else "completed"}
+    return output if result is None else {**output, "output": str(result)[:MOST_OUTPUT_CHARACTERS]}

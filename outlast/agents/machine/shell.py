@@ -1,0 +1,384 @@
+"""Tools that run commands on the machine of a worker.
+
+Owns: `ShellTool` and `LocalShellTool`, the records that their executors take and return, and what
+a model reads of those. Runs no command: executors are the user's. Must not know: where a tool runs.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Literal, TypeAlias, Unpack, cast
+
+from outlast.agents.callables import call, check_callable
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
+from outlast.agents.errors import UserError
+from outlast.agents.items.raw_items import HeldRaw
+from outlast.agents.machine.shell_environments import ShellToolEnvironment
+from outlast.agents.tools.hosted import tool_entry
+from outlast.agents.tools.local import LocalTool, LocalToolOptions, OnApproval
+from outlast.loop.call_forms import call_item
+from outlast.loop.values import Json, JsonObject
+
+MOST_OUTPUT_CHARACTERS = 100_000
+"""What a call's commands may write where nobody gives a smaller bound; the rest is cut off."""
+
+_CUT = "\n[The output is longer. It was cut off here.]"
+
+
+@dataclass
+class ShellCallOutcome:
+    """The outcome of a command: an exit code or a timeout.
+
+    Attributes:
+        type: it ended by itself, or was stopped because it took too long.
+        exit_code: its exit code, where it is known.
+    """
+
+    type: Literal["exit", "timeout"]
+    exit_code: int | None = None
+
+
+@dataclass
+class ShellCommandOutput:
+    """The output of one command.
+
+    Attributes:
+        stdout: to its standard output.
+        stderr: to its standard error.
+        outcome: how it ended.
+        command: which it was; the model is not told, because it knows the order.
+        provider_data: whatever else the executor wants to keep; the model is not told.
+    """
+
+    stdout: str = ""
+    stderr: str = ""
+    outcome: ShellCallOutcome = field(default_factory=lambda: ShellCallOutcome("exit"))
+    command: str | None = None
+    provider_data: dict[str, Any] | None = None
+
+    @property
+    def exit_code(self) -> int | None:
+        """The command's exit code, where it is known."""
+        return self.outcome.exit_code
+
+    @property
+    def status(self) -> Literal["completed", "timeout"]:
+        """Whether it ended by itself."""
+        return "timeout" if self.outcome.type == "timeout" else "completed"
+
+
+@dataclass
+class ShellResult:
+    """The result of the commands of a call.
+
+    Attributes:
+        output: of each command, in order.
+        max_output_length: how many characters the model reads of them all; the model's own
+            bound counts, too.
+        provider_data: whatever else the executor wants to keep; the model is not told.
+    """
+
+    output: list[ShellCommandOutput]
+    max_output_length: int | None = None
+    provider_data: dict[str, Any] | None = None
+
+
+@dataclass
+class ShellActionRequest:
+    """The commands that a model wants to run.
+
+    Attributes:
+        commands: one after the other.
+        timeout_ms: how long it may take, in the model's opinion.
+        max_output_length: how many characters of output the model wants at most.
+    """
+
+    commands: list[str]
+    timeout_ms: int | None = None
+    max_output_length: int | None = None
+
+
+@dataclass
+class ShellCallData:
+    """A call of the shell tool.
+
+    Attributes:
+        call_id: the model's id of the call.
+        action: what is to be run.
+        status: how far the provider says the call is.
+        raw: the call as an item.
+    """
+
+    call_id: str
+    action: ShellActionRequest
+    status: Literal["in_progress", "completed"] | None = None
+    raw: Any | None = None
+
+
+@dataclass
+class ShellCommandRequest:
+    """The argument of a `ShellTool`'s executor.
+
+    Attributes:
+        ctx_wrapper: the run's context; it has `idempotency_key` and all that tools are given.
+        data: the call.
+    """
+
+    ctx_wrapper: RunContextWrapper[Any]
+    data: ShellCallData
+
+
+@dataclass
+class LocalShellCommandRequest:
+    """The argument of a `LocalShellTool`'s executor.
+
+    Attributes:
+        ctx_wrapper: the run's context; it has `idempotency_key` and all that tools are given.
+        data: the call as the openai package's `LocalShellCall`; `data.action` has the command.
+    """
+
+    ctx_wrapper: RunContextWrapper[Any]
+    data: Any
+
+
+ShellExecutor: TypeAlias = Callable[
+    [ShellCommandRequest], str | ShellResult | Awaitable[str | ShellResult]
+]
+"""A function that runs the commands of a call; sync or async."""
+
+LocalShellExecutor: TypeAlias = Callable[[LocalShellCommandRequest], str | Awaitable[str]]
+"""A function that runs one command and returns its output; sync or async."""
+
+ShellApproval: TypeAlias = Callable[
+    [RunContextWrapper[Any], ShellActionRequest, str], bool | Awaitable[bool]
+]
+"""Called with (context, action, call id); true means that a human decides."""
+
+
+class ShellTool(LocalTool):
+    """A shell tool for the model.
+
+    Commands run on the worker, by an executor, or in a provider's container.
+
+    Attributes:
+        executor: runs the commands; None for a container.
+        environment: where they run.
+    """
+
+    form: ClassVar[str] = "shell_call"
+
+    def __init__(
+        self,
+        executor: ShellExecutor | None = None,
+        name: str = "shell",
+        needs_approval: bool | ShellApproval = False,  # noqa: FBT001, FBT002  the SDK's
+        on_approval: OnApproval | None = None,
+        environment: ShellToolEnvironment | None = None,
+        **options: Unpack[LocalToolOptions],
+    ) -> None:
+        """Make a shell of an executor.
+
+        Args:
+            executor: called with a `ShellCommandRequest`; returns a `ShellResult` or a text.
+            name: what messages and hooks call the tool. The model, approvals and activities know
+                it as `shell`.
+            needs_approval: whether a human decides before each call, or a predicate that is
+                called with (context, action, call id).
+            on_approval: decides about such a call instead, if it can.
+            environment: `{"type": "local"}`, the default, may have `skills`; `container_auto` and
+                `container_reference` are containers of the provider's, without an executor.
+            **options: see `LocalToolOptions`. A call is tried once unless `retry` says otherwise.
+
+        Raises:
+            UserError: an argument does not fit.
+        """
+        self.executor = executor
+        self.environment: ShellToolEnvironment = environment or {"type": "local"}
+        self._check(needs_approval is not False or on_approval is not None, name)
+        super().__init__(
+            name,
+            self._execute,
+            validate=_shell_problem,
+            options=options,
+            needs_approval=needs_approval,
+            on_approval=on_approval,
+        )
+        self.to_tool_param()
+
+    @property
+    def type(self) -> str:
+        """What the provider calls this kind of tool."""
+        return "shell"
+
+    @property
+    def is_hosted(self) -> bool:
+        """Whether the provider runs the commands."""
+        return self.environment["type"] != "local"
+
+    def to_tool_param(self) -> JsonObject:
+        """Return the tool's entry in a request."""
+        return tool_entry("shell", environment=self.environment)
+
+    def asked_about(self, context: RunContextWrapper[Any], arguments: str) -> ShellActionRequest:
+        """Return what is to be run."""
+        del context
+        return _action_of(arguments)
+
+    def _check(self, asks: bool, name: str) -> None:  # noqa: FBT001
+        owner = f"ShellTool {name!r}"
+        environment: Any = self.environment
+        if not isinstance(environment, dict) or "type" not in environment:
+            raise UserError(
+                f"{owner}: environment must be a dict with a 'type': 'local', 'container_auto' or "
+                f"'container_reference', not {environment!r}."
+            )
+        if not self.is_hosted:
+            if self.executor is None:
+                raise UserError(
+                    f"{owner} needs an executor: give ShellTool(executor=...) a function that runs "
+                    "the commands, or an environment of the provider's."
+                )
+            check_callable(self.executor, ("request",), what=f"{owner}: executor")
+        elif self.executor is not None or asks:
+            raise UserError(
+                f"{owner} runs in the provider's {environment['type']!r}: leave out executor, "
+                "needs_approval and on_approval, because nothing runs here that they could act on."
+            )
+
+    async def _execute(self, context: ToolContext[Any], arguments: str) -> JsonObject:
+        action = _action_of(arguments)
+        raw = call_item(self.form, call_id=context.tool_call_id, name="", arguments=arguments)
+        data = ShellCallData(context.tool_call_id, action, status="completed", raw=raw)
+        executor = cast("ShellExecutor", self.executor)
+        result = await call(executor, ShellCommandRequest(context, data))
+        return _shell_output(result, action.max_output_length)
+
+
+class LocalShellTool(LocalTool):
+    """The older shell tool of some models, which runs one command at a time.
+
+    Attributes:
+        executor: runs the command.
+    """
+
+    form: ClassVar[str] = "local_shell_call"
+
+    def __init__(
+        self,
+        executor: LocalShellExecutor,
+        *,
+        needs_approval: Any = False,
+        on_approval: OnApproval | None = None,
+        **options: Unpack[LocalToolOptions],
+    ) -> None:
+        """Make a shell of an executor.
+
+        Args:
+            executor: called with a `LocalShellCommandRequest`; returns what the command wrote.
+            needs_approval: whether a human decides before each call, or a predicate that is
+                called with (context, the action as JSON, call id).
+            on_approval: decides about such a call instead, if it can.
+            **options: see `LocalToolOptions`. A call is tried once unless `retry` says otherwise.
+
+        Raises:
+            UserError: an argument does not fit.
+        """
+        check_callable(executor, ("request",), what="LocalShellTool: executor")
+        self.executor = executor
+        super().__init__(
+            "local_shell",
+            self._execute,
+            validate=_local_shell_problem,
+            options=options,
+            needs_approval=needs_approval,
+            on_approval=on_approval,
+        )
+
+    def to_tool_param(self) -> JsonObject:
+        """Return the tool's entry in a request."""
+        return {"type": "local_shell"}
+
+    def asked_about(self, context: RunContextWrapper[Any], arguments: str) -> JsonObject:
+        """Return the action as JSON."""
+        del context
+        return _said(arguments)
+
+    async def _execute(self, context: ToolContext[Any], arguments: str) -> str:
+        call_id = context.tool_call_id
+        raw = call_item(self.form, call_id=call_id, name="", arguments=arguments)
+        shown = HeldRaw({"id": call_id, "status": "completed", **raw}).shown()
+        result = await call(self.executor, LocalShellCommandRequest(context, shown))
+        return _cut(str(result or ""), MOST_OUTPUT_CHARACTERS)
+
+
+def _said(arguments: str) -> JsonObject:
+    """Return the action of a call; empty where it has none."""
+    said: Json = json.loads(arguments or "{}").get("action")
+    return cast("JsonObject", said) if isinstance(said, dict) else {}
+
+
+def _action_of(arguments: str) -> ShellActionRequest:
+    said = _said(arguments)
+    return ShellActionRequest(
+        commands=[str(one) for one in said.get("commands") or ()],
+        timeout_ms=_whole(said.get("timeout_ms")),
+        max_output_length=_whole(said.get("max_output_length")),
+    )
+
+
+def _whole(value: Json) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _shell_problem(arguments: str) -> str | None:
+    if _is_list_of_texts(_said(arguments).get("commands")):
+        return None
+    return "A call of the shell needs `action.commands`: a list of at least one command."
+
+
+def _local_shell_problem(arguments: str) -> str | None:
+    if _is_list_of_texts(_said(arguments).get("command")):
+        return None
+    return "A call of the shell needs `action.command`: a command and its arguments."
+
+
+def _is_list_of_texts(value: Json) -> bool:
+    entries = cast("list[Json]", value) if isinstance(value, list) else []
+    return entries != [] and all(isinstance(one, str) for one in entries)
+
+
+def _shell_output(result: object, wanted: int | None) -> JsonObject:
+    """Return what the output item of a call has: all that was written, within the bounds."""
+    if not isinstance(result, ShellResult):
+        text = "" if result is None else str(result)
+        done = ShellCommandOutput(stdout=text, outcome=ShellCallOutcome("exit", 0))
+        result = ShellResult(output=[done])
+    bounds = [one for one in (wanted, result.max_output_length) if one is not None]
+    bound = max(min(bounds), 0) if bounds else None
+    output = _bounded(result.output or [ShellCommandOutput()], bound)
+    return {"output": output} if bound is None else {"output": output, "max_output_length": bound}
+
+
+def _bounded(outputs: Sequence[ShellCommandOutput], bound: int | None) -> list[JsonObject]:
+    """Return the outputs, of which all texts together are no longer than the bound."""
+    told = bound is None or bound > MOST_OUTPUT_CHARACTERS  # a bound that nobody asked for is told
+    left = MOST_OUTPUT_CHARACTERS if bound is None or told else bound
+    entries: list[JsonObject] = []
+    for one in outputs:
+        entry: JsonObject = {}
+        for name, text in (("stdout", one.stdout), ("stderr", one.stderr)):
+            entry[name] = _cut(text, left) if told else text[:left]
+            left = max(left - len(text), 0)
+        entries.append({**entry, "outcome": _outcome(one.outcome)})
+    return entries
+
+
+def _outcome(outcome: ShellCallOutcome) -> JsonObject:
+    """Return how a command ended; the API wants a code, and what is silent about it went well."""
+    if outcome.type == "timeout":
+        return {"type": "timeout"}
+    return {"type": "exit", "exit_code": outcome.exit_code or 0}
+
+
+def _cut(text: str, bound: int) -> str:
+    return text if len(text) <= bound else text[:bound] + _CUT

@@ -1,0 +1,1 @@
+"""MCP servers as users configure them, and their tools. `outlast.mcp` connects to them."""

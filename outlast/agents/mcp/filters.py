@@ -1,0 +1,128 @@
+"""Which tools of an MCP server an agent sees: the forms of `tool_filter`.
+
+Owns: checking and applying them. Must not know: how tools are listed.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias, TypedDict, cast
+
+from outlast.agents.callables import call, check_callable
+from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.errors import UserError
+from outlast.agents.logs import get_logger
+
+logger = get_logger(__name__)
+
+
+@dataclass
+class ToolFilterContext:
+    """For whom tools are listed.
+
+    Attributes:
+        run_context: the run's context.
+        agent: the agent whose model will be offered them.
+        server_name: the server that has them.
+    """
+
+    run_context: RunContextWrapper[Any]
+    agent: Any
+    server_name: str
+
+
+class ToolFilterStatic(TypedDict, total=False):
+    """A filter by name. A tool that is in both lists is left out.
+
+    Attributes:
+        allowed_tool_names: only these are offered.
+        blocked_tool_names: these are not.
+    """
+
+    allowed_tool_names: list[str]
+    blocked_tool_names: list[str]
+
+
+ToolFilterCallable: TypeAlias = Callable[[ToolFilterContext, Any], bool | Awaitable[bool]]
+"""Called with (context, the server's tool); sync or async; true means that it is offered."""
+
+ToolFilter: TypeAlias = ToolFilterCallable | ToolFilterStatic | None
+
+
+def create_static_tool_filter(
+    allowed_tool_names: list[str] | None = None, blocked_tool_names: list[str] | None = None
+) -> ToolFilterStatic | None:
+    """Make a filter by name.
+
+    Args:
+        allowed_tool_names: only these tools are offered; None for all.
+        blocked_tool_names: these are not offered.
+
+    Returns:
+        The filter, or None where nothing is filtered.
+    """
+    made: ToolFilterStatic = {}
+    if allowed_tool_names is not None:
+        made["allowed_tool_names"] = allowed_tool_names
+    if blocked_tool_names is not None:
+        made["blocked_tool_names"] = blocked_tool_names
+    return made or None
+
+
+def check_tool_filter(tool_filter: object, owner: str) -> None:
+    """Refuse a filter that is none, where it is given.
+
+    Raises:
+        UserError: it is none. The message names the owner.
+    """
+    if tool_filter is None:
+        return
+    if not isinstance(tool_filter, Mapping):
+        check_callable(tool_filter, ("context", "tool"), what=f"{owner}: tool_filter")
+        return
+    lists = cast("Mapping[object, object]", tool_filter)
+    if set(lists) - set(ToolFilterStatic.__annotations__) or not all(
+        isinstance(names, list | tuple | set) for names in lists.values()
+    ):
+        raise UserError(
+            f"{owner}: tool_filter as a dict is create_static_tool_filter(allowed_tool_names=[...],"
+            f" blocked_tool_names=[...]), not {dict(lists)!r}."
+        )
+
+
+async def filtered(
+    tools: Sequence[Any], tool_filter: ToolFilter, context: ToolFilterContext | None
+) -> list[Any]:
+    """Return the tools that pass a filter. One for which a callable fails is left out.
+
+    Raises:
+        UserError: a callable has to know for whom the tools are listed, and nobody is named.
+    """
+    if tool_filter is None:
+        return list(tools)
+    if not callable(tool_filter):
+        allowed = tool_filter.get("allowed_tool_names")
+        blocked = tool_filter.get("blocked_tool_names", [])
+        return [
+            tool
+            for tool in tools
+            if (allowed is None or tool.name in allowed) and tool.name not in blocked
+        ]
+    if context is None:
+        raise UserError(
+            "A callable tool_filter needs to know for whom tools are listed: "
+            "server.list_tools(run_context, agent)."
+        )
+    return [tool for tool in tools if await _passes(tool, tool_filter, context)]
+
+
+async def _passes(tool: Any, tool_filter: ToolFilterCallable, context: ToolFilterContext) -> bool:
+    try:
+        # A copy, because the server may keep the list for the next agent.
+        return bool(await call(tool_filter, context, tool.model_copy(deep=True)))
+    except Exception:
+        logger.exception(
+            "tool_filter of the MCP server %r failed for %r: the tool is left out",
+            context.server_name,
+            tool.name,
+        )
+        return False

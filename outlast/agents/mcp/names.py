@@ -1,0 +1,87 @@
+"""What the tools of MCP servers are called by a model.
+
+Owns: names that tell the server, and the refusal of names that clash or that no provider takes.
+Must not know: tools.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from hashlib import sha1
+
+from outlast.agents.errors import UserError
+from outlast.agents.tools.definition import check_tool_name
+
+LONGEST = 64
+"""Characters of a tool's name."""
+
+_HASH_LENGTH = 8
+
+
+def names_with_server(
+    tools: Sequence[tuple[str, str]], *, reserved: Iterable[str] = ()
+) -> list[str]:
+    """Return `mcp_<server>__<tool>` for each (server, tool).
+
+    What no provider takes becomes `_`. A name that is too long, or would stand for two tools,
+    ends in a hash instead. The same tools have the same names in every process.
+
+    Args:
+        tools: names of servers and of their tools.
+        reserved: names that are taken.
+    """
+    plain = [f"mcp_{_safe(server, 'server')}__{_safe(tool, 'tool')}" for server, tool in tools]
+    often = Counter(plain)
+    taken = set(reserved)
+    names: list[str] = []
+    for (server, tool), name in zip(tools, plain, strict=True):
+        seed, count = f"{server}\0{tool}", 0
+        chosen = name
+        if len(name) > LONGEST or often[name] > 1:
+            chosen = _hashed(name, seed)
+        while chosen in taken:
+            count += 1
+            chosen = _hashed(name, f"{seed}\0{count}")
+        taken.add(chosen)
+        names.append(chosen)
+    return names
+
+
+def checked_names(tools: Sequence[tuple[str, str]], *, owner: str) -> list[str]:
+    """Return the names of the tools as their servers have them.
+
+    Args:
+        tools: names of servers and of their tools.
+        owner: names the agent, for the error.
+
+    Raises:
+        UserError: two servers have a tool of one name, or no provider takes a name.
+    """
+    home: dict[str, str] = {}
+    for server, tool in tools:
+        if tool in home:
+            raise UserError(
+                f"{owner}: the MCP servers {home[tool]!r} and {server!r} both have a tool "
+                f"{tool!r}. Tell them apart with "
+                "mcp_config={'include_server_in_tool_names': True}, or leave one out with "
+                "tool_filter=create_static_tool_filter(blocked_tool_names=[...])."
+            )
+        home[tool] = server
+        try:
+            check_tool_name(tool)
+        except UserError as error:
+            raise UserError(
+                f"{owner}: the MCP server {server!r} has a tool that no model can call. "
+                f"{error.message} mcp_config={{'include_server_in_tool_names': True}} makes names "
+                "that fit, and tool_filter= leaves tools out."
+            ) from error
+    return [tool for _, tool in tools]
+
+
+def _safe(name: str, otherwise: str) -> str:
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", name).strip("_-") or otherwise
+
+
+def _hashed(name: str, seed: str) -> str:
+    ending = "_" + sha1(seed.encode(), usedforsecurity=False).hexdigest()[:_HASH_LENGTH]
+    return (name[: LONGEST - len(ending)].rstrip("_-") or "mcp") + ending

@@ -1,0 +1,250 @@
+"""The tools of MCP servers as tools of an agent.
+
+Owns: `MCPFunctionTool`, and making one of each tool that the servers of an agent list. From there
+on it is a function tool like any other. Must not know: how a server is reached.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from copy import deepcopy
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Any, Protocol, TypeAlias, cast
+
+from outlast.agents.callables import call, check_callable
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
+from outlast.agents.errors import ModelBehaviorError, UserError
+from outlast.agents.items.tool_origin import ToolOrigin, ToolOriginType
+from outlast.agents.mcp.names import checked_names, names_with_server
+from outlast.agents.mcp.results import output_of
+from outlast.agents.mcp.server import MCPConfig, MCPServer, MCPToolMetaContext
+from outlast.agents.schemas.strict_schema import strict_schema
+from outlast.agents.tools.definition import FunctionTool, default_tool_error
+from outlast.loop.values import JsonObject
+
+Ask: TypeAlias = Callable[[MCPServer, RunContextWrapper[Any], Any], Awaitable[list[Any] | None]]
+
+
+class ServedAgent(Protocol):
+    """What an agent with MCP servers has."""
+
+    name: str
+    tools: list[Any]
+    mcp_servers: list[MCPServer]
+    mcp_config: MCPConfig
+
+
+@dataclass(eq=False)
+class MCPFunctionTool(FunctionTool):
+    """A tool that an MCP server has.
+
+    Attributes:
+        tool_origin: the server.
+        mcp_title: the tool's name for people.
+        mcp_annotations: what the server says of its effects.
+    """
+
+    _: KW_ONLY
+    tool_origin: ToolOrigin | None = None
+    mcp_title: str | None = None
+    mcp_annotations: Any = None
+
+    @property
+    def server_name(self) -> str:
+        """What the server is called."""
+        return (self.tool_origin and self.tool_origin.mcp_server_name) or ""
+
+
+def check_mcp_config(config: object, owner: str) -> None:
+    """Refuse a config that is none, where it is given.
+
+    Raises:
+        UserError: it is none. The message names the owner.
+    """
+    known = MCPConfig.__annotations__
+    if not isinstance(config, dict) or set(cast("JsonObject", config)) - set(known):
+        raise UserError(
+            f"{owner}: mcp_config must be a dict with {', '.join(known)}, not {config!r}."
+        )
+    told = cast("JsonObject", config).get("failure_error_function")
+    if told is not None:
+        check_callable(
+            told, ("context", "error"), what=f"{owner}: mcp_config['failure_error_function']"
+        )
+
+
+async def list_tools(server: MCPServer, context: RunContextWrapper[Any], agent: Any) -> list[Any]:
+    """Ask a server what tools it has for an agent."""
+    return await server.list_tools(context, agent)
+
+
+async def mcp_tools_of(
+    agent: ServedAgent, context: RunContextWrapper[Any], ask: Ask = list_tools
+) -> list[FunctionTool]:
+    """Return the tools of an agent's servers, in the order of the servers.
+
+    Args:
+        agent: the agent.
+        context: the run's context.
+        ask: asks one server; called with (server, context, agent). None for a server that is left
+            out this time.
+
+    Raises:
+        UserError: two servers have a tool of one name, or a tool cannot be offered.
+        Exception: a server cannot be reached.
+    """
+    if not agent.mcp_servers:
+        return []
+    import asyncio  # here for the time that it takes: defining agents never needs it
+
+    lists = await asyncio.gather(*(ask(server, context, agent) for server in agent.mcp_servers))
+    for server, listed in zip(agent.mcp_servers, lists, strict=True):
+        if listed is not None:
+            server.seen_tools = listed
+    return _named(agent, [listed or [] for listed in lists])
+
+
+def tools_seen(agent: ServedAgent) -> list[FunctionTool]:
+    """Return the tools of an agent's servers as far as this process knows them without asking."""
+    if not agent.mcp_servers:
+        return []
+    try:
+        return _named(
+            agent, [server.cached_tools or server.seen_tools for server in agent.mcp_servers]
+        )
+    except UserError:  # they clash, which a run tells
+        return []
+
+
+def _named(agent: ServedAgent, lists: Sequence[Sequence[Any]]) -> list[FunctionTool]:
+    """Make function tools of what each server has listed."""
+    listed = [
+        (server, tool)
+        for server, tools in zip(agent.mcp_servers, lists, strict=True)
+        for tool in tools
+    ]
+    names = [(server.name, str(tool.name)) for server, tool in listed]
+    if agent.mcp_config.get("include_server_in_tool_names", False):
+        chosen = names_with_server(names, reserved=[tool.name for tool in agent.tools])
+    else:
+        chosen = checked_names(names, owner=f"Agent {agent.name!r}")
+    return [
+        function_tool_of(server, tool, name, agent)
+        for (server, tool), name in zip(listed, chosen, strict=True)
+    ]
+
+
+def function_tool_of(
+    server: MCPServer, tool: Any, name: str, agent: ServedAgent
+) -> MCPFunctionTool:
+    """Make a function tool of a server's tool.
+
+    Args:
+        server: the server.
+        tool: the `mcp.types.Tool`.
+        name: what the model calls it.
+        agent: the agent that has the server.
+    """
+    schema = deepcopy(cast("JsonObject", tool.input_schema))
+    schema.setdefault("properties", {})  # some providers want it, and the protocol does not
+    strict = None
+    if agent.mcp_config.get("convert_schemas_to_strict", False):
+        strict = _strict(schema, f"Tool {name!r}")
+    otherwise = agent.mcp_config.get("failure_error_function", default_tool_error)
+    annotations = getattr(tool, "annotations", None)
+    title = getattr(tool, "title", None) or getattr(annotations, "title", None)
+    return MCPFunctionTool(
+        name=name,
+        description=tool.description or title or "",
+        params_json_schema=schema if strict is None else strict,
+        on_invoke_tool=partial(_invoke, server, tool),
+        validate=partial(_problem, name, _required(schema)),
+        strict_json_schema=strict is not None,
+        needs_approval=_approval(server, tool, agent),
+        timeout=server.tool_timeout,
+        retry=server.tool_retry,
+        failure_error_function=server.failure_error_function(otherwise),
+        tool_input_guardrails=list(server.tool_input_guardrails or []),
+        tool_output_guardrails=list(server.tool_output_guardrails or []),
+        tool_origin=ToolOrigin(ToolOriginType.MCP, mcp_server_name=server.name),
+        mcp_title=title,
+        mcp_annotations=annotations,
+    )
+
+
+async def _invoke(server: MCPServer, tool: Any, context: ToolContext[Any], arguments: str) -> Any:
+    """Call a tool of a server; one attempt."""
+    fields: object = json.loads(arguments or "{}")
+    if not isinstance(fields, dict):
+        raise ModelBehaviorError(f"The arguments of {context.tool_name} are no JSON object.")
+    given = cast("JsonObject", fields)
+    meta = await _meta(server, tool, context, given)
+    if meta is None:  # a server of one's own may know of no metadata
+        result = await server.call_tool(tool.name, given)
+    else:
+        result = await server.call_tool(tool.name, given, meta=meta)
+    return output_of(result, structured=server.use_structured_content)
+
+
+async def _meta(
+    server: MCPServer, tool: Any, context: ToolContext[Any], arguments: JsonObject
+) -> JsonObject | None:
+    """Return what goes with a call: the resolver's, the tool's own, and the idempotency key."""
+    found: JsonObject = {}
+    if server.tool_meta_resolver is not None:
+        asked = MCPToolMetaContext(
+            run_context=context,
+            server_name=server.name,
+            tool_name=tool.name,
+            arguments=deepcopy(arguments),
+        )
+        made: object = await call(server.tool_meta_resolver, asked)
+        if made is not None and not isinstance(made, dict):
+            raise UserError(
+                f"The tool_meta_resolver of the MCP server {server.name!r} returned "
+                f"{type(made).__name__}: return a dict or None."
+            )
+        found |= cast("JsonObject", made or {})
+    found |= deepcopy(getattr(tool, "meta", None) or {})
+    if server.idempotency_meta_key is not None:
+        found[server.idempotency_meta_key] = context.idempotency_key
+    return found or None
+
+
+def _approval(server: MCPServer, tool: Any, agent: ServedAgent) -> Any:
+    policy = server.approval
+    if not callable(policy):
+        return policy if isinstance(policy, bool) else policy.get(tool.name, False)
+    rule = policy
+
+    async def needs_approval(
+        context: RunContextWrapper[Any], _arguments: JsonObject, _call_id: str
+    ) -> bool:
+        return bool(await call(rule, context, agent, tool))
+
+    return needs_approval
+
+
+def _strict(schema: JsonObject, owner: str) -> JsonObject | None:
+    """Return the strict form of a schema, or None where it has none."""
+    try:
+        return strict_schema(schema, owner=owner)
+    except UserError:
+        return None
+
+
+def _required(schema: JsonObject) -> list[str]:
+    names = schema.get("required")
+    return [str(name) for name in cast("list[Any]", names)] if isinstance(names, list) else []
+
+
+def _problem(name: str, required: Sequence[str], arguments: str) -> str | None:
+    """Return what is wrong with arguments, in words for the model. The server checks the rest."""
+    try:
+        fields: object = json.loads(arguments or "{}")
+    except ValueError as error:
+        return f"The arguments of {name} are no JSON: {error}."
+    if not isinstance(fields, dict):
+        return f"The arguments of {name} have to be a JSON object."
+    missing = [one for one in required if one not in fields]
+    return f"The arguments of {name} lack {', '.join(missing)}." if missing else None

@@ -1,0 +1,1 @@
+"""The JSON schemas that models are given: of functions, from their signatures, and of final outputs."""

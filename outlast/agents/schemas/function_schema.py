@@ -1,0 +1,289 @@
+"""The JSON Schema of a function's parameters, and the checking of arguments against it.
+
+Owns: everything that asks pydantic about a tool. Must not know: tools beyond their name; strict
+mode's rules (`strict_schema`). Slow to import, for pydantic; `tool` imports it when a tool is made.
+"""
+
+import inspect
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from types import FrameType
+from typing import Annotated, Any, get_args, get_origin
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, create_model
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaWarningKind
+from pydantic_core import ErrorDetails, PydanticSerializationError, from_json
+
+from outlast.agents.errors import ModelBehaviorError, UserError
+from outlast.agents.logs import get_logger
+from outlast.agents.schemas.altered_arguments import altered
+from outlast.agents.schemas.docstrings import DocstringStyle, FunctionDocs, read_docs
+from outlast.agents.schemas.function_signature import FunctionSignature, read_signature
+from outlast.loop.values import JsonObject
+
+logger = get_logger(__name__)
+
+_SHOWN_PROBLEMS = 10
+_SHOWN_CHARACTERS = 300
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionSchema:
+    """What the model is told of a function, and how its arguments become a call.
+
+    Attributes:
+        name: the tool's name.
+        description: what the function does; empty when nothing says it.
+        params_json_schema: JSON Schema of the arguments, not yet strict.
+        signature: what the function is called with.
+        model: the pydantic model of the arguments, with one field for each of
+            `signature.parameters`, in their order.
+    """
+
+    name: str
+    description: str
+    params_json_schema: JsonObject
+    signature: FunctionSignature
+    model: type[BaseModel]
+
+    def check(self, arguments: str) -> str | None:
+        """Return None when the arguments fit, else a sentence for the model. Never raises.
+
+        Args:
+            arguments: JSON text. Empty text is an empty object. Arguments that have a default
+                may be left out, whatever the schema says.
+        """
+        try:
+            self._values(arguments)
+        except ModelBehaviorError as error:
+            return error.message
+        except Exception:  # a validator of the user's may raise anything
+            logger.exception("the arguments of tool %s could not be checked", self.name)
+            return f"The arguments of {self.name} could not be checked. Try other arguments."
+        return None
+
+    def altered(self, arguments: str) -> str:
+        """Return which arguments the function gets otherwise than they are written.
+
+        Such as `"500"` for a number, or what a validator of the user's made of a value.
+
+        Args:
+            arguments: JSON text that fits.
+
+        Raises:
+            ModelBehaviorError: it does not fit.
+            Exception: a value cannot be written as JSON.
+        """
+        written: JsonObject = json.loads(arguments.strip() or "{}")
+        parsed = self._parsed(arguments)
+        got = parsed.model_dump(mode="json", by_alias=True)
+        for field, info in type(parsed).model_fields.items():
+            name, value = str(info.alias), getattr(parsed, field)
+            if isinstance(value, set | frozenset) and isinstance(written.get(name), list):
+                # A set has no order, and comes in another one with every process.
+                written[name], got[name] = (
+                    sorted(values, key=json.dumps) for values in (written[name], got[name])
+                )
+        return altered(written, got)
+
+    def arguments(self, context: Any, arguments: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the positional and keyword arguments for a call of the function.
+
+        Raises:
+            ModelBehaviorError: the arguments do not fit; the message is what `check` returns.
+        """
+        return self.signature.arguments(context, self._values(arguments))
+
+    def _parsed(self, arguments: str) -> BaseModel:
+        text = arguments.strip() or "{}"
+        try:
+            from_json(text, allow_inf_nan=False)  # NaN passes any limit, and it is not JSON
+        except (ValueError, TypeError) as error:  # the latter for half a surrogate pair
+            raise ModelBehaviorError(
+                f"The arguments of {self.name} are not valid JSON: {error}."
+            ) from error
+        try:
+            return self.model.model_validate_json(text)
+        except ValidationError as error:
+            raise ModelBehaviorError(_sentence(self.name, error)) from error
+
+    def _values(self, arguments: str) -> dict[str, Any]:
+        parsed = self._parsed(arguments)
+        parameters = self.signature.parameters
+        values = {
+            parameter.name: getattr(parsed, field)
+            for parameter, field in zip(parameters, self.model.model_fields, strict=True)
+        }
+        for parameter in parameters:
+            if parameter.kind is parameter.VAR_KEYWORD:
+                self._check_keywords(parameter.name, values[parameter.name])
+        return values
+
+    def _check_keywords(self, name: str, keywords: Mapping[str, Any]) -> None:
+        """Refuse keys of `**kwargs` that would take another parameter's place."""
+        if taken := self.signature.names & keywords.keys():
+            raise ModelBehaviorError(
+                f"The arguments of {self.name} do not fit its schema: {name} must not hold "
+                f"{', '.join(sorted(taken))}."
+            )
+
+
+def function_schema(
+    function: Callable[..., Any],
+    *,
+    name: str,
+    docstring_style: DocstringStyle = "auto",
+    use_docstring_info: bool = True,
+    strict: bool = True,
+    frame: FrameType | None = None,
+) -> FunctionSchema:
+    """Read a function's signature and docstring and make the schema of its arguments.
+
+    Args:
+        function: the function, bound method, partial or callable object.
+        name: the tool's name, also for errors.
+        docstring_style: how the docstring is written.
+        use_docstring_info: whether to read the docstring at all.
+        strict: whether the schema is going to be made strict, which rules some parameters and any
+            further arguments out.
+        frame: where the tool is defined; see `read_signature`.
+
+    Raises:
+        UserError: the signature does not fit a tool, or a parameter has a type that a model
+            cannot give. The message names the tool and the parameter.
+    """
+    owner = f"Tool {name!r}"
+    signature = read_signature(function, owner=owner, frame=frame)
+    if strict:
+        for parameter in signature.parameters:
+            _check_strict(parameter, owner)
+    docs = read_docs(function, docstring_style) if use_docstring_info else FunctionDocs()
+    try:
+        model = _arguments_model(name, signature, strict=strict)
+        schema = model.model_json_schema(schema_generator=_SchemaGenerator)
+    except Exception as error:  # a type may have hooks of its own, which raise anything
+        raise _type_error(owner, signature, error) from error
+    schema.pop("title", None)
+    for parameter, text in docs.parameters.items():
+        if parameter in schema.get("properties", {}):
+            # The docstring is what is written of this function; a type may come from elsewhere.
+            schema["properties"][parameter]["description"] = text
+    return FunctionSchema(
+        name=name,
+        description=docs.description,
+        params_json_schema=schema,
+        signature=signature,
+        model=model,
+    )
+
+
+class _SchemaGenerator(GenerateJsonSchema):
+    """Leaves out titles that only repeat a name, and does not warn of defaults."""
+
+    def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
+        """Say nothing: a default that JSON cannot express is left out of the schema, no more."""
+        del kind, detail
+
+    def encode_default(self, dft: Any) -> Any:
+        """Leave infinity and NaN out: no JSON parser of a provider's takes them."""
+        encoded = super().encode_default(dft)
+        if isinstance(encoded, float) and not math.isfinite(encoded):
+            raise PydanticSerializationError("not a JSON number")
+        return encoded
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        """Give fields no title: it would be the name again."""
+        del schema
+        return False
+
+
+def _check_strict(parameter: inspect.Parameter, owner: str) -> None:
+    if parameter.kind is parameter.VAR_KEYWORD:
+        raise UserError(
+            f"{owner}: '**{parameter.name}' accepts any keys, which strict mode cannot express. "
+            "Name the parameters, or use strict_mode=False."
+        )
+
+
+def _arguments_model(name: str, signature: FunctionSignature, *, strict: bool) -> type[BaseModel]:
+    """Return the pydantic model of the arguments.
+
+    Without strict mode nobody has told the model that there are no other arguments, so what it
+    makes up is left out. Where there is `**kwargs`, it may have been meant for that.
+
+    The fields have names of our own and the parameters' names as aliases, since pydantic keeps
+    some names for itself (`schema`, `copy`, `_private`) that a parameter may well have.
+    """
+    fields: dict[str, Any] = {
+        f"arg_{index}": _field(parameter) for index, parameter in enumerate(signature.parameters)
+    }
+    closed = strict or any(one.kind is one.VAR_KEYWORD for one in signature.parameters)
+    config = ConfigDict(extra="forbid" if closed else "ignore", allow_inf_nan=False)
+    return create_model(name, __config__=config, **fields)
+
+
+def _field(parameter: inspect.Parameter) -> tuple[Any, Any]:
+    """Return the annotation and the default of the model's field for one parameter."""
+    annotation = Any if parameter.annotation is parameter.empty else parameter.annotation
+    default = ... if parameter.default is parameter.empty else parameter.default
+    metadata: Sequence[Any] = ()
+    if parameter.kind is parameter.VAR_POSITIONAL:
+        annotation, default = list[annotation], Field(default_factory=list)
+    elif parameter.kind is parameter.VAR_KEYWORD:
+        annotation, default = dict[str, annotation], Field(default_factory=dict)
+    elif get_origin(annotation) is Annotated:
+        annotation, *metadata = get_args(annotation)
+    # A Field at the parameter, which comes later, wins over a text there.
+    texts = (item for item in metadata if isinstance(item, str))
+    ours = Field(alias=parameter.name, description=next(texts, None))
+    return Annotated[annotation, ours, *metadata], default
+
+
+def _type_error(owner: str, signature: FunctionSignature, error: Exception) -> UserError:
+    """Return the error for a type that pydantic refuses, naming the parameter that has it."""
+    for parameter in signature.parameters:
+        if parameter.annotation is parameter.empty:
+            continue
+        try:
+            TypeAdapter(parameter.annotation).json_schema(schema_generator=_SchemaGenerator)
+        except Exception as cause:  # noqa: BLE001 - whichever fails is the one
+            return UserError(
+                f"{owner}: a model cannot give parameter {parameter.name!r} "
+                f"({_shown(parameter.annotation)}): {_first_sentence(cause)} Use a type that JSON can "
+                "express, or take the value from the context or a functools.partial."
+            )
+    return UserError(f"{owner}: its parameters have no JSON Schema: {_first_sentence(error)}")
+
+
+def _shown(annotation: Any) -> str:
+    return annotation.__qualname__ if inspect.isclass(annotation) else str(annotation)
+
+
+def _first_sentence(error: Exception) -> str:
+    text = str(error).partition("\n")[0].partition(". ")[0]
+    return text if text.endswith(".") else f"{text}."
+
+
+def _sentence(name: str, error: ValidationError) -> str:
+    """Return what is wrong with arguments, in words for the model and without their values."""
+    details = error.errors(include_url=False, include_context=False, include_input=False)
+    if any(not detail["loc"] and detail["type"] == "model_type" for detail in details):
+        return f"The arguments of {name} must be a JSON object."
+    problems = [_problem(detail) for detail in details[:_SHOWN_PROBLEMS]]
+    if len(details) > _SHOWN_PROBLEMS:
+        problems.append(f"and {len(details) - _SHOWN_PROBLEMS} more")
+    return f"The arguments of {name} do not fit its schema: {'; '.join(problems)}."
+
+
+def _problem(detail: ErrorDetails) -> str:
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
+    place = place.removeprefix(".")
+    match detail["type"]:
+        case "missing":
+            return f"{place} is required"
+        case "extra_forbidden" | "unexpected_keyword_argument":  # the latter in a dataclass
+            return f"{place} is not known"
+        case _:
+            return f"{place}: {detail['msg'][:_SHOWN_CHARACTERS]}"

@@ -1,0 +1,219 @@
+"""The signature of a tool's function: the context it takes, and what the model has to give.
+
+Owns: reading signatures and their annotations. Must not know: schemas.
+"""
+
+import functools
+import inspect
+from collections import ChainMap
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import FrameType, SimpleNamespace
+from typing import Annotated, Any, TypeVar, get_args, get_origin, get_type_hints
+
+from typing_extensions import TypeAliasType
+
+from outlast.agents.callables import callable_name, implementation
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
+from outlast.agents.errors import UserError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FunctionSignature:
+    """What a function is called with.
+
+    Attributes:
+        parameters: what the model gives, in the order of the signature, their annotations
+            resolved; `Parameter.empty` where there is none.
+        context: the parameter that takes the context, if the function takes one.
+        context_type: the type argument of its annotation, where there is one.
+        names: the names of all parameters, also of those that the model does not give.
+        result_type: what the function returns, as far as its annotation tells; None for anything.
+    """
+
+    parameters: tuple[inspect.Parameter, ...]
+    context: inspect.Parameter | None = None
+    context_type: Any = None
+    names: frozenset[str] = frozenset()
+    result_type: Any = None
+
+    def arguments(
+        self, context: Any, values: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return the positional and keyword arguments for a call.
+
+        Args:
+            context: given to the function if it takes a context.
+            values: a value for every parameter, by name; a sequence for `*args`, a mapping for
+                `**kwargs`.
+        """
+        positional: list[Any] = []
+        named: dict[str, Any] = {}
+        parameters = list(self.parameters)
+        if self.context is not None:
+            parameters.insert(0, self.context)
+            values = {**values, self.context.name: context}
+        for parameter in parameters:
+            value = values[parameter.name]
+            match parameter.kind:
+                case inspect.Parameter.VAR_POSITIONAL:
+                    positional.extend(value)
+                case inspect.Parameter.VAR_KEYWORD:
+                    named.update(value)
+                case inspect.Parameter.KEYWORD_ONLY:
+                    named[parameter.name] = value
+                case _:
+                    positional.append(value)
+        return tuple(positional), named
+
+
+def read_signature(
+    function: Callable[..., Any], *, owner: str, frame: FrameType | None = None
+) -> FunctionSignature:
+    """Read a function's signature.
+
+    Parameters that a `functools.partial` already fills are left out: they are not the model's
+    to give.
+
+    Args:
+        function: the function, method, partial or callable object.
+        owner: names the tool for errors, as in "Tool 'search'".
+        frame: where the tool is defined; annotations given as strings may name what is local
+            to it.
+
+    Raises:
+        UserError: the signature cannot be read, an annotation cannot be resolved, the function
+            is an unbound method, or a context is taken anywhere but first.
+    """
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError) as error:
+        raise UserError(
+            f"{owner}: the signature of {callable_name(function)} cannot be read: {error}. "
+            "Wrap it in a function of your own."
+        ) from error
+    filled = _filled(function)
+    scope = _Scope(function, owner, frame)
+    names = frozenset(signature.parameters)
+    result_type = scope.result_type(signature)
+    parameters = tuple(
+        parameter.replace(annotation=scope.resolve(parameter))
+        for parameter in signature.parameters.values()
+        if parameter.name not in filled
+    )
+    if not parameters:
+        return FunctionSignature(parameters=(), names=names, result_type=result_type)
+    first, rest = parameters[0], parameters[1:]
+    if first.name in {"self", "cls"} and first.annotation is inspect.Parameter.empty:
+        raise UserError(
+            f"{owner}: {callable_name(function)} is a method without its object. Make the tool "
+            "of the bound method: function_tool(shop.refund), not of the one in the class body."
+        )
+    for parameter in rest:
+        if _mentions_context(parameter.annotation):
+            raise UserError(
+                f"{owner}: {callable_name(function)} takes the context in "
+                f"{parameter.name!r}; it must be the first parameter."
+            )
+    if not _mentions_context(first.annotation):
+        return FunctionSignature(parameters=parameters, names=names, result_type=result_type)
+    return FunctionSignature(
+        parameters=rest,
+        context=first,
+        context_type=_context_type(first, owner),
+        names=names,
+        result_type=result_type,
+    )
+
+
+class _Scope:
+    """Where the names in a function's annotations are looked up."""
+
+    def __init__(self, function: Callable[..., Any], owner: str, frame: FrameType | None) -> None:
+        target = inspect.unwrap(implementation(function))
+        self._globals: dict[str, Any] = getattr(target, "__globals__", {})
+        self._frame = frame
+        self._owner = owner
+
+    def resolve(self, parameter: inspect.Parameter) -> Any:
+        """Return the parameter's annotation with the strings in it evaluated."""
+        if parameter.annotation is inspect.Parameter.empty:
+            return parameter.annotation
+        try:
+            return self._evaluated(parameter.annotation)
+        except Exception as error:  # evaluating an annotation may raise anything
+            raise UserError(
+                f"{self._owner}: the annotation of {parameter.name!r} cannot be resolved: {error}. "
+                "What it names must exist when the tool is made: at the top of the module, and "
+                "not under TYPE_CHECKING."
+            ) from error
+
+    def result_type(self, signature: inspect.Signature) -> Any:
+        """Return the annotation of the result; None where there is none, or none that resolves."""
+        annotation = signature.return_annotation
+        try:
+            found = None if annotation is signature.empty else self._evaluated(annotation)
+        except Exception:  # noqa: BLE001  evaluating it may raise anything, and nobody has to know it
+            return None
+        return None if found in (Any, type(None)) else found
+
+    def _evaluated(self, annotation: Any) -> Any:
+        # Only this one: an annotation that nobody needs may stay unresolved.
+        holder = SimpleNamespace(__annotations__={"it": annotation})
+        try:
+            hints = get_type_hints(holder, self._globals, include_extras=True)
+        except NameError:
+            hints = get_type_hints(holder, self._globals, self._locals(), include_extras=True)
+        return hints["it"]
+
+    def _locals(self) -> Mapping[str, Any]:
+        """Return what is visible where the tool is made, in functions and classes around it."""
+        return ChainMap(*(dict(frame.f_locals) for frame in self._frames()))
+
+    def _frames(self) -> Iterator[FrameType]:
+        frame = self._frame
+        while frame is not None:
+            if frame.f_globals is self._globals:
+                yield frame
+            frame = frame.f_back
+
+
+def _filled(function: Callable[..., Any]) -> set[str]:
+    """Return the names of the parameters that partials give by keyword."""
+    names: set[str] = set()
+    while isinstance(function, functools.partial):
+        names |= function.keywords.keys()
+        function = function.func
+    return names
+
+
+def _plain(annotation: Any) -> Any:
+    """Return the annotation without `Annotated` and without the name of a type alias."""
+    while True:
+        if isinstance(annotation, TypeAliasType):
+            annotation = annotation.__value__
+        elif get_origin(annotation) is Annotated:
+            annotation = get_args(annotation)[0]
+        else:
+            return annotation
+
+
+def _mentions_context(annotation: Any) -> bool:
+    annotation = _plain(annotation)
+    origin = get_origin(annotation) or annotation
+    if inspect.isclass(origin) and issubclass(origin, RunContextWrapper):
+        return True
+    return any(_mentions_context(argument) for argument in get_args(annotation))
+
+
+def _context_type(parameter: inspect.Parameter, owner: str) -> Any:
+    annotation = _plain(parameter.annotation)
+    if (get_origin(annotation) or annotation) not in (RunContextWrapper, ToolContext):
+        raise UserError(
+            f"{owner}: {parameter.name!r} must be annotated with RunContextWrapper or ToolContext "
+            f"itself, with or without a type argument, not with {parameter.annotation}."
+        )
+    arguments = get_args(annotation)
+    if not arguments or arguments[0] is Any or isinstance(arguments[0], TypeVar):
+        return None
+    return arguments[0]

@@ -1,0 +1,1 @@
+"""Tools: functions of the program, tools of the provider, and what their results lead to."""

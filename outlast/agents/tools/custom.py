@@ -1,0 +1,105 @@
+"""Tools that a model calls with plain text instead of JSON.
+
+Owns: `CustomTool`. Must not know: where it runs.
+"""
+
+from collections.abc import Awaitable, Callable
+from typing import Any, ClassVar, TypeAlias, Unpack
+
+from outlast.agents.callables import call, check_callable
+from outlast.agents.context.codec import context_type_of
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
+from outlast.agents.errors import UserError
+from outlast.agents.items.tool_output import encode_output
+from outlast.agents.tools.definition import DEFAULT_RETRY
+from outlast.agents.tools.hosted import tool_entry
+from outlast.agents.tools.local import LocalTool, LocalToolOptions, OnApproval
+from outlast.loop.values import JsonObject
+
+CustomToolExecutor: TypeAlias = Callable[[ToolContext[Any], str], Any]
+"""Called with (context, the model's text); returns the result; sync or async."""
+
+CustomToolApproval: TypeAlias = Callable[[RunContextWrapper[Any], str, str], bool | Awaitable[bool]]
+"""Called with (context, the model's text, call id); true means that a human decides."""
+
+
+class CustomTool(LocalTool):
+    """A tool that takes the model's text unparsed.
+
+    The text is a query, a program, a patch.
+
+    Attributes:
+        format: what the text has to look like, such as a grammar; None for any text.
+    """
+
+    form: ClassVar[str] = "custom_tool_call"
+
+    def __init__(
+        self,
+        name: str,
+        description: str,
+        on_invoke_tool: CustomToolExecutor,
+        format: object | None = None,  # noqa: A002  the SDK's
+        needs_approval: bool | CustomToolApproval = False,  # noqa: FBT001, FBT002  the SDK's
+        on_approval: OnApproval | None = None,
+        defer_loading: bool = False,  # noqa: FBT001, FBT002  the SDK's
+        **options: Unpack[LocalToolOptions],
+    ) -> None:
+        """Make a tool of a function.
+
+        Args:
+            name: what the model calls it.
+            description: what the model is told it does.
+            on_invoke_tool: called with (context, the model's text); what it returns is read as
+                the result of a function tool is, parts such as images included.
+            format: `{"type": "grammar", "syntax": "lark", "definition": ...}`, for one; None for
+                any text.
+            needs_approval: whether a human decides before each call, or a predicate that is
+                called with (context, text, call id).
+            on_approval: decides about such a call instead, if it can.
+            defer_loading: refused: tools that are loaded on demand are not offered.
+            **options: see `LocalToolOptions`.
+
+        Raises:
+            UserError: an argument does not fit.
+        """
+        owner = f"CustomTool {name!r}"
+        if defer_loading:
+            raise UserError(
+                f"{owner}: defer_loading is not offered. Leave it out, or make the tool depend on "
+                "is_enabled=."
+            )
+        check_callable(on_invoke_tool, ("context", "input"), what=f"{owner}: on_invoke_tool")
+
+        async def invoke(context: ToolContext[Any], text: str) -> Any:
+            return encode_output(await call(on_invoke_tool, context, text), tool_name=name)
+
+        self.format = format
+        super().__init__(
+            name,
+            invoke,
+            validate=_anything,
+            options={"retry": DEFAULT_RETRY, **options},
+            description=description,
+            needs_approval=needs_approval,
+            on_approval=on_approval,
+            context_type=context_type_of(on_invoke_tool),
+        )
+        self.to_tool_param()
+
+    def to_tool_param(self) -> JsonObject:
+        """Return the tool's entry in a request."""
+        return tool_entry(
+            "custom", name=self.name, description=self.description, format=self.format
+        )
+
+    def asked_about(self, context: RunContextWrapper[Any], arguments: str) -> str:
+        """Return the model's text."""
+        del context
+        return arguments
+
+
+def _anything(text: str) -> str | None:
+    """Any text is an input."""
+    del text
+    return None

@@ -1,0 +1,287 @@
+"""Tools as records: what a model is told of a tool, and how a worker runs it.
+
+Owns: `FunctionTool` and what its fields are made of. Must not know: where a tool runs, or how
+one is made of a function (`tool`).
+"""
+
+import json
+import re
+from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, InitVar, dataclass, field
+from datetime import timedelta
+from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
+
+from outlast.agents.callables import check_callable, shown
+from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
+from outlast.agents.durations import DurationField, duration_field, is_positive
+from outlast.agents.errors import ToolTimeoutError, UserError
+from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
+from outlast.agents.logs import get_logger
+from outlast.agents.schemas.strict_schema import NoStrictForm, strict_form
+from outlast.loop.call_forms import FORMS, FUNCTION
+from outlast.loop.values import JsonObject
+
+logger = get_logger(__name__)
+
+ToolFunction: TypeAlias = Callable[[ToolContext[Any], str], Awaitable[Any]]
+ApprovalPredicate: TypeAlias = Callable[
+    [RunContextWrapper[Any], JsonObject, str], bool | Awaitable[bool]
+]
+"""Called with (context, arguments, call id); sync or async; true means that a human decides."""
+
+EnabledPredicate: TypeAlias = Callable[[RunContextWrapper[Any], Any], bool | Awaitable[bool]]
+"""Called with (context, agent) before every model call; sync or async."""
+
+ToolErrorFunction: TypeAlias = Callable[[RunContextWrapper[Any], Exception], str | Awaitable[str]]
+"""Turns a tool's failure into what the model reads; called with (context, error)."""
+
+TimeoutBehavior: TypeAlias = Literal["error_as_result", "raise_exception"]
+"""What a tool that took too long does: the model is told, or the run fails."""
+
+DEFAULT_TIMEOUT = timedelta(minutes=2)
+
+_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+
+
+def check_tool_name(name: object) -> None:
+    """Refuse a name that no provider takes.
+
+    Raises:
+        UserError: it is one.
+    """
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise UserError(f"A tool's name must be 1 to 64 letters, digits, '_' or '-', not {name!r}.")
+
+
+def default_tool_error(context: RunContextWrapper[Any], error: Exception) -> str:
+    """Return the default message for a failed tool, which hides the reason.
+
+    What an exception says may be internal, secret, or text that a stranger wrote, so it goes to
+    the operator and not to the model. Write a `failure_error_function` to tell the model more.
+    """
+    tool = f"The tool {context.tool_name}" if isinstance(context, ToolContext) else "The tool"
+    if isinstance(error, ToolTimeoutError):
+        return f"{tool} did not finish in time and gave no result. It may have had an effect."
+    return f"{tool} failed and gave no result. It may have had an effect."
+
+
+default_tool_error_function = default_tool_error
+"""The SDK's name for `default_tool_error`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolRetry:
+    """The retry policy of a tool's calls.
+
+    Attributes:
+        attempts: how many tries in all, the first included.
+        initial_interval: the wait before the second try.
+        backoff: each further wait is this many times the one before.
+        maximum_interval: no wait is longer than this.
+    """
+
+    attempts: int = 3
+    initial_interval: timedelta = timedelta(seconds=1)
+    backoff: float = 2.0
+    maximum_interval: timedelta = timedelta(seconds=30)
+
+    def __post_init__(self) -> None:
+        """Check the numbers.
+
+        Raises:
+            UserError: one of them makes no sense.
+        """
+        attempts = cast("object", self.attempts)
+        if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 1:
+            raise UserError(
+                f"ToolRetry(attempts=...) must be a whole number from 1, not {attempts!r}; "
+                "1 means that a failed call is not tried again."
+            )
+        if not is_positive(self.initial_interval):
+            raise UserError(
+                "ToolRetry(initial_interval=...) must be a positive timedelta, "
+                f"not {self.initial_interval!r}."
+            )
+        if self.maximum_interval < self.initial_interval:
+            raise UserError(
+                "ToolRetry(maximum_interval=...) must not be less than initial_interval "
+                f"({self.initial_interval}), but is {self.maximum_interval}."
+            )
+        if not self.backoff >= 1:  # not `< 1`: that lets NaN pass
+            raise UserError(f"ToolRetry(backoff=...) must be at least 1, not {self.backoff!r}.")
+
+
+DEFAULT_RETRY = ToolRetry()
+
+
+FUNCTION_ATTRIBUTE = "tool_function"
+"""Where an `on_invoke_tool` that was made of a plain function keeps it."""
+
+
+class _Wrapped:
+    """The attribute `__wrapped__`: the function that a tool was made of; others have none."""
+
+    def __get__(self, tool: "FunctionTool | None", owner: type | None = None) -> Callable[..., Any]:
+        found = getattr(tool and tool.on_invoke_tool, FUNCTION_ATTRIBUTE, None)
+        if found is None:
+            raise AttributeError("Only tools that function_tool made have a __wrapped__.")
+        return found
+
+    def __set__(self, tool: "FunctionTool", value: object) -> None:
+        raise AttributeError("__wrapped__ cannot be set: make another tool.")
+
+
+@dataclass(eq=False)
+class FunctionTool:
+    """A tool that a model calls and a worker runs.
+
+    `function_tool` makes one of a plain function. Making one by hand is for tools whose schema
+    is only known at run time.
+
+    Attributes:
+        name: what the model calls it; also the activity type `tool:<name>`.
+        description: what the model is told it does.
+        params_json_schema: JSON Schema of the arguments; made strict if `strict_json_schema`.
+        on_invoke_tool: called with (context, arguments as JSON text); returns the result.
+        validate: called with the arguments as JSON text; returns None when they fit and a
+            sentence for the model when they do not. None: any JSON object is accepted.
+        altered: called with arguments that fit, as JSON text; returns the names of those that the
+            function gets otherwise than they are written, so that `needs_approval`, a predicate
+            of what is written, is not asked about them. None: the function gets the text.
+        strict_json_schema: whether the schema is held to strictly; false, with a warning in the
+            log, where it holds values of any type or the like, which cannot be held to.
+        needs_approval: whether a human decides before each call: yes, no, or a predicate.
+        timeout: how long one attempt may take; a number is seconds. A sync function's thread
+            cannot be stopped: it goes on after the time-out, though its result is dropped.
+        timeout_behavior: what a last attempt that took too long does: `error_as_result` tells
+            the model, `raise_exception` ends the run with `ToolTimeoutError`.
+        timeout_error_function: what the model reads of a call that took too long; None leaves
+            that to `failure_error_function`.
+        retry: how failed attempts are retried.
+        fast: runs as a local activity: for idempotent work well under a second, no approval.
+        is_enabled: whether the agent offers it at the moment: yes, no, or a predicate that is
+            called with (context, agent).
+        failure_error_function: turns the failure of the last attempt into what the model reads;
+            None lets the failure end the run.
+        tool_input_guardrails: asked before the function runs, in their order.
+        tool_output_guardrails: asked about its result, in their order.
+        context_type: the type that `ctx.context` has for this tool, where it is known.
+        result_type: the type that the function returns, where it is known.
+        timeout_seconds: another way to give `timeout`.
+    """
+
+    name: str
+    description: str
+    params_json_schema: JsonObject
+    on_invoke_tool: ToolFunction
+    _: KW_ONLY
+    validate: Callable[[str], str | None] | None = None
+    altered: Callable[[str], str] | None = None
+    strict_json_schema: bool = True
+    needs_approval: bool | ApprovalPredicate = False
+    timeout: DurationField[timedelta] = duration_field(DEFAULT_TIMEOUT)  # noqa: RUF009  a descriptor
+    timeout_behavior: TimeoutBehavior = "error_as_result"
+    timeout_error_function: ToolErrorFunction | None = None
+    retry: ToolRetry = DEFAULT_RETRY
+    fast: bool = False
+    is_enabled: bool | EnabledPredicate = True
+    failure_error_function: ToolErrorFunction | None = default_tool_error
+    tool_input_guardrails: list[ToolInputGuardrail[Any]] = field(
+        default_factory=list[ToolInputGuardrail[Any]]
+    )
+    tool_output_guardrails: list[ToolOutputGuardrail[Any]] = field(
+        default_factory=list[ToolOutputGuardrail[Any]]
+    )
+    context_type: Any = None
+    result_type: Any = None
+    timeout_seconds: InitVar[float | None] = None
+
+    __wrapped__ = _Wrapped()
+
+    form: ClassVar[str] = FUNCTION
+    """How a model calls it: one of the forms in `outlast.loop.call_forms`."""
+
+    @property
+    def is_hosted(self) -> bool:
+        """Whether the provider runs it, and nothing here does."""
+        return False
+
+    @property
+    def called_name(self) -> str:
+        """The name under which it is called: its own, where a call of its form says a name."""
+        return FORMS[self.form].name or self.name
+
+    def __post_init__(self, timeout_seconds: float | None) -> None:
+        """Check the fields and make the schema strict, so that a mistake is found where it is made.
+
+        Raises:
+            UserError: a field does not fit. The message names the tool and the field.
+        """
+        check_tool_name(self.name)
+        owner = f"Tool {self.name!r}"
+        if timeout_seconds is not None:
+            self.timeout = timeout_seconds
+        if not is_positive(self.timeout):
+            raise UserError(
+                f"{owner}: timeout must be a positive timedelta or seconds, not {self.timeout!r}."
+            )
+        if self.timeout_behavior not in get_args(TimeoutBehavior):
+            raise UserError(
+                f"{owner}: timeout_behavior must be 'error_as_result' or 'raise_exception', "
+                f"not {self.timeout_behavior!r}."
+            )
+        if self.fast and self.needs_approval is not False:
+            raise UserError(
+                f"{owner}: fast=True does not go with needs_approval. A fast tool runs inside the "
+                "workflow's own step, which cannot wait for a person. Leave one of them out."
+            )
+        _check_schema(self.params_json_schema, owner)
+        _check_callables(self, owner)
+        _check_guardrails(owner, "tool_input_guardrails", ToolInputGuardrail, self)
+        _check_guardrails(owner, "tool_output_guardrails", ToolOutputGuardrail, self)
+        if self.strict_json_schema:
+            try:
+                self.params_json_schema = strict_form(self.params_json_schema, owner=owner)
+            except NoStrictForm as error:
+                logger.warning("%s Until then it is offered without strict mode.", error)
+                self.strict_json_schema = False
+
+
+def _check_schema(schema: object, owner: str) -> None:
+    problem = None if isinstance(schema, dict) else f"it is {type(schema).__name__}"
+    try:
+        json.dumps(schema)
+    except (TypeError, ValueError, RecursionError) as error:
+        problem = str(error)
+    if problem is not None:
+        raise UserError(
+            f"{owner}: params_json_schema must be a JSON Schema, a dict of plain data: {problem}."
+        )
+
+
+def _check_callables(tool: FunctionTool, owner: str) -> None:
+    check_callable(tool.on_invoke_tool, ("context", "arguments"), what=f"{owner}: on_invoke_tool")
+    if not isinstance(tool.needs_approval, bool):
+        parameters = ("context", "arguments", "call_id")
+        check_callable(tool.needs_approval, parameters, what=f"{owner}: needs_approval")
+    if not isinstance(tool.is_enabled, bool):
+        check_callable(tool.is_enabled, ("context", "agent"), what=f"{owner}: is_enabled")
+    for name in ("failure_error_function", "timeout_error_function"):
+        function = getattr(tool, name)
+        if function is not None:
+            check_callable(function, ("context", "error"), what=f"{owner}: {name}")
+
+
+def _check_guardrails(owner: str, name: str, kind: type, tool: FunctionTool) -> None:
+    given: object = getattr(tool, name)
+    if given is None:  # as if it were left out
+        setattr(tool, name, [])
+        return
+    if not isinstance(given, list | tuple):
+        raise UserError(f"{owner}: {name}= must be a list, not {type(given).__name__}.")
+    for entry in cast("list[object]", given):
+        if not isinstance(entry, kind):
+            decorator = "tool_input_guardrail" if "input" in name else "tool_output_guardrail"
+            raise UserError(
+                f"{owner}: {shown(entry)} in {name}= does not fit: decorate it with @{decorator}."
+            )

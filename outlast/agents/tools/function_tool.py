@@ -1,0 +1,233 @@
+"""Tools: functions that a model may call.
+
+Owns: the decorator `function_tool`. The records that it makes are in `tool_definition`; their
+names are passed on from here. Must not know: where a tool runs; the activity that runs it takes
+everything from the `FunctionTool` record.
+"""
+
+import inspect
+from collections.abc import Callable
+from datetime import timedelta
+from types import FrameType
+from typing import Any, TypedDict, Unpack, get_args, overload
+
+from outlast.agents.callables import call, callable_name, implementation, shown, unwrap_partial
+from outlast.agents.context.wrapper import ToolContext
+from outlast.agents.errors import UserError
+from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
+from outlast.agents.schemas.docstrings import DocstringStyle
+from outlast.agents.tools.definition import (
+    DEFAULT_RETRY,
+    DEFAULT_TIMEOUT,
+    FUNCTION_ATTRIBUTE,
+    ApprovalPredicate,
+    EnabledPredicate,
+    FunctionTool,
+    TimeoutBehavior,
+    ToolErrorFunction,
+    ToolFunction,
+    ToolRetry,
+    check_tool_name,
+    default_tool_error,
+)
+
+__all__ = [
+    "DEFAULT_RETRY",
+    "DEFAULT_TIMEOUT",
+    "ApprovalPredicate",
+    "EnabledPredicate",
+    "FunctionTool",
+    "TimeoutBehavior",
+    "ToolErrorFunction",
+    "ToolFunction",
+    "ToolOptions",
+    "ToolRetry",
+    "default_tool_error",
+    "function_tool",
+]
+
+
+class ToolOptions(TypedDict, total=False):
+    """The options of `function_tool`; all may be left out.
+
+    Attributes:
+        name_override: what the model calls the tool; default the function's name.
+        description_override: what the model is told; default the docstring.
+        docstring_style: `google`, `numpy` or `sphinx`; default `auto`, which finds out.
+        use_docstring_info: whether the docstring is read at all; default true.
+        strict_mode: whether the provider holds the model to the schema; default true. A strict
+            schema knows no dicts with free keys. Where it would have to know values of any type,
+            as without an annotation, the tool does without it, and the log warns.
+        needs_approval: whether a human decides before each call, or a predicate that is called
+            with (context, arguments, call id); default false.
+        timeout: how long one attempt may take; a number is seconds. Default, and None: 2 minutes.
+        timeout_behavior: what a last attempt that took too long does: `error_as_result`, the
+            default, tells the model; `raise_exception` ends the run with `ToolTimeoutError`.
+        timeout_error_function: called with (context, error) for what the model reads of a call
+            that took too long; default: `failure_error_function` is.
+        retry: how failed attempts are retried; a number is how many attempts in all, 1 for no
+            retry. Default `ToolRetry()`.
+        fast: for idempotent work well under a second: no activity of its own, no approval;
+            default false.
+        is_enabled: whether the tool is offered, or a predicate that is called with (context,
+            agent); default true.
+        failure_error_function: called with (context, error) when the last attempt failed, for
+            what the model reads instead of a result; None lets the failure end the run. Default
+            `default_tool_error`.
+        tool_input_guardrails: asked before the function runs, in their order.
+        tool_output_guardrails: asked about its result, in their order.
+    """
+
+    name_override: str | None
+    description_override: str | None
+    docstring_style: DocstringStyle | None
+    use_docstring_info: bool
+    strict_mode: bool
+    needs_approval: bool | ApprovalPredicate
+    timeout: timedelta | float | None
+    timeout_behavior: TimeoutBehavior
+    timeout_error_function: ToolErrorFunction | None
+    retry: ToolRetry | int
+    fast: bool
+    is_enabled: bool | EnabledPredicate
+    failure_error_function: ToolErrorFunction | None
+    tool_input_guardrails: list[ToolInputGuardrail[Any]] | None
+    tool_output_guardrails: list[ToolOutputGuardrail[Any]] | None
+
+
+@overload
+def function_tool(
+    function: Callable[..., Any], /, **options: Unpack[ToolOptions]
+) -> FunctionTool: ...
+
+
+@overload
+def function_tool(
+    **options: Unpack[ToolOptions],
+) -> Callable[[Callable[..., Any]], FunctionTool]: ...
+
+
+def function_tool(
+    function: Callable[..., Any] | None = None, /, **options: Unpack[ToolOptions]
+) -> FunctionTool | Callable[[Callable[..., Any]], FunctionTool]:
+    """Make a tool from a function; use it as a decorator.
+
+    The function may be sync or async, a bound method, a partial or a callable object. A sync one
+    runs in a thread. A first parameter annotated `RunContextWrapper` or `ToolContext` takes the
+    context; every other parameter is the model's to give, described by its annotation, by
+    `Annotated[..., "text"]` or `Field(description=...)`, or by the docstring. Parameters that a
+    partial fills are hidden from the model.
+
+    The function runs at least once per call: an attempt whose worker died is repeated. Give
+    `ToolContext.idempotency_key` to whatever has side effects.
+
+    The tool's `__wrapped__` is the function, for tests; a call of it is checked by nobody.
+
+    Args:
+        function: the function, where the decorator is used without options.
+        **options: see `ToolOptions`.
+
+    Raises:
+        UserError: the function or an option does not fit. The message names the tool and the fix.
+    """
+    if function is not None:
+        return _make_tool(function, _caller(), options)
+
+    def decorate(function: Callable[..., Any]) -> FunctionTool:
+        return _make_tool(function, _caller(), options)
+
+    return decorate
+
+
+def _make_tool(
+    function: Callable[..., Any], frame: FrameType | None, options: ToolOptions
+) -> FunctionTool:
+    # Imported here for the time that pydantic takes; a program without tools never needs it.
+    from outlast.agents.schemas.function_schema import function_schema
+
+    name = _tool_name(function, options.get("name_override"))
+    owner = f"Tool {name!r}"
+    if unknown := sorted(options.keys() - ToolOptions.__annotations__.keys()):
+        raise UserError(
+            f"{owner}: function_tool has no option {', '.join(unknown)}. "
+            f"Its options are {', '.join(ToolOptions.__annotations__)}."
+        )
+    style = options.get("docstring_style") or "auto"
+    if style not in get_args(DocstringStyle):
+        styles = ", ".join(get_args(DocstringStyle))
+        raise UserError(f"{owner}: docstring_style must be one of {styles}, not {style!r}.")
+    strict = options.get("strict_mode", True)
+    schema = function_schema(
+        function,
+        name=name,
+        docstring_style=style,
+        use_docstring_info=options.get("use_docstring_info", True),
+        strict=strict,
+        frame=frame,
+    )
+
+    async def invoke(context: ToolContext[Any], arguments: str) -> Any:
+        positional, named = schema.arguments(context, arguments)
+        return await call(function, *positional, **named)
+
+    setattr(invoke, FUNCTION_ATTRIBUTE, function)
+    description, timeout = options.get("description_override"), options.get("timeout")
+    return FunctionTool(
+        name=name,
+        description=schema.description if description is None else description,
+        params_json_schema=schema.params_json_schema,
+        on_invoke_tool=invoke,
+        validate=schema.check,
+        altered=schema.altered,
+        strict_json_schema=strict,
+        needs_approval=options.get("needs_approval", False),
+        timeout=DEFAULT_TIMEOUT if timeout is None else timeout,
+        timeout_behavior=options.get("timeout_behavior", "error_as_result"),
+        timeout_error_function=options.get("timeout_error_function"),
+        retry=_retry(options.get("retry", DEFAULT_RETRY), owner),
+        fast=options.get("fast", False),
+        is_enabled=options.get("is_enabled", True),
+        failure_error_function=options.get("failure_error_function", default_tool_error),
+        tool_input_guardrails=options.get("tool_input_guardrails") or [],
+        tool_output_guardrails=options.get("tool_output_guardrails") or [],
+        context_type=schema.signature.context_type,
+        result_type=schema.signature.result_type,
+    )
+
+
+def _tool_name(function: object, override: str | None) -> str:
+    if not callable(function) or inspect.isclass(function):
+        what = repr(function) if inspect.isclass(function) else shown(function)
+        raise UserError(f"function_tool makes tools of functions, not of {what}.")
+    target = implementation(function)
+    if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
+        raise UserError(
+            f"{callable_name(function)} is a generator. A tool gives one result: return a list."
+        )
+    inner = unwrap_partial(function)
+    name = override if override is not None else getattr(inner, "__name__", type(inner).__name__)
+    if name == "<lambda>":
+        raise UserError(
+            "A lambda has no name that a model could call. "
+            "Use a def, or give function_tool(name_override=...)."
+        )
+    check_tool_name(name)
+    return name
+
+
+def _retry(retry: ToolRetry | int, owner: str) -> ToolRetry:
+    """Return the retry policy; a number is how many attempts in all."""
+    if isinstance(retry, ToolRetry):
+        return retry
+    try:
+        return ToolRetry(attempts=retry)
+    except UserError as error:
+        raise UserError(f"{owner}: retry={retry!r}: {error.message}") from error
+
+
+def _caller() -> FrameType | None:
+    """Return the frame that called the function that calls this one."""
+    frame = inspect.currentframe()
+    for _ in range(2):
+        frame = frame and frame.f_back
+    return frame

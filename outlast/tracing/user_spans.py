@@ -1,0 +1,138 @@
+"""Spans of the known kinds, for programs that do such work themselves.
+
+Owns: one function for each kind, under the names users know. Runs open the spans of their own
+effects; a program needs these for a model it calls by itself, or a tool that is no `FunctionTool`.
+Each takes, after its data: `span_id` (by default a new one), `parent` (the span or trace around
+it; by default the current one) and `disabled` (nobody is told of it and of what is in it).
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+from outlast.loop.values import JsonObject
+from outlast.tracing.current import Span, Trace
+from outlast.tracing.kinds import (
+    AgentSpanData,
+    FunctionSpanData,
+    GenerationSpanData,
+    GuardrailSpanData,
+    HandoffSpanData,
+    MCPListToolsSpanData,
+    ResponseSpanData,
+    TaskSpanData,
+    TurnSpanData,
+)
+from outlast.tracing.provider import open_span
+
+Parent: TypeAlias = Trace | Span[Any] | None
+
+
+def agent_span(
+    name: str,
+    handoffs: list[str] | None = None,
+    tools: list[str] | None = None,
+    output_type: str | None = None,
+    span_id: str | None = None,
+    parent: Parent = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+) -> Span[AgentSpanData]:
+    """Open a span for an agent's work."""
+    told = AgentSpanData(name, handoffs, tools, output_type)
+    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
+
+
+def task_span(
+    name: str,
+    span_id: str | None = None,
+    parent: Parent = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+) -> Span[TaskSpanData]:
+    """Open a span from a question to its answer."""
+    return open_span(TaskSpanData(name), span_id=span_id, parent=parent, disabled=disabled)
+
+
+def turn_span(
+    turn: int,
+    agent_name: str,
+    span_id: str | None = None,
+    parent: Parent = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+) -> Span[TurnSpanData]:
+    """Open a span for a turn of an agent."""
+    told = TurnSpanData(turn, agent_name)
+    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
+
+
+def function_span(
+    name: str,
+    input: str | None = None,  # noqa: A002  the name users know
+    output: str | None = None,
+    span_id: str | None = None,
+    parent: Parent = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+) -> Span[FunctionSpanData]:
+    """Open a span for a tool call."""
+    told = FunctionSpanData(name, input, output)
+    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
+
+
+def generation_span(
+    input: Sequence[Mapping[str, Any]] | None = None,  # noqa: A002  the name users know
+    output: Sequence[Mapping[str, Any]] | None = None,
+    model: str | None = None,
+    model_config: Mapping[str, Any] | None = None,
+    usage: dict[str, Any] | None = None,
+    span_id: str | None = None,
+    parent: Parent = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+) -> Span[GenerationSpanData]:
+    """Open a span for a model call."""
+    told = GenerationSpanData(input, output, model, model_config, usage)
+    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
+
+
+def response_span(
+    response: JsonObject | None = None,
+    span_id: str | None = None,
+    parent: Parent = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+) -> Span[ResponseSpanData]:
+    """Open a span for a model call whose provider stores the response."""
+    told = ResponseSpanData(response)
+    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
+
+
+def guardrail_span(
+    name: str,
+    triggered: bool = False,  # noqa: FBT001, FBT002  the name users know
+    span_id: str | None = None,
+    parent: Parent = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+) -> Span[GuardrailSpanData]:
+    """Open a span for a guardrail's check."""
+    told = GuardrailSpanData(name, triggered)
+    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
+
+
+def handoff_span(
+    from_agent: str | None = None,
+    to_agent: str | None = None,
+    span_id: str | None = None,
+    parent: Parent = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+) -> Span[HandoffSpanData]:
+    """Open a span for a handoff."""
+    told = HandoffSpanData(from_agent, to_agent)
+    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
+
+
+def mcp_tools_span(
+    server: str | None = None,
+    result: list[str] | None = None,
+    span_id: str | None = None,
+    parent: Parent = None,
+    disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
+) -> Span[MCPListToolsSpanData]:
+    """Open a span for listing an MCP server's tools."""
+    told = MCPListToolsSpanData(server, result)
+    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
