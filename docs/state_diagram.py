@@ -298,12 +298,23 @@ def _kind(state: LoopState) -> str:
         (call.status, call.plan.kind, call.plan.fatal, call.plan.callback, call.plan.final)
         for call in state.calls
     ]
-    candidate = state.candidate
+    candidate = state.question.candidate
     return repr(
         (
-            (state.phase, state.keep_open, state.turn, calls, state.cancel, bool(state.inbox)),
-            ([effect.kind for effect in state.pending], state.required_steps, state.judged),
-            (state.session, state.handled, state.closing, bool(state.nested)),
+            (
+                state.phase,
+                state.start.keep_open,
+                state.question.turn,
+                calls,
+                state.cancel,
+                bool(state.inbox),
+            ),
+            (
+                [effect.kind for effect in state.pending],
+                state.required_steps,
+                state.question.judged,
+            ),
+            (state.start.session, state.start.handled, state.closing, bool(state.nested)),
             None if candidate is None else (bool(candidate.failure), bool(candidate.outcomes)),
         )
     )

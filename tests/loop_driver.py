@@ -58,7 +58,7 @@ from outlast.loop.events import (
     RunStarted,
     SignalUnreadable,
 )
-from outlast.loop.invariants import violations
+from outlast.loop.invariants import check, violations
 from outlast.loop.items import Item, Message
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState, revised
@@ -496,7 +496,7 @@ class Play:
             case CancelEffect():
                 del self.outstanding[command.effect]
             case NotifyParent():
-                assert self.state.parent is not None
+                assert self.state.start.parent is not None
             case _:
                 earlier = [one.effect for one in self.issued if one is not command]
                 assert command.effect not in earlier, "an effect was issued twice"
@@ -513,6 +513,7 @@ class Play:
     def _check_step(self, before: LoopState, commands: Sequence[Command]) -> None:
         after = self.state
         assert violations(after) == []
+        check(after)
         whole = self.whole(after)
         check_items(self.whole(before), whole)
         assert tuple(self.outstanding.values()) == after.pending, "pending is not what is out"
@@ -520,7 +521,7 @@ class Play:
         assert numbers == list(range(1, after.next_effect)), "effects are not numbered in order"
         models = [one for one in commands if isinstance(one, CallModel)]
         assert after.turns == before.turns + len(models), "a turn is not a model call"
-        assert all(one.turn == after.turn for one in models)
+        assert all(one.turn == after.question.turn for one in models)
         finishes = [one for one in self.commands if isinstance(one, Finish)]
         assert len(finishes) == (after.phase == "closed"), "a run ends exactly once"
         assert all(not isinstance(one, Finish) for one in commands[:-1]), "the end comes last"

@@ -129,7 +129,7 @@ def check_messages(
     shown = len(accepted) - len(state.inbox)
     assert state.inbox == tuple(accepted[shown:]), "the inbox is not the newest messages"
     answered = [one for answer in state.answers for one in answer.to]
-    assert [*answered, *state.answering] == [one.id for one in accepted[:shown]]
+    assert [*answered, *state.question.answering] == [one.id for one in accepted[:shown]]
     inputs = [item.raw for item in state.items if item.kind == "input"]
     assert inputs == [*opening, *(raw for one in accepted[:shown] for raw in one.content)]
 
@@ -161,14 +161,16 @@ def check_calls(state: LoopState) -> None:
             assert item.raw["call_id"] in open_calls, "an output without a call"
             open_calls.remove(item.raw["call_id"])
     assert sorted(open_calls) == sorted(
-        call.call_id for call in state.calls if call.status != "told"
+        call.call_id for call in state.calls if call.status != "recorded"
     )
     running = [call for call in state.calls if call.status == "running"]
-    assert state.parallel is None or len(running) <= state.parallel, "too many calls run at once"
+    assert state.question.parallel is None or len(running) <= state.question.parallel, (
+        "too many calls run at once"
+    )
 
 
 def check_approvals(before: LoopState, after: LoopState) -> None:
-    prefix = after.parent.prefix if after.parent else ""
+    prefix = after.start.parent.prefix if after.start.parent else ""
     assert [one.id for one in after.approvals] == [
         f"{prefix}a{number + 1}" for number in range(len(after.approvals))
     ]
@@ -181,10 +183,10 @@ def check_approvals(before: LoopState, after: LoopState) -> None:
 def check_reports(state: LoopState, commands: Sequence[Command]) -> None:
     """The parent knows what waits for people here and further down, and nobody else is told."""
     told = [one for one in commands if isinstance(one, NotifyParent)]
-    if state.parent is None:
+    if state.start.parent is None:
         assert told == []
         return
-    assert all(one.parent == state.parent.run_id for one in told)
+    assert all(one.parent == state.start.parent.run_id for one in told)
     waiting = [
         one if one.run_id else replace(one, run_id=state.run_id) for one in state.pending_approvals
     ]
@@ -203,24 +205,26 @@ def check_saves(
     input guardrails did not pass.
     """
     saves = [one for one in issued if isinstance(one, SaveSession)]
-    assert not saves or state.session
+    assert not saves or state.start.session
     # One that failed is asked for again.
     ranges = list(dict.fromkeys((one.start, one.stop) for one in saves))
     ranges += [
-        (one.start, one.stop) for one in state.to_save if (one.start, one.stop) not in ranges
+        (one.start, one.stop) for one in state.saving.to_save if (one.start, one.stop) not in ranges
     ]
-    assert all(start < stop <= state.noted for start, stop in ranges)
+    assert all(start < stop <= state.saving.queued_up_to for start, stop in ranges)
     assert all(stop <= start for (_, stop), (start, _) in pairwise(ranges)), "saved twice"
     known = set(opened.old) if opened is not None and opened.input is not None else set[int]()
     assert all(at not in known for start, stop in ranges for at in range(start, stop))
-    assert state.noted <= len(state.items)
+    assert state.saving.queued_up_to <= len(state.items)
     given_up = any(one.failure for one in state.answers[len(before.answers) :])
     is_stopped = "cancelled" in {state.outcome, state.closing}
-    if state.session and not given_up and not is_stopped:
+    if state.start.session and not given_up and not is_stopped:
         got = {at for start, stop in ranges for at in range(start, stop)} | known
         if state.blocked_from is not None:  # guardrails did not pass it
             got |= set(range(state.blocked_from, len(state.items)))
-        assert set(range(before.noted, state.noted)) <= got, "something is not saved"
+        assert set(range(before.saving.queued_up_to, state.saving.queued_up_to)) <= got, (
+            "something is not saved"
+        )
 
 
 def check_view(state: LoopState) -> None:

@@ -283,7 +283,9 @@ def _progress_vector(state: LoopState) -> tuple[int, ...]:
         state.next_effect - len(state.pending),
         len(state.items),
         len(state.answers),
-        len(state.inbox) + len(state.answering) + sum(len(answer.to) for answer in state.answers),
+        len(state.inbox)
+        + len(state.question.answering)
+        + sum(len(answer.to) for answer in state.answers),
         sum(request.status != "pending" for request in state.approvals),
         state.cancel is not None,
         state.outcome is not None,

@@ -42,7 +42,7 @@ class Report:
             "run_id": self.run_id,
             **presentation.state_view(self.state),
             "status": self.status,
-            "started": iso_time(self.state.started_at_ms),
+            "started": iso_time(self.state.start.started_at_ms),
             "task_queue": self.task_queue,
             "history_events": self.events,
             "ui": self.ui,
@@ -92,9 +92,9 @@ def show_report(report: Report, last: int) -> None:
         ("blocked", f"no worker can go on since {iso_time(one.at_ms)}: {one.lacks}")
         for one in state.blocked
     ]
-    if state.save_failure is not None:
-        since = iso_time(state.save_failure.at_ms)
-        problem = state.save_failure.failure.message
+    if state.saving.save_failure is not None:
+        since = iso_time(state.saving.save_failure.at_ms)
+        problem = state.saving.save_failure.failure.message
         items = presentation.unsaved_items(state)
         rows.append(("unsaved", f"{items} items are not in the session since {since}: {problem}"))
     rows += [

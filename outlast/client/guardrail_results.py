@@ -27,12 +27,12 @@ from outlast.loop.values import Failure, JsonObject
 
 def guardrail_results(state: LoopState, stage: GuardrailStage, known: KnownAgents) -> list[Any]:
     """Return what the guardrails of a stage said about the current question, in their order."""
-    return [guardrail_result(one, known) for one in state.guardrails if one.stage == stage]
+    return [guardrail_result(one, known) for one in state.question.guardrails if one.stage == stage]
 
 
 def tripped(state: LoopState, stage: GuardrailStage) -> GuardrailRecord | None:
     """Return what the guardrail said that ended the run, or None."""
-    found = (one for one in reversed(state.guardrails) if one.stage == stage)
+    found = (one for one in reversed(state.question.guardrails) if one.stage == stage)
     return next((one for one in found if one.tripped or _raises(one)), None)
 
 

@@ -69,7 +69,7 @@ async def _run_that_asked(request_id: str, run: LoopState, client: Client) -> Lo
     A nested run is named after its tool and its step; the id has the step only, and the transcript
     the tools. There are never many.
     """
-    own = run.parent.prefix if run.parent else ""
+    own = run.start.parent.prefix if run.start.parent else ""
     step, dot, _ = request_id.removeprefix(own).partition(".")
     if not dot:
         return run

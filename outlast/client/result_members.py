@@ -132,7 +132,7 @@ class RunResultBase:
     def input(self) -> str | list[JsonObject]:
         """What the run was asked: a text, or items; after a handoff's filter, what that left."""
         raws = self._asked()
-        is_list = self._known.items_given or self.snapshot.session
+        is_list = self._known.items_given or self.snapshot.start.session
         text = None if is_list else only_text(raws)
         return deepcopy(raws) if text is None else text
 
@@ -180,7 +180,7 @@ class RunResultBase:
     def _final_output(self) -> Any:
         state, answer = self.snapshot, self._answer
         if answer is None:
-            answer = None if state.answering else newest_answer(state)
+            answer = None if state.question.answering else newest_answer(state)
         if answer is None or answer.failure is not None:
             return None
         schema = self._known.output_schema(answer.agent)
@@ -230,7 +230,7 @@ class RunResultBase:
             self._known.context(self.context),
             usage=self.usage,
             run_id=self.run_id,
-            turn=self.snapshot.turn,
+            turn=self.snapshot.question.turn,
         )
         wrapper.decisions = self._decisions
         return wrapper
@@ -365,7 +365,9 @@ class RunResultBase:
         """Return where the items of the question begin and end."""
         state = self.snapshot
         if self._answer is None:
-            return state.asked_from if _has_begun(state) else len(state.items), len(state.items)
+            return state.question.asked_from if _has_begun(state) else len(state.items), len(
+                state.items
+            )
         ends = [0 if one.item is None else one.item + 1 for one in state.answers]
         at = state.answers.index(self._answer)
         start, stop = max(ends[:at], default=0), max(ends[: at + 1])
@@ -405,7 +407,7 @@ class RunResultBase:
         return place
 
     def _policy(self) -> Any:
-        return (self.snapshot.settings or {}).get("reasoning_item_id_policy")
+        return (self.snapshot.start.settings or {}).get("reasoning_item_id_policy")
 
 
 _MADE = {name for name, one in vars(RunResultBase).items() if isinstance(one, cached_property)}
@@ -418,7 +420,7 @@ def newest_answer(state: RunSnapshot) -> Answer | None:
 
 def _has_begun(state: RunSnapshot) -> bool:
     """Whether the first turn has; before that, what was asked is not in the transcript yet."""
-    return state.asked_from > 0 or state.turns > 0
+    return state.question.asked_from > 0 or state.turns > 0
 
 
 def _asks(item: RunItem) -> bool:

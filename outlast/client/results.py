@@ -26,7 +26,7 @@ class RunResult(RunResultBase):
     @property
     def max_turns(self) -> int | None:
         """How many model calls the answer might take; None for no bound."""
-        return self.snapshot.max_turns
+        return self.snapshot.start.max_turns
 
     def release_agents(self, release_new_items: bool = True) -> None:  # noqa: FBT001, FBT002  the SDK's
         """Do nothing: a result refers to agents by name and keeps none of them alive."""
@@ -55,7 +55,7 @@ def result_of_answer(
     state: RunSnapshot, answer: Answer, known: KnownAgents = NOBODY, *, client: Any = None
 ) -> RunResult:
     """Return the result with one of a conversation's answers, which need not be its newest."""
-    if answer is newest_answer(state) and not state.answering:
+    if answer is newest_answer(state) and not state.question.answering:
         return RunResult(state, known, client=client)
     return RunResult(state, known, answer=answer, client=client)
 

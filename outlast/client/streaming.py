@@ -126,7 +126,9 @@ class RunResultStreaming(RunResultBase):
     @property
     def current_turn(self) -> int:
         """How many model calls the answer has taken so far."""
-        return self.snapshot.turns - last_turn(self.snapshot.items[: self.snapshot.asked_from])
+        return self.snapshot.turns - last_turn(
+            self.snapshot.items[: self.snapshot.question.asked_from]
+        )
 
     @property
     def run_loop_task(self) -> "asyncio.Task[None]":

@@ -93,7 +93,9 @@ def heartbeat_ms(settings: JsonObject | None) -> int:
 
 def rolls_over(state: LoopState, *, events: int, size_bytes: int) -> bool:
     """Whether a history of this length is to be continued in a new one."""
-    limit = _setting(state.settings, "roll_over_events", ROLL_OVER_EVENTS, least=SHORTEST_HISTORY)
+    limit = _setting(
+        state.start.settings, "roll_over_events", ROLL_OVER_EVENTS, least=SHORTEST_HISTORY
+    )
     return events >= limit or size_bytes >= ROLL_OVER_BYTES
 
 

@@ -15,7 +15,7 @@ from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, ServerThrea
 from outlast.loop.view import ViewEdit
 
 CallKind: TypeAlias = Literal["tool", "agent", "handoff", "unknown"]
-CallStatus: TypeAlias = Literal["planned", "waiting", "running", "held", "settled", "told"]
+CallStatus: TypeAlias = Literal["planned", "waiting", "running", "held", "settled", "recorded"]
 FinalKind: TypeAlias = Literal["text", "value", "again"]
 
 

@@ -1,85 +1,72 @@
-"""What holds of every state, whatever happened. Numbered; tests check them after every event.
+"""What holds of every state of a run, whatever happened: numbered laws.
 
-Owns: the laws of a single state. The laws of sequences are in the tests.
+The workflow checks them after every event, and a broken one ends the run. The tests check them,
+too, and the laws of sequences of events.
 """
 
-from collections import Counter
+from collections.abc import Callable
+from typing import Final
 
 from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState, may_save
 
-_EFFECT_OF_PHASE = {
+_EFFECTS_BESIDE: Final = frozenset({"save_session", "check_input", "offload_items"})
+"""What may be in flight beside a phase's own effect."""
+
+_EFFECT_OF_PHASE: Final = {
     "preparing": "prepare_run",
     "checking": "check_input",
     "thinking": "call_model",
     "transferring": "run_handoff",
 }
 
-_SIDE_EFFECTS = frozenset({"save_session", "check_input", "offload_items"})
-"""What may be in flight beside a phase's own effect."""
+
+class BrokenInvariantError(Exception):
+    """A run is in a state that it must never be in: outlast has a defect.
+
+    Attributes:
+        number: which invariant is broken, such as `I6`.
+    """
+
+    def __init__(self, law: str) -> None:
+        super().__init__(law)
+        self.number = law.partition(":")[0]
+
+
+def check(state: LoopState) -> None:
+    """Check a state after an event, in time that does not grow with the run.
+
+    Calls and outputs are counted in the current question only: earlier ones were checked when they
+    were current.
+
+    Raises:
+        BrokenInvariantError: an invariant is broken; the message says which and what it says.
+    """
+    for law, holds in _LAWS.items():
+        if not holds(state):
+            raise BrokenInvariantError(law)
+    if not _calls_have_outputs(state, state.question.question_from):
+        raise BrokenInvariantError(_OUTPUTS)
 
 
 def violations(state: LoopState) -> list[str]:
     """Return the broken invariants of a state, as sentences; empty when all hold."""
-    effects = [effect.effect for effect in state.pending]
-    saving = [effect for effect in state.pending if effect.kind == "save_session"]
-    running = {call.effect for call in state.calls if call.status == "running"}
-    waiting = {call.approval for call in state.calls if call.status == "waiting"}
-    asked = {request.id for request in state.approvals if request.status == "pending"}
-    current = Counter(
-        (call.plan.kind == "handoff", call.call_id) for call in state.calls if call.status != "told"
+    broken = [law for law, holds in _LAWS.items() if not holds(state)]
+    return broken if _calls_have_outputs(state, 0) else [*broken, _OUTPUTS]
+
+
+def _effects_are_numbered(state: LoopState) -> bool:
+    numbers = [effect.effect for effect in state.pending]
+    return len(set(numbers)) == len(numbers) and all(
+        0 < number < state.next_effect for number in numbers
     )
-    answered = [name for answer in state.answers for name in answer.to]
-    messages = [*answered, *state.answering, *(message.id for message in state.inbox)]
-    checks = {
-        "I1: effects have distinct numbers below the next one": len(set(effects)) == len(effects)
-        and all(0 < effect < state.next_effect for effect in effects),
-        "I2: each phase has exactly the effects it is named for": _has_its_effects(state),
-        "I3: every running call has its effect": state.phase != "acting"
-        or running
-        == {one.effect for one in state.pending if one.kind in {"run_tool", "run_agent"}},
-        "I4: calls exist only while they are acted on": bool(state.calls)
-        == (state.phase in {"acting", "transferring"}),
-        "I5: every waiting call has its pending approval, and the reverse": waiting == asked,
-        "I6: every call has exactly one output, but for those being acted on": _calls_without_output(
-            state
-        )
-        == current,
-        "I7: an answer takes no more turns than allowed": state.max_turns is None
-        or state.turn <= state.max_turns,
-        "I8: approval ids are distinct": len({request.id for request in state.approvals})
-        == len(state.approvals),
-        "I9: no message is lost or doubled": len(set(messages)) == len(messages),
-        "I10: a run is closed exactly when it has an outcome": (state.phase == "closed")
-        == (state.outcome is not None),
-        "I11: only an open conversation is idle, and with an empty inbox": state.phase != "idle"
-        or (state.keep_open and not state.inbox and not state.answering),
-        "I12: acting has something to wait for": state.phase != "acting"
-        or bool(running or waiting),
-        "I13: what may be saved is being saved, one range at a time": may_save(state)
-        <= len(saving)
-        <= min(len(state.to_save), 1),
-        "I14: an answer waits for its conclusion exactly while there is one": (
-            state.phase == "finalizing"
-        )
-        == (state.candidate is not None),
-        "I15: only what is held or being saved stays where it would go on by itself": state.phase
-        not in {"turned", "closing"}
-        or bool(state.pending),
-        "I17: only what is in flight is blocked": {one.effect for one in state.blocked}
-        <= set(effects),
-        "I16: a run closes because it has decided how": (state.phase == "closing")
-        == (state.closing is not None),
-    }
-    return [law for law, holds in checks.items() if not holds]
 
 
-def _has_its_effects(state: LoopState) -> bool:
+def _phase_has_its_effects(state: LoopState) -> bool:
     kinds = [effect.kind for effect in state.pending]
     if state.phase == "checking":
-        return [kind for kind in kinds if kind not in _SIDE_EFFECTS - {"check_input"}] == [
-            "check_input"
-        ]
-    own = sorted(kind for kind in kinds if kind not in _SIDE_EFFECTS)
+        beside = _EFFECTS_BESIDE - {"check_input"}
+        return [kind for kind in kinds if kind not in beside] == ["check_input"]
+    own = sorted(kind for kind in kinds if kind not in _EFFECTS_BESIDE)
     if state.phase == "acting":
         return set(own) <= {"run_tool", "run_agent"}
     if state.phase == "finalizing":
@@ -90,11 +77,94 @@ def _has_its_effects(state: LoopState) -> bool:
     return own == ([effect] if effect else [])
 
 
-def _calls_without_output(state: LoopState) -> Counter[tuple[bool, str]]:
-    """Count the calls less their outputs, by whether it is a handoff and by call id."""
-    calls: Counter[tuple[bool, str]] = Counter()
-    for item in state.items:
+def _running_calls_have_effects(state: LoopState) -> bool:
+    running = {call.effect for call in state.calls if call.status == "running"}
+    calls = {one.effect for one in state.pending if one.kind in {"run_tool", "run_agent"}}
+    return state.phase != "acting" or running == calls
+
+
+def _waiting_calls_have_approvals(state: LoopState) -> bool:
+    waiting = {call.approval for call in state.calls if call.status == "waiting"}
+    return waiting == {request.id for request in state.approvals if request.status == "pending"}
+
+
+def _approvals_are_distinct(state: LoopState) -> bool:
+    return len({request.id for request in state.approvals}) == len(state.approvals)
+
+
+def _messages_are_distinct(state: LoopState) -> bool:
+    answered = [name for answer in state.answers for name in answer.to]
+    messages = [*answered, *state.question.answering, *(message.id for message in state.inbox)]
+    return len(set(messages)) == len(messages)
+
+
+def _saves_one_range(state: LoopState) -> bool:
+    saving = sum(effect.kind == "save_session" for effect in state.pending)
+    return may_save(state) <= saving <= min(len(state.saving.to_save), 1)
+
+
+def _idle_is_open_and_empty(state: LoopState) -> bool:
+    return state.phase != "idle" or (
+        state.start.keep_open and not state.inbox and not state.question.answering
+    )
+
+
+def _acting_waits_for_something(state: LoopState) -> bool:
+    return state.phase != "acting" or any(
+        call.status in {"running", "waiting"} for call in state.calls
+    )
+
+
+def _calls_have_outputs(state: LoopState, start: int) -> bool:
+    """Whether the calls without outputs, from an item on, are those that are acted on."""
+    if not state.calls and start >= len(state.items):
+        return True
+    without_output: dict[tuple[bool, str], int] = {}
+    for item in state.items[start:]:
         step = 1 if item.kind in CALL_KINDS else -1 if item.kind in OUTPUT_KINDS else 0
         if step:
-            calls[item.kind.startswith("handoff"), str(item.raw.get("call_id", ""))] += step
-    return Counter({call: count for call, count in calls.items() if count})
+            call = (item.kind.startswith("handoff"), str(item.raw.get("call_id", "")))
+            without_output[call] = without_output.get(call, 0) + step
+    for one in state.calls:
+        if one.status != "recorded":
+            call = (one.plan.kind == "handoff", one.call_id)
+            without_output[call] = without_output.get(call, 0) - 1
+    return not any(without_output.values())
+
+
+_OUTPUTS: Final = "I6: every call has exactly one output, but for those being acted on"
+
+_LAWS: Final[dict[str, Callable[[LoopState], bool]]] = {
+    "I1: effects have distinct numbers below the next one": _effects_are_numbered,
+    "I2: each phase has exactly the effects it is named for": _phase_has_its_effects,
+    "I3: every running call has its effect": _running_calls_have_effects,
+    "I4: calls exist only while they are acted on": lambda state: (
+        bool(state.calls) == (state.phase in {"acting", "transferring"})
+    ),
+    "I5: every waiting call has its pending approval, and the reverse": (
+        _waiting_calls_have_approvals
+    ),
+    "I7: an answer takes no more turns than allowed": lambda state: (
+        state.start.max_turns is None or state.question.turn <= state.start.max_turns
+    ),
+    "I8: approval ids are distinct": _approvals_are_distinct,
+    "I9: no message is lost or doubled": _messages_are_distinct,
+    "I10: a run is closed exactly when it has an outcome": lambda state: (
+        (state.phase == "closed") == (state.outcome is not None)
+    ),
+    "I11: only an open conversation is idle, and with an empty inbox": _idle_is_open_and_empty,
+    "I12: acting has something to wait for": _acting_waits_for_something,
+    "I13: what may be saved is being saved, one range at a time": _saves_one_range,
+    "I14: an answer waits to be finalized exactly while there is one": lambda state: (
+        (state.phase == "finalizing") == (state.question.candidate is not None)
+    ),
+    "I15: only what is held or being saved stays where it would go on by itself": lambda state: (
+        state.phase not in {"turned", "closing"} or bool(state.pending)
+    ),
+    "I16: a run closes because it has decided how": lambda state: (
+        (state.phase == "closing") == (state.closing is not None)
+    ),
+    "I17: only what is in flight is blocked": lambda state: (
+        {one.effect for one in state.blocked} <= {effect.effect for effect in state.pending}
+    ),
+}

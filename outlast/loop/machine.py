@@ -1,4 +1,4 @@
-"""The agent loop. The only place where a run's state changes.
+"""The agent loop: every transition of a run, in the order in which a run goes through them.
 
 `advance(state, event)` returns the next state and the commands that the shell has to carry out.
 It reads no clock, makes no ids, does no I/O and calls no user code, so the same events always
@@ -26,55 +26,34 @@ The life of a run, one phase after the other:
                     AnswerFinalized                      question that was stopped is told
     any           --EffectFailed-->      see `_effect_failed`
 
-`turned`, `finalizing` and `closing` go on by themselves, in `_go_on`, unless something holds
-them: input guardrails that run beside the model hold up what its reply leads to, and a session
-that is being written holds up the end.
+`turned`, `finalizing` and `closing` need no further event: `_continue` moves them on, unless
+input guardrails still run beside the model, or the session is still being written.
 
 Three rules hold everywhere. An event that answers no pending effect, or comes too late, changes
-nothing. Outputs and context changes are taken over in the order of the calls, whenever they
-arrive; what has finished when the run begins to wait for people is taken over then. Nothing that
-was said to the run is lost: it is answered, or its failure is, or it can be read in the inbox of
-the closed run.
+nothing. Outputs and context changes are recorded in the order of the calls, not of their arrival.
+Every message is answered, or fails with a reason, or stays in the inbox of the closed run.
 
-Here is what each event does, and how a turn begins. How it acts is in `acting.py`, how a
-question ends in `answering.py`, what effects ask for in `requests.py`.
+The sections: what each event does, how a turn begins, how it acts on the reply, how a question
+ends. `state.py` has the parts of the state, `transcript.py` what is written into the transcript,
+`requests.py` makes the effects, and `invariants.py` what holds after every event.
 """
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import assert_never
 
 from outlast.loop import phrases, requests
-from outlast.loop.acting import (
-    agent_finished,
-    call_failed,
-    continue_acting,
-    decide,
-    hand_over,
-    start_acting,
-    stop_waiting,
-    tool_finished,
+from outlast.loop.approvals import Decision, Remembered, refusal
+from outlast.loop.calls import AgentResult, Call, HandoffResult, ModelReply, PreparedRun, ToolResult
+from outlast.loop.changes import Change, apply, diff
+from outlast.loop.checks import (
+    ENDS_CALLER,
+    INPUT_CHECKS,
+    Candidate,
+    CheckResult,
+    FinalizedAnswer,
+    ToolOutcome,
 )
-from outlast.loop.answering import (
-    abandon,
-    cancel_now,
-    close,
-    close_gently,
-    conclude,
-    concluded,
-    end_of_reply,
-    end_told,
-    ended,
-    fail,
-    finish,
-    is_handled,
-    not_concluded,
-    retry_saving,
-    save_failed,
-    saved,
-)
-from outlast.loop.approvals import refusal
-from outlast.loop.calls import ModelReply, PreparedRun
-from outlast.loop.changes import apply
-from outlast.loop.checks import INPUT_CHECKS, CheckResult
 from outlast.loop.effects import (
     AgentFinished,
     AnswerFinalized,
@@ -111,10 +90,16 @@ from outlast.loop.events import (
     RunStarted,
     SignalUnreadable,
 )
+from outlast.loop.items import Item, last_words, refusal_of, text_of
 from outlast.loop.state import (
+    Answer,
     Blocked,
+    Ending,
     LoopState,
     NestedRequests,
+    SaveFailure,
+    Server,
+    Start,
     Step,
     has_message,
     is_held,
@@ -124,20 +109,27 @@ from outlast.loop.state import (
 )
 from outlast.loop.trace_mark import TraceMark
 from outlast.loop.transcript import (
-    admit,
     begin_question,
+    call_of,
+    change_view,
     drop_unchecked,
     hide_blocked,
+    last_message,
     needs_offload,
-    note,
-    open_with,
+    queue_calls_for_session,
+    queue_for_session,
+    record_messages,
+    record_outputs,
+    record_prepared_input,
+    record_reply,
     storing,
-    take_in,
     take_offload,
     weighed,
+    with_call,
     with_ignored,
+    withhold_turn,
 )
-from outlast.loop.values import Failure
+from outlast.loop.values import Failure, Json, is_reference
 from outlast.loop.view import shown
 
 
@@ -155,11 +147,11 @@ def advance(state: LoopState, event: Event) -> Step:
     if state.phase == "closed" or (starts != is_new and not isinstance(event, RunEnded)):
         return state, ()
     before = state
-    state, commands = _take(state, event)
+    state, commands = _take_event(state, event)
     if state is not before:
-        state, further = _go_on(_without_stale_blocks(state), len(before.items))
+        state, further = _continue(_without_stale_blocks(state), len(before.items))
         state, commands = requests.with_marks(state, commands + further, event.at_ms)
-    if state.parent is not None and state.pending_approvals != before.pending_approvals:
+    if state.start.parent is not None and state.pending_approvals != before.pending_approvals:
         commands = (requests.report(state), *commands)
     return state, commands
 
@@ -173,7 +165,7 @@ def _without_stale_blocks(state: LoopState) -> LoopState:
     return state if kept == state.blocked else revised(state, blocked=kept)
 
 
-def _take(state: LoopState, event: Event) -> Step:
+def _take_event(state: LoopState, event: Event) -> Step:
     match event:
         case RunStarted():
             return _run_started(event)
@@ -186,7 +178,7 @@ def _take(state: LoopState, event: Event) -> Step:
         case CancelRequested():
             return _cancel_requested(state, event)
         case RunEnded():
-            return ended(state, event), ()
+            return _run_ended(state, event), ()
         case EffectBlocked():
             return _effect_blocked(state, event), ()
         case SignalUnreadable():
@@ -195,22 +187,26 @@ def _take(state: LoopState, event: Event) -> Step:
             return _effect_answered(state, event)
 
 
-def _go_on(state: LoopState, weighed_up_to: int) -> Step:
+def _continue(state: LoopState, weighed_up_to: int) -> Step:
     """Do what needs no further event: begin turns, give answers, save, store, close."""
     commands: tuple[Command, ...] = ()
     while state.phase != "closed":
         state, weighed_up_to = weighed(state, weighed_up_to), len(state.items)
         kinds = {effect.kind for effect in state.pending}
         if may_save(state) and "save_session" not in kinds:
-            step = requests.issue(state, requests.session_save(state, state.to_save[0]))
+            step = requests.issue(state, requests.session_save(state, state.saving.to_save[0]))
         elif state.phase == "turned" and not is_held(state):
             step = _begin_turn(state)
-        elif state.candidate is not None and not (is_held(state) or "finalize_answer" in kinds):
-            step = conclude(state, state.candidate)
+        elif state.question.candidate is not None and not (
+            is_held(state) or "finalize_answer" in kinds
+        ):
+            step = _finalize(state, state.question.candidate)
         elif state.closing is not None and not kinds:
-            step = finish(state, state.closing)
+            step = _end_run(state, state.closing)
         elif state.closing is not None and kinds == {"offload_items"}:
-            step = abandon(state, phrases.CANCELLED, keep=frozenset())  # the end does not wait
+            step = _cancel_pending(
+                state, phrases.CANCELLED, keep=frozenset()
+            )  # the end does not wait
         elif needs_offload(state) and "offload_items" not in kinds:
             step = requests.issue(state, requests.offload(state))
         else:
@@ -224,23 +220,26 @@ def _go_on(state: LoopState, weighed_up_to: int) -> Step:
 
 
 def _run_started(event: RunStarted) -> Step:
-    state = LoopState(
-        run_id=event.run_id,
-        agent=event.agent,
+    start = Start(
         max_turns=event.max_turns,
         keep_open=event.keep_open,
         settings=event.settings,
-        context=event.context,
         context_type=event.context_type,
-        phase="preparing",
-        inbox=(event.message,),
-        handoff_path=(event.agent,),
         started_at_ms=event.at_ms,
         session=event.session,
-        thread=event.thread,
         handled=event.handled,
         parent=event.parent,
         chain_id=event.chain_id,
+    )
+    state = LoopState(
+        run_id=event.run_id,
+        start=start,
+        phase="preparing",
+        agent=event.agent,
+        context=event.context,
+        inbox=(event.message,),
+        handoff_path=(event.agent,),
+        server=Server(thread=event.thread),
     )
     return requests.issue(state, requests.preparation(state))
 
@@ -279,15 +278,15 @@ def _effect_done(rest: LoopState, effect: Effect, event: EffectEvent) -> Step | 
         case CallModel(), ModelReplied():
             return _model_replied(rest, event.result, event.at_ms)
         case RunTool(), ToolFinished():
-            return tool_finished(rest, effect, event.result)
+            return _tool_finished(rest, effect, event.result)
         case RunAgent(), AgentFinished():
-            return agent_finished(rest, effect, event.result)
+            return _agent_finished(rest, effect, event.result)
         case RunHandoff(), HandoffFinished():
-            return hand_over(rest, event.result)
+            return _switch_agent(rest, event.result)
         case FinalizeAnswer(), AnswerFinalized():
-            return concluded(rest, event.result)
+            return _answer_finalized(rest, event.result)
         case SaveSession(), SessionSaved():
-            return saved(rest), ()
+            return _session_saved(rest), ()
         case _:
             return None
 
@@ -300,24 +299,24 @@ def _effect_failed(state: LoopState, effect: Effect, event: EffectFailed) -> Ste
     failure = event.failure
     match effect:
         case PrepareRun():
-            return close(revised(state, failure=failure), "failed"), ()
+            return _close(revised(state, failure=failure), "failed"), ()
         case CheckInput():
             return _not_passed(state, failure)
         case CallModel() | RunHandoff():
-            return fail(state, failure)
+            return _fail_question(state, failure)
         case FinalizeAnswer() if state.phase == "closing":
-            return end_told(state), ()
+            return _stop_tracing(state), ()
         case FinalizeAnswer():
             own = effect.candidate.failure
-            if own is not None and not is_handled(state, own):  # it was only to be told
+            if own is not None and not _is_handled(state, own):  # it was only to be told
                 failure = own
-            return not_concluded(state, failure)
+            return _finalizing_failed(state, failure)
         case SaveSession():
-            return save_failed(state, failure, event.at_ms)
+            return _saving_failed(state, failure, event.at_ms)
         case OffloadItems():  # what is large stays where it is, until a worker can store it
             return revised(state, stores=False, inline=0), ()
         case RunTool() | RunAgent():
-            return call_failed(state, effect, failure)
+            return _call_failed(state, effect, failure)
         case _:
             assert_never(effect)
 
@@ -335,15 +334,19 @@ def _prepared(state: LoopState, briefing: PreparedRun) -> LoopState:
     if briefing.stores:
         state = storing(state)
     if briefing.traced:
-        state = revised(state, trace=TraceMark(started_at_ms=state.started_at_ms))
-    return state if briefing.input is None else open_with(state, briefing.input, briefing.old)
+        state = revised(state, trace=TraceMark(started_at_ms=state.start.started_at_ms))
+    return (
+        state
+        if briefing.input is None
+        else record_prepared_input(state, briefing.input, briefing.old)
+    )
 
 
 def _input_checked(state: LoopState, result: CheckResult) -> Step:
     state = revised(
         state,
         context=apply(state.context, result.changes),
-        guardrails=(*state.guardrails, *result.results),
+        guardrails=(*state.question.guardrails, *result.results),
     )
     if result.failure is not None:
         return _not_passed(state, result.failure)
@@ -352,23 +355,23 @@ def _input_checked(state: LoopState, result: CheckResult) -> Step:
         return state if is_held(state) else revised(state, unchecked_from=None), commands
     state = revised(state, unchecked_from=None)
     if state.phase == "acting":  # a run that is to stop after the turn may now wait for people only
-        return continue_acting(state)
-    return close(state, "cancelled") if state.phase == "checking" else state, ()
+        return _continue_acting(state)
+    return _close(state, "cancelled") if state.phase == "checking" else state, ()
 
 
 def _not_passed(state: LoopState, failure: Failure) -> Step:
     """The question stays unanswered, and later calls, checks and the session know nothing of it."""
-    state, commands = fail(state, failure)
+    state, commands = _fail_question(state, failure)
     return drop_unchecked(state), commands
 
 
 def _model_replied(state: LoopState, reply: ModelReply, at_ms: int) -> Step:
     if reply.unchecked:
         return _check_anew(state, reply)
-    state = take_in(storing(state) if reply.stores else state, reply)
+    state = record_reply(storing(state) if reply.stores else state, reply)
     if reply.failure is not None:
-        return fail(state, reply.failure)
-    return start_acting(state, at_ms) if reply.calls else end_of_reply(state, reply)
+        return _fail_question(state, reply.failure)
+    return _start_acting(state, at_ms) if reply.calls else _end_of_reply(state, reply)
 
 
 def _check_anew(state: LoopState, reply: ModelReply) -> Step:
@@ -378,9 +381,9 @@ def _check_anew(state: LoopState, reply: ModelReply) -> Step:
         state,
         pending=tuple(one for one in state.pending if one not in checks),
         required_steps=reply.required_steps,
-        turn=state.turn - 1,
+        turn=state.question.turn - 1,
         starts=True,
-        unchecked_from=state.question_from,
+        unchecked_from=state.question.question_from,
     )
     state, commands = _check_question(state)
     return state, (*(CancelEffect(effect=one.effect) for one in checks), *commands)
@@ -390,7 +393,7 @@ def _message_received(state: LoopState, event: MessageReceived) -> LoopState:
     if has_message(state, event.message.id):
         return state
     phase = "turned" if state.phase == "idle" else state.phase
-    return retry_saving(revised(state, inbox=(*state.inbox, event.message), phase=phase))
+    return _retry_saving(revised(state, inbox=(*state.inbox, event.message), phase=phase))
 
 
 def _decision_received(state: LoopState, event: DecisionReceived) -> Step:
@@ -399,7 +402,7 @@ def _decision_received(state: LoopState, event: DecisionReceived) -> Step:
     if problem is not None:
         what = f"decision {decision.type} for {decision.request_id}"
         return with_ignored(state, event.at_ms, what, problem), ()
-    return decide(state, decision, event.at_ms)
+    return _take_decision(state, decision, event.at_ms)
 
 
 def _nested_reported(state: LoopState, event: NestedReported) -> Step:
@@ -411,7 +414,7 @@ def _nested_reported(state: LoopState, event: NestedReported) -> Step:
         return state, ()
     others = tuple(one for one in state.nested if one.nested_id != event.nested_id)
     newest = NestedRequests(nested_id=event.nested_id, requests=event.requests)
-    return continue_acting(revised(state, nested=(*others, newest)))
+    return _continue_acting(revised(state, nested=(*others, newest)))
 
 
 def _cancel_requested(state: LoopState, event: CancelRequested) -> Step:
@@ -419,12 +422,12 @@ def _cancel_requested(state: LoopState, event: CancelRequested) -> Step:
     if event.mode == "after_turn" and state.phase == "closing":
         return state, ()
     if event.mode == "after_turn" and state.phase == "idle":
-        return close_gently(state), ()
+        return _close_when_idle(state), ()
     if event.mode == "after_turn" and waits_for_people(state):
-        return stop_waiting(state)
+        return _stop_waiting(state)
     if event.mode == "after_turn":
         return revised(state, cancel="after_turn"), ()
-    return cancel_now(state)
+    return _cancel_now(state)
 
 
 # --- How a turn begins ---------------------------------------------------------------------------
@@ -433,26 +436,26 @@ def _cancel_requested(state: LoopState, event: CancelRequested) -> Step:
 def _begin_turn(state: LoopState) -> Step:
     """Take in what was said and check it, and then ask the model."""
     if state.cancel is not None:
-        return close(drop_unchecked(note(state, len(state.items))), "cancelled"), ()
-    first = not state.answering
-    spent = state.max_turns is not None and state.turn >= state.max_turns
+        return _close(drop_unchecked(queue_for_session(state, len(state.items))), "cancelled"), ()
+    first = not state.question.answering
+    spent = state.start.max_turns is not None and state.question.turn >= state.start.max_turns
     before = len(state.items)
     if first:
         state = hide_blocked(state)
     if first or not spent:  # a new message has a budget of its own
-        state = admit(state)
+        state = record_messages(state)
     has_checks = not spent and not INPUT_CHECKS.isdisjoint(state.required_steps)
     if not has_checks:
         state = revised(state, unchecked_from=None)
-    elif state.unchecked_from is None and len(state.items) > before:
+    elif state.question.unchecked_from is None and len(state.items) > before:
         state = revised(state, unchecked_from=before)
-    state = note(state, len(state.items))
+    state = queue_for_session(state, len(state.items))
     if first:
-        start = before if state.unchecked_from is None else state.unchecked_from
+        start = before if state.question.unchecked_from is None else state.question.unchecked_from
         state = revised(begin_question(state), question_from=start)
     if spent:
-        message = phrases.turns_used_up(state.turn)
-        return fail(state, Failure(code="max_turns_exceeded", message=message))
+        message = phrases.turns_used_up(state.question.turn)
+        return _fail_question(state, Failure(code="max_turns_exceeded", message=message))
     added = state.items[before:]
     if first:
         return _check_question(state)
@@ -474,9 +477,507 @@ def _check_question(state: LoopState) -> Step:
 def _ask_model(state: LoopState) -> Step:
     """Ask the model; what a question begins with may be checked meanwhile."""
     checks: tuple[Command, ...] = ()
-    if state.turn == 0 and "check" in state.required_steps:
+    if state.question.turn == 0 and "check" in state.required_steps:
         everything = shown(state.view, state.items, len(state.items))
         state, checks = requests.issue(state, requests.input_check(state, "parallel", everything))
-    state = revised(state, phase="thinking", turn=state.turn + 1, turns=state.turns + 1)
+    state = revised(state, phase="thinking", turn=state.question.turn + 1, turns=state.turns + 1)
     state, calls = requests.issue(state, requests.model_call(state))
     return revised(state, starts=False), (*checks, *calls)
+
+
+# --- How a turn acts: which calls run, wait for people or are held back, and what comes of them ---
+
+
+def _start_acting(state: LoopState, at_ms: int) -> Step:
+    """Start every call that may start; ask people about those that may not."""
+    state = revised(state, phase="acting")
+    for index, call in enumerate(state.calls):
+        if call.status != "planned":
+            continue
+        decision = _remembered(state, call)
+        if decision is not None and decision.type == "reject":  # whatever the tool's rule says now
+            state = with_call(state, index, _rejected(call, decision))
+        elif decision is None and call.plan.needs_approval:
+            state = _ask_people(state, index, at_ms)
+    return _continue_acting(state)
+
+
+def _take_decision(state: LoopState, decision: Decision, at_ms: int) -> Step:
+    """Take over a decision that counts, for every waiting call that it goes for."""
+    asked = next(one for one in state.approvals if one.id == decision.request_id)
+    if decision.remember:
+        kept = Remembered(agent=asked.agent, name=asked.name, decision=decision)
+        state = revised(state, remembered=(*state.remembered, kept))
+    for request in state.approvals:
+        same = (request.agent, request.name) == (asked.agent, asked.name)
+        if request.status == "pending" and (request is asked or (decision.remember and same)):
+            state = _decide_one(state, request.id, decision, at_ms)
+    return _continue_acting(revised(state, starts=True))
+
+
+def _tool_finished(state: LoopState, effect: RunTool, result: ToolResult) -> Step:
+    """Take over what a tool came to."""
+    state = revised(state, guardrails=(*state.question.guardrails, *result.checks))
+    if result.failure is not None:
+        return _fail_with_call(state, effect, result.output, result.failure)
+    return _settle(state, effect, result.output, result.value, result.changes)
+
+
+def _agent_finished(state: LoopState, effect: RunAgent, result: AgentResult) -> Step:
+    """Take over what an agent that worked as a tool came to, also what it spent and changed."""
+    state = revised(state, usage=state.usage.plus(result.usage))
+    if result.status != "completed":
+        message = f"The run of {effect.target} was {result.status}."
+        failure = result.failure or Failure(code="tool_failed", message=message)
+        return _call_failed(state, effect, failure)
+    changes = diff(effect.context, result.context)
+    output = result.final_output
+    if not is_reference(output):
+        output = phrases.as_text(output)
+    return _settle(_without_nested(state, effect), effect, output, result.final_output, changes)
+
+
+def _call_failed(state: LoopState, effect: RunTool | RunAgent, failure: Failure) -> Step:
+    """A failure is told to the model, unless the call's plan says otherwise."""
+    state = _without_nested(state, effect)
+    output = phrases.tool_failed(effect.name, failure.code)
+    details = dict(failure.details or {})
+    ends_caller = details.pop(ENDS_CALLER, False) is True
+    if ends_caller or state.calls[call_of(state, effect)].plan.fatal:
+        return _fail_with_call(state, effect, output, replace(failure, details=details or None))
+    return _settle(state, effect, output, None, ())
+
+
+def _continue_acting(state: LoopState) -> Step:
+    """Go on when every call is settled; a handoff waits for all others."""
+    state, commands = _start_calls(state)
+    if any(call.status in {"planned", "waiting", "running"} for call in state.calls):
+        if state.cancel is not None and waits_for_people(state):
+            state, stops = _stop_waiting(state)
+            return state, (*commands, *stops)
+        return (_pause(state) if waits_for_people(state) else state), commands
+    state = record_outputs(state, [call for call in state.calls if call.status == "settled"])
+    settled = [call for call in state.calls if call.status in {"settled", "recorded"}]
+    handoffs = tuple(call for call in state.calls if call.status == "held")
+    if not handoffs:
+        return _use_outputs(revised(state, calls=()), settled), commands
+    winner, *others = handoffs
+    ignored = [replace(call, output=phrases.HANDOFF_IGNORED) for call in others]
+    state = revised(record_outputs(state, ignored), calls=(winner,))
+    if not winner.plan.callback:
+        state, further = _switch_agent(state, HandoffResult())
+    else:
+        state = revised(state, phase="transferring")
+        state, further = requests.issue(state, requests.handoff_run(state, winner))
+    return state, (*commands, *further)
+
+
+def _stop_waiting(state: LoopState) -> Step:
+    """Stop a turn in which only people are waited for. What was done in it is saved."""
+    may_be_blocked = _may_be_blocked(state)
+    state, stops = _cancel_pending(state, phrases.CANCELLED, keep=frozenset({"save_session"}))
+    state = state if may_be_blocked else queue_for_session(state, len(state.items))
+    return _close(state, "cancelled"), stops
+
+
+def _switch_agent(state: LoopState, result: HandoffResult) -> Step:
+    """Make another agent the active one; its first turn begins."""
+    call = state.calls[0]
+    target = result.target or call.plan.target
+    state = revised(state, context=apply(state.context, result.changes))
+    state = record_outputs(state, [replace(call, output=phrases.handed_over(target))])
+    if result.edit is not None:
+        # What the provider's server has is not this view: it is told everything anew.
+        state = revised(change_view(state, result.edit), known=0)
+    state = revised(
+        state,
+        phase="turned",
+        calls=(),
+        agent=target,
+        model=result.target_model or call.plan.target_model,
+        required_steps=result.required_steps or call.plan.target_duties,
+        handoff_path=(*state.handoff_path, target),
+        starts=True,
+    )
+    return state, ()
+
+
+def _pause(state: LoopState) -> LoopState:
+    """Tell what has finished before people are waited for, which may take days."""
+    state = _record_settled(state)
+    return state if _may_be_blocked(state) else queue_for_session(state, len(state.items))
+
+
+def _record_settled(state: LoopState) -> LoopState:
+    """Write the outputs of the calls that have finished into the transcript."""
+    state = record_outputs(state, [call for call in state.calls if call.status == "settled"])
+    calls = tuple(
+        replace(call, status="recorded", changes=()) if call.status == "settled" else call
+        for call in state.calls
+    )
+    return revised(state, calls=calls)
+
+
+def _use_outputs(state: LoopState, calls: Sequence[Call]) -> LoopState:
+    """The outputs go to the model, or one of them is the answer, or a rule decides whether."""
+    if state.question.judged:
+        outcomes = tuple(
+            ToolOutcome(name=call.name, call_id=call.call_id, output=call.output, value=call.value)
+            for call in calls
+            if call.plan.kind != "unknown"
+        )
+        if outcomes:
+            return _set_candidate(state, Candidate(outcomes=outcomes, tool_made=True))
+    last = next((call for call in calls if call.plan.final), None)
+    if last is None:
+        return revised(state, phase="turned")
+    output = last.output if last.value is None else last.value
+    return _set_candidate(state, Candidate(output=output, tool_made=True))
+
+
+def _start_calls(state: LoopState) -> Step:
+    """Start the calls that may run, in their order, as many as may run at once."""
+    commands: list[Command] = []
+    for index, call in enumerate(state.calls):
+        running = sum(one.status == "running" for one in state.calls)
+        if state.question.parallel is not None and running >= state.question.parallel:
+            break
+        if call.status == "planned":
+            run = requests.call_run(state, index)
+            state = with_call(state, index, replace(call, status="running", effect=run.effect))
+            state, started = requests.issue(state, run)
+            commands.extend(started)
+    return state, tuple(commands)
+
+
+def _settle(
+    state: LoopState,
+    effect: RunTool | RunAgent,
+    output: Json,
+    value: Json,
+    changes: Sequence[Change],
+) -> Step:
+    index = call_of(state, effect)
+    settled = replace(
+        state.calls[index], status="settled", output=output, value=value, changes=tuple(changes)
+    )
+    return _continue_acting(with_call(state, index, settled))
+
+
+def _fail_with_call(
+    state: LoopState, effect: RunTool | RunAgent, output: Json, failure: Failure
+) -> Step:
+    if not _is_handled(state, failure):  # an answer that is made of it is saved with the whole turn
+        state = _save_finished_calls(state)
+    index = call_of(state, effect)
+    call = replace(state.calls[index], status="settled", output=output)
+    return _fail_question(with_call(state, index, call), failure)
+
+
+def _save_finished_calls(state: LoopState) -> LoopState:
+    """Have the session get the calls of the turn that are done, or the next run makes them again."""
+    done = {call.call_id for call in state.calls if call.status == "settled"}
+    if not state.start.session or not done or _may_be_blocked(state):
+        return state
+    return queue_calls_for_session(_record_settled(state), done)
+
+
+def _decide_one(state: LoopState, request_id: str, decision: Decision, at_ms: int) -> LoopState:
+    approved = decision.type == "approve"
+    approvals = tuple(
+        replace(
+            request,
+            status="approved" if approved else "rejected",
+            decision=decision,
+            decided_at_ms=at_ms,
+        )
+        if request.id == request_id
+        else request
+        for request in state.approvals
+    )
+    state = revised(state, approvals=approvals)
+    index, call = next(
+        (index, one) for index, one in enumerate(state.calls) if one.approval == request_id
+    )
+    if approved:
+        return with_call(state, index, replace(call, status="planned"))
+    return with_call(state, index, _rejected(call, decision))
+
+
+def _rejected(call: Call, decision: Decision) -> Call:
+    output = decision.message or call.plan.rejection or phrases.REJECTED
+    return replace(call, status="settled", output=output)
+
+
+def _ask_people(state: LoopState, index: int, at_ms: int) -> LoopState:
+    call = state.calls[index]
+    request = requests.approval(state, call, at_ms)
+    state = revised(state, approvals=(*state.approvals, request))
+    return with_call(state, index, replace(call, status="waiting", approval=request.id))
+
+
+def _remembered(state: LoopState, call: Call) -> Decision | None:
+    """Return the newest decision that goes for every call of this tool by this agent."""
+    for one in reversed(state.remembered):
+        if (one.agent, one.name) == (state.agent, call.name):
+            return one.decision
+    return None
+
+
+def _may_be_blocked(state: LoopState) -> bool:
+    """Whether a guardrail may still take back what the turn has said so far."""
+    ends = state.question.judged or any(call.plan.final for call in state.calls)
+    return is_held(state) or (ends and "finalize_answer" in state.required_steps)
+
+
+def _without_nested(state: LoopState, effect: RunTool | RunAgent) -> LoopState:
+    if isinstance(effect, RunTool) or not state.nested:
+        return state
+    nested = tuple(one for one in state.nested if one.nested_id != effect.nested_id)
+    return revised(state, nested=nested)
+
+
+# --- How a question ends: with an answer, with a failure, or because somebody stopped the run ------
+
+
+def _end_of_reply(state: LoopState, reply: ModelReply) -> Step:
+    """A reply without calls: an answer, or nothing yet. Only its last message counts."""
+    if reply.final == "again":
+        return revised(state, phase="turned"), ()
+    index = last_message(state, len(reply.items))
+    if reply.final == "value":
+        return _set_candidate(state, Candidate(output=reply.value, item=index)), ()
+    raw = state.items[index].raw if index is not None else {}
+    refused = refusal_of(raw)
+    if refused is not None:
+        return _fail_question(state, Failure(code="model_refusal", message=refused))
+    return _set_candidate(state, Candidate(output=text_of(raw), item=index)), ()
+
+
+def _set_candidate(state: LoopState, candidate: Candidate) -> LoopState:
+    """Have an answer, which is given once it is concluded."""
+    return revised(state, phase="finalizing", candidate=candidate)
+
+
+def _finalize(state: LoopState, candidate: Candidate) -> Step:
+    """Give an answer, or first ask users' code what becomes of it."""
+    is_due = "finalize_answer" in state.required_steps or state.trace is not None
+    if candidate.failure is None and not candidate.outcomes and not is_due:
+        return _answer(queue_for_session(state, len(state.items)), candidate.output, candidate.item)
+    return requests.issue(state, requests.conclusion(state, candidate))
+
+
+def _answer_finalized(state: LoopState, conclusion: FinalizedAnswer) -> Step:
+    """Take over what became of an answer."""
+    if state.phase == "closing":
+        return _stop_tracing(state), ()
+    candidate = state.question.candidate or Candidate()
+    state = revised(
+        state,
+        context=apply(state.context, conclusion.changes),
+        guardrails=(*state.question.guardrails, *conclusion.results),
+    )
+    if candidate.failure is not None and (conclusion.declined or not conclusion.final):
+        return _settle_unanswered(state, candidate.failure)
+    index = candidate.item
+    if conclusion.message is not None and conclusion.failure is None:
+        index = len(state.items)
+        said = Item("message", conclusion.message, state.agent)
+        state = revised(state, items=(*state.items, said))
+    if conclusion.failure is not None:
+        return _not_answered(state, candidate, conclusion, conclusion.failure)
+    if not conclusion.final:
+        return revised(state, phase="turned", candidate=None), ()
+    output = conclusion.output if conclusion.replaced else candidate.output
+    if _is_blocked(conclusion):
+        return _answer(_withhold(state, candidate, conclusion), output, index)
+    return _answer(queue_for_session(state, len(state.items)), output, index)
+
+
+def _fail_question(state: LoopState, failure: Failure) -> Step:
+    """The question cannot be answered, unless a handler makes an answer of the failure.
+
+    Where the run is traced, its end is told in a conclusion, whether there is a handler or not.
+    """
+    handled = _is_handled(state, failure)
+    if not handled and state.trace is None:
+        return _settle_unanswered(state, failure)
+    keep = {"save_session", "check_input"} if handled else {"save_session"}
+    state, stops = _cancel_pending(state, phrases.NOT_RUN, keep=frozenset(keep))
+    return _set_candidate(state, Candidate(failure=failure)), stops
+
+
+def _is_handled(state: LoopState, failure: Failure) -> bool:
+    """Whether somebody may make an answer of a failure."""
+    return failure.code in state.start.handled or "*" in state.start.handled
+
+
+def _next_question(state: LoopState) -> Step:
+    """Take up the next question, wait for it, or close."""
+    if state.cancel is not None:
+        return _close_when_idle(state), ()
+    if state.inbox:
+        return revised(state, phase="turned"), ()
+    if state.start.keep_open:
+        return revised(state, phase="idle"), ()
+    return _close(state, "completed"), ()
+
+
+def _cancel_now(state: LoopState) -> Step:
+    """Stop at once, whatever is in flight."""
+    if state.phase == "closing" and any(one.kind == "finalize_answer" for one in state.pending):
+        return state, ()  # it has been stopped, and whoever listens is being told
+    state, stops = _cancel_pending(state, phrases.CANCELLED, keep=frozenset())
+    state = revised(state, candidate=None, to_save=(), queued_up_to=len(state.items))
+    return _close(state, "cancelled"), stops
+
+
+def _close_when_idle(state: LoopState) -> LoopState:
+    """Close between two questions: how the last one ended is how the run ends."""
+    return _close(state, "completed" if state.failure is None else "failed")
+
+
+def _close(state: LoopState, outcome: Ending) -> LoopState:
+    """End the run, as soon as everything is saved."""
+    return _retry_saving(revised(state, phase="closing", closing=outcome))
+
+
+def _end_run(state: LoopState, outcome: Ending) -> Step:
+    """Everything is done and saved. Where a question that is traced was stopped, tell of its end."""
+    if state.trace is not None and state.trace.question == len(state.answers):
+        stopped = Candidate(failure=Failure(code="cancelled", message=phrases.STOPPED))
+        return requests.issue(state, requests.conclusion(state, stopped))
+    state = revised(state, phase="closed", outcome=outcome, closing=None)
+    return state, (requests.finish(state, outcome),)
+
+
+def _run_ended(state: LoopState, event: RunEnded) -> LoopState:
+    """Close a run as the engine left it: nothing is in flight, and nobody is waited for."""
+    state, _ = _cancel_pending(state, phrases.CANCELLED, keep=frozenset())
+    return revised(
+        state,
+        phase="closed",
+        outcome=event.outcome,
+        failure=event.failure if event.failure is not None else state.failure,
+        blocked=(),
+        candidate=None,
+        closing=None,
+    )
+
+
+def _stop_tracing(state: LoopState) -> LoopState:
+    """Nothing is left to be told of the run: the end of its last question was, or cannot be."""
+    return revised(state, trace=None)
+
+
+def _session_saved(state: LoopState) -> LoopState:
+    """The session has the oldest of what was queued for it."""
+    left = state.saving.to_save[1:]
+    trouble = state.saving.save_failure if left else None
+    return revised(state, to_save=left, save_failure=trouble, has_saved=True)
+
+
+def _retry_saving(state: LoopState) -> LoopState:
+    """Try again to save what the session did not take."""
+    if state.saving.save_failure is None:
+        return state
+    return revised(state, save_failure=replace(state.saving.save_failure, retrying=True))
+
+
+def _saving_failed(state: LoopState, failure: Failure, at_ms: int) -> Step:
+    """Keep what the session did not take: a conversation tries again, any other run fails."""
+    since = at_ms if state.saving.save_failure is None else state.saving.save_failure.at_ms
+    trouble = SaveFailure(at_ms=since, failure=failure)
+    if state.phase == "closing":
+        why = state.failure or failure
+        outcome = "cancelled" if state.closing == "cancelled" else "failed"
+        return revised(state, save_failure=trouble, closing=outcome, failure=why), ()
+    if state.start.keep_open:
+        return revised(state, save_failure=trouble), ()
+    state, commands = _settle_unanswered(state, failure)
+    return revised(state, save_failure=trouble), commands
+
+
+def _cancel_pending(state: LoopState, output: str, *, keep: frozenset[str]) -> Step:
+    """Stop what is in flight. What has finished counts; what has not begun gets `output`."""
+    stopped = tuple(effect for effect in state.pending if effect.kind not in keep)
+    stops: tuple[Command, ...] = tuple(CancelEffect(effect=one.effect) for one in stopped)
+    outputs = {"settled": None, "running": phrases.CANCELLED}
+    calls = [
+        replace(call, output=outputs.get(call.status, output) or call.output)
+        for call in state.calls
+        if call.status != "recorded"
+    ]
+    approvals = tuple(
+        replace(request, status="cancelled") if request.status == "pending" else request
+        for request in state.approvals
+    )
+    pending = tuple(effect for effect in state.pending if effect not in stopped)
+    state = revised(state, approvals=approvals, calls=(), nested=(), pending=pending)
+    return record_outputs(state, calls), stops
+
+
+def _answer(state: LoopState, output: Json, item: int | None) -> Step:
+    # Guardrails have seen an empty answer, and nothing of what was said before it.
+    is_guarded = any(record.stage == "output" for record in state.question.guardrails)
+    if state.start.parent is not None and not is_guarded and (output is None or output == ""):
+        output = last_words(state.items[state.question.asked_from :])
+    answer = Answer(state.question.answering, item, state.agent)
+    return _next_question(_with_answer(state, answer, output, None))
+
+
+def _finalizing_failed(state: LoopState, failure: Failure) -> Step:
+    """The check of an answer failed: it counts only where no guardrail had to pass it."""
+    candidate = state.question.candidate or Candidate()
+    return _not_answered(state, candidate, FinalizedAnswer(), failure)
+
+
+def _not_answered(
+    state: LoopState, candidate: Candidate, conclusion: FinalizedAnswer, failure: Failure
+) -> Step:
+    """An answer that guardrails blocked, or did not all pass, is not shown, saved or kept."""
+    if _is_blocked(conclusion) or "check_output" in state.required_steps:
+        return _settle_unanswered(_withhold(state, candidate, conclusion), failure)
+    return _settle_unanswered(queue_for_session(state, len(state.items)), failure)
+
+
+def _withhold(state: LoopState, candidate: Candidate, conclusion: FinalizedAnswer) -> LoopState:
+    """Withhold the newest turn; the session gets of it, at most, that a tool was called."""
+    if candidate.failure is not None:  # a handler's answer was never in the transcript
+        return revised(state, queued_up_to=len(state.items))
+    default = phrases.WITHHELD if _is_blocked(conclusion) else phrases.UNCHECKED
+    placeholder = conclusion.withheld or default
+    state = withhold_turn(state, placeholder)
+    if candidate.tool_made:
+        return queue_for_session(state, len(state.items), withheld=placeholder)
+    return revised(state, queued_up_to=len(state.items))
+
+
+def _is_blocked(conclusion: FinalizedAnswer) -> bool:
+    return any(record.stage == "output" and record.tripped for record in conclusion.results)
+
+
+def _settle_unanswered(state: LoopState, failure: Failure) -> Step:
+    """The question has no answer. A conversation says so and stays open; a run closes."""
+    state, stops = _cancel_pending(state, phrases.NOT_RUN, keep=frozenset({"save_session"}))
+    state = drop_unchecked(state)
+    answer = Answer(state.question.answering, None, state.agent, failure)
+    state = revised(_with_answer(state, answer, None, failure), queued_up_to=len(state.items))
+    if state.start.keep_open:
+        state, commands = _next_question(state)
+        return state, (*stops, *commands)
+    return _close(state, "failed"), stops
+
+
+def _with_answer(
+    state: LoopState, answer: Answer, output: Json, failure: Failure | None
+) -> LoopState:
+    return revised(
+        state,
+        answers=(*state.answers, answer),
+        answering=(),
+        candidate=None,
+        final_output=output,
+        failure=failure,
+        turn=0,
+    )

@@ -70,18 +70,18 @@ def _turn_of(state: LoopState, command: Effect) -> int | None:
     if isinstance(command, FinalizeAnswer):
         return None
     is_between = isinstance(command, CheckInput) and command.stage == "added"
-    return 0 if is_between else max(state.turn, 1)
+    return 0 if is_between else max(state.question.turn, 1)
 
 
 def preparation(state: LoopState) -> PrepareRun:
     """Ask the worker whether it knows the agent, and what the run begins with."""
-    made_elsewhere = state.session or state.parent is not None
+    made_elsewhere = state.start.session or state.start.parent is not None
     return PrepareRun(
         effect=state.next_effect,
         agent=state.agent,
         context=state.context,
-        context_type=state.context_type,
-        settings=state.settings,
+        context_type=state.start.context_type,
+        settings=state.start.settings,
         input=state.inbox[0].content if made_elsewhere else None,
         run_id=state.run_id if made_elsewhere else "",
     )
@@ -95,39 +95,41 @@ def input_check(state: LoopState, stage: CheckStage, items: tuple[Item, ...]) ->
         stage=stage,
         items=items,
         context=state.context,
-        context_type=state.context_type,
-        settings=state.settings,
+        context_type=state.start.context_type,
+        settings=state.start.settings,
         usage=state.usage,
-        turn=state.turn,
+        turn=state.question.turn,
         run_id=state.run_id,
     )
 
 
 def model_call(state: LoopState) -> CallModel:
     """Ask the active agent's model about everything it is shown."""
-    thread = state.thread
+    thread = state.server.thread
     shown = size(state.view, len(state.items))
-    has_more = state.starts and thread is None and state.view.history < shown
+    has_more = state.question.starts and thread is None and state.view.history < shown
     return CallModel(
         effect=state.next_effect,
         agent=state.agent,
-        turn=state.turn,
+        turn=state.question.turn,
         input_length=len(state.items),
         context=state.context,
-        context_type=state.context_type,
-        settings=state.settings,
+        context_type=state.start.context_type,
+        settings=state.start.settings,
         usage=state.usage,
         run_id=state.run_id,
-        known=state.known,
+        known=state.server.known,
         conversation_id=thread.conversation_id if thread else None,
         previous_response_id=thread.previous_response_id if thread else None,
         chained=thread is not None and thread.chained,
-        tools_used=state.agent in state.tool_users,
-        starts=state.starts,
+        tools_used=state.agent in state.question.tool_users,
+        starts=state.question.starts,
         history=state.view.history if has_more else None,
         decided=tuple(one.name for one in state.remembered if one.agent == state.agent),
         required_steps=tuple(
-            duty for duty in state.required_steps if duty in INPUT_CHECKS and state.turn == 1
+            duty
+            for duty in state.required_steps
+            if duty in INPUT_CHECKS and state.question.turn == 1
         ),
     )
 
@@ -146,10 +148,10 @@ def call_run(state: LoopState, index: int) -> RunTool | RunAgent:
             nested_id=f"{state.run_id}/{call.name}-{state.next_effect}",
             nested=call.plan.nested or DEFAULT_NESTED,
             context=context_before(state, index),
-            context_type=state.context_type,
-            settings=state.settings,
+            context_type=state.start.context_type,
+            settings=state.start.settings,
             run_id=state.run_id,
-            prefix=state.parent.prefix if state.parent else "",
+            prefix=state.start.parent.prefix if state.start.parent else "",
         )
     return RunTool(
         effect=state.next_effect,
@@ -159,12 +161,12 @@ def call_run(state: LoopState, index: int) -> RunTool | RunAgent:
         arguments=call.arguments,
         form=call.form,
         context=context_before(state, index),
-        context_type=state.context_type,
-        settings=state.settings,
+        context_type=state.start.context_type,
+        settings=state.start.settings,
         usage=state.usage,
-        turn=state.turn,
+        turn=state.question.turn,
         run_id=state.run_id,
-        final=call.plan.final or state.judged,
+        final=call.plan.final or state.question.judged,
         approved=call.plan.needs_approval,
         policy=call.plan.policy,
     )
@@ -181,10 +183,10 @@ def handoff_run(state: LoopState, call: Call) -> RunHandoff:
         call_id=call.call_id,
         arguments=call.arguments,
         context=state.context,
-        context_type=state.context_type,
-        settings=state.settings,
+        context_type=state.start.context_type,
+        settings=state.start.settings,
         usage=state.usage,
-        turn=state.turn,
+        turn=state.question.turn,
         run_id=state.run_id,
         input_length=len(state.items) if filters else None,
         history=state.view.history if filters else 0,
@@ -203,10 +205,10 @@ def conclusion(state: LoopState, candidate: Candidate) -> FinalizeAnswer:
         input_length=len(state.items),
         history=state.view.history,
         context=state.context,
-        context_type=state.context_type,
-        settings=state.settings,
+        context_type=state.start.context_type,
+        settings=state.start.settings,
         usage=state.usage,
-        turn=state.turn,
+        turn=state.question.turn,
         run_id=state.run_id,
     )
 
@@ -219,11 +221,11 @@ def session_save(state: LoopState, items: ItemsToSave) -> SaveSession:
         stop=items.stop,
         dropped=items.dropped,
         withheld=items.withheld,
-        settings=state.settings,
+        settings=state.start.settings,
         run_id=state.run_id,
-        chain_id=state.chain_id,
+        chain_id=state.start.chain_id,
         number=sum(item.kind != "history" for item in state.items[: items.start]),
-        follows=state.has_saved or any(item.kind == "history" for item in state.items),
+        follows=state.saving.has_saved or any(item.kind == "history" for item in state.items),
     )
 
 
@@ -231,7 +233,7 @@ def offload(state: LoopState) -> OffloadItems:
     """Ask for the content of the newest items to be stored outside of the run."""
     return OffloadItems(
         effect=state.next_effect,
-        start=state.offloaded,
+        start=state.storage.offloaded,
         stop=len(state.items),
         run_id=state.run_id,
     )
@@ -239,7 +241,7 @@ def offload(state: LoopState) -> OffloadItems:
 
 def approval(state: LoopState, call: Call, at_ms: int) -> ApprovalRequest:
     """Ask people whether a call may run."""
-    prefix = state.parent.prefix if state.parent else ""
+    prefix = state.start.parent.prefix if state.start.parent else ""
     return ApprovalRequest(
         id=f"{prefix}a{len(state.approvals) + 1}",
         call_id=call.call_id,
@@ -255,9 +257,9 @@ def approval(state: LoopState, call: Call, at_ms: int) -> ApprovalRequest:
 
 def report(state: LoopState) -> NotifyParent:
     """Tell the parent what people have to decide, in this run and in those nested in it."""
-    assert state.parent is not None  # noqa: S101  who asks has looked
+    assert state.start.parent is not None  # noqa: S101  who asks has looked
     return NotifyParent(
-        parent=state.parent.run_id,
+        parent=state.start.parent.run_id,
         requests=tuple(
             request if request.run_id else replace(request, run_id=state.run_id)
             for request in state.pending_approvals

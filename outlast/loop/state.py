@@ -4,7 +4,7 @@ Owns: `LoopState` and what can be read off it. Only modules of `loop/` make new 
 """
 
 from dataclasses import dataclass, fields
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 from outlast.loop.approvals import ApprovalRequest, Remembered
 from outlast.loop.calls import Call
@@ -127,130 +127,185 @@ class NestedRequests:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Start:
+    """What a run was started with. It never changes.
+
+    Attributes:
+        max_turns: how many model calls one answer may take; None for no bound.
+        keep_open: whether the run takes further messages after an answer.
+        settings: the run's settings, opaque to the loop.
+        context_type: the registered name of the context's type.
+        started_at_ms: when the run began.
+        session: whether the run has a session.
+        handled: codes of the failures that a handler may answer; `*` for all.
+        parent: the run that this one works for, as the agent behind a tool.
+        chain_id: the same for every history of the run, also after a reset.
+    """
+
+    max_turns: int | None = None
+    keep_open: bool = False
+    settings: JsonObject | None = None
+    context_type: str | None = None
+    started_at_ms: int = 0
+    session: bool = False
+    handled: tuple[str, ...] = ()
+    parent: Parent | None = None
+    chain_id: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What is being answered, and how far the run has come with it.
+
+    Attributes:
+        answering: ids of the messages that the model has seen and that have no answer yet.
+        turn: model calls made for the answer.
+        question_from: the index of the question's first item.
+        asked_from: the index of the first item after the question.
+        unchecked_from: the index from which items wait for input guardrails to pass them.
+        guardrails: what guardrails said about the question and its answer.
+        candidate: the answer that is not given yet.
+        tool_users: the agents that have called tools.
+        starts: whether the active agent's next model call begins its work.
+        judged: whether a rule decides if the outputs of the calls are the answer.
+        parallel: how many calls may run at once.
+    """
+
+    answering: tuple[str, ...] = ()
+    turn: int = 0
+    question_from: int = 0
+    asked_from: int = 0
+    unchecked_from: int | None = None
+    guardrails: tuple[GuardrailRecord, ...] = ()
+    candidate: Candidate | None = None
+    tool_users: tuple[str, ...] = ()
+    starts: bool = True
+    judged: bool = False
+    parallel: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Saving:
+    """What the session has, and what it still has to get.
+
+    Attributes:
+        to_save: ranges of items that are queued for the session, oldest first.
+        queued_up_to: the index up to which it is decided what the session gets.
+        save_failure: why `to_save` is not being saved; the next question tries again.
+        has_saved: whether the session has taken items of the run.
+    """
+
+    to_save: tuple[ItemsToSave, ...] = ()
+    queued_up_to: int = 0
+    save_failure: SaveFailure | None = None
+    has_saved: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Server:
+    """What the provider's server keeps of the conversation.
+
+    Attributes:
+        thread: how it keeps the conversation; None where it keeps nothing.
+        known: how many items it has.
+    """
+
+    thread: ServerThread | None = None
+    known: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Storage:
+    """What of the transcript is stored outside of the run.
+
+    Attributes:
+        stores: whether workers can store content outside.
+        offloaded: the index up to which large content was stored outside.
+        inline: characters after that index that could be stored; counted where workers store.
+    """
+
+    stores: bool = False
+    offloaded: int = 0
+    inline: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
 class LoopState:
     """Where a run is.
 
     Attributes:
         run_id: the workflow id.
+        start: what the run was started with.
+        phase: what the run is doing.
         agent: the active agent.
         model: the active agent's model, for people to read.
-        max_turns: how many model calls one answer may take.
-        keep_open: whether the run takes further messages after an answer.
-        settings: the run's settings, opaque.
+        required_steps: what the active agent's definition requires besides model calls.
         context: the application's context as JSON.
-        context_type: the registered name of the context's type.
-        phase: what the run is doing.
-        turn: model calls made for the current answer.
+        items: the transcript; it only ever grows.
+        view: what the model is shown of it.
+        hidden: indices of items that a filter took out of the run.
+        blocked_from: the index from which input guardrails did not pass the last question.
         turns: model calls made in all.
-        items: the transcript; only ever grows.
-        calls: the calls of the reply being acted on.
+        usage: tokens spent.
+        responses: the models' responses, one for each turn.
+        handoff_path: the agents that the conversation went through.
+        inbox: messages that the model has not seen.
+        question: what is being answered.
+        calls: the calls of the reply that is acted on.
         pending: effects asked for and not yet answered.
         next_effect: the number of the next effect.
-        inbox: messages not yet shown to the model.
-        answering: ids of the messages shown to the model and not yet answered.
-        answers: what was answered so far.
-        approvals: everything people were asked, in order.
-        handoff_path: the agents the conversation went through.
-        usage: tokens spent.
         blocked: the effects that wait for a worker which can carry them out.
-        cancel: a wish to stop after the turn.
+        approvals: every request for approval, in order.
+        remembered: decisions that count for further calls.
+        nested: what people have to decide in nested runs.
+        answers: the answers so far.
         final_output: the newest answer.
         failure: why the newest message has no answer, or why the run failed.
-        outcome: how the run ended, once it has.
-        ignored: the newest things that did not count.
-        started_at_ms: when the run began.
-        required_steps: what has to be done for the active agent.
-        handled: codes of the failures that may become answers; `*` for all.
-        candidate: the answer that is not given yet.
-        guardrails: what guardrails said about the current question and its answer.
-        responses: the models' responses, one for each turn.
-        view: what the model is shown of the transcript.
-        asked_from: the index of the first item after the current question.
-        question_from: the index of the current question's first item.
-        unchecked_from: the index from which items wait for input guardrails to pass them.
-        blocked_from: the index from which input guardrails did not pass the last question.
-        hidden: indices of items that a filter took out of the run.
-        thread: how the provider's server keeps the conversation.
-        known: how many items that server has.
-        session: the run has a session.
-        to_save: what the session has to get, oldest first.
-        noted: the index up to which it is decided what the session gets.
-        save_failure: why `to_save` is not being saved; the next question tries again.
-        has_saved: the session has taken items of the run.
-        chain_id: the same for every history of the run, also after a reset.
+        saving: what the session has and still has to get.
+        server: what the provider's server keeps.
+        storage: what is stored outside of the run.
+        cancel: a wish to stop after the turn.
         closing: how the run ends, once everything is saved.
-        judged: a rule decides whether the outputs of the calls are the answer.
-        parallel: how many calls may run at once.
-        tool_users: the agents that have called tools for the current question.
-        starts: the active agent's next model call begins its work.
-        remembered: decisions that go for further calls.
-        nested: what people have to decide in nested runs.
-        parent: the run that this one works for.
+        outcome: how the run ended, once it has.
+        ignored: the newest things that reached the run and did not count.
         trace: where the newest effect belongs in the run's trace, if it is traced.
-        stores: workers can store content outside of the run.
-        offloaded: the index up to which content of items was stored outside.
-        inline: characters after that which could be; counted where workers can.
     """
 
     run_id: str = ""
+    start: Start = Start()
+    phase: Phase = "new"
     agent: str = ""
     model: str = ""
-    max_turns: int | None = None
-    keep_open: bool = False
-    settings: JsonObject | None = None
+    required_steps: tuple[RequiredStep, ...] = ()
     context: Json = None
-    context_type: str | None = None
-    phase: Phase = "new"
-    turn: int = 0
-    turns: int = 0
     items: tuple[Item, ...] = ()
+    view: View = WHOLE
+    hidden: tuple[int, ...] = ()
+    blocked_from: int | None = None
+    turns: int = 0
+    usage: Usage = NO_USAGE
+    responses: tuple[Response, ...] = ()
+    handoff_path: tuple[str, ...] = ()
+    inbox: tuple[Message, ...] = ()
+    question: Question = Question()
     calls: tuple[Call, ...] = ()
     pending: tuple[Effect, ...] = ()
     next_effect: int = 1
-    inbox: tuple[Message, ...] = ()
-    answering: tuple[str, ...] = ()
-    answers: tuple[Answer, ...] = ()
-    approvals: tuple[ApprovalRequest, ...] = ()
-    handoff_path: tuple[str, ...] = ()
-    usage: Usage = NO_USAGE
     blocked: tuple[Blocked, ...] = ()
-    cancel: CancelMode | None = None
-    final_output: Json = None
-    failure: Failure | None = None
-    outcome: Outcome | None = None
-    ignored: tuple[Ignored, ...] = ()
-    started_at_ms: int = 0
-    required_steps: tuple[RequiredStep, ...] = ()
-    handled: tuple[str, ...] = ()
-    candidate: Candidate | None = None
-    guardrails: tuple[GuardrailRecord, ...] = ()
-    responses: tuple[Response, ...] = ()
-    view: View = WHOLE
-    asked_from: int = 0
-    question_from: int = 0
-    unchecked_from: int | None = None
-    blocked_from: int | None = None
-    hidden: tuple[int, ...] = ()
-    thread: ServerThread | None = None
-    known: int = 0
-    session: bool = False
-    to_save: tuple[ItemsToSave, ...] = ()
-    noted: int = 0
-    save_failure: SaveFailure | None = None
-    has_saved: bool = False
-    chain_id: str = ""
-    closing: Ending | None = None
-    judged: bool = False
-    parallel: int | None = None
-    tool_users: tuple[str, ...] = ()
-    starts: bool = True
+    approvals: tuple[ApprovalRequest, ...] = ()
     remembered: tuple[Remembered, ...] = ()
     nested: tuple[NestedRequests, ...] = ()
-    parent: Parent | None = None
+    answers: tuple[Answer, ...] = ()
+    final_output: Json = None
+    failure: Failure | None = None
+    saving: Saving = Saving()
+    server: Server = Server()
+    storage: Storage = Storage()
+    cancel: CancelMode | None = None
+    closing: Ending | None = None
+    outcome: Outcome | None = None
+    ignored: tuple[Ignored, ...] = ()
     trace: TraceMark | None = None
-    stores: bool = False
-    offloaded: int = 0
-    inline: int = 0
 
     @property
     def status(self) -> Status:
@@ -272,23 +327,44 @@ class LoopState:
         return own + tuple(request for one in self.nested for request in one.requests)
 
 
-_FIELDS = frozenset(field.name for field in fields(LoopState))
+_PARTS: Final = {
+    "start": Start,
+    "question": Question,
+    "saving": Saving,
+    "server": Server,
+    "storage": Storage,
+}
+_FIELDS: Final = frozenset(field.name for field in fields(LoopState))
+_PART_OF: Final = {field.name: part for part, kind in _PARTS.items() for field in fields(kind)}
 
 
 def revised(state: LoopState, **changes: Any) -> LoopState:
-    """Return the state with some fields changed.
+    """Return the state with some fields changed, its own or those of its parts.
 
-    What `dataclasses.replace` does, without looking at the forty fields that stay: every event
+    It does what `dataclasses.replace` does, without looking at the fields that stay: every event
     makes about ten states, and that was a quarter of what the loop costs.
 
     Raises:
-        TypeError: a state has no such field.
+        TypeError: neither the state nor a part of it has such a field.
     """
-    if not changes.keys() <= _FIELDS:
-        raise TypeError(f"LoopState has no {', '.join(sorted(changes.keys() - _FIELDS))}")
     newer = object.__new__(LoopState)
-    vars(newer).update(vars(state))
-    vars(newer).update(changes)
+    values: dict[str, Any] = vars(newer)
+    values.update(vars(state))
+    for name, value in changes.items():
+        part = _PART_OF.get(name)
+        if part is not None:
+            values[part] = _revised_part(values[part], name, value)
+        elif name in _FIELDS:
+            values[name] = value
+        else:
+            raise TypeError(f"LoopState has no {name}")
+    return newer
+
+
+def _revised_part(part: object, name: str, value: Any) -> object:
+    newer = object.__new__(type(part))
+    vars(newer).update(vars(part))
+    vars(newer)[name] = value
     return newer
 
 
@@ -298,14 +374,17 @@ Step: TypeAlias = tuple[LoopState, tuple[Command, ...]]
 
 def may_save(state: LoopState) -> bool:
     """Whether the session is due its next items: guardrails have passed them, and it takes them."""
-    trouble = state.save_failure
+    trouble = state.saving.save_failure
     if (
         state.phase == "closed"
-        or not state.to_save
+        or not state.saving.to_save
         or (trouble is not None and not trouble.retrying)
     ):
         return False
-    return state.unchecked_from is None or state.to_save[0].stop <= state.unchecked_from
+    return (
+        state.question.unchecked_from is None
+        or state.saving.to_save[0].stop <= state.question.unchecked_from
+    )
 
 
 def waits_for_people(state: LoopState) -> bool:
@@ -329,8 +408,8 @@ def released(state: LoopState) -> int:
     While an answer waits for output guardrails, or the outputs of the calls may become one, what
     the newest turn says and its outputs are not shown to anybody.
     """
-    judged = state.judged or any(call.plan.final for call in state.calls)
-    is_candidate = state.candidate is not None and state.candidate.failure is None
+    judged = state.question.judged or any(call.plan.final for call in state.calls)
+    is_candidate = state.question.candidate is not None and state.question.candidate.failure is None
     if "check_output" not in state.required_steps or not (is_candidate or (state.calls and judged)):
         return len(state.items)
     at = turn_start(state)
@@ -351,7 +430,7 @@ def has_message(state: LoopState, message_id: str) -> bool:
     """Whether a message with this id has reached the run before."""
     return (
         any(message.id == message_id for message in state.inbox)
-        or message_id in state.answering
+        or message_id in state.question.answering
         or any(message_id in answer.to for answer in state.answers)
     )
 

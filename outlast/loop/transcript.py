@@ -36,19 +36,21 @@ def hide_blocked(state: LoopState) -> LoopState:
     return hide_from(revised(state, blocked_from=None), state.blocked_from)
 
 
-def admit(state: LoopState) -> LoopState:
+def record_messages(state: LoopState) -> LoopState:
     """Write the waiting messages into the transcript; the next answer is to them, too."""
     arrived = tuple(Item("input", raw) for message in state.inbox for raw in message.content)
     return revised(
         state,
         items=state.items + arrived,
-        answering=state.answering + tuple(message.id for message in state.inbox),
+        answering=state.question.answering + tuple(message.id for message in state.inbox),
         inbox=(),
         failure=None,
     )
 
 
-def open_with(state: LoopState, content: Sequence[JsonObject], old: Sequence[int]) -> LoopState:
+def record_prepared_input(
+    state: LoopState, content: Sequence[JsonObject], old: Sequence[int]
+) -> LoopState:
     """Begin the transcript with what the worker made of the first message.
 
     The message stays in the inbox, with nothing left to say, to be answered.
@@ -64,8 +66,8 @@ def open_with(state: LoopState, content: Sequence[JsonObject], old: Sequence[int
         state = revised(state, unchecked_from=first_input)
     for at, item in enumerate(items):
         if item.kind == "input":
-            state = note(revised(state, noted=at), at + 1)
-    return revised(state, noted=len(items))
+            state = queue_for_session(revised(state, queued_up_to=at), at + 1)
+    return revised(state, queued_up_to=len(items))
 
 
 def begin_question(state: LoopState) -> LoopState:
@@ -81,7 +83,7 @@ def begin_question(state: LoopState) -> LoopState:
     )
 
 
-def take_in(state: LoopState, reply: ModelReply) -> LoopState:
+def record_reply(state: LoopState, reply: ModelReply) -> LoopState:
     """Write a reply's items, usage, ids and plan into the state."""
     plans = {plan.item: plan for plan in sorted(reply.calls, key=lambda plan: plan.item)}
     items = tuple(
@@ -104,17 +106,21 @@ def take_in(state: LoopState, reply: ModelReply) -> LoopState:
         calls=tuple(_planned(plan, reply.items[index]) for index, plan in plans.items()),
         responses=(*state.responses, response),
         required_steps=reply.required_steps,
-        guardrails=(*state.guardrails, *reply.checks),
+        guardrails=(*state.question.guardrails, *reply.checks),
         judged=reply.judged,
         parallel=reply.parallel,
     )
-    if any(item.kind == "tool_call" for item in items) and state.agent not in state.tool_users:
-        state = revised(state, tool_users=(*state.tool_users, state.agent))
-    if state.thread is None:
+    if (
+        any(item.kind == "tool_call" for item in items)
+        and state.agent not in state.question.tool_users
+    ):
+        state = revised(state, tool_users=(*state.question.tool_users, state.agent))
+    if state.server.thread is None:
         return state
-    follows = reply.response_id if state.thread.chained else None
+    follows = reply.response_id if state.server.thread.chained else None
     thread = replace(
-        state.thread, previous_response_id=follows or state.thread.previous_response_id
+        state.server.thread,
+        previous_response_id=follows or state.server.thread.previous_response_id,
     )
     return revised(state, thread=thread, known=len(state.items))
 
@@ -126,7 +132,7 @@ def last_message(state: LoopState, count: int) -> int | None:
     return next((at for at in indices if state.items[at].kind == "message"), None)
 
 
-def take_over(state: LoopState, calls: Sequence[Call]) -> LoopState:
+def record_outputs(state: LoopState, calls: Sequence[Call]) -> LoopState:
     """Write the calls' outputs into the transcript and their changes into the context."""
     context, items = state.context, list(state.items)
     for call in calls:
@@ -163,7 +169,7 @@ def hide_from(state: LoopState, start: int) -> LoopState:
     """Show the model no more of the transcript from an index on."""
     length = len(state.items)
     view = without(state.view, start, length)
-    return revised(state, view=view, known=min(state.known, size(view, length)))
+    return revised(state, view=view, known=min(state.server.known, size(view, length)))
 
 
 def drop_unchecked(state: LoopState) -> LoopState:
@@ -172,15 +178,19 @@ def drop_unchecked(state: LoopState) -> LoopState:
     It stays in the transcript, where people see it, and in the view until the next question
     begins: that is what this question's failure tells of.
     """
-    start = state.unchecked_from
+    start = state.question.unchecked_from
     if start is None:
         return state
     is_saving = any(effect.kind == "save_session" for effect in state.pending)
     kept = tuple(
-        one for at, one in enumerate(state.to_save) if one.stop <= start or (is_saving and at == 0)
+        one
+        for at, one in enumerate(state.saving.to_save)
+        if one.stop <= start or (is_saving and at == 0)
     )
     length = len(state.items)
-    return revised(state, to_save=kept, unchecked_from=None, blocked_from=start, noted=length)
+    return revised(
+        state, to_save=kept, unchecked_from=None, blocked_from=start, queued_up_to=length
+    )
 
 
 def withhold_turn(state: LoopState, placeholder: str) -> LoopState:
@@ -214,21 +224,21 @@ def _withheld(item: Item, placeholder: str) -> Item:
 
 def weighed(state: LoopState, before: int) -> LoopState:
     """Count what the items after the first `before` hold that could be stored outside."""
-    if not state.stores or len(state.items) == before:
+    if not state.storage.stores or len(state.items) == before:
         return state
-    return revised(state, inline=state.inline + weight(state.items[before:]))
+    return revised(state, inline=state.storage.inline + weight(state.items[before:]))
 
 
 def storing(state: LoopState) -> LoopState:
     """Note that workers can store content outside of the run."""
-    if state.stores:
+    if state.storage.stores:
         return state
-    return revised(state, stores=True, inline=weight(state.items[state.offloaded :]))
+    return revised(state, stores=True, inline=weight(state.items[state.storage.offloaded :]))
 
 
 def needs_offload(state: LoopState) -> bool:
     """Whether the newest items hold more than a run should carry on."""
-    return state.inline > OFFLOAD_ABOVE and state.phase not in {"closing", "closed"}
+    return state.storage.inline > OFFLOAD_ABOVE and state.phase not in {"closing", "closed"}
 
 
 def take_offload(state: LoopState, effect: OffloadItems, offload: Offload) -> LoopState:
@@ -238,22 +248,27 @@ def take_offload(state: LoopState, effect: OffloadItems, offload: Offload) -> Lo
     return revised(state, items=items, offloaded=effect.stop, inline=inline)
 
 
-def note(state: LoopState, length: int, withheld: str | None = None) -> LoopState:
+def queue_for_session(state: LoopState, length: int, withheld: str | None = None) -> LoopState:
     """Note that the session has to get the transcript up to a length."""
-    if not state.session or length <= state.noted:
+    if not state.start.session or length <= state.saving.queued_up_to:
         return state
-    dropped = tuple(at for at in state.hidden if state.noted <= at < length)
-    newest = ItemsToSave(start=state.noted, stop=length, dropped=dropped, withheld=withheld)
-    return revised(state, to_save=(*state.to_save, newest), noted=length)
+    dropped = tuple(at for at in state.hidden if state.saving.queued_up_to <= at < length)
+    newest = ItemsToSave(
+        start=state.saving.queued_up_to, stop=length, dropped=dropped, withheld=withheld
+    )
+    return revised(state, to_save=(*state.saving.to_save, newest), queued_up_to=length)
 
 
-def note_calls(state: LoopState, call_ids: set[str]) -> LoopState:
+def queue_calls_for_session(state: LoopState, call_ids: set[str]) -> LoopState:
     """Note that the session has to get, of the newest turn, these calls and their outputs only.
 
     Reasoning goes with the call that it comes before: no provider takes the one without the other.
     """
-    first, length = max(state.noted, turn_start(state)), len(state.items)
-    dropped, reasoning = [at for at in state.hidden if state.noted <= at < first], list[int]()
+    first, length = max(state.saving.queued_up_to, turn_start(state)), len(state.items)
+    dropped, reasoning = (
+        [at for at in state.hidden if state.saving.queued_up_to <= at < first],
+        list[int](),
+    )
     for at in range(first, length):
         item = state.items[at]
         if item.kind == "reasoning":
@@ -262,8 +277,10 @@ def note_calls(state: LoopState, call_ids: set[str]) -> LoopState:
         if item.kind not in {"tool_call", "tool_output"} or call_id_of(item.raw) not in call_ids:
             dropped.extend((*reasoning, at))
         reasoning.clear()
-    newest = ItemsToSave(start=state.noted, stop=length, dropped=(*dropped, *reasoning))
-    return revised(state, to_save=(*state.to_save, newest), noted=length)
+    newest = ItemsToSave(
+        start=state.saving.queued_up_to, stop=length, dropped=(*dropped, *reasoning)
+    )
+    return revised(state, to_save=(*state.saving.to_save, newest), queued_up_to=length)
 
 
 def call_of(state: LoopState, effect: RunTool | RunAgent) -> int:

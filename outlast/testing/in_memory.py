@@ -16,6 +16,7 @@ from outlast.activities.worker_deps import WorkerDeps
 from outlast.contract import failures, history, records
 from outlast.contract.delta_reader import RESTARTED
 from outlast.contract.effects import kind_of, request_of
+from outlast.loop import invariants
 from outlast.loop.approvals import Decision
 from outlast.loop.effects import (
     CancelEffect,
@@ -103,6 +104,7 @@ class MemoryRun:
     def take(self, event: Event) -> None:
         """Take an event into the run."""
         self.state, commands = advance(self.state, event)
+        invariants.check(self.state)
         if self.on_state is not None:
             self.on_state(self.state)
         else:

@@ -25,7 +25,7 @@ from temporalio.exceptions import ApplicationError, FailureError
 
 from outlast.contract import claims, failures, history, names, policies, records, searchability
 from outlast.contract.effects import activity_type, kind_of, request_of
-from outlast.loop import phrases
+from outlast.loop import invariants, phrases
 from outlast.loop.approvals import refusal
 from outlast.loop.effects import (
     CallModel,
@@ -204,6 +204,11 @@ class AgentRun:
         self._news = True
         try:
             self._state, commands = advance(self._state, event)
+            invariants.check(self._state)
+        except invariants.BrokenInvariantError as error:
+            message = f"outlast has a defect: invariant {error} is broken after {event!r:.200}."
+            self._defect = typed_error(failures.INTERNAL, message)
+            return
         except Exception as error:  # noqa: BLE001  a defect must fail the run, not hang its task
             message = f"outlast has a defect: {type(error).__name__}: {error}"
             self._defect = typed_error(failures.INTERNAL, message)
@@ -379,7 +384,9 @@ class AgentRun:
             task_queue=policy.queue,
             start_to_close_timeout=one_attempt,
             schedule_to_close_timeout=timedelta(milliseconds=longest_ms),
-            heartbeat_timeout=timedelta(milliseconds=policies.heartbeat_ms(self._state.settings)),
+            heartbeat_timeout=timedelta(
+                milliseconds=policies.heartbeat_ms(self._state.start.settings)
+            ),
             retry_policy=retries,
             summary=presentation.summary(self._state, effect),
         )
@@ -472,7 +479,7 @@ class AgentRun:
         workflow.set_current_details(presentation.details(self._state))
         if finish.status == "failed" and finish.failure is not None:
             failure = finish.failure
-            spent = records.write(self._state.usage) if self._state.parent else None
+            spent = records.write(self._state.usage) if self._state.start.parent else None
             raise typed_error(failure.code, failure.message, failure.details, spent=spent)
         result = records.RunResultRecord(
             status=finish.status,
@@ -481,7 +488,7 @@ class AgentRun:
             failure=finish.failure,
             turns=self._state.turns,
             usage=self._state.usage,
-            context=self._state.context if self._state.parent else None,
+            context=self._state.context if self._state.start.parent else None,
         )
         return records.write(result)
 
@@ -523,7 +530,7 @@ class AgentRun:
         A plan names tools and agents of the version that made it, so that one has to finish it.
         """
         state = self._state
-        planned = state.calls or state.candidate or state.closing
+        planned = state.calls or state.question.candidate or state.closing
         return not planned and workflow.info().is_target_worker_deployment_version_changed()
 
     def _continue_as_new(self) -> None:

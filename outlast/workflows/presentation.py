@@ -64,7 +64,7 @@ def state_view(state: LoopState) -> JsonObject:
         "phase": state.phase,
         "agent": state.agent,
         "model": state.model,
-        "turn": state.turn,
+        "turn": state.question.turn,
         "turns": state.turns,
         "handoff_path": list(state.handoff_path),
         "items": len(state.items),
@@ -83,11 +83,11 @@ def state_view(state: LoopState) -> JsonObject:
         if state.failure is None
         else {"code": state.failure.code, "message": state.failure.message},
         "unsaved": None
-        if state.save_failure is None
+        if state.saving.save_failure is None
         else {
-            "since": _time(state.save_failure.at_ms),
+            "since": _time(state.saving.save_failure.at_ms),
             "items": unsaved_items(state),
-            "problem": state.save_failure.failure.message,
+            "problem": state.saving.save_failure.failure.message,
         },
         "context": state.context,
         "usage": {
@@ -115,7 +115,9 @@ def approvals_view(state: LoopState) -> list[JsonObject]:
 def details(state: LoopState) -> str:
     """Return the current details in Markdown: where the run is, and what a person can do."""
     path = " → ".join(inline(agent) for agent in state.handoff_path)
-    lines = [f"**{state.status}** · {path} · turn {state.turn} of {state.max_turns or 'any'}"]
+    lines = [
+        f"**{state.status}** · {path} · turn {state.question.turn} of {state.start.max_turns or 'any'}"
+    ]
     if state.failure is not None:
         message = code(state.failure.message, EXCERPT_LENGTH)
         lines.append(f"Not answered: {code(state.failure.code)} {message}")
@@ -124,8 +126,8 @@ def details(state: LoopState) -> str:
         f"{code(one.lacks, EXCERPT_LENGTH)}. The run goes on by itself when there is one."
         for one in state.blocked
     )
-    if state.save_failure is not None:
-        trouble = state.save_failure
+    if state.saving.save_failure is not None:
+        trouble = state.saving.save_failure
         lines.append(
             f"The session lacks {unsaved_items(state)} items since {_time(trouble.at_ms)}: "
             f"{code(trouble.failure.code)} {code(trouble.failure.message, EXCERPT_LENGTH)}. "
@@ -157,7 +159,7 @@ def _to_decide(state: LoopState, request: ApprovalRequest) -> str:
 
 def unsaved_items(state: LoopState) -> int:
     """Return how many items are queued for the session."""
-    return sum(one.stop - one.start - len(one.dropped) for one in state.to_save)
+    return sum(one.stop - one.start - len(one.dropped) for one in state.saving.to_save)
 
 
 def _time(at_ms: int) -> str:

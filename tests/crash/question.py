@@ -72,7 +72,7 @@ async def outcome_of(state: LoopState, database: Path) -> Settled:
         view=tuple(str(part) for part in (state.view,)),
         context=state.context,
         usage=state.usage,
-        verdicts=tuple(sorted(str(one.info) for one in state.guardrails)),
+        verdicts=tuple(sorted(str(one.info) for one in state.question.guardrails)),
         session=tuple(_words(item) for item in await _session(state.run_id, database).get_items()),
         done=tuple(what for _, what in Ledger(database).entries()),
     )

@@ -124,7 +124,7 @@ async def test_decided_calls_run_while_others_still_wait(desk: Desk):
     handle = await _waiting(desk, model, ran, 2)
     await handle.approve("a2")
     state = await desk.until(
-        handle, lambda state: state.calls[1:2] != () and state.calls[1].status == "told"
+        handle, lambda state: state.calls[1:2] != () and state.calls[1].status == "recorded"
     )
     assert (ran, state.status, waits_for(1)(state)) == (["B"], "waiting", True)
     await handle.approve("a1")

@@ -34,7 +34,7 @@ def messages(state: LoopState) -> list[str]:
     """Return the ids of the messages that a run was sent, in its order."""
     queued = [message.id for message in state.inbox]
     answered = [one for answer in state.answers for one in answer.to]
-    return [*answered, *state.answering, *queued]
+    return [*answered, *state.question.answering, *queued]
 
 
 @pytest.mark.parametrize(

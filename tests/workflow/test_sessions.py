@@ -269,13 +269,13 @@ async def test_a_conversation_keeps_what_its_session_does_not_take(
     await desk.until_status(handle, "idle")
     session.full = True
     assert (await (await handle.send("m2")).answer()).final_output == "Two."
-    state = await desk.until(handle, lambda one: one.save_failure is not None)
+    state = await desk.until(handle, lambda one: one.saving.save_failure is not None)
     view = await desk.workflow(handle).query(names.QUERY_STATE)
     assert "the disk is full" in view["unsaved"]["problem"]
     session.full = False
     assert (await (await handle.send("m3")).answer()).final_output == "Three."
-    state = await desk.until(handle, lambda one: len(one.answers) == 3 and not one.to_save)
-    assert state.save_failure is None
+    state = await desk.until(handle, lambda one: len(one.answers) == 3 and not one.saving.to_save)
+    assert state.saving.save_failure is None
     texts = [str(item.get("content")) for item in await session.get_items()]
     order = ["Hello", "One.", "m2", "Two.", "m3", "Three."]
     assert all(text in one for text, one in zip(order, texts, strict=True))

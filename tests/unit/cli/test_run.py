@@ -153,7 +153,7 @@ async def test_a_conversation_goes_on(
     assert json.loads(third.stdout.splitlines()[-1])["final_output"] == "Three."
     message_id = json.loads(detached.stdout)["message_id"]
     state = await RunHandle(client, run_id).state()
-    assert any(message_id in ids for ids in (state.answering, [m.id for m in state.inbox]))
+    assert any(message_id in ids for ids in (state.question.answering, [m.id for m in state.inbox]))
     await RunHandle(client, run_id).cancel()
 
 

@@ -26,7 +26,7 @@ from outlast.client.known_agents import KnownAgents, RemoteAgent
 from outlast.client.results import error_of
 from outlast.contract.records import write
 from outlast.loop.checks import GuardrailRecord
-from outlast.loop.state import LoopState
+from outlast.loop.state import LoopState, revised
 from outlast.loop.values import Failure
 from tests.loop_driver import Play
 
@@ -34,7 +34,7 @@ NOBODY = KnownAgents()
 
 
 def state_with(*records: GuardrailRecord) -> LoopState:
-    return replace(Play.ready().state, guardrails=records)
+    return revised(Play.ready().state, guardrails=records)
 
 
 def test_each_stage_has_results_of_its_own_in_their_order() -> None:

@@ -374,7 +374,7 @@ async def test_the_state_of_a_run_can_be_read_while_it_works() -> None:
     one = run_of(FakeClient(recording.events))
     state = await one.catch_up()
     assert (state.status, state.phase, state.run_id) == ("running", "thinking", "support-42")
-    assert state.started_at_ms == START_MS + 1_000
+    assert state.start.started_at_ms == START_MS + 1_000
     assert one.closed_by is None
 
 
@@ -450,7 +450,7 @@ async def test_a_workflow_task_that_was_tried_again_has_the_time_of_its_last_att
     late.complete(begun)
     late.close(Kind.EVENT_TYPE_WORKFLOW_EXECUTION_COMPLETED)
     progress = await followed(run_of(FakeClient(early.events, late.events[1:])))
-    assert progress[-1].state.started_at_ms == START_MS + 5_000
+    assert progress[-1].state.start.started_at_ms == START_MS + 5_000
 
 
 async def test_a_request_that_the_server_does_not_take_at_all_is_an_error() -> None:

@@ -14,7 +14,7 @@ from outlast.client.results import error_of, result_of, result_of_answer, run_de
 from outlast.contract import failures
 from outlast.loop.checks import GuardrailRecord
 from outlast.loop.items import text_of
-from outlast.loop.state import LoopState
+from outlast.loop.state import LoopState, revised
 from outlast.loop.values import Failure
 from outlast.loop.view import ViewEdit
 from tests.loop_driver import Play, gated, said, tool, transfer
@@ -170,7 +170,7 @@ def test_a_tripwire_says_what_the_guardrail_found() -> None:
             stage="output", name="polite", agent="Triage", info={"why": 1}, tripped=True
         ),
     )
-    state = replace(play.state, guardrails=found)
+    state = revised(play.state, guardrails=found)
     error: Any = error_of(Failure(code=failures.OUTPUT_GUARDRAIL, message="No."), state)
     assert error.guardrail_result.guardrail.get_name() == "polite"
     assert error.guardrail_result.output == GuardrailFunctionOutput(

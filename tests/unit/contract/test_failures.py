@@ -10,7 +10,7 @@ from outlast.agents import errors
 from outlast.contract import failures
 from outlast.contract.effects import failure_of
 from outlast.contract.failures import EngineFailure
-from outlast.loop import acting, answering, machine
+from outlast.loop import machine
 from outlast.loop.effects import Effect
 from outlast.loop.values import Failure
 from tests.loop_driver import play_with_everything
@@ -101,7 +101,7 @@ def test_every_code_that_the_loop_makes_is_listed() -> None:
     """Programs match on codes, so there is one place that lists them."""
     made = {
         keyword.value.value
-        for module in (machine, acting, answering)
+        for module in (machine,)
         for node in ast.walk(ast.parse(inspect.getsource(module)))
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Failure"
         for keyword in node.keywords

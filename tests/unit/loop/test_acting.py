@@ -211,7 +211,7 @@ def waiting_with_output() -> Play:
 def test_what_has_finished_is_told_once_and_counts_once() -> None:
     play = waiting_with_output()
     assert play.outputs == {"c1": "one"}
-    assert [call.status for call in play.state.calls] == ["told", "waiting"]
+    assert [call.status for call in play.state.calls] == ["recorded", "waiting"]
     play.decided("a1", "reject")
     assert list(play.outputs) == ["c1", "c2"]
     assert play.kinds.count("tool_output") == 2
@@ -262,7 +262,7 @@ def test_what_a_tools_guardrails_said_is_kept() -> None:
     play = Play.ready()
     play.replies(tool("refund", "c1"))
     play.returns("c1", "No.", checks=(found,))
-    assert play.state.guardrails == (found,)
+    assert play.state.question.guardrails == (found,)
     assert play.outputs == {"c1": "No."}
 
 

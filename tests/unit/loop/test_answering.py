@@ -63,7 +63,7 @@ def test_an_answer_is_given_when_it_is_concluded() -> None:
     )
     play.concluded(results=(PASSED,), changes=(Change("set", ("n",), 1),))
     assert play.finish.final_output == "Hello."
-    assert (play.state.context, play.state.guardrails) == ({"n": 1}, (PASSED,))
+    assert (play.state.context, play.state.question.guardrails) == ({"n": 1}, (PASSED,))
     assert play.state.answers == (Answer(("start",), 1, "Triage"),)
 
 
@@ -86,7 +86,7 @@ def test_a_message_that_comes_meanwhile_is_the_next_question() -> None:
     play = proposed()
     play.hears("m2")
     play.concluded()
-    assert play.state.answering == ("m2",)
+    assert play.state.question.answering == ("m2",)
     play.replies(said("And this."))
     assert play.answers() == [(("start",), None), (("m2",), None)]
 
@@ -97,7 +97,7 @@ def test_a_blocked_answer_is_no_answer_and_no_longer_shown(*, keep_open: bool) -
     play.concluded(results=(TRIPPED,), failure=BLOCKED)
     assert play.state.failure == BLOCKED
     assert play.answers() == [(("start",), "output_guardrail_tripwire")]
-    assert (play.state.final_output, play.state.guardrails) == (None, (TRIPPED,))
+    assert (play.state.final_output, play.state.question.guardrails) == (None, (TRIPPED,))
     assert play.kinds == ["input", "message"], "it was said, and people may look at it"
     if keep_open:
         play.hears("m2")
@@ -204,7 +204,11 @@ def test_a_conclusion_that_fails_fails_the_question() -> None:
 def test_a_cancel_stops_a_conclusion() -> None:
     play = proposed()
     play.cancelled()
-    assert (play.finish.status, play.state.candidate, play.state.answers) == ("cancelled", None, ())
+    assert (play.finish.status, play.state.question.candidate, play.state.answers) == (
+        "cancelled",
+        None,
+        (),
+    )
 
 
 def test_a_gentle_cancel_lets_an_answer_be_concluded() -> None:

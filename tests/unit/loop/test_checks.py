@@ -39,7 +39,7 @@ def test_a_blocking_check_comes_before_the_model_and_sees_what_was_asked() -> No
     assert (play.state.phase, out(play)) == ("checking", ["check_input"])
     play.checked(results=(PASSED,), changes=(Change("set", ("n",), 2),))
     assert (play.state.phase, play.only(CallModel).context) == ("thinking", {"n": 2})
-    assert play.state.guardrails == (PASSED,)
+    assert play.state.question.guardrails == (PASSED,)
 
 
 @pytest.mark.parametrize("keep_open", [False, True])
@@ -47,7 +47,9 @@ def test_a_blocking_tripwire_stops_the_question_before_any_model_call(*, keep_op
     play = checked_by("check_first", "check", keep_open=keep_open)
     play.checked(results=(PASSED, CAUGHT), failure=TRIPPED)
     assert play.state.turns == 0
-    assert play.state.guardrails == (PASSED, CAUGHT), "in the order in which they completed"
+    assert play.state.question.guardrails == (PASSED, CAUGHT), (
+        "in the order in which they completed"
+    )
     assert play.answers() == [(("start",), "input_guardrail_tripwire")]
     assert play.state.phase == ("idle" if keep_open else "closed")
 
@@ -81,7 +83,7 @@ def test_a_check_that_passes_early_changes_nothing_further() -> None:
     assert play.checked(results=(PASSED,)) == ()
     play.replies(said("Hello."))
     assert play.finish.final_output == "Hello."
-    assert play.state.guardrails == (PASSED,)
+    assert play.state.question.guardrails == (PASSED,)
 
 
 def test_an_answer_waits_for_the_check_beside_it() -> None:
@@ -202,7 +204,7 @@ def test_each_question_of_a_conversation_is_checked_and_has_its_own_results() ->
     play.checked(results=(PASSED,))
     play.replies(said("Hello."), required_steps=("check_first",))
     play.hears("m2")
-    assert play.state.guardrails == ()
+    assert play.state.question.guardrails == ()
     assert [
         item.raw["content"] for item in play.only(CheckInput).items if item.kind == "input"
     ] == [
@@ -224,7 +226,7 @@ def test_what_is_added_later_is_checked_alone_and_before_the_model_sees_it(
     assert (check.stage, out(play)) == ("added", ["check_input"])
     assert [item.raw["content"] for item in check.items] == ["And my invoice?"]
     play.checked(results=(CAUGHT,))
-    assert play.state.guardrails == (PASSED, CAUGHT), "both belong to one question"
+    assert play.state.question.guardrails == (PASSED, CAUGHT), "both belong to one question"
     assert play.only(CallModel).turn == 2
 
 

@@ -7,9 +7,9 @@ import pytest
 
 from outlast.loop.call_forms import output_item
 from outlast.loop.checks import Candidate
-from outlast.loop.invariants import violations
+from outlast.loop.invariants import BrokenInvariantError, check, violations
 from outlast.loop.items import Item
-from outlast.loop.state import Answer, ItemsToSave, LoopState
+from outlast.loop.state import Answer, Blocked, ItemsToSave, LoopState, revised
 from tests.loop_driver import SITUATIONS, Play, message, play_in, said, tool, transfer
 
 
@@ -43,25 +43,26 @@ BROKEN: list[tuple[str, str, Callable[[LoopState], LoopState]]] = [
     ("I6", "running", lambda s: replace(s, items=(*s.items, Item("tool_output", output_item("c1", "x"))))),
     ("I6", "idle", lambda s: replace(s, items=(*s.items, Item("tool_call", tool("f", "c9")[0])))),
     ("I6", "idle", lambda s: replace(s, items=(*s.items, Item("handoff_call", transfer("B", "h")[0])))),
-    ("I6", "running", lambda s: replace(s, calls=tuple(replace(c, status="told") for c in s.calls))),
-    ("I7", "thinking", lambda s: replace(s, turn=11)),
+    ("I6", "running", lambda s: replace(s, calls=tuple(replace(c, status="recorded") for c in s.calls))),
+    ("I7", "thinking", lambda s: revised(s, turn=11)),
     ("I8", "waiting", approval_twice),
     ("I9", "thinking", lambda s: replace(s, inbox=(message("start"),))),
     ("I9", "idle", lambda s: replace(s, answers=(*s.answers, Answer(("start",), None, "A")))),
     ("I9", "idle", lambda s: replace(s, answers=(Answer(("a", "a"), None, "A"),))),
     ("I10", "thinking", lambda s: replace(s, outcome="failed")),
     ("I10", "idle", lambda s: replace(s, phase="closed")),
-    ("I11", "idle", lambda s: replace(s, keep_open=False)),
+    ("I11", "idle", lambda s: revised(s, keep_open=False)),
     ("I11", "idle", lambda s: replace(s, inbox=(message("m2"),))),
-    ("I11", "idle", lambda s: replace(s, answering=("m2",))),
+    ("I11", "idle", lambda s: revised(s, answering=("m2",))),
     ("I12", "running", lambda s: replace(s, pending=(), calls=tuple(replace(c, status="settled") for c in s.calls))),
-    ("I13", "saving", lambda s: replace(s, to_save=())),
-    ("I13", "thinking", lambda s: replace(s, to_save=(ItemsToSave(start=0, stop=1),))),
-    ("I14", "finalizing", lambda s: replace(s, candidate=None)),
-    ("I14", "thinking", lambda s: replace(s, candidate=Candidate())),
+    ("I13", "saving", lambda s: revised(s, to_save=())),
+    ("I13", "thinking", lambda s: revised(s, to_save=(ItemsToSave(start=0, stop=1),))),
+    ("I14", "finalizing", lambda s: revised(s, candidate=None)),
+    ("I14", "thinking", lambda s: revised(s, candidate=Candidate())),
     ("I15", "thinking", lambda s: replace(s, phase="turned", pending=())),
     ("I15", "thinking", lambda s: replace(s, phase="closing", closing="failed", pending=())),
     ("I16", "thinking", lambda s: replace(s, closing="failed")),
+    ("I17", "thinking", lambda s: replace(s, blocked=(Blocked(effect=99, at_ms=0, lacks="a tool"),))),
     ("I16", "saving", lambda s: replace(s, phase="closing")),
 ]  # fmt: skip
 
@@ -74,13 +75,18 @@ BROKEN: list[tuple[str, str, Callable[[LoopState], LoopState]]] = [
 def test_a_broken_invariant_is_named(
     law: str, situation: str, broken: Callable[[LoopState], LoopState]
 ) -> None:
-    found = violations(broken(in_(situation)))
-    assert law in [sentence.split(":")[0] for sentence in found]
+    state = broken(in_(situation))
+    assert law in [sentence.split(":")[0] for sentence in violations(state)]
+    with pytest.raises(BrokenInvariantError) as caught:
+        check(state)
+    assert str(caught.value) in violations(state)
+    assert str(caught.value).startswith(f"{caught.value.number}: ")
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
 def test_a_sound_state_breaks_no_invariant(situation: str) -> None:
     assert violations(in_(situation)) == []
+    check(in_(situation))
 
 
 def test_a_run_that_has_not_begun_breaks_no_invariant() -> None:
@@ -89,7 +95,7 @@ def test_a_run_that_has_not_begun_breaks_no_invariant() -> None:
 
 def test_every_invariant_is_numbered_and_covered_here() -> None:
     named = {law for law, _, _ in BROKEN}
-    assert named == {f"I{number}" for number in range(1, 17)}
+    assert named == {f"I{number}" for number in range(1, 18)}
     worst = replace(in_("idle"), next_effect=0, pending=in_("running").pending * 2, phase="closed")
     assert len(violations(worst)) >= 3
 

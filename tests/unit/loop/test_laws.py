@@ -63,8 +63,8 @@ def test_every_step_of_any_run_keeps_the_laws(script: Script) -> None:
 @given(scripts(moves=PRODUCTIVE))
 def test_every_step_of_a_run_that_gets_far_keeps_the_laws(script: Script) -> None:
     play = play_script(script)
-    budget = play.state.max_turns
-    assert budget is None or play.state.turn <= budget
+    budget = play.state.start.max_turns
+    assert budget is None or play.state.question.turn <= budget
 
 
 @SOME
@@ -185,7 +185,11 @@ def test_results_and_decisions_in_any_order_come_to_the_same(
         assert one.context == other.context
     assert sorted(runs[0].outputs.items()) == sorted(runs[1].outputs.items())
     assert len(one.items) == len(other.items)
-    assert (one.phase, one.agent, one.turn) == (other.phase, other.agent, other.turn)
+    assert (one.phase, one.agent, one.question.turn) == (
+        other.phase,
+        other.agent,
+        other.question.turn,
+    )
 
 
 @SOME

@@ -52,10 +52,10 @@ def test_a_run_starts_with_looking_its_agent_up() -> None:
     play = Play(context={"n": 0}, max_turns=3, keep_open=True, context_type="Desk", settings={})
     state = play.state
     assert (state.phase, state.agent, state.handoff_path) == ("preparing", "Triage", ("Triage",))
-    assert (state.max_turns, state.keep_open, state.settings) == (3, True, {})
-    assert (state.context, state.context_type) == ({"n": 0}, "Desk")
-    assert (state.run_id, state.started_at_ms) == (play.run_id, play.events[0].at_ms)
-    assert (state.turn, state.turns, state.items) == (0, 0, ())
+    assert (state.start.max_turns, state.start.keep_open, state.start.settings) == (3, True, {})
+    assert (state.context, state.start.context_type) == ({"n": 0}, "Desk")
+    assert (state.run_id, state.start.started_at_ms) == (play.run_id, play.events[0].at_ms)
+    assert (state.question.turn, state.turns, state.items) == (0, 0, ())
     assert [one.kind for one in play.commands if isinstance(one, PrepareRun)] == ["prepare_run"]
 
 
@@ -70,11 +70,15 @@ def test_a_run_starts_once(situation: str) -> None:
 def test_a_prepared_run_shows_the_question_to_the_model() -> None:
     play = Play(said=message("start", "Where is it?"))
     play.prepared(model="gpt-5")
-    assert (play.state.phase, play.state.turn, play.state.model) == ("thinking", 1, "gpt-5")
+    assert (play.state.phase, play.state.question.turn, play.state.model) == (
+        "thinking",
+        1,
+        "gpt-5",
+    )
     (item,) = play.state.items
     assert (item.kind, item.agent, item.turn) == ("input", "", 0)
     assert item.raw == {"role": "user", "content": "Where is it?"}
-    assert play.state.answering == ("start",)
+    assert play.state.question.answering == ("start",)
 
 
 def test_a_run_that_cannot_be_prepared_fails_also_when_kept_open() -> None:
@@ -109,7 +113,7 @@ def test_the_text_of_the_last_message_is_the_answer(
     assert (play.finish.status, play.finish.final_output) == ("completed", output)
     assert play.state.answers == (Answer(("start",), item, "Triage"),)
     assert (play.state.final_output, play.state.failure) == (output, None)
-    assert (play.state.answering, play.state.phase) == ((), "closed")
+    assert (play.state.question.answering, play.state.phase) == ((), "closed")
 
 
 @pytest.mark.parametrize("value", [{"a": 1}, [1], "text", "", 0, False, None])
@@ -223,7 +227,7 @@ def test_each_question_has_the_whole_budget_and_turns_are_counted_on() -> None:
         play.returns(f"c{number}")
         play.replies(said("Done."))
         play.hears(f"m{number}")
-    assert (play.state.turn, play.state.turns) == (1, 7)
+    assert (play.state.question.turn, play.state.turns) == (1, 7)
     assert [item.turn for item in play.state.items if item.kind == "message"] == [2, 4, 6]
 
 

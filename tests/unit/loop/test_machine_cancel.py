@@ -71,7 +71,7 @@ def test_a_message_that_a_cancelled_run_never_saw_is_kept() -> None:
     play.hears("m2")
     play.cancelled()
     assert [one.id for one in play.state.inbox] == ["m2"]
-    assert play.state.answering == ("start",)
+    assert play.state.question.answering == ("start",)
 
 
 # --- After the turn ------------------------------------------------------------------------------

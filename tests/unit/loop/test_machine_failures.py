@@ -31,7 +31,7 @@ def test_a_model_call_that_fails_fails_the_question(*, keep_open: bool) -> None:
     failure = play.fails(play.only(CallModel), "model_call_failed")
     assert play.state.failure == failure
     assert play.state.answers == (Answer(("start",), None, "Triage", failure),)
-    assert (play.state.answering, play.state.turn, play.state.turns) == ((), 0, 1)
+    assert (play.state.question.answering, play.state.question.turn, play.state.turns) == ((), 0, 1)
     if keep_open:
         assert (play.state.phase, play.state.outcome) == ("idle", None)
     else:

@@ -20,7 +20,7 @@ def test_a_handoff_makes_the_other_agent_active_at_once() -> None:
     assert play.kinds == ["input", "handoff_call", "handoff_output"]
     assert json.loads(play.outputs["h1"]) == {"assistant": "Billing"}
     assert [item.agent for item in play.state.items] == ["", "Triage", "Triage"]
-    assert play.state.turn == 2
+    assert play.state.question.turn == 2
 
 
 def test_the_agent_that_took_over_answers() -> None:
@@ -40,7 +40,7 @@ def test_agents_may_hand_over_to_themselves_and_in_cycles(path: list[str]) -> No
         play.replies(transfer(target, f"h{at}"))
     assert play.state.handoff_path == ("Triage", *path)
     assert play.state.agent == path[-1]
-    assert play.state.turn == 1 + len(path)
+    assert play.state.question.turn == 1 + len(path)
 
 
 def test_a_cycle_of_handoffs_uses_up_the_turns() -> None:

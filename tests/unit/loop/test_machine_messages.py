@@ -54,7 +54,7 @@ def test_a_message_to_a_busy_run_waits_for_the_next_model_call(situation: str) -
     assert [one.id for one in play.state.inbox if one.id != "start"] == ["m2"]
     finish_turn(play)
     assert play.state.inbox == ()
-    assert play.state.answering == ("start", "m2")
+    assert play.state.question.answering == ("start", "m2")
     assert play.state.items[-1].raw == {"role": "user", "content": "And my invoice?"}
     play.replies(said("Here."))
     assert play.answers() == [(("start", "m2"), None)]
@@ -68,7 +68,11 @@ def test_a_message_that_came_while_the_model_answered_is_the_next_question(
     play.hears("m2")
     (command,) = play.replies(said("First answer."))
     assert command == play.only(CallModel)
-    assert (play.state.answering, play.state.turn, play.state.turns) == (("m2",), 1, 2)
+    assert (play.state.question.answering, play.state.question.turn, play.state.turns) == (
+        ("m2",),
+        1,
+        2,
+    )
     play.replies(said("Second answer."))
     assert play.answers() == [(("start",), None), (("m2",), None)]
     assert play.state.phase == ("idle" if keep_open else "closed")
@@ -80,13 +84,13 @@ def test_a_message_to_an_idle_conversation_is_asked_at_once() -> None:
     (command,) = play.hears("m2", "And now?")
     assert command == play.only(CallModel)
     assert play.only(CallModel).input_length == 3
-    assert play.state.answering == ("m2",)
+    assert play.state.question.answering == ("m2",)
 
 
 def test_a_conversation_stays_open_after_its_answer() -> None:
     play = play_in("idle", keep_open=True)
     assert (play.state.phase, play.state.outcome) == ("idle", None)
-    assert (play.state.final_output, play.state.turn) == ("Hello to you.", 0)
+    assert (play.state.final_output, play.state.question.turn) == ("Hello to you.", 0)
 
 
 def test_messages_are_shown_in_the_order_in_which_they_came() -> None:
@@ -142,7 +146,7 @@ def test_a_message_whose_question_failed_is_known_too() -> None:
 def test_a_message_may_hold_any_number_of_items(content: tuple[dict[str, object], ...]) -> None:
     play = Play.ready(said=Message("start", content))
     assert tuple(item.raw for item in play.state.items) == content
-    assert play.state.answering == ("start",)
+    assert play.state.question.answering == ("start",)
 
 
 def test_a_message_during_an_approval_leaves_the_approval() -> None:
@@ -177,7 +181,7 @@ def test_a_message_that_came_during_a_failure_is_the_next_question(ending: str) 
         case _:
             play.fails(play.running("c1"))
     assert play.state.phase == "thinking"
-    assert (play.state.answering, play.state.turn) == (("m2",), 1)
+    assert (play.state.question.answering, play.state.question.turn) == (("m2",), 1)
     assert [to for to, code in play.answers() if code] == [("start",)]
     play.replies(said("This one works."))
     assert (play.state.final_output, play.state.failure) == ("This one works.", None)

@@ -50,10 +50,10 @@ def test_what_was_said_before_is_shown_and_not_saved_again() -> None:
     asked: JsonObject = {"role": "user", "content": "Hello"}
     play.prepared(input=(OLD, asked), old=(0,))
     assert play.kinds == ["history", "input"]
-    assert play.state.answering == ("start",)
+    assert play.state.question.answering == ("start",)
     assert play.only(CallModel).input_length == 2
     assert (ranges(play), saving(play)) == ([(1, 2)], ["input"])
-    assert (play.state.asked_from, play.state.view.history) == (2, 2)
+    assert (play.state.question.asked_from, play.state.view.history) == (2, 2)
 
 
 def test_what_a_callback_puts_between_is_saved_around_what_the_session_has() -> None:
@@ -73,7 +73,7 @@ def test_a_message_that_came_meanwhile_is_shown_after_what_the_worker_made() -> 
     play = Play(session=True)
     play.hears("m2", "And this?")
     play.prepared(input=(OLD,), old=(0,))
-    assert play.state.answering == ("start", "m2")
+    assert play.state.question.answering == ("start", "m2")
     assert [item.raw["content"] for item in play.state.items] == ["said before", "And this?"]
 
 
@@ -120,7 +120,7 @@ def test_one_thing_is_saved_at_a_time_in_order() -> None:
     play.returns("c1")
     play.replies(said("Done."))
     assert ranges(play) == [(0, 1)]
-    assert [(one.start, one.stop) for one in play.state.to_save] == [(0, 1), (1, 3), (3, 4)]
+    assert [(one.start, one.stop) for one in play.state.saving.to_save] == [(0, 1), (1, 3), (3, 4)]
     play.saved()
     play.saved()
     assert play.state.phase == "closing"
@@ -304,7 +304,7 @@ def test_an_immediate_cancel_saves_nothing_further() -> None:
     play.replies(tool("f", "c1"))
     play.returns("c1")
     play.cancelled()
-    assert (play.finish.status, play.state.to_save) == ("cancelled", ())
+    assert (play.finish.status, play.state.saving.to_save) == ("cancelled", ())
 
 
 def test_what_is_said_to_a_run_that_closes_can_be_read_in_its_inbox() -> None:
@@ -333,7 +333,7 @@ def test_a_conversation_answers_while_its_session_takes_nothing() -> None:
     play = Play(session=True, keep_open=True)
     play.prepared()
     failure = play.fails(play.only(SaveSession), "session_failed")
-    trouble = play.state.save_failure
+    trouble = play.state.saving.save_failure
     assert trouble is not None
     assert trouble.failure == failure
     play.replies(said("Done."))
@@ -346,19 +346,19 @@ def test_what_the_session_did_not_take_is_saved_with_the_next_question() -> None
     play = Play(session=True, keep_open=True)
     play.prepared()
     play.fails(play.only(SaveSession), "session_failed")
-    assert play.state.save_failure is not None
-    since = play.state.save_failure.at_ms
+    assert play.state.saving.save_failure is not None
+    since = play.state.saving.save_failure.at_ms
     play.replies(said("Done."))
     play.hears("m2")
     assert saving(play) == ["input"]
     play.fails(play.only(SaveSession), "session_failed")
-    assert play.state.save_failure.at_ms == since
+    assert play.state.saving.save_failure.at_ms == since
     play.replies(said("Again."))
     play.hears("m3")
     for _ in range(5):
-        assert play.state.save_failure is not None
+        assert play.state.saving.save_failure is not None
         play.saved()
-    assert (play.state.to_save, play.state.save_failure) == ((), None)
+    assert (play.state.saving.to_save, play.state.saving.save_failure) == ((), None)
     ranges = dict.fromkeys(
         (one.start, one.stop) for one in play.issued if isinstance(one, SaveSession)
     )
@@ -380,7 +380,7 @@ def test_a_conversation_with_unsaved_items_does_not_end_as_completed(*, recovers
     else:
         play.fails(play.only(SaveSession), "session_failed")
         assert play.finish == Finish(status="failed", failure=failure)
-        assert [one.start for one in play.state.to_save] == [0, 1], "it says what is missing"
+        assert [one.start for one in play.state.saving.to_save] == [0, 1], "it says what is missing"
 
 
 def test_an_answer_that_was_given_stays_and_the_run_says_that_it_is_not_saved() -> None:

@@ -31,7 +31,7 @@ def test_the_model_sees_the_outputs_when_all_are_there() -> None:
     (command,) = play.returns("c1", "one")
     assert command == play.only(CallModel)
     assert list(play.outputs.items()) == [("c1", "one"), ("c2", "two")]
-    assert (play.state.turn, play.state.calls) == (2, ())
+    assert (play.state.question.turn, play.state.calls) == (2, ())
 
 
 @pytest.mark.parametrize("order", list(permutations(["c1", "c2", "c3"])))

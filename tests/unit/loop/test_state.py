@@ -67,7 +67,8 @@ def test_pending_approvals_are_those_that_nobody_decided() -> None:
     [("inbox", True), ("answering", True), ("old", True), ("older", True), ("new", False)],
 )
 def test_a_message_is_known_wherever_it_has_got_to(message_id: str, *, known: bool) -> None:
-    state = LoopState(
+    state = revised(
+        LoopState(),
         inbox=(Message("inbox", ()),),
         answering=("answering",),
         answers=(Answer(("older",), None, "A"), Answer(("x", "old"), None, "A")),
@@ -95,10 +96,10 @@ def test_states_compare_by_value() -> None:
 
 
 def test_a_revised_state_differs_in_what_was_changed_and_in_nothing_else() -> None:
-    before = LoopState(run_id="r", agent="A", turn=3)
+    before = revised(LoopState(), run_id="r", agent="A", turn=3)
     after = revised(before, phase="turned", turn=4)
-    assert after == LoopState(run_id="r", agent="A", turn=4, phase="turned")
-    assert before == LoopState(run_id="r", agent="A", turn=3)
+    assert after == revised(LoopState(), run_id="r", agent="A", turn=4, phase="turned")
+    assert before == revised(LoopState(), run_id="r", agent="A", turn=3)
 
 
 def test_a_state_is_not_revised_in_what_it_does_not_have() -> None:

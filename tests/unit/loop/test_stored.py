@@ -42,7 +42,7 @@ def test_large_content_is_stored_while_the_model_is_asked():
     assert play.only(CallModel).input_length == 1
     play.offloaded()
     assert is_reference(play.state.items[0].raw["content"])
-    assert (play.state.offloaded, play.state.inline) == (1, 0)
+    assert (play.state.storage.offloaded, play.state.storage.inline) == (1, 0)
     play.replies(said("Hello."))
     assert play.finish.final_output == "Hello."
 
@@ -51,7 +51,7 @@ def test_a_run_whose_workers_have_no_store_keeps_everything():
     play = Play(said=message("start", LARGE))
     play.prepared()
     assert [one for one in play.issued if isinstance(one, OffloadItems)] == []
-    assert play.state.inline == 0
+    assert play.state.storage.inline == 0
 
 
 def test_a_model_call_may_tell_of_a_store_later():
@@ -80,7 +80,7 @@ def test_what_cannot_be_stored_stays_and_is_tried_again_later():
     play = large(keep_open=True)
     play.fails(play.only(OffloadItems))
     assert play.state.items[0].raw["content"] == LARGE
-    assert not play.state.stores
+    assert not play.state.storage.stores
     play.replies(said("Hello."), stores=True)
     assert play.only(OffloadItems).start == 0
 

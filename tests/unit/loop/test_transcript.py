@@ -8,14 +8,14 @@ import pytest
 from outlast.loop.calls import Call, ModelReply, PlannedCall
 from outlast.loop.changes import Change
 from outlast.loop.checks import GuardrailRecord
-from outlast.loop.state import LoopState
+from outlast.loop.state import LoopState, revised
 from outlast.loop.transcript import (
     KEPT_IGNORED,
     call_of,
     context_before,
     last_message,
-    take_in,
-    take_over,
+    record_outputs,
+    record_reply,
     with_call,
     with_ignored,
 )
@@ -33,7 +33,7 @@ from tests.loop_driver import (
     unknown,
 )
 
-BEFORE = LoopState(agent="Triage", model="small", turn=1, turns=7, context={"n": 0})
+BEFORE = revised(LoopState(), agent="Triage", model="small", turn=1, turns=7, context={"n": 0})
 
 
 KIND_OF: list[tuple[Part, str]] = [
@@ -55,7 +55,7 @@ KIND_OF: list[tuple[Part, str]] = [
 
 @pytest.mark.parametrize(("part", "kind"), KIND_OF)
 def test_an_item_is_kept_raw_and_told_what_it_is(part: Part, kind: str) -> None:
-    state = take_in(BEFORE, reply_of(part))
+    state = record_reply(BEFORE, reply_of(part))
     (item,) = state.items
     assert (item.kind, item.raw, item.agent, item.turn) == (kind, part[0], "Triage", 7)
 
@@ -75,7 +75,7 @@ def test_an_item_is_kept_raw_and_told_what_it_is(part: Part, kind: str) -> None:
     ],
 )
 def test_a_call_starts_where_its_plan_puts_it(part: Part, status: str, output: str | None) -> None:
-    (call,) = take_in(BEFORE, reply_of(part)).calls
+    (call,) = record_reply(BEFORE, reply_of(part)).calls
     assert (call.status, call.output, call.effect, call.approval) == (status, output, None, None)
     assert (call.call_id, call.name, call.arguments) == ("c", part[0]["name"], "{}")
 
@@ -84,12 +84,12 @@ def test_a_call_starts_where_its_plan_puts_it(part: Part, status: str, output: s
 def test_a_call_without_a_field_has_an_empty_one(field: str) -> None:
     raw, plan = tool("f", "c")
     broken: JsonObject = {key: value for key, value in raw.items() if key != field}
-    (call,) = take_in(BEFORE, reply_of((broken, plan))).calls
+    (call,) = record_reply(BEFORE, reply_of((broken, plan))).calls
     assert getattr(call, field) == ""
 
 
 def test_a_reply_adds_items_usage_and_changes_and_replaces_the_calls() -> None:
-    first = take_in(BEFORE, reply_of(tool("f", "c1"), usage=Usage(requests=1, total_tokens=5)))
+    first = record_reply(BEFORE, reply_of(tool("f", "c1"), usage=Usage(requests=1, total_tokens=5)))
     reply = reply_of(
         thought(),
         tool("g", "c2"),
@@ -98,7 +98,7 @@ def test_a_reply_adds_items_usage_and_changes_and_replaces_the_calls() -> None:
         changes=(Change("set", ("n",), 1),),
         model="large",
     )
-    state = take_in(first, reply)
+    state = record_reply(first, reply)
     assert [item.kind for item in state.items] == ["tool_call", "reasoning", "tool_call", "message"]
     assert [call.name for call in state.calls] == ["g"]
     assert state.usage == Usage(requests=2, total_tokens=11)
@@ -108,14 +108,14 @@ def test_a_reply_adds_items_usage_and_changes_and_replaces_the_calls() -> None:
 
 
 def test_a_reply_that_names_no_model_leaves_the_known_one() -> None:
-    assert take_in(BEFORE, reply_of(said("hi"))).model == "small"
+    assert record_reply(BEFORE, reply_of(said("hi"))).model == "small"
 
 
 def test_calls_stand_in_the_order_of_the_reply_however_the_plan_lists_them() -> None:
     """The first handoff of the *reply* wins, and outputs follow the order of the calls."""
     reply = reply_of(tool("f", "c1"), said("and"), tool("g", "c2"), transfer("Billing", "h1"))
     shuffled = replace(reply, calls=tuple(reversed(reply.calls)))
-    calls = take_in(BEFORE, shuffled).calls
+    calls = record_reply(BEFORE, shuffled).calls
     assert [call.call_id for call in calls] == ["c1", "c2", "h1"]
 
 
@@ -134,8 +134,8 @@ def test_calls_stand_in_the_order_of_the_reply_however_the_plan_lists_them() -> 
 def test_the_last_message_is_looked_for_in_the_newest_items_only(
     parts: list[Part], index: int | None
 ) -> None:
-    before = take_in(BEFORE, reply_of(said("from an earlier turn")))
-    assert last_message(take_in(before, reply_of(*parts)), len(parts)) == index
+    before = record_reply(BEFORE, reply_of(said("from an earlier turn")))
+    assert last_message(record_reply(before, reply_of(*parts)), len(parts)) == index
 
 
 def call(kind: str = "tool", **fields: Any) -> Call:
@@ -145,7 +145,7 @@ def call(kind: str = "tool", **fields: Any) -> Call:
 
 @pytest.mark.parametrize(("kind", "item"), [("tool", "tool_output"), ("handoff", "handoff_output")])
 def test_an_output_is_an_item_of_the_active_agent(kind: str, item: str) -> None:
-    (written,) = take_over(BEFORE, [call(kind, output={"a": 1})]).items
+    (written,) = record_outputs(BEFORE, [call(kind, output={"a": 1})]).items
     assert (written.kind, written.agent, written.turn) == (item, "Triage", 7)
     assert written.raw == {"type": "function_call_output", "call_id": "c", "output": {"a": 1}}
 
@@ -153,9 +153,9 @@ def test_an_output_is_an_item_of_the_active_agent(kind: str, item: str) -> None:
 def test_changes_are_taken_over_in_the_order_of_the_calls() -> None:
     one = call(changes=(Change("set", ("n",), 1), Change("set", ("m",), 1)))
     two = call(changes=(Change("set", ("n",), 2),))
-    assert take_over(BEFORE, [one, two]).context == {"n": 2, "m": 1}
-    assert take_over(BEFORE, [two, one]).context == {"n": 1, "m": 1}
-    assert take_over(BEFORE, []) == BEFORE
+    assert record_outputs(BEFORE, [one, two]).context == {"n": 2, "m": 1}
+    assert record_outputs(BEFORE, [two, one]).context == {"n": 1, "m": 1}
+    assert record_outputs(BEFORE, []) == BEFORE
 
 
 @pytest.mark.parametrize(
@@ -194,6 +194,6 @@ def test_replacing_one_call_leaves_the_others() -> None:
 
 def test_what_guardrails_said_before_people_are_asked_is_kept() -> None:
     said = GuardrailRecord(stage="tool_input", name="g", agent="Triage", tool="f", call_id="c1")
-    state = take_in(LoopState(), ModelReply(items=(), checks=(said,), raw_usage={"cost": 1}))
-    assert state.guardrails == (said,)
+    state = record_reply(LoopState(), ModelReply(items=(), checks=(said,), raw_usage={"cost": 1}))
+    assert state.question.guardrails == (said,)
     assert state.responses[-1].raw_usage == {"cost": 1}

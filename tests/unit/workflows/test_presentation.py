@@ -249,7 +249,9 @@ def test_an_approval_has_all_that_a_person_needs_to_decide() -> None:
 @EVERYWHERE
 def test_the_details_begin_with_where_the_run_is(situation: str) -> None:
     state = anywhere(situation)
-    assert details(state).startswith(f"**{state.status}** · Triage · turn {state.turn} of 10")
+    assert details(state).startswith(
+        f"**{state.status}** · Triage · turn {state.question.turn} of 10"
+    )
 
 
 def test_the_details_show_the_way_through_the_agents_and_the_newest_items() -> None:
