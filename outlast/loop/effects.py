@@ -6,7 +6,7 @@ which activity carries it out, and what answers it.
 """
 
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import FUNCTION
@@ -392,6 +392,9 @@ EffectEvent: TypeAlias = (
     | ItemsOffloaded
     | EffectFailed
 )
-"""What answers an effect."""
+"""The events that answer effects."""
+
+BACKGROUND: Final = frozenset({"save_session", "offload_items"})
+"""Kinds of effects that run beside any phase, and that nothing but the end of the run waits for."""
 
 Command: TypeAlias = Effect | CancelEffect | NotifyParent | Finish

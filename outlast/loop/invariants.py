@@ -7,9 +7,10 @@ too, and the laws of sequences of events.
 from collections.abc import Callable
 from typing import Final
 
+from outlast.loop.effects import BACKGROUND
 from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState, may_save
 
-_EFFECTS_BESIDE: Final = frozenset({"save_session", "check_input", "offload_items"})
+_EFFECTS_BESIDE: Final = BACKGROUND | {"check_input"}
 """What may be in flight beside a phase's own effect."""
 
 _EFFECT_OF_PHASE: Final = {

@@ -10,6 +10,7 @@ from outlast.loop.approvals import ApprovalRequest, Remembered
 from outlast.loop.calls import Call
 from outlast.loop.checks import Candidate, GuardrailRecord, RequiredStep
 from outlast.loop.effects import (
+    BACKGROUND,
     CallModel,
     CheckInput,
     Command,
@@ -391,8 +392,7 @@ def waits_for_people(state: LoopState) -> bool:
     """Whether nothing will happen until a person decides, here or in every nested run."""
     asking = {one.nested_id for one in state.nested if one.requests}
     return state.phase == "acting" and all(
-        effect.kind in {"save_session", "offload_items"}
-        or (effect.kind == "run_agent" and effect.nested_id in asking)
+        effect.kind in BACKGROUND or (effect.kind == "run_agent" and effect.nested_id in asking)
         for effect in state.pending
     )
 
