@@ -18,6 +18,7 @@ from outlast.cli.events import RunEvent, run_events
 from outlast.client.deltas import with_deltas
 from outlast.client.handle import RunHandle
 from outlast.client.history import Progress
+from outlast.client.reading import is_settled
 from outlast.client.results import RunResult, error_of, result_of
 from outlast.client.stream import ApprovalStreamEvent, NumberedEvent, changes
 from outlast.loop.state import LoopState
@@ -94,11 +95,6 @@ class Retry:
 
     def __str__(self) -> str:
         return f"{self.activity}, attempt {self.attempt}: {self.reason} It is tried again."
-
-
-def is_settled(state: LoopState) -> bool:
-    """Whether nothing more happens until somebody sends a message or decides."""
-    return state.phase == "closed" or state.status in {"waiting", "idle"}
 
 
 class Follower:

@@ -13,9 +13,6 @@ from typing import Any, ClassVar, Self, Unpack, cast
 
 from temporalio.client import Client, WorkflowHandle
 from temporalio.common import (
-    SearchAttributeKey,
-    SearchAttributePair,
-    TypedSearchAttributes,
     WorkflowIDReusePolicy,
 )
 from temporalio.exceptions import WorkflowAlreadyStartedError
@@ -46,8 +43,8 @@ from outlast.client.streaming import RunResultStreaming
 from outlast.client.thread_loop import thread_loop
 from outlast.client.unattended import warned_without_worker
 from outlast.contract import names, records
-from outlast.contract.searchability import searchable
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
+from outlast.payloads.attributes import first_attributes
 from outlast.ports.blobs import BlobStore, check_blob_store
 from outlast.ports.engine import rest_engine
 from outlast.rendering import Shown, excerpt, inline_within, joined
@@ -423,7 +420,7 @@ async def _start_workflow(
             task_queue=queue,
             id_reuse_policy=reuse,
             memo={names.MEMO_INPUT_DIGEST: _digest(record)},
-            search_attributes=_first_attributes(record.agent) if visibility else None,
+            search_attributes=first_attributes(record.agent) if visibility else None,
             static_summary=inline_within(_summary(record), LONGEST_SUMMARY_BYTES),
         )
 
@@ -443,18 +440,6 @@ def _start_error(client: Client, error: RPCError) -> Exception:
     if is_passing(error):
         return unavailable(error)
     return UserError(f"The Temporal server refused to start the run: {error.message}")
-
-
-def _first_attributes(agent: str) -> TypedSearchAttributes:
-    """Return what the workflow takes to be there already, so that it need not write it."""
-    return TypedSearchAttributes(
-        [
-            SearchAttributePair(
-                SearchAttributeKey.for_keyword(names.ATTRIBUTE_AGENT), searchable(agent)
-            ),
-            SearchAttributePair(SearchAttributeKey.for_int(names.ATTRIBUTE_APPROVALS), 0),
-        ]
-    )
 
 
 def _summary(record: records.RunInput) -> Shown:

@@ -31,8 +31,3 @@ def offer(run_id: str, effect: int, request: EffectRequest[Any]) -> None:
 def take(run_id: str, effect: int) -> EffectRequest[Any] | None:
     """Return the request, or None when it is not in this process."""
     return _requests.get((run_id, effect))
-
-
-def forget_all() -> None:
-    """Drop every request, so that tests can force a miss."""
-    _requests.clear()

@@ -47,6 +47,7 @@ from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
 from outlast.loop.stored import weight
 from outlast.loop.values import JsonObject
+from outlast.payloads.attributes import first_attributes
 from outlast.payloads.failures import engine_failure
 from outlast.payloads.readable import json_of
 from outlast.workflows import presentation
@@ -55,7 +56,6 @@ from outlast.workflows.translation import (
     attribute_update,
     check_size,
     end_as_cancelled,
-    first_attributes,
     readable_update,
     retry_policy,
     typed_error,

@@ -18,10 +18,9 @@ from temporalio.common import (
 )
 from temporalio.exceptions import ApplicationError
 
-from outlast.contract import history, names
+from outlast.contract import history
 from outlast.contract.failures import USER_ERROR
 from outlast.contract.records import LARGEST_BYTES, UnreadableRecordError, too_large
-from outlast.contract.searchability import searchable
 from outlast.loop.calls import Policy
 from outlast.loop.events import Event
 from outlast.loop.values import Json, JsonObject
@@ -105,15 +104,3 @@ NO_ATTRIBUTES = TypedSearchAttributes(
 )
 """What a history that continues one without attributes starts with. The SDK takes none at all to
 mean those of the history before, which the server would refuse; this one every namespace has."""
-
-
-def first_attributes(agent: str) -> TypedSearchAttributes:
-    """Return what a run takes to be there already when it starts, so that it need not write it."""
-    return TypedSearchAttributes(
-        [
-            SearchAttributePair(
-                SearchAttributeKey.for_keyword(names.ATTRIBUTE_AGENT), searchable(agent)
-            ),
-            SearchAttributePair(SearchAttributeKey.for_int(names.ATTRIBUTE_APPROVALS), 0),
-        ]
-    )

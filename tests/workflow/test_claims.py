@@ -18,6 +18,7 @@ from outlast.contract.records import PAGE_BYTES
 from outlast.loop.values import JsonObject
 from outlast.ports.model import ModelRequest
 from outlast.testing import ScriptedModel, call, say
+from tests.claims import forget_claims
 from tests.workflow.desk import Desk
 from tests.workflow.replies import outputs
 
@@ -108,7 +109,7 @@ async def test_a_request_that_has_left_the_process_is_asked_of_the_workflow(
     take = claims.take
 
     def too_late(run_id: str, effect: int) -> Any:
-        claims.forget_all()
+        forget_claims()
         return take(run_id, effect)
 
     monkeypatch.setattr(claims, "take", too_late)

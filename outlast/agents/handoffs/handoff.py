@@ -15,7 +15,7 @@ from outlast.agents.callables import call, check_callable
 from outlast.agents.context.wrapper import NamedAgent, RunContextWrapper, TContext
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.handoffs.input_data import HandoffInputFilter
-from outlast.agents.schemas.strict_schema import strict_schema
+from outlast.agents.schemas.strict_schema import TOOL_NAME, strict_schema
 from outlast.loop.phrases import handed_over
 from outlast.loop.values import JsonObject
 
@@ -40,8 +40,6 @@ OnInvokeHandoff: TypeAlias = Callable[[RunContextWrapper[Any], str], Awaitable[A
 """Called with (context, arguments as JSON text); returns the agent that takes over; async."""
 
 IsEnabled: TypeAlias = bool | Callable[[RunContextWrapper[Any], Any], bool | Awaitable[bool]]
-
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 _NOT_GIVEN: Any = None
 """Default of a field that always has a value once the record is made."""
@@ -103,7 +101,7 @@ class Handoff(Generic[TContext, TAgent]):
         Raises:
             UserError: a field does not fit. The message names the handoff and the field.
         """
-        if not _NAME.fullmatch(self.tool_name):
+        if not TOOL_NAME.fullmatch(self.tool_name):
             raise UserError(
                 "A handoff's tool name must be 1 to 64 letters, digits, '_' or '-', not "
                 f"{self.tool_name!r}. Choose one with handoff(agent, tool_name_override=...)."

@@ -17,6 +17,9 @@ from typing import Any, cast
 from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
 
+TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+"""The names of tools and handoffs that every provider accepts."""
+
 # Keywords that hold no schemas and are kept as they are.
 _PLAIN = frozenset({
     "type", "enum", "const", "description", "pattern", "format", "multipleOf", "minimum", "maximum",

@@ -5,7 +5,6 @@ one is made of a function (`tool`).
 """
 
 import json
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, InitVar, dataclass, field
 from datetime import timedelta
@@ -17,7 +16,7 @@ from outlast.agents.durations import DurationField, duration_field, is_positive
 from outlast.agents.errors import ToolTimeoutError, UserError
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.logs import get_logger
-from outlast.agents.schemas.strict_schema import NoStrictForm, strict_form
+from outlast.agents.schemas.strict_schema import TOOL_NAME, NoStrictForm, strict_form
 from outlast.loop.call_forms import FORMS, FUNCTION
 from outlast.loop.values import JsonObject
 
@@ -40,8 +39,6 @@ TimeoutBehavior: TypeAlias = Literal["error_as_result", "raise_exception"]
 
 DEFAULT_TIMEOUT = timedelta(minutes=2)
 
-_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-
 
 def check_tool_name(name: object) -> None:
     """Refuse a name that no provider takes.
@@ -49,8 +46,22 @@ def check_tool_name(name: object) -> None:
     Raises:
         UserError: it is one.
     """
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
         raise UserError(f"A tool's name must be 1 to 64 letters, digits, '_' or '-', not {name!r}.")
+
+
+def retry_policy_of(retry: "ToolRetry | int", owner: str) -> "ToolRetry":
+    """Return a retry policy; a number is how many attempts in all.
+
+    Raises:
+        UserError: the number makes no policy; the message names the owner.
+    """
+    if isinstance(retry, ToolRetry):
+        return retry
+    try:
+        return ToolRetry(attempts=retry)
+    except UserError as error:
+        raise UserError(f"{owner}: retry={retry!r}: {error.message}") from error
 
 
 def default_tool_error(context: RunContextWrapper[Any], error: Exception) -> str:

@@ -29,6 +29,7 @@ from outlast.agents.tools.definition import (
     ToolRetry,
     check_tool_name,
     default_tool_error,
+    retry_policy_of,
 )
 
 __all__ = [
@@ -184,7 +185,7 @@ def _make_tool(
         timeout=DEFAULT_TIMEOUT if timeout is None else timeout,
         timeout_behavior=options.get("timeout_behavior", "error_as_result"),
         timeout_error_function=options.get("timeout_error_function"),
-        retry=_retry(options.get("retry", DEFAULT_RETRY), owner),
+        retry=retry_policy_of(options.get("retry", DEFAULT_RETRY), owner),
         fast=options.get("fast", False),
         is_enabled=options.get("is_enabled", True),
         failure_error_function=options.get("failure_error_function", default_tool_error),
@@ -213,16 +214,6 @@ def _tool_name(function: object, override: str | None) -> str:
         )
     check_tool_name(name)
     return name
-
-
-def _retry(retry: ToolRetry | int, owner: str) -> ToolRetry:
-    """Return the retry policy; a number is how many attempts in all."""
-    if isinstance(retry, ToolRetry):
-        return retry
-    try:
-        return ToolRetry(attempts=retry)
-    except UserError as error:
-        raise UserError(f"{owner}: retry={retry!r}: {error.message}") from error
 
 
 def _caller() -> FrameType | None:

@@ -25,6 +25,7 @@ from outlast.agents.tools.definition import (
     ToolFunction,
     ToolRetry,
     default_tool_error,
+    retry_policy_of,
 )
 from outlast.loop.call_forms import output_item
 from outlast.loop.values import Json, JsonObject
@@ -129,7 +130,7 @@ class LocalTool(FunctionTool):
             timeout=options.get("timeout", DEFAULT_TIMEOUT),
             timeout_behavior=options.get("timeout_behavior", "error_as_result"),
             timeout_error_function=options.get("timeout_error_function"),
-            retry=_retry(options.get("retry", ONCE), owner),
+            retry=retry_policy_of(options.get("retry", ONCE), owner),
             fast=options.get("fast", False),
             is_enabled=options.get("is_enabled", True),
             failure_error_function=options.get("failure_error_function", default_tool_error),
@@ -149,10 +150,3 @@ class LocalTool(FunctionTool):
     def shown(self, output: Json) -> Json:
         """Return an output as hooks and guardrails see it: a text, where it is one or has one."""
         return said_by(output_item("", output, self.form))
-
-
-def _retry(retry: ToolRetry | int, owner: str) -> ToolRetry:
-    try:
-        return retry if isinstance(retry, ToolRetry) else ToolRetry(attempts=retry)
-    except UserError as error:
-        raise UserError(f"{owner}: retry={retry!r}: {error.message}") from error

@@ -41,6 +41,7 @@ from outlast.ports.model import ModelError
 from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import ScriptedModel, call, say
 from outlast.testing.scripted_model import paced
+from tests.claims import forget_claims
 from tests.unit.activities.desk import (
     HELLO,
     check_request,
@@ -97,9 +98,9 @@ def environment(run: QueriedRun | None = None, **info: Any) -> ActivityEnvironme
 
 @pytest.fixture(autouse=True)
 def no_claims() -> Iterator[None]:
-    claims.forget_all()
+    forget_claims()
     yield
-    claims.forget_all()
+    forget_claims()
 
 
 def activities(agent: Agent[Any] | None = None, model: ScriptedModel | None = None) -> Any:

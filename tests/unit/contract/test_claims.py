@@ -8,14 +8,15 @@ import pytest
 from outlast.contract import claims
 from outlast.contract.effects import EffectRequest, request_of
 from outlast.loop.effects import CallModel
+from tests.claims import forget_claims
 from tests.loop_driver import BUSY, Play, play_in
 
 
 @pytest.fixture(autouse=True)
 def empty_table() -> Iterator[None]:
-    claims.forget_all()
+    forget_claims()
     yield
-    claims.forget_all()
+    forget_claims()
 
 
 def two_requests() -> list[EffectRequest[Any]]:
@@ -61,5 +62,5 @@ def test_a_second_offer_replaces_the_first() -> None:
 def test_a_miss_can_be_forced() -> None:
     request, _ = two_requests()
     claims.offer("run", 1, request)
-    claims.forget_all()
+    forget_claims()
     assert claims.take("run", 1) is None

@@ -22,10 +22,10 @@ from temporalio.exceptions import TimeoutError as EngineTimeoutError
 from outlast.contract import names
 from outlast.contract.failures import EngineFailure
 from outlast.loop.calls import Policy
+from outlast.payloads.attributes import first_attributes
 from outlast.payloads.failures import engine_failure
 from outlast.workflows.translation import (
     attribute_update,
-    first_attributes,
     retry_policy,
     typed_error,
 )

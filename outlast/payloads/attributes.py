@@ -1,0 +1,18 @@
+"""The search attributes that a run starts with."""
+
+from temporalio.common import SearchAttributeKey, SearchAttributePair, TypedSearchAttributes
+
+from outlast.contract import names
+from outlast.contract.searchability import searchable
+
+
+def first_attributes(agent: str) -> TypedSearchAttributes:
+    """Return the attributes of a new run, so that its workflow need not write them itself."""
+    return TypedSearchAttributes(
+        [
+            SearchAttributePair(
+                SearchAttributeKey.for_keyword(names.ATTRIBUTE_AGENT), searchable(agent)
+            ),
+            SearchAttributePair(SearchAttributeKey.for_int(names.ATTRIBUTE_APPROVALS), 0),
+        ]
+    )
