@@ -1,7 +1,6 @@
-"""Every name and record that lands in history.
+"""Every name and record that is written into history.
 
-Owns: the names of the workflow, its messages, activities and search attributes; the shape of
-what travels; the table from history events to events of the loop. Changing anything here changes
-what running workflows and recorded histories mean: see the Compatibility section of the
-changelog. Must not know: Temporal's package, users' definitions, where anything runs.
+The names of the workflow, its messages, activities and search attributes; the records that
+travel; the table from history entries to events of the loop. A change here changes the meaning of
+running workflows and recorded histories: see the Compatibility section of the changelog.
 """

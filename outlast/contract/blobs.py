@@ -1,9 +1,8 @@
-"""How large content of a record is replaced by references, and put back.
+"""Replaces large content of a record by references to blobs, and puts the content back.
 
-A blob holds one text, or a JSON list of texts that are addressed by their place. Its key is the
-SHA-256 of its bytes. A value of a user that has a key like those of references is escaped, so that
-it comes back as it was. Owns: the two directions, as pure functions. Must not know: where blobs
-are kept.
+A blob holds one text, or a JSON list of texts with an index each. Its key is the SHA-256 of its
+bytes. A user's value with a key like those of references is escaped, so that it is unchanged when
+it comes back. Pure functions: where blobs are kept is not this module's concern.
 """
 
 import hashlib
@@ -16,22 +15,22 @@ from outlast.loop.stored import KEPT, MOVED_ABOVE, Moved, Offload, long_texts
 from outlast.loop.values import BLOB, Json, JsonObject, is_reference, placeholder, reference
 
 ESCAPED: Final = "$outlast.json"
-"""The one key of a dict that stands for a user's dict with keys like ours."""
+"""The one key of a dict that wraps a user's dict with keys like ours."""
 
 OWN: Final = "$outlast."
-"""What all keys of ours begin with."""
+"""The prefix of all our keys."""
 
 THRESHOLD_BYTES: Final = 64_000
-"""Content larger than this is stored outside, where nobody says otherwise."""
+"""The default threshold: content larger than this moves to the blob store."""
 
 SMALLEST_THRESHOLD: Final = 1_000
-"""No threshold is lowered below this to make a message fit."""
+"""The lowest threshold that is used to make a message fit."""
 
 PACK_BYTES: Final = 4_000_000
-"""How much text one blob holds that is made of many."""
+"""The largest size of a blob that holds several texts."""
 
 MOST_MOVED: Final = 20_000
-"""How many texts are stored outside at once: their references travel in one payload."""
+"""How many texts move in one effect: their references travel in one payload."""
 
 Contents: TypeAlias = dict[str, bytes]
 """Blobs by their keys."""
@@ -46,7 +45,7 @@ def key_of(data: bytes) -> str:
 
 
 def encode(text: str) -> bytes:
-    """Return a text as the bytes of a blob; half a character survives."""
+    """Return a text as the bytes of a blob; lone surrogates survive."""
     return text.encode(errors="surrogatepass")
 
 
@@ -54,24 +53,24 @@ def decode(data: bytes) -> str:
     """Return the text in a blob.
 
     Raises:
-        ValueError: it holds none.
+        ValueError: the blob holds no text.
     """
     return data.decode(errors="surrogatepass")
 
 
 def split(value: Json, least: int, blobs: Contents) -> Json:
-    """Return a value with references instead of long texts; their content is put into `blobs`.
+    """Return a value with references instead of long texts; add their content to `blobs`.
 
     Args:
         value: any JSON.
-        least: texts of fewer bytes stay.
-        blobs: gets the content.
+        least: texts of fewer bytes stay inline.
+        blobs: receives the content.
     """
     return _split(value, least, blobs, kept=frozenset())
 
 
 def split_item(raw: JsonObject, least: int, blobs: Contents) -> JsonObject:
-    """Return an item with references instead of long texts, but for the fields that always stay."""
+    """Return an item with references instead of long texts, except in fields that stay inline."""
     made: JsonObject = _split(raw, least, blobs, kept=KEPT)
     return made
 
@@ -95,7 +94,7 @@ def _split(value: Json, least: int, blobs: Contents, *, kept: frozenset[str]) ->
 
 
 def _moved(text: str, least: int, blobs: Contents) -> Json:
-    if len(text) * 4 < least:  # no character has more than four bytes
+    if len(text) * 4 < least:  # a character has at most four bytes
         return text
     data = encode(text)
     if len(data) < least:
@@ -108,13 +107,13 @@ def _moved(text: str, least: int, blobs: Contents) -> Json:
 def split_to_fit(
     items: Sequence[JsonObject], least: int, most: int, blobs: Contents
 ) -> list[JsonObject]:
-    """Return items that fit into a payload, with as few of their texts stored outside as can be.
+    """Return items that fit into a payload, with as few texts in blobs as possible.
 
     Args:
-        items: what is sent.
-        least: texts of fewer bytes stay, unless everything would be too large.
-        most: how many bytes of JSON the items may have.
-        blobs: gets the content.
+        items: the items to send.
+        least: texts of fewer bytes stay inline, unless the items would be too large.
+        most: the maximum size of the items, in bytes of JSON.
+        blobs: receives the content.
     """
     while True:
         found: Contents = {}
@@ -140,7 +139,7 @@ def references(value: Json) -> Iterator[JsonObject]:
 
 
 def is_plain(value: Json) -> bool:
-    """Whether a value has nothing to put back."""
+    """Whether a value holds neither references nor escaped dicts."""
     if isinstance(value, dict):
         fields = cast("JsonObject", value)
         if BLOB in fields or ESCAPED in fields:
@@ -153,11 +152,11 @@ def is_plain(value: Json) -> bool:
 
 
 def join(value: Json, text_of: Callable[[JsonObject], Json]) -> Json:
-    """Return a value with its content put back.
+    """Return a value with references replaced by their texts.
 
     Args:
-        value: what `split` has made.
-        text_of: returns the text that a reference stands for, or what to show instead.
+        value: a result of `split`.
+        text_of: returns the text of a reference, or a replacement to show.
     """
     if isinstance(value, list):
         return [join(one, text_of) for one in cast("list[Any]", value)]
@@ -173,22 +172,22 @@ def join(value: Json, text_of: Callable[[JsonObject], Json]) -> Json:
 
 
 def address(ref: JsonObject) -> Address:
-    """Return which blob a reference needs, and whether it holds several texts."""
+    """Return the blob that a reference needs, and whether the blob holds several texts."""
     return ref[BLOB], "part" in ref
 
 
 def readable(value: Json) -> Json:
-    """Return a value with placeholders in the places of its content, for people to read."""
+    """Return a value with placeholders instead of references, for people to read."""
     if is_plain(value):
         return value
     return join(value, placeholder)
 
 
 def text_in(content: Mapping[Address, list[str]], ref: JsonObject) -> str:
-    """Return the text that a reference stands for.
+    """Return the text of a reference.
 
     Raises:
-        ValueError: the blob does not hold it.
+        ValueError: the blob does not hold the text.
     """
     texts = content[address(ref)]
     part: int = ref.get("part", 0)
@@ -201,7 +200,7 @@ def read_blob(data: bytes, *, parts: bool) -> list[str]:
     """Return the texts in a blob.
 
     Raises:
-        ValueError: it holds something else.
+        ValueError: the data has another format.
     """
     if not parts:
         return [decode(data)]
@@ -214,13 +213,13 @@ def read_blob(data: bytes, *, parts: bool) -> list[str]:
 
 
 def offload(items: Sequence[Item], first: int, least: int, blobs: Contents) -> Offload:
-    """Return where the content of a range of the transcript goes; the content is put into `blobs`.
+    """Return the new places of a transcript range's content; add the content to `blobs`.
 
     Args:
-        items: the range.
-        first: its index in the transcript.
+        items: the range of the transcript.
+        first: the index of the range in the transcript.
         least: texts of fewer bytes share a blob with others.
-        blobs: gets the content.
+        blobs: receives the content.
     """
     keys: list[str] = []
     moved: list[Moved] = []

@@ -1,9 +1,9 @@
-"""Requests by claim: what is too large for history is handed over in the process.
+"""Requests that are too large for history, passed within the process.
 
-Owns: the table of requests that are in flight in this process. A worker's workflow puts the very
-object here that it keeps alive itself; the activity takes it from here. The table holds weak
-references only, so it never keeps a request alive and never needs cleaning. A miss is normal
-(another process, an evicted workflow): the activity then asks the workflow by query.
+A worker's workflow puts the request object that it holds into this table, and the activity takes
+it out. The table holds weak references only, so it never keeps a request alive and never needs
+cleaning. A miss is normal (another process, an evicted workflow): the activity then fetches the
+request from the workflow by query.
 """
 
 from typing import Any
@@ -21,9 +21,9 @@ def offer(run_id: str, effect: int, request: EffectRequest[Any]) -> None:
     """Make a request available to activities of this process.
 
     Args:
-        run_id: Temporal's run id, which no two runs share.
+        run_id: Temporal's run id, which is unique.
         effect: the number of the effect.
-        request: has to be kept alive by the caller until the effect is answered.
+        request: the caller must keep it alive until the effect is answered.
     """
     _requests[run_id, effect] = request
 

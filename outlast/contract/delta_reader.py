@@ -1,8 +1,7 @@
-"""Reading what a model has said so far, without a doubled or swallowed character.
+"""Reads a model's stream from windows and the recorded reply, without gaps or repetition.
 
-Owns: what one reader has seen of one model call, and what is news to it: in the windows of
-`deltas.py`, which it sees as often as it looks, and in the reply itself, once the history has it.
-Must not know: where windows and replies come from, and who is told.
+Tracks what one reader has seen of one model call, and returns what is new: in the windows of
+`deltas.py`, which overlap, and in the reply, once it is in history.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,22 +13,22 @@ from outlast.contract.reply_events import TYPES_OF_DELTAS, item_events, whole_te
 from outlast.loop.values import JsonObject
 
 RESTARTED: Final = "outlast.attempt_restarted"
-"""The type of an event that voids all before it of this model call; `attempt` is the new one."""
+"""The type of the event that voids all earlier events of a model call; `attempt` is the new one."""
 
 GAP: Final = "outlast.gap"
-"""The type of an event that says that a reader fell behind; `missed` is by how much. The rest of
-this attempt follows when the reply is recorded."""
+"""The type of the event for missed events; `missed` counts them. The rest of the attempt follows
+when the reply is recorded."""
 
 FILLED: Final = "outlast.filled"
-"""A key, with the value True, of events after a gap: they come from the recorded reply."""
+"""A key, with the value True, of events that fill a gap from the recorded reply."""
 
 _Begun: TypeAlias = int | tuple[int, str, int]
-"""An item, or a part of it, of which something was seen."""
+"""An item, or a part of an item, that a reader has partly seen."""
 
 
 @dataclass
 class _Text:
-    """The beginning of a text, as far as a reader has seen it."""
+    """The beginning of a text that a reader has seen."""
 
     parts: list[str] = field(default_factory=list[str])
     length: int = 0
@@ -43,16 +42,18 @@ class _Text:
 
 
 class DeltaReader:
-    """What one reader has seen of one model call.
+    """The part of one model call's stream that one reader has seen.
 
-    Until the reply is complete, the events of an attempt that were returned are a prefix of its
-    stream, whichever windows were fed: the deltas of each text always add up to the beginning of
-    this text. After a gap, a reader therefore gets nothing more of an attempt until the reply is
-    recorded; `complete` then returns the rest, in order.
+    Until the reply is complete, the returned events of an attempt are a prefix of its stream,
+    whatever
+    windows were fed: the deltas of each text always add up to the beginning of the text. After a
+        gap, a
+    reader therefore gets no more events of the attempt until the reply is recorded; `complete` then
+    returns the rest, in order.
 
     Attributes:
-        attempt: the newest attempt that was heard of; 0 before there was one.
-        is_complete: whether the whole reply was told; nothing new comes then.
+        attempt: the newest attempt seen; 0 before the first.
+        is_complete: whether the whole reply was returned; no further events follow.
     """
 
     def __init__(self) -> None:
@@ -61,12 +62,12 @@ class DeltaReader:
         self._forget()
 
     def feed(self, details: object) -> list[JsonObject]:
-        """Return the events of a window that were not seen yet.
+        """Return the events of a window that were not seen before.
 
-        A newer attempt begins with an event of the type `outlast.attempt_restarted`, if anything
-        was seen of an older one. Where events are missing, there is one `outlast.gap`, and nothing
-        more of this attempt. Anything that is no window, and a window of an older attempt, has no
-        events.
+        If an older attempt was seen, a newer attempt begins with an event of the type
+        `outlast.attempt_restarted`. Missing events become one `outlast.gap`, after which the
+        attempt has no
+        further events. Details that are no window, and windows of older attempts, have no events.
         """
         window = _Window.of(details)
         if window is None or self.is_complete or window.attempt < self.attempt:
@@ -99,7 +100,7 @@ class DeltaReader:
         return {"type": GAP, "missed": missed}
 
     def restart(self, attempt: int) -> list[JsonObject]:
-        """Take note that an attempt has begun; return the event that says so, if one is due."""
+        """Record that an attempt has begun; return the restart event, if one is due."""
         if attempt <= self.attempt or self.is_complete:
             return []
         told = self._position > 0 or self._has_gap
@@ -108,14 +109,15 @@ class DeltaReader:
         return [{"type": RESTARTED, "attempt": attempt}] if told else []
 
     def complete(self, response: JsonObject) -> list[JsonObject]:
-        """Return what is missing to the whole reply, now that it is recorded.
+        """Return the rest of the reply, now that it is recorded.
 
-        If the reply does not go on where what was seen ends, it came from an attempt that this
-        reader knows nothing of; it is then told from its beginning, after a restart. What fills a
-        gap is marked with `outlast.filled`.
+        If the reply does not continue the seen events, it came from an attempt that this reader has
+        not
+        seen: all its events are returned, after a restart. Events that fill a gap are marked with
+        `outlast.filled`.
 
         Args:
-            response: a response object; its items stand under `output`.
+            response: a response object with its items under `output`.
         """
         if self.is_complete:
             return []
@@ -149,7 +151,7 @@ class DeltaReader:
         self._number = -1
 
     def _text(self, event: JsonObject) -> _Text:
-        """Return what was seen of the text that a delta belongs to."""
+        """Return the seen beginning of the text that a delta belongs to."""
         return self._texts.setdefault(place_of(event), _Text())
 
     def _note(self, event: JsonObject) -> None:
@@ -170,12 +172,12 @@ class DeltaReader:
         self._number = number if isinstance(number, int) else self._number
 
     def _placed(self, output: Sequence[JsonObject]) -> Iterator[tuple[int, JsonObject]]:
-        """Yield the items with the places under which they were seen; some may be left out."""
+        """Yield the items with the indices under which they were seen; some may be missing."""
         for at, item in enumerate(output):
             yield self._places.get(str(item.get("id")), at), item
 
     def _contradict(self, whole: Sequence[JsonObject]) -> bool:
-        """Whether the texts of the recorded items are not those of which the beginning was seen."""
+        """Whether the recorded texts do not begin with the texts seen."""
         texts = {
             (delta_type, *place_of(event)[1:]): text
             for event in whole
@@ -189,7 +191,7 @@ class DeltaReader:
         )
 
     def _missing(self, event: JsonObject) -> JsonObject | None:
-        """Return what was not seen of an event, and count it as seen."""
+        """Return the unseen part of an event, and record it as seen."""
         place = place_of(event)
         if is_delta(event):
             rest = event["delta"][self._text(event).length :]
@@ -207,7 +209,7 @@ class DeltaReader:
 
 @dataclass(frozen=True)
 class _Window:
-    """A window as it came."""
+    """A window as received."""
 
     attempt: int
     first: int
@@ -215,7 +217,7 @@ class _Window:
 
     @classmethod
     def of(cls, details: object) -> "_Window | None":
-        """Read what somebody put into a heartbeat; None if it is no window."""
+        """Read a heartbeat's details; None if they are no window."""
         if not isinstance(details, dict):
             return None
         fields = cast("JsonObject", details)
@@ -240,7 +242,7 @@ def _is_entry(value: Any) -> bool:
 
 
 def _events_of(entry: JsonObject) -> Iterator[tuple[JsonObject, int | None]]:
-    """Yield the events of an entry, each with the offset in its text if it is a delta."""
+    """Yield the events of an entry; each delta with its offset in the text."""
     event, deltas = entry["event"], entry.get("deltas")
     if not isinstance(deltas, list):
         yield dict(event), None
@@ -256,7 +258,7 @@ def _events_of(entry: JsonObject) -> Iterator[tuple[JsonObject, int | None]]:
 
 
 def _part_of(event: JsonObject) -> "_Begun":
-    """Return the part of an item that an event is about, or the item, if it is about all of it."""
+    """Return the part of an item that an event concerns, or the item's index."""
     _, item, content, summary, command = place_of(event)
     if "summary_index" in event:
         return item, "summary", summary

@@ -1,12 +1,10 @@
-"""What a model has said so far, as it travels to readers beside the history.
+"""A window on a model's stream, which travels in heartbeats and not in history.
 
-The worker keeps the newest events of the provider's stream in a window and puts it into its
-heartbeats; the server shows the last heartbeat to whoever asks. Nothing of it is in the history.
-Owns: the window's format, and how it is kept small. Must not know: heartbeats, polling, and
-readers; those are `delta_reader.py`.
+The worker keeps the newest events of the provider's stream in a window and sends the window with
+its heartbeats; the server shows the last heartbeat to clients. `delta_reader.py` reads windows.
 
-Every event has a position in its stream. A delta counts as many as it has characters, any other
-event counts one, so a reader that has half of a delta still knows which half.
+Every event has a position in its stream. A delta counts as many positions as it has characters, any
+other event counts one, so a reader that has half of a delta knows which half.
 """
 
 import json
@@ -17,21 +15,22 @@ from typing import Any, Final, TypeAlias, cast
 from outlast.loop.values import JsonObject
 
 WINDOW_BYTES: Final = 16_000
-"""How long a window is at most, as JSON, where what was said lately does not take more."""
+"""The maximum size of a window as JSON, unless the newest events need more."""
 
 BURST_BYTES: Final = 128_000
-"""How long a window is at most, whatever was said lately."""
+"""The maximum size of a window as JSON, whatever the newest events need."""
 
 KEPT_LOOKS: Final = 100
-"""What was said since the sender looked for news this many times ago is kept: about three seconds,
-so that a reader that looks more rarely than the sender, as all do, misses nothing."""
+"""Events stay in the window until the sender has looked for news this many times, which takes about
+three seconds. Readers look less often than the sender and so miss nothing."""
 
 LARGEST_EVENT_SHARE: Final = 1 / 16
-"""An event that takes more of a window than this and is no delta does not travel: it repeats what
-deltas said, and would drive them out."""
+"""An event larger than this share of a window, unless it is a delta, is not sent: it repeats the
+text
+of the deltas, and would push them out."""
 
 KEPT_APART: Final = 32
-"""How many of the newest deltas of a text stay apart where older ones have to be merged."""
+"""How many of a text's newest deltas stay separate when older ones are merged."""
 
 _SHRUNK_TO: Final = 0.75
 _WITH_RESPONSE = frozenset({"response.created", "response.in_progress", "response.queued"})
@@ -64,23 +63,23 @@ def _json_bytes(value: Any) -> int:
 
 @dataclass
 class _Entry:
-    """An event, or deltas of one text that follow each other and differ in nothing else."""
+    """An event, or consecutive deltas of one text that differ in nothing else."""
 
     event: JsonObject
-    """Without its delta; of several deltas, with the `sequence_number` of the last."""
+    """Without `delta`; for several deltas, with the `sequence_number` of the last."""
 
     deltas: list[str] = field(default_factory=list[str])
     at: int = 0
-    """How many characters of the text were said before."""
+    """The offset of the entry in its text, in characters."""
 
     size: int = 0
-    """About how long it is as JSON."""
+    """The approximate size as JSON."""
 
     def span(self) -> int:
         return sum(map(len, self.deltas)) if self.deltas else 1
 
     def takes(self, event: JsonObject) -> bool:
-        """Whether a delta goes on with this entry."""
+        """Whether a delta continues this entry."""
         if not self.deltas:
             return False
         number, last = event.get("sequence_number"), self.event.get("sequence_number")
@@ -95,15 +94,15 @@ class _Entry:
 
 
 class DeltaWindow:
-    """The newest events of one attempt of a model call: the writer's side."""
+    """The newest events of one attempt of a model call, for the sender."""
 
     def __init__(self, *, effect: int, attempt: int, limit_bytes: int = BURST_BYTES) -> None:
-        """Begin with nothing said.
+        """Create an empty window.
 
         Args:
-            effect: which effect of the run the model call is.
-            attempt: which attempt of it this is; the first is 1.
-            limit_bytes: how long `details` may be as JSON.
+            effect: the number of the model call's effect.
+            attempt: the number of the attempt, from 1.
+            limit_bytes: the maximum size of `details` as JSON.
         """
         self._effect = effect
         self._attempt = attempt
@@ -120,10 +119,10 @@ class DeltaWindow:
         self._news = False
 
     def feed(self, raw_event: JsonObject) -> None:
-        """Take the next event of the provider's stream in; the event stays as it is."""
+        """Add the next event of the provider's stream; the event is not changed."""
         kind = raw_event.get("type")
         if kind in _ENDS:
-            return  # told by the history, with the whole reply
+            return  # history has the end, with the whole reply
         if is_delta(raw_event):
             self._feed_delta(raw_event)
         else:
@@ -133,7 +132,7 @@ class DeltaWindow:
             self._shrink(int(limit * _SHRUNK_TO))
 
     def details(self) -> JsonObject:
-        """Return the window: what a heartbeat carries."""
+        """Return the window as heartbeat details."""
         return {
             "effect": self._effect,
             "attempt": self._attempt,
@@ -142,9 +141,9 @@ class DeltaWindow:
         }
 
     def news(self) -> JsonObject | None:
-        """Return the window if something came in since it was last returned, else None.
+        """Return the window if it has new events since the last call, else None.
 
-        A long window is returned more rarely, so that no more bytes are sent than of short ones.
+        Large windows are returned less often, so that they do not send more bytes than small ones.
         """
         self._looks.append(self._fed)
         self._rests -= 1
@@ -176,7 +175,7 @@ class DeltaWindow:
         self._news = True
 
     def _whole_characters(self, place: Place, delta: str) -> str:
-        """Keep the first half of a character that JSON writes in two back, until both are there."""
+        """Hold a high surrogate back until the low one arrives, which JSON writes in two."""
         if half := self._halves.pop(place, ""):
             pair = (half + delta[:1]).encode("utf-16", "surrogatepass")
             delta = pair.decode("utf-16", "surrogatepass") + delta[1:]
@@ -222,7 +221,7 @@ class DeltaWindow:
         self._size -= saved
 
     def _cut(self, entry: _Entry, excess: int) -> None:
-        """Drop characters from the beginning of a text until so many bytes are saved."""
+        """Drop characters from the beginning of a text until `excess` bytes are saved."""
         while excess > 0 and entry.deltas:
             delta = entry.deltas[0]
             size = _json_bytes(delta)
@@ -230,7 +229,7 @@ class DeltaWindow:
                 rest, saved = "", size
                 entry.deltas.pop(0)
             else:
-                # Escapes make characters differ in length, so what is kept is measured.
+                # Escaped characters differ in size, so measure the rest.
                 keep = max(1, len(delta) * max(size - excess, 0) // size)
                 rest = delta[-keep:]
                 entry.deltas[0] = rest

@@ -1,8 +1,7 @@
-"""One row for each kind of effect: everything that the shell has to know about it.
+"""One row for each kind of effect: everything that the shell needs to know about it.
 
-Names, bounds, requests, results, failures and the words for people are read from `KINDS`; the
-workflow, its clients, the activities and runs in memory all use the same row. `CONTRIBUTING.md`
-shows how an effect is added.
+The workflow, its clients, the activities and runs in memory all read `KINDS`: names, bounds,
+requests, results, failures and labels. `CONTRIBUTING.md` shows how to add an effect.
 """
 
 from collections.abc import Callable
@@ -32,12 +31,12 @@ from outlast.rendering import call_line, joined
 E_co = TypeVar("E_co", covariant=True)
 
 INLINE_ITEMS: Final = 12
-"""A model call about more items than these is never measured: its request is claimed."""
+"""The request of a model call with more items is not measured but passed by claim."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class EffectRequest(Generic[E_co]):
-    """What an activity gets: an effect, and the items of the transcript that it is about."""
+    """An activity's argument: an effect, and the transcript items that it covers."""
 
     effect: E_co
     items: tuple[Item, ...] = ()
@@ -45,22 +44,22 @@ class EffectRequest(Generic[E_co]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectKind:
-    """What the shell knows of one kind of effect.
+    """The shell's description of one kind of effect.
 
     Attributes:
         effect: the class of the command.
-        activity: the activity type; one that ends with a colon goes on with the effect's name.
-        function: what carries it out, as `module:function`.
-        result: the record that the activity returns; None where it returns nothing.
-        event: makes the event that takes a result into the loop.
-        label: names the effect in messages about its failure.
-        failure_code: the code of a failure that says no other.
-        timeout_code: the code of a time-out, if it is another.
-        line: says in one line what the effect does, for the timeline of the Temporal UI.
+        activity: the activity type; a type that ends with a colon is followed by the effect's name.
+        function: the function that carries the effect out, as `module:function`.
+        result: the record that the activity returns; None if it returns nothing.
+        event: makes the loop event from the result.
+        label: the effect's name in messages about its failure.
+        failure_code: the default code of a failure.
+        timeout_code: the code of a time-out, if it differs.
+        line: one line that describes the effect, for the timeline of the Temporal UI.
         policy: time-outs and retries.
-        wait_for_worker_ms: how long it waits for a worker that has what it needs.
-        items: the items of the transcript that it is about; None where it is about none.
-        inline: whether so many items may be written into history with the request.
+        wait_for_worker_ms: how long the effect waits for a worker that can carry it out.
+        items: the transcript items that the effect covers; None if it covers none.
+        inline: whether that many items may be written into history with the request.
     """
 
     effect: type[Any]
@@ -144,7 +143,7 @@ ROWS: Final = (
     ),
     EffectKind(
         effect=effects.RunAgent,
-        activity=names.WORKFLOW,  # a run of its own
+        activity=names.WORKFLOW,  # a nested run
         function="",
         result=AgentResult,
         event=effects.AgentFinished,
@@ -212,31 +211,31 @@ _BY_ACTIVITY: Final = {row.activity: row for row in ROWS}
 
 
 def kind_of(effect: Effect) -> EffectKind:
-    """Return the row of an effect."""
+    """Return the row of an effect's kind."""
     return KINDS[type(effect)]
 
 
 def kind_of_activity(activity: str) -> EffectKind | None:
-    """Return the row of an activity type, or None where no effect has it."""
+    """Return the row with an activity type, or None if no effect uses it."""
     prefix, colon, _ = activity.partition(":")
     return _BY_ACTIVITY.get(prefix + colon)
 
 
 def activity_type(effect: Effect) -> str:
-    """Return the activity type that carries an effect out; tools and handoffs have one each."""
+    """Return the activity type of an effect; every tool and handoff has its own."""
     activity = kind_of(effect).activity
     named = isinstance(effect, effects.RunTool | effects.RunHandoff)
     return activity + effect.name if named else activity
 
 
 def request_of(state: LoopState, effect: Effect) -> EffectRequest[Effect]:
-    """Return the request of an effect; the same whenever it is made."""
+    """Return the request of an effect; always the same for an effect."""
     items = kind_of(effect).items
     return EffectRequest(effect=effect, items=items(state, effect) if items is not None else ())
 
 
 def failure_of(effect: Effect, engine: EngineFailure) -> Failure:
-    """Return what an activity's failure means to the run, in words that say what to do."""
+    """Return the failure that an activity's failure means to the run."""
     kind = kind_of(effect)
     label = kind.label(effect)
     if engine.kind == "cancelled":

@@ -1,8 +1,8 @@
-"""Failures on the wire: their codes, and what an engine's failure means to the loop.
+"""Codes of failures, and how an activity ended.
 
-Owns: the codes (stable; `outlast.agents.errors` has an exception for each that users see) and the
-translation. `EngineFailure` is filled from exceptions by the workflow and from history records by
-the client, so both come to the same `Failure`.
+The codes are stable; `outlast.agents.errors` has an exception for each that users see.
+`EngineFailure` is filled from exceptions by the workflow and from history records by the client, so
+both produce the same `Failure`.
 """
 
 from dataclasses import dataclass
@@ -31,9 +31,10 @@ CONVERSATION_FULL: Final = "conversation_full"
 RUN_BUSY: Final = "run_busy"
 TERMINATED: Final = "terminated"
 WORKER_LACKS: Final = "worker_lacks"
-"""Of an attempt: this worker does not have the agent, the tool, the type or the name it needs."""
+"""Code of an attempt: this worker lacks the agent, tool, type or name that the effect needs."""
 WORKER_FOUND: Final = "worker_found"
-"""Of an attempt that waited for a worker: this one has it, and the effect failed otherwise."""
+"""Code of an attempt that waited for a worker: this worker has everything, but the effect
+failed."""
 INTERNAL: Final = "internal_error"
 
 CODES: Final = frozenset(
@@ -44,14 +45,14 @@ CODES: Final = frozenset(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFailure:
-    """How an activity ended when it did not succeed, without the engine's types.
+    """How an activity failed, without the engine's types.
 
     Attributes:
-        kind: an error of ours or a user's, a time-out, a cancellation, or anything else.
-        code: for an error: its type.
-        message: what was said.
-        details: what was said further.
-        spent: for a nested run: the usage that it failed with.
+        kind: an error in our or a user's code, a time-out, a cancellation, or anything else.
+        code: the type of an error.
+        message: the message of the failure.
+        details: the details of the failure.
+        spent: the usage of a failed nested run.
     """
 
     kind: Literal["application", "timeout", "cancelled", "other"]

@@ -1,9 +1,8 @@
-"""The history is the event log: how its entries become events of the loop.
+"""The history is the event log: its entries become events of the loop here.
 
-Owns: the table from what happened to a workflow to `Event`s, and their order. The workflow uses
-the same functions on what reaches it, so that folding a history gives the workflow's own state.
-What cannot be decoded is dropped by both in the same way: a signal nobody can read becomes
-`SignalUnreadable`, an unreadable result becomes the effect's failure.
+The workflow uses the same functions on its input, so that folding a history gives the workflow's
+own state. Both treat undecodable entries alike: a signal becomes `SignalUnreadable`, a result
+becomes the effect's failure.
 
 The order within one workflow task is the order in which the Temporal SDK delivers: signals, then
 updates, then results of activities, then a request to cancel, then results of local activities,
@@ -53,9 +52,9 @@ def started(run_id: str, record: RunInput, at_ms: int, chain_id: str = "") -> Ru
 
     Args:
         run_id: the workflow id.
-        record: the run's input.
-        at_ms: when, in milliseconds since the epoch.
-        chain_id: the run id of the first of all histories of the run, resets included.
+        record: the input of the run.
+        at_ms: the time, in milliseconds since the epoch.
+        chain_id: the run id of the first of the run's histories, including those before resets.
     """
     return RunStarted(
         at_ms=at_ms,
@@ -76,8 +75,8 @@ def started(run_id: str, record: RunInput, at_ms: int, chain_id: str = "") -> Ru
 
 
 def signalled(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> Event:
-    """Return the event of a signal; one that cannot be read is an event too."""
-    # People send a signal without input as readily as one with an empty one.
+    """Return the event of a signal; an unreadable signal has an event, too."""
+    # People send `cancel` without input as often as with an empty object.
     payload: Json | Unreadable = arguments[0] if arguments and arguments[0] is not None else {}
     try:
         if name == names.SIGNAL_DECIDE:
@@ -90,7 +89,7 @@ def signalled(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> 
     except UnreadableRecordError as error:
         return SignalUnreadable(at_ms=at_ms, name=f"signal {name}", problem=str(error))
     return SignalUnreadable(
-        at_ms=at_ms, name=f"signal {name}", problem="No such signal. Known: decide, cancel."
+        at_ms=at_ms, name=f"signal {name}", problem="No such signal. Signals: decide, cancel."
     )
 
 
@@ -98,18 +97,18 @@ def updated(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> Ev
     """Return the event of an update.
 
     Raises:
-        UnreadableRecordError: it cannot be read, or there is no such update; it is then refused.
+        UnreadableRecordError: the update is unreadable or does not exist; it is refused.
     """
     payload: Json | Unreadable = arguments[0] if arguments else None
     if name == names.UPDATE_DECIDE:
         return DecisionReceived(at_ms=at_ms, decision=read(Decision, payload))
     if name == names.UPDATE_SEND:
         return MessageReceived(at_ms=at_ms, message=message_of(read(SendRecord, payload), at_ms))
-    raise UnreadableRecordError(f"No update {name!r}. Known: send, decide.")
+    raise UnreadableRecordError(f"No update {name!r}. Updates: send, decide.")
 
 
 def answered(effect: Effect, payload: Json | Unreadable, at_ms: int) -> Event:
-    """Return the event of what an effect came to: an activity's result, or a nested run's."""
+    """Return the event of an effect's result: an activity's, or a nested run's."""
     kind, number = kind_of(effect), effect.effect
     if kind.result is None:
         return kind.event(at_ms=at_ms, effect=number)
@@ -121,7 +120,7 @@ def answered(effect: Effect, payload: Json | Unreadable, at_ms: int) -> Event:
 
 
 def effect_of_nested(nested_id: str) -> int:
-    """Return the number of the effect that a nested run answers: its id ends with it."""
+    """Return the effect number of a nested run, with which its id ends."""
     _, _, number = nested_id.rpartition("-")
     return int(number) if number.isdecimal() else 0
 
@@ -129,13 +128,13 @@ def effect_of_nested(nested_id: str) -> int:
 def failed(
     effect: Effect, engine: EngineFailure, at_ms: int, *, blocked: bool = True
 ) -> EffectFailed | AgentFinished | EffectBlocked:
-    """Return the event of an activity's failure, or a nested run's: what that spent counts.
+    """Return the event of a failed activity or nested run; the nested run's usage counts.
 
     Args:
-        effect: what failed.
-        engine: how.
-        at_ms: when, in milliseconds since the epoch.
-        blocked: the effect has waited for a worker that can carry it out, so it waits no more.
+        effect: the failed effect.
+        engine: how it failed.
+        at_ms: the time, in milliseconds since the epoch.
+        blocked: the effect has already waited for a worker, so it is not blocked again.
     """
     if engine.code == WORKER_FOUND:
         return EffectBlocked(at_ms=at_ms, effect=effect.effect, lacks="")
@@ -160,7 +159,7 @@ def is_blocked(state: LoopState, effect: Effect) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Started:
-    """The workflow began."""
+    """The workflow started."""
 
     payload: Json | Unreadable
     chain_id: str = ""
@@ -184,7 +183,7 @@ class Updated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resolved:
-    """An activity ended; `local` ones say when, in milliseconds since the epoch."""
+    """An activity ended; `local` ones hold their own time, in milliseconds since the epoch."""
 
     effect: int
     payload: Json | Unreadable = None
@@ -194,7 +193,7 @@ class Resolved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelAsked:
-    """The workflow was asked to cancel, by the engine's own means."""
+    """The engine requested a cancellation of the workflow."""
 
 
 HistoryEntry: TypeAlias = Started | Signalled | Updated | Resolved | CancelAsked
@@ -203,14 +202,14 @@ Rank: TypeAlias = Literal[0, 1, 2, 3, 4, 5]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkflowTask:
-    """What one workflow task delivered, at which time (milliseconds since the epoch)."""
+    """The entries that one workflow task delivered, and its time in milliseconds."""
 
     at_ms: int
     entries: tuple[HistoryEntry, ...]
 
 
 def rank(entry: HistoryEntry) -> Rank:
-    """Return where a entry comes within its workflow task."""
+    """Return the position of an entry within its workflow task."""
     match entry:
         case Started():
             return 0
@@ -229,16 +228,16 @@ def rank(entry: HistoryEntry) -> Rank:
 def fold(
     state: LoopState, run_id: str, tasks: Iterable[WorkflowTask]
 ) -> Iterator[tuple[Event, LoopState]]:
-    """Take workflow tasks into a state.
+    """Apply workflow tasks to a state.
 
     Args:
-        state: where the run was before them.
+        state: the state before the tasks.
         run_id: the workflow id.
-        tasks: what the tasks delivered, oldest first.
+        tasks: the workflow tasks, oldest first.
 
     Yields:
-        Each event of the loop with the state after it. A run that continues another yields
-        nothing for its start: use `opening` for the state it starts from.
+        Each event of the loop with the state after it. The start of a run that continues another
+        has no event: use `opening` for its first state.
     """
     for task in tasks:
         at_ms = task.at_ms
@@ -252,7 +251,7 @@ def fold(
 
 
 def opening(payload: Json | Unreadable) -> LoopState:
-    """Return the state that a workflow starts from: the carried one, or a new one."""
+    """Return the first state of a workflow: the carried state, or a new one."""
     try:
         record = read(RunInput, payload)
         return read_carried(record.carried) if record.carried is not None else LoopState()

@@ -5,11 +5,11 @@ from typing import Final, cast
 from outlast.loop.values import Json, JsonObject
 
 SCHEMA_VERSION: Final = 1
-"""Version of everything in this package. Newer records than this are refused in words."""
+"""The schema version of everything in this package. Newer records are refused with a message."""
 
 WORKFLOW: Final = "AgentRun"
 TASK_QUEUE: Final = "outlast"
-"""The task queue of a worker and a client that name none."""
+"""The default task queue of workers and clients."""
 
 SIGNAL_DECIDE: Final = "decide"
 SIGNAL_CANCEL: Final = "cancel"
@@ -32,19 +32,19 @@ SEARCH_ATTRIBUTES: Final = {
     ATTRIBUTE_STATUS: "Keyword",
     ATTRIBUTE_APPROVALS: "Int",
 }
-"""What has to be registered on the namespace, with the type of each."""
+"""The search attributes to register on the namespace, with their types."""
 
 SETTING_SESSION: Final = "session"
-"""The setting that says which session a run has."""
+"""The setting that names the run's session."""
 
 SETTING_STREAM: Final = "stream"
-"""The setting of a run that is read along: its models stream."""
+"""The setting of a streamed run: its model calls stream."""
 
 SETTING_AS_TOOL: Final = "as_tool"
-"""The setting of a nested run that says which call of which tool it answers."""
+"""The setting of a nested run with the tool call that it answers."""
 
 TRACE: Final = "trace"
-"""In the call that a nested run answers: where that run belongs in the trace of the outer one."""
+"""The key of a nested run's place in its parent's trace, within `SETTING_AS_TOOL`."""
 
 SETTINGS_OF_TRACE: Final = (
     "trace_id",
@@ -55,10 +55,10 @@ SETTINGS_OF_TRACE: Final = (
     "tracing_disabled",
     "trace_include_sensitive_data",
 )
-"""A nested run is in the trace of the outer one, whatever its own settings say of these."""
+"""Settings that a nested run takes from its parent, whatever its own settings say."""
 
 MEMO_INPUT_DIGEST: Final = "outlast_input_digest"
-"""Tells a second start with the same id whether it asks the same thing."""
+"""Tells whether a second start with the same id has the same input."""
 
 ACTIVITY_PREPARE: Final = "prepare_run"
 ACTIVITY_MODEL: Final = "call_model"
@@ -67,13 +67,13 @@ ACTIVITY_FINALIZE: Final = "finalize_answer"
 ACTIVITY_SAVE: Final = "save_session"
 ACTIVITY_OFFLOAD: Final = "offload_items"
 ACTIVITY_REFUSE: Final = "refuse_effect"
-"""Runs in the place of an effect for whose result there is no room: a failure on record."""
+"""The activity type that fails an effect for whose result the history has no room."""
 TOOL_PREFIX: Final = "tool:"
 HANDOFF_PREFIX: Final = "handoff:"
 
 
 def tells_turns(settings: JsonObject | None) -> bool:
-    """Whether tasks and turns have spans in a run that is traced; they have by default."""
+    """Whether a traced run has spans of tasks and turns, as by default."""
     told: Json = (settings or {}).get("tracing")
     if not isinstance(told, dict):
         return True

@@ -1,7 +1,7 @@
-"""How effects are bounded and retried where neither a plan nor the run says otherwise.
+"""Default time-outs and retries of effects, and the limits of histories.
 
-Owns: the defaults. Every effect has a bound on each attempt, on the number of attempts, and on
-the whole; a worker that dies is noticed by its missing heartbeat.
+Every effect has a limit on each attempt, on the number of attempts, and on the whole; a missing
+heartbeat reveals that a worker died.
 """
 
 from datetime import timedelta
@@ -12,87 +12,90 @@ from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 
 MODEL: Final = Policy(timeout_ms=600_000, attempts=10, maximum_interval_ms=60_000)
-"""Ten attempts wait about five minutes in all: longer than most provider incidents."""
+"""Ten attempts wait about five minutes in total, which is longer than most provider incidents."""
 
 PREPARE: Final = Policy(timeout_ms=10_000, attempts=3, fast=True)
 
 LOAD: Final = Policy(timeout_ms=60_000, attempts=5)
-"""A run that begins with its session's items reads them from a database; a nested run begins with
-what users' code makes of a call."""
+"""Preparing reads a session's items from a database, or runs the user code that makes a nested
+run's
+input."""
 
 CHECK: Final = Policy(timeout_ms=300_000)
-"""Guardrails, hooks and handlers may ask models themselves."""
+"""Guardrails, hooks and handlers may call models themselves."""
 
 UNTIL_A_WORKER_HAS_IT: Final = Policy(attempts=0, maximum_interval_ms=15_000)
-"""How often an effect is tried that the first worker could not carry out."""
+"""Retries of an effect that the first worker could not carry out."""
 
 WAIT_FOR_A_TOOL_MS: Final = 15 * 60_000
-"""How long a call waits for a worker that has its tool, before the model is told: a deploy."""
+"""How long a call waits for a worker that has its tool, such as during a deploy, before it
+fails."""
 
 WAIT_FOR_A_WORKER_MS: Final = 7 * 24 * 3_600_000
-"""How long anything else waits for a worker that has its agent, context type or name."""
+"""How long other effects wait for a worker that has the agent, context type or name."""
 
 NESTED: Final = Policy(attempts=1)
-"""A nested run retries what it does by itself."""
+"""A nested run retries its own effects."""
 
 SAVE: Final = Policy(timeout_ms=60_000, attempts=10, maximum_interval_ms=60_000)
 
 OFFLOAD: Final = Policy(timeout_ms=120_000, attempts=5, maximum_interval_ms=60_000)
-"""Nothing waits for it; what fails is tried again when a model has been asked once more."""
+"""No effect waits for it, and a failure is retried after the next model call."""
 
 LONGEST_MS: Final = 24 * 3_600_000
-"""Bound on an effect as a whole. Generous, because it also covers the time without any worker."""
+"""The time limit of an effect as a whole; generous, because it includes time without any worker."""
 
 SLACK_MS: Final = 5_000
-"""How much longer the engine waits for an attempt than the effect gives itself, so that the
-effect's own time-out, which says more, comes first."""
+"""How much longer the engine waits for an attempt than the effect's own time-out, which comes first
+because its message is better."""
 
 HEARTBEAT_MS: Final = 10_000
-"""How long a worker may be silent before an effect is tried elsewhere."""
+"""How long a worker may miss heartbeats before an effect is retried elsewhere."""
 
 ROLL_OVER_EVENTS: Final = 1_250
 ROLL_OVER_BYTES: Final = 2_000_000
-"""A history longer or larger than this is continued in a new one, between two steps."""
+"""A longer or larger history is continued in a new one, between two steps."""
 
 MAY_BE_CARRIED: Final = 8_000_000
-"""Characters of content up to which a state is compressed to see whether a payload can hold it."""
+"""The most characters of content for which a state is compressed to see if it fits a payload."""
 
 TRIED_AGAIN_AFTER_BYTES: Final = 2_000_000
-"""How much a history grows before it is seen again whether its state can be carried."""
+"""How much a history grows before its state is measured again."""
 
 FULL_BYTES: Final = 44_000_000
 FULL_EVENTS: Final = 45_000
-"""How far a history grows whose state cannot be carried. The server ends one of 50 MB (in this
-count, 52 million bytes) or 51,200 events."""
+"""The maximum size of a history whose state cannot be carried. The server ends a workflow at 50 MB
+(52 million bytes as counted here) or 51,200 events."""
 
 EFFECT_BYTES: Final = 1_100_000
-"""What an effect may add to a history: its result and the changes of the context."""
+"""The most that an effect may add to a history: its result and the context changes."""
 
 FAST_CALLS: Final = 12
 """How many fast calls of one reply run as local activities: all their results travel together, in a
 message of at most 4 MB. Recorded histories depend on this number."""
 
 STARTED_AT_ONCE_BYTES: Final = 1_500_000
-"""How much input nested runs may have that start in one workflow task, whose commands travel
-together. Recorded histories depend on this number."""
+"""The most input of nested runs that start in one workflow task, whose commands travel together.
+Recorded histories depend on this number."""
 
 LONGEST_INBOX: Final = 1_000
-"""Unanswered messages of a run. A server takes 2,000 updates for one history, decisions included."""
+"""The most unanswered messages of a run. A server takes 2,000 updates per history, with
+decisions."""
 
 SHORTEST_HISTORY: Final = 20
-"""No history is continued before it has held a step; the run would never come to one."""
+"""The fewest events before a history is continued; otherwise the run would make no progress."""
 
 LONGEST_RETRY_AFTER: Final = timedelta(minutes=5)
-"""A provider may ask us to wait, but not longer than this."""
+"""The longest wait that a provider can request."""
 
 
 def heartbeat_ms(settings: JsonObject | None) -> int:
-    """Return how long a worker may be silent: the run's own setting, or the default."""
+    """Return how long a worker may miss heartbeats: the run's setting, or the default."""
     return _setting(settings, "heartbeat_ms", HEARTBEAT_MS, least=500)
 
 
 def rolls_over(state: LoopState, *, events: int, size_bytes: int) -> bool:
-    """Whether a history of this length is to be continued in a new one."""
+    """Whether a history of this length should be continued in a new one."""
     limit = _setting(
         state.start.settings, "roll_over_events", ROLL_OVER_EVENTS, least=SHORTEST_HISTORY
     )
@@ -100,17 +103,17 @@ def rolls_over(state: LoopState, *, events: int, size_bytes: int) -> bool:
 
 
 def is_full(*, events: int, size_bytes: int, running: int) -> bool:
-    """Whether a history that cannot be continued in a new one has no room for another effect.
+    """Whether a history that cannot be continued has no room for another effect.
 
     Args:
-        events: its length.
-        size_bytes: its size.
-        running: how many effects will still add their results.
+        events: the number of events.
+        size_bytes: the size of the history.
+        running: the number of effects whose results are still to come.
     """
     return size_bytes + EFFECT_BYTES * (running + 1) > FULL_BYTES or events > FULL_EVENTS
 
 
 def _setting(settings: JsonObject | None, name: str, default: int, *, least: int) -> int:
-    """Return a setting of the run. It may have been typed by hand, so nonsense counts as none."""
+    """Return a setting of the run; an invalid value, perhaps typed by hand, counts as unset."""
     value = (settings or {}).get(name)
     return max(value, least) if type(value) is int else default

@@ -1,7 +1,7 @@
-"""What travels, and how it is read and written.
+"""Records that travel as payloads, and their JSON.
 
-The input of a run, the payloads of its messages, its result, and their JSON. Everything is written sparsely (defaults are left out) and read tolerantly (unknown
-fields are ignored), so that an older reader can follow a newer writer.
+Written sparsely (without default values) and read tolerantly (unknown fields are ignored), so that
+an older reader can follow a newer writer.
 """
 
 import base64
@@ -35,49 +35,49 @@ from outlast.loop.values import DEFAULT_MAX_TURNS, Failure, Json, JsonObject, Se
 T = TypeVar("T")
 
 PAGE_BYTES = 1_500_000
-"""How much of a request one query answers: well below the 2 MB that a payload may have."""
+"""The size of one page of a query's answer: well below the 2 MB limit of a payload."""
 
 NOT_INHERITED: Final = frozenset({"hooks", "session", "error_handlers", SETTING_AS_TOOL})
-"""Settings that a nested run does not take over: they belong to the run that asks."""
+"""Settings that a nested run does not take from its parent."""
 
 ANY_FAILURE: Final = "*"
-"""Handles every failure: a tool's failure is its tool's business."""
+"""Handles every failure except a tool's, which has its own failure rule."""
 
 COMPRESS_QUICKLY_ABOVE_BYTES = 3_000_000
-"""States larger than this are compressed less, so that a workflow task never takes a second."""
+"""Larger states are compressed at a lower level, so that a workflow task takes under a second."""
 
 COMPRESS_ABOVE_BYTES = 250_000
-"""States larger than this are compressed when a run continues as new."""
+"""Larger states are compressed when a run continues as new."""
 
 
 LARGEST_BYTES: Final = 1_900_000
-"""A server records payloads of 2 MB. It lets a larger update through to the run, whose worker can
-then never complete its workflow task: the run would stand still."""
+"""Servers record payloads of up to 2 MB. A server delivers a larger update to the run, whose worker
+can then never complete its workflow task: the run would be stuck."""
 
 NOT_JSON: Final = (
     "This is not JSON that can be stored: it is damaged, nested too deep, or something else."
 )
-"""The one text for all of these: where a parser gives up depends on the process."""
+"""One message for all of these: where a parser gives up depends on the process."""
 
 
 def too_large(size: int) -> str:
-    """Return what to say of a message, decision or start that no server records."""
+    """Return the message for a message, decision or start that is too large to record."""
     return (
-        f"What is sent to the run has {size:,} bytes, of at most {LARGEST_BYTES:,}. Say it in "
-        "several messages, or keep large data elsewhere and say where it is."
+        f"The payload has {size:,} bytes, of at most {LARGEST_BYTES:,}. Split it into several "
+        "messages, or store large data elsewhere and send a link."
     )
 
 
 class UnreadableRecordError(ValueError):
-    """Something that should be a record of ours is not; the message says what is wrong."""
+    """A payload is not the expected record; the message says what is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A payload that holds no JSON, or that nobody here can decode.
+    """A payload without JSON, or that cannot be decoded.
 
     Attributes:
-        problem: what is wrong with it, the same for the workflow and for every reader.
+        problem: what is wrong with the payload; the same text in the workflow and every reader.
     """
 
     problem: str
@@ -90,20 +90,20 @@ class RunInput:
     Small enough to be typed by hand in the Temporal UI: `{"agent": "Triage", "input": "Hello"}`.
 
     Attributes:
-        agent: the starting agent's name.
-        input: what is asked: a text, or Responses items.
+        agent: the name of the starting agent.
+        input: the user's message: a text, or Responses items.
         message_id: the id of that message.
         context: the application's context as JSON.
-        context_type: the registered name of its type.
-        max_turns: how many model calls one answer may take; None for no bound.
+        context_type: the registered name of the context's type.
+        max_turns: the maximum number of model calls for one answer; None for no limit.
         keep_open: stay open after the answer.
         settings: the run's settings, for the activities.
         visibility: the namespace has our search attributes, so the run may set them.
-        unlisted: the history before could not set them, so all are set again.
-        session: the run has a session; the settings say which.
+        unlisted: the previous history could not set search attributes, so all are set again.
+        session: the run has a session, named in the settings.
         thread: how the provider's server keeps the conversation.
-        handled: the codes of the failures that handlers may turn into answers.
-        parent: the run that this one works for.
+        handled: codes of the failures that a handler may turn into answers.
+        parent: the parent of a nested run.
         carried: the state of the run that this one continues.
         schema_version: the version of this record.
     """
@@ -126,18 +126,18 @@ class RunInput:
     schema_version: int = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
-        """Refuse a budget that makes no sense.
+        """Refuse an invalid turn limit.
 
         Raises:
-            ValueError: the turn budget is negative.
+            ValueError: the turn limit is negative.
         """
         if self.max_turns is not None and self.max_turns < 0:
-            raise ValueError("max_turns is a positive number, or null for no bound")
+            raise ValueError("max_turns must be a positive number, or null for no limit")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendRecord:
-    """The payload of the update `send`: a message, and the id that makes it one message."""
+    """The payload of the update `send`: a message with its id."""
 
     input: str | list[JsonObject]
     message_id: str
@@ -152,7 +152,7 @@ class CancelRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestedRecord:
-    """The payload of the signal `nested`: what people have to decide in a nested run."""
+    """The payload of the signal `nested`: a nested run's pending approval requests."""
 
     nested_id: str
     requests: tuple[ApprovalRequest, ...] = ()
@@ -162,7 +162,7 @@ class NestedRecord:
 class RunResultRecord:
     """The workflow's result: small, because the transcript is in the history.
 
-    `context` is there for the run that this one worked for.
+    `context` is the parent's, for a nested run.
     """
 
     status: Literal["completed", "failed", "cancelled"]
@@ -175,7 +175,7 @@ class RunResultRecord:
 
 
 def messages_of(content: str | list[JsonObject]) -> tuple[JsonObject, ...]:
-    """Return what was said as Responses items: a text is one user message."""
+    """Return input as Responses items; a text is one user message."""
     if isinstance(content, str):
         return ({"role": "user", "content": content},)
     return tuple(content)
@@ -189,7 +189,7 @@ def message_of(record: SendRecord | RunInput, at_ms: int) -> Message:
 def write(record: object) -> JsonObject:
     """Return a record as JSON, without the fields that have their default.
 
-    A run's input always says which schema it was written by, or no older reader could tell.
+    A run's input always holds its schema version, which older readers need.
     """
     written: JsonObject = adapter(_schema(record)).dump_python(
         record, mode="json", exclude_defaults=True
@@ -203,15 +203,15 @@ def read(kind: type[T], payload: Json | Unreadable) -> T:
     """Return the record in a payload.
 
     Raises:
-        UnreadableRecordError: it does not fit; the message names each field that does not.
+        UnreadableRecordError: the payload does not fit; the message names each wrong field.
     """
     if isinstance(payload, Unreadable):
         raise UnreadableRecordError(payload.problem)
     version = cast("JsonObject", payload).get("schema_version") if isinstance(payload, dict) else 0
     if isinstance(version, int) and version > SCHEMA_VERSION:
         raise UnreadableRecordError(
-            f"This was written by a newer version of outlast (schema {version}, this one knows "
-            f"{SCHEMA_VERSION}). Upgrade the worker."
+            f"A newer version of outlast wrote this record (schema {version}; this version reads "
+            f"up to {SCHEMA_VERSION}). Upgrade the worker."
         )
     try:
         return cast("T", adapter(kind).validate_python(_plain(payload)))
@@ -220,13 +220,14 @@ def read(kind: type[T], payload: Json | Unreadable) -> T:
 
 
 def _plain(payload: Json) -> Json:
-    """Return a payload as JSON that can be written again, whoever wrote it.
+    """Return a payload as JSON that can be written again.
 
-    Half a character is replaced and a number that is none becomes null: people and programs send
-    them, and a run must not hold what it could not carry on.
+    Lone surrogates are replaced, and NaN and infinities become null: people and programs send them,
+    but
+    a run must be able to carry its state on.
 
     Raises:
-        UnreadableRecordError: it is nested too deep, or is no JSON.
+        UnreadableRecordError: the payload is nested too deep, or is no JSON.
     """
     try:
         return from_json(to_json(payload, inf_nan_mode="null"))
@@ -240,22 +241,22 @@ def _plain(payload: Json) -> Json:
 
 @cache
 def adapter(kind: Any) -> TypeAdapter[Any]:
-    """Return the schema of a record; built once, because building costs milliseconds."""
+    """Return the schema of a record; cached, because building takes milliseconds."""
     return TypeAdapter(kind)
 
 
 def _schema(record: object) -> Any:
-    """Return what a record is written by; a request is written by the kind of its effect."""
+    """Return the type that writes a record; a request is written by its kind of effect."""
     if isinstance(record, EffectRequest):
         return EffectRequest[type(cast("EffectRequest[Any]", record).effect)]
     return type(record)
 
 
 def write_state(state: LoopState) -> JsonObject:
-    """Return a state as JSON, compressed when it is large: a payload may have 2 MB."""
+    """Return a state as JSON, compressed if large: a payload is limited to 2 MB."""
     try:
         data = adapter(LoopState).dump_json(state)
-    except ValueError:  # half a character, which only ASCII can say
+    except ValueError:  # a lone surrogate, which only ASCII escapes can express
         data = _text(adapter(LoopState).dump_python(state, mode="json")).encode()
     if len(data) <= COMPRESS_ABOVE_BYTES:
         written: JsonObject = json.loads(data)
@@ -268,7 +269,7 @@ def read_state(payload: JsonObject) -> LoopState:
     """Return the state in a payload.
 
     Raises:
-        UnreadableRecordError: it does not fit.
+        UnreadableRecordError: the payload does not fit.
     """
     try:
         if "zlib" in payload:
@@ -279,31 +280,30 @@ def read_state(payload: JsonObject) -> LoopState:
     except (ValueError, zlib.error) as error:
         raise UnreadableRecordError(f"The carried state cannot be unpacked: {error}") from None
     if state.phase == "new":
-        raise UnreadableRecordError("The carried RunState never began.")
+        raise UnreadableRecordError("The carried RunState has not started.")
     return state
 
 
 def read_carried(payload: JsonObject) -> LoopState:
-    """Return the state that a workflow goes on from; anybody may have written it.
+    """Return the state that a workflow continues from, after checks: anybody may write one.
 
     Raises:
-        UnreadableRecordError: it does not fit, has ended, or would never go on.
+        UnreadableRecordError: the state does not fit, has ended, or would be stuck.
     """
     state = read_state(payload)
     if state.phase == "closed":
-        raise UnreadableRecordError(
-            "The carried RunState has ended: there is nothing to go on with."
-        )
+        raise UnreadableRecordError("The carried RunState has ended, so it cannot be continued.")
     if broken := violations(state):
-        raise UnreadableRecordError(f"The carried RunState breaks a law of runs: {broken[0]}.")
+        raise UnreadableRecordError(f"The carried RunState breaks an invariant: {broken[0]}.")
     return state
 
 
 def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
-    """Return the input of the run of an agent that works as a tool.
+    """Return the input of a nested run.
 
-    It takes over the settings of the run that asks, where it has none of its own, but not what
-    belongs to that run alone. It is in the same trace.
+    Without settings of its own, it takes those of its parent, except `NOT_INHERITED`. The settings
+    of
+    the trace always come from the parent.
     """
     nested, outer = effect.nested, effect.settings or {}
     call: JsonObject = {
@@ -316,7 +316,7 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
         call["hooks"] = outer["hooks"]
     if effect.trace is not None:
         call[TRACE] = _place_in_trace(effect, effect.trace)
-        if nested.settings is not None:  # then the trace's name is not that of the run
+        if nested.settings is not None:  # then the trace's name may not be the workflow's
             call[TRACE]["task"] = nested.settings.get("workflow_name")
     settings = nested.settings
     if settings is None:
@@ -339,7 +339,7 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
 
 
 def _place_in_trace(effect: RunAgent, mark: TraceMark) -> JsonObject:
-    """Return which effect of which turn a nested run is, and the outermost question."""
+    """Return the effect and turn of the call that a nested run answers, and the root question."""
     key = mark.key(effect.run_id)
     around: JsonObject = (effect.settings or {}).get(SETTING_AS_TOOL) or {}
     outer: JsonObject = around.get(TRACE) or {}
@@ -353,13 +353,13 @@ def _place_in_trace(effect: RunAgent, mark: TraceMark) -> JsonObject:
 
 
 def small(record: object, limit_bytes: int) -> JsonObject | None:
-    """Return a record as JSON if it is small enough to be written into history, else None."""
+    """Return a record as JSON if it is small enough for history, else None."""
     written = write(record)
     return written if len(_text(written)) <= limit_bytes else None
 
 
 def page_of(data: str, page: int) -> JsonObject:
-    """Return one page of a long answer to a query, and whether more follow."""
+    """Return one page of a long answer to a query, and whether more pages follow."""
     start = page * PAGE_BYTES
     return {"data": data[start : start + PAGE_BYTES], "more": len(data) > start + PAGE_BYTES}
 
@@ -370,15 +370,16 @@ def dump(record: object) -> str:
 
 
 def load(kind: Any, pages: Sequence[str]) -> Any:
-    """Return the record whose JSON text came in pages."""
+    """Return the record from the pages of its JSON text."""
     return adapter(kind).validate_python(json.loads("".join(pages)))
 
 
 def _text(value: Json) -> str:
-    """Return JSON as text, all in ASCII.
+    """Return JSON as ASCII text.
 
-    So its length is its size in bytes, and half a character, which a model may write, does not
-    fail a workflow task.
+    Its length is then its size in bytes, and a lone surrogate, which a model may write, does not
+    fail a
+    workflow task.
     """
     return json.dumps(value, separators=(",", ":"))
 

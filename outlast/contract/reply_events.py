@@ -1,7 +1,6 @@
-"""A whole reply of a model, told as a response object and as the events of a Responses stream.
+"""A recorded reply, as a response object and as the events of a Responses stream.
 
-Owns: which events, in which order, tell an answer that is already there, item after item. Must
-not know: who reads them. Pure; the events have no `sequence_number`, which is the teller's.
+The events have no `sequence_number`; the sender adds it.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -10,7 +9,7 @@ from typing import Any, TypeAlias, cast
 from outlast.loop.values import JsonObject, Usage
 
 Split: TypeAlias = Callable[[str], Sequence[str]]
-"""Cuts a text into the deltas that tell it. An empty text has none."""
+"""Cuts a text into deltas. An empty text has no deltas."""
 
 _TEXT_OF_PART = {
     "output_text": ("response.output_text", "text"),
@@ -18,7 +17,7 @@ _TEXT_OF_PART = {
     "reasoning_text": ("response.reasoning_text", "text"),
     "summary_text": ("response.reasoning_summary_text", "text"),
 }
-"""By the type of a part: how its events begin, and where its text is."""
+"""By the type of a part: the prefix of its events, and the field of its text."""
 
 _TEXT_OF_ITEM = {
     "function_call": ("response.function_call_arguments", "arguments"),
@@ -26,7 +25,7 @@ _TEXT_OF_ITEM = {
     "mcp_call": ("response.mcp_call_arguments", "arguments"),
     "code_interpreter_call": ("response.code_interpreter_call_code", "code"),
 }
-"""The same for items that are one text."""
+"""The same for items that consist of one text."""
 
 _COMMAND = ("response.shell_call_command", "command")
 """The same for each command of a shell call."""
@@ -37,24 +36,24 @@ _NAMES_OF_TEXTS = {
 }
 
 TYPES_OF_DELTAS = frozenset(delta_type for delta_type, _ in _NAMES_OF_TEXTS.values())
-"""The deltas that can be told again from a recorded item."""
+"""The types of deltas that can be rebuilt from a recorded item."""
 
 _PARTS_OF_ITEM = (
     ("summary", "summary_index", "response.reasoning_summary_part"),
     ("content", "content_index", "response.content_part"),
 )
-"""Where an item has parts, how they are numbered, and how the events of a part begin."""
+"""For items with parts: their field, the name of their index, and the prefix of their events."""
 
 
 def whole_texts(event: JsonObject) -> Iterator[tuple[str, str]]:
-    """Yield the type of a text's deltas and the text, if an event says that it is complete."""
+    """Yield the delta type and the text of each text that an event completes."""
     if (named := _NAMES_OF_TEXTS.get(str(event.get("type")))) is not None:
         delta_type, name = named
         yield delta_type, str(event.get(name) or "")
 
 
 def whole(text: str) -> list[str]:
-    """Tell a text at once."""
+    """Return a text as one delta."""
     return [text] if text else []
 
 
@@ -66,13 +65,13 @@ def response_object(
     model: str = "",
     created_at: float = 0,
 ) -> JsonObject:
-    """Return the response object that these items and this usage came in, or could have.
+    """Return a response object with these items and this usage.
 
     Args:
-        output: the items.
-        usage: what the call cost.
-        response_id: the provider's id, if it gave one.
-        model: the model's name.
+        output: the output items.
+        usage: the usage of the call.
+        response_id: the provider's id of the response, if any.
+        model: the name of the model.
         created_at: seconds since 1970.
     """
     return {
@@ -95,10 +94,10 @@ def response_object(
 
 
 def reply_events(response: JsonObject, split: Split = whole) -> Iterator[JsonObject]:
-    """Yield the events that tell a complete response, from `response.created` on.
+    """Yield the stream events of a complete response, from `response.created` on.
 
     Args:
-        response: a response object; its items stand under `output`.
+        response: a response object with its items under `output`.
         split: cuts the texts into deltas.
     """
     begun: JsonObject = {**response, "status": "in_progress", "output": [], "usage": None}
@@ -112,11 +111,11 @@ def reply_events(response: JsonObject, split: Split = whole) -> Iterator[JsonObj
 
 
 def item_events(item: JsonObject, index: int, split: Split = whole) -> Iterator[JsonObject]:
-    """Yield the events that tell one item of a reply.
+    """Yield the stream events of one item of a reply.
 
     Args:
-        item: the item. Where it has no id, its events have one that is made of its place.
-        index: its place in the reply.
+        item: the item. If it has no id, its events have an id made from its index.
+        index: the index of the item in the reply.
         split: cuts the texts into deltas.
     """
     item = {"id": f"item_{index}", **item}

@@ -1,7 +1,6 @@
-"""Approvals: what is asked of a person, and what a person decides.
+"""Approval requests, decisions about them, and the rule that refuses a decision.
 
-Owns: the records, and the rule which decisions are refused. Must not know: who may decide;
-identity is the caller's.
+Identity is the caller's: nothing here checks who may decide.
 """
 
 import hashlib
@@ -25,10 +24,11 @@ class Decision:
         request_id: the request it answers.
         type: `approve` runs the call as it is; `reject` does not run it.
         message: what the model reads as the output of a rejected call.
-        by: who decided, as a trusted caller says.
+        by: who decided, as reported by a trusted caller.
         channel: where the decision was made, such as `cli`.
-        args_digest: the digest of the arguments the person saw; when given, it has to match.
-        remember: the same goes for every further call of this tool by this agent in this run.
+        args_digest: the digest of the arguments that the person saw; if set, it must match the
+            call.
+        remember: also decide every further call of this tool by this agent in this run.
     """
 
     request_id: str
@@ -45,20 +45,20 @@ class ApprovalRequest:
     """A tool call that waits, or waited, for a person's decision.
 
     Attributes:
-        id: `a1`, `a2` …: unique in the conversation, the same on every replay.
+        id: `a1`, `a2` …: unique in the conversation, and the same on every replay.
         kind: what waits.
-        call_id: the model's id of the call.
+        call_id: the provider's id of the call.
         name: the tool's name.
-        agent: who wants to call it.
-        handoff_path: the agents the conversation went through, the asking one last.
+        agent: the agent that made the call.
+        handoff_path: the agents that the conversation went through; the calling agent is last.
         arguments: the arguments as JSON text.
         args_digest: SHA-256 of the canonical JSON of the arguments.
-        reason: why a person is asked.
-        requested_at_ms: when, in milliseconds since the epoch.
-        status: how it stands.
-        decision: what was decided.
-        decided_at_ms: when.
-        run_id: the nested run in which it waits; empty for the run itself.
+        reason: why a person has to decide.
+        requested_at_ms: the time of the request, in milliseconds since the epoch.
+        status: pending, decided or cancelled.
+        decision: the decision, once there is one.
+        decided_at_ms: the time of the decision.
+        run_id: the id of the nested run that waits; empty for the run itself.
     """
 
     id: str
@@ -79,7 +79,7 @@ class ApprovalRequest:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """A decision that goes for every further call of a tool by an agent."""
+    """A decision that also applies to further calls of a tool by an agent."""
 
     agent: str
     name: str
@@ -89,29 +89,30 @@ class Remembered:
 def digest(arguments: str) -> str:
     """Return the SHA-256 of arguments, the same for every spelling of the same JSON.
 
-    Where an object has a key twice, each of its values counts, in the order in which they are
-    written: which of them a tool takes is the tool's affair.
+    If an object repeats a key, every value counts, in written order: tools differ in which value
+    they
+    use.
     """
     try:
         value = json.loads(arguments, object_pairs_hook=_fields)
         canonical = json.dumps(value, sort_keys=True, separators=(",", ":"))
     except (ValueError, RecursionError):
         canonical = arguments
-    # A model may write half a character; it is still the same half every time.
+    # A model may write a lone surrogate; "surrogatepass" encodes it the same way every time.
     return hashlib.sha256(canonical.encode(errors="surrogatepass")).hexdigest()
 
 
 def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return an object; one with a repeated key as all of its pairs, under a key of our own."""
+    """Return an object; one with a repeated key becomes the list of its pairs under `_PAIRS`."""
     fields = dict(pairs)
     return fields if len(fields) == len(pairs) else {_PAIRS: pairs}
 
 
 def refusal(requests: Sequence[ApprovalRequest], decision: Decision) -> str | None:
-    """Return why a decision does not count, or None when it does.
+    """Return why a decision is refused, or None if it is accepted.
 
-    The one rule for both ways in: the update refuses by it, and a signal that it refuses is
-    recorded and ignored.
+    Updates and signals share this rule: a refused update raises, a refused signal is recorded as
+    ignored.
     """
     for request in requests:
         if request.id != decision.request_id:
@@ -122,9 +123,9 @@ def refusal(requests: Sequence[ApprovalRequest], decision: Decision) -> str | No
             return f"Approval {request.id} is already {request.status}{who}."
         if decision.args_digest is not None and decision.args_digest != request.args_digest:
             return (
-                f"Approval {request.id}: the decision was made for other arguments than the call "
-                "has. Look at the request again and decide anew."
+                f"Approval {request.id}: the decision was made for other arguments than this call's. "
+                "Look at the request again and decide again."
             )
         return None
-    known = ", ".join(request.id for request in requests if request.status == "pending")
-    return f"No approval {decision.request_id!r} waits here. Waiting: {known or 'none'}."
+    pending = ", ".join(request.id for request in requests if request.status == "pending")
+    return f"No approval {decision.request_id!r} is pending here. Pending: {pending or 'none'}."

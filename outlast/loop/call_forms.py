@@ -1,8 +1,7 @@
-"""The forms in which a model calls a tool, and in which it is answered.
+"""The item types that models use to call tools, and the item types that answer them.
 
-Owns: what calls of each form say, where they say it, and how an output is written for each. The
-loop itself knows a call by its id, its tool's name and its arguments as text, whatever its form.
-Must not know: what tools do.
+Each form names the fields of a call and of its output. The loop itself only sees an id, a tool
+name and the arguments as text.
 """
 
 import json
@@ -19,19 +18,19 @@ BLANK_SCREEN = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR42mNg"
     "AAAAAgAB5Sfe/AAAAABJRU5ErkJggg=="
 )
-"""One pixel, because a computer's call takes no other answer than a picture."""
+"""One pixel: the output of a computer call must be a picture."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallForm:
-    """One form of a call.
+    """One item type for tool calls.
 
     Attributes:
-        output: the type of the item that answers it.
-        said: what that item has in it where the answer is a text.
-        text: where the call's text is; empty for calls that say several things.
-        parts: where those are.
-        name: the tool, where the call does not name it.
+        output: the type of the item that answers the call.
+        said: makes the output item's fields from a text.
+        text: the field that holds the arguments; empty if several fields do.
+        parts: those several fields.
+        name: the tool's name, if the call does not hold it.
     """
 
     output: str
@@ -75,34 +74,34 @@ FORMS = {
         name="computer",
     ),
 }
-"""By the type of the call's item.
+"""Call forms by the type of the call item.
 
-Functions are always run here. What is called in the other forms may be the provider's own: it then
-answers itself, and the call has no plan.
+Functions always run here. A call of another form may run at the provider: the provider then also
+sends its output, and the call has no plan.
 """
 
 FORM_OF_OUTPUT = {form.output: name for name, form in FORMS.items()}
-"""By the type of an output item, the form of its call."""
+"""Call forms by the type of the output item."""
 
 
 def form_of(raw: JsonObject) -> str:
-    """Return the form of a call; a function's where the item says nothing else."""
+    """Return the form of a call; a call without a type is a function call."""
     kind = str(raw.get("type", FUNCTION))
     return kind if kind in FORMS else FUNCTION
 
 
 def is_call(raw: JsonObject) -> bool:
-    """Whether an item may be a call of a tool that is run here."""
+    """Whether an item may be a call of a tool that runs here."""
     return raw.get("type") in FORMS
 
 
 def name_of(raw: JsonObject) -> str:
-    """Return the name of the tool that a call is for."""
+    """Return the name of the called tool."""
     return FORMS[form_of(raw)].name or str(raw.get("name", ""))
 
 
 def arguments_of(raw: JsonObject) -> str:
-    """Return what a call says, as text: what the model wrote, or JSON of the parts."""
+    """Return a call's arguments as text: the model's own text, or JSON of the fields."""
     form = FORMS[form_of(raw)]
     if form.text:
         text: Json = raw.get(form.text, "")
@@ -112,7 +111,7 @@ def arguments_of(raw: JsonObject) -> str:
 
 
 def call_item(form: str, *, call_id: str, name: str, arguments: str) -> JsonObject:
-    """Return the call that says this: the item, as far as it matters to its tool."""
+    """Return a call item with the fields that matter to its tool."""
     known = FORMS[form]
     if known.text:
         return {"type": form, "call_id": call_id, "name": name, known.text: arguments}
@@ -123,10 +122,10 @@ def output_item(call_id: str, output: Json, form: str = FUNCTION) -> JsonObject:
     """Return the item that answers a call.
 
     Args:
-        call_id: the call's.
-        output: what the model reads: a text; for a function, parts of its format, too; for the
-            forms that say several things, all that the item has in it.
-        form: the call's.
+        call_id: the id of the call.
+        output: a text for the model; for a function also Responses content parts; for forms with
+            several fields, all fields of the item.
+        form: the form of the call.
     """
     known = FORMS[form]
     head: JsonObject = {"type": known.output, "call_id": call_id}
@@ -136,7 +135,7 @@ def output_item(call_id: str, output: Json, form: str = FUNCTION) -> JsonObject:
 
 
 def same_call(one: JsonObject, other: JsonObject) -> bool:
-    """Whether two calls say the same under one id."""
+    """Whether two calls have the same id, tool and arguments."""
     return (call_id_of(one), form_of(one), name_of(one), arguments_of(one)) == (
         call_id_of(other),
         form_of(other),

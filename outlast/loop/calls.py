@@ -1,8 +1,6 @@
-"""The calls in a model's reply: what was planned for each, and how far each has come.
+"""The calls in a model's reply: the plan for each call, and its progress.
 
-Owns: the plan that the model activity makes (`PlannedCall`, `Policy`), what comes back from
-effects (`ModelReply`, `ToolResult`, `PreparedRun` …), and a call's progress (`Call`). Must not know: when what happens;
-that is `machine.py`.
+The model activity makes the plans (`PlannedCall`); `machine.py` decides when each call runs.
 """
 
 from dataclasses import dataclass
@@ -21,16 +19,16 @@ FinalKind: TypeAlias = Literal["text", "value", "again"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Policy:
-    """How an effect is run: bounds, retries, and where.
+    """Time-outs, retries and place of an effect.
 
-    The defaults are those of a tool, so that a plan only writes down what differs.
+    The defaults are those of a tool, so a recorded plan only holds what differs.
 
     Attributes:
-        timeout_ms: how long one attempt may take.
-        attempts: how many tries in all.
-        initial_interval_ms: the wait before the second try.
-        backoff: each further wait is this many times the one before.
-        maximum_interval_ms: no wait is longer than this.
+        timeout_ms: the time-out of one attempt.
+        attempts: the maximum number of attempts.
+        initial_interval_ms: the wait before the second attempt.
+        backoff: the factor by which each further wait grows.
+        maximum_interval_ms: the longest wait.
         fast: run as a local activity.
         queue: the task queue to use instead of the run's own.
     """
@@ -49,12 +47,12 @@ DEFAULT_POLICY = Policy()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestedPlan:
-    """How an agent that works as a tool is run.
+    """How to run an agent that is used as a tool.
 
     Attributes:
-        max_turns: how many model calls it may make.
-        settings: the settings of its run; None for those of the run that asks.
-        session: its run has a session; the settings say which.
+        max_turns: the maximum number of model calls.
+        settings: the settings of the nested run; None for those of the parent.
+        session: the nested run has a session, named in its settings.
         thread: how the provider's server keeps its conversation.
     """
 
@@ -69,24 +67,24 @@ DEFAULT_NESTED = NestedPlan()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedCall:
-    """What one call in a reply is, decided once by the model activity and recorded.
+    """The plan for one call of a reply, made by the model activity and recorded.
 
     Attributes:
-        item: which of the reply's items it is.
-        kind: a tool, an agent that works as a tool, a handoff, or a name that nobody offers.
-        problem: why it cannot run, in words for the model; it is then the call's output.
-        needs_approval: a person decides before it runs.
-        reason: why a person decides.
-        fatal: a failure ends the run instead of being told to the model.
-        target: the agent that a handoff leads to, or that works as the tool.
+        item: the index of the call among the reply's items.
+        kind: a tool, an agent used as a tool, a handoff, or an unknown name.
+        problem: why the call cannot run, worded for the model; it becomes the call's output.
+        needs_approval: a person has to decide before the call runs.
+        reason: why a person has to decide.
+        fatal: a failure ends the run instead of becoming the call's output.
+        target: the agent that a handoff leads to, or that is used as the tool.
         target_model: the model of that agent, for people to read.
-        target_duties: what has to be done for that agent.
-        callback: the handoff has something to run: a callback, a filter, a hook.
-        filters: it changes what the next agent sees, so it needs the transcript.
+        target_duties: the required steps of that agent.
+        callback: the handoff runs user code: a callback, a filter or a hook.
+        filters: the handoff changes the next agent's input, so its activity needs the transcript.
         final: the call's output ends the run.
-        rejection: what the model reads when a person rejects the call without a word.
-        nested: how an agent that works as a tool is run.
-        policy: how it is run.
+        rejection: the call's output if a person rejects the call without a message.
+        nested: how to run an agent that is used as a tool.
+        policy: time-outs and retries of the call.
         rivals: the agents of the reply's other handoffs, for the trace.
     """
 
@@ -110,28 +108,28 @@ class PlannedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReply:
-    """What the model activity returns: the reply, and the plan for it.
+    """The result of a model call: the reply, and the plan for it.
 
     Attributes:
-        items: the provider's output items, as they came.
-        usage: what the call cost.
+        items: the provider's output items, unchanged.
+        usage: the tokens that the call used.
         calls: the plan; it points into `items` and repeats none of their text.
-        final: what a reply without calls means: its text is the answer, `value` is the answer,
-            or the model is asked again.
-        value: the answer where `final` is `value`.
-        failure: why the run cannot go on although the model was paid.
-        changes: what callables changed in the context on the way.
+        final: what a reply without calls means: its text is the answer, `value` is the answer, or
+            the model is called again.
+        value: the answer, if `final` is `value`.
+        failure: why the run cannot go on, although the model replied.
+        changes: context changes made by user code during the call.
         model: the model's name, for people to read.
         response_id: the provider's id of the response.
         request_id: the provider's id of the request.
-        required_steps: what has to be done for the agent, as it is defined now.
-        judged: a rule of the agent decides whether the tools' outputs are the answer.
-        parallel: how many tool calls may run at once; None for no bound.
-        raw_usage: the usage in the provider's words, where that was asked for.
-        checks: what tools' guardrails said before people are asked.
-        unchecked: the model was not called, because the agent has input guardrails that were not
-            run for the question; `required_steps` says which.
-        stores: the worker can store content outside of the run, and the run holds much of it.
+        required_steps: the required steps of the agent, as its definition is now.
+        judged: a rule of the agent decides whether the tool outputs are the answer.
+        parallel: how many tool calls may run at once; None for no limit.
+        raw_usage: the usage as the provider sent it, if the run asked for it.
+        checks: results of tool guardrails that ran before approval.
+        unchecked: the model was not called, because the agent has input guardrails that did not run
+            for the question; `required_steps` names them.
+        stores: the worker has a blob store, and the run holds much content.
     """
 
     items: tuple[JsonObject, ...]
@@ -153,10 +151,11 @@ class ModelReply:
     stores: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse a plan that does not fit the reply, so that no call can go unanswered.
+        """Refuse a plan that does not fit the reply, so that no call stays unanswered.
 
         Raises:
-            ValueError: a plan points nowhere, or twice to one item, or a call has no plan.
+            ValueError: a plan points to no item, two plans point to one item, or a call has no
+            plan.
         """
         planned = sorted(plan.item for plan in self.calls)
         calls = {at for at, raw in enumerate(self.items) if is_call(raw)}
@@ -165,24 +164,24 @@ class ModelReply:
             raise ValueError("the plan does not have exactly one entry for each call of the reply")
         for plan in self.calls:
             if plan.kind == "unknown" and plan.problem is None:
-                raise ValueError("a call that nobody offers needs a problem to tell the model")
+                raise ValueError("a call of an unknown tool needs a problem as its output")
             if plan.kind not in {"tool", "agent"} and plan.needs_approval:
-                raise ValueError("only tools can wait for an approval")
+                raise ValueError("only tool calls can need approval")
         if self.parallel is not None and self.parallel < 1:
-            raise ValueError("at least one call has to run at a time")
+            raise ValueError("parallel must be at least 1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolResult:
-    """What a tool call came to: the output for the model, and the context changes.
+    """The result of a tool call: its output and its context changes.
 
     Attributes:
         output: what the model reads.
         changes: what the call changed in the context.
-        failed: marks an output that describes a failure, for people to see.
-        value: the result as the answer of the run, where that was asked for.
-        checks: what the tool's guardrails said.
-        failure: why the run cannot go on, whatever the tool's own rule for failures is.
+        failed: the output describes a failure; for people to see.
+        value: the output as the answer of the run, if that was requested.
+        checks: results of the tool's guardrails.
+        failure: why the run cannot go on, regardless of the tool's failure rule.
     """
 
     output: Json
@@ -195,14 +194,14 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandoffResult:
-    """What a handoff came to.
+    """The result of a handoff's user code.
 
     Attributes:
-        changes: what its callback changed in the context.
-        target: the agent that takes over, where the handoff chose it when it was called.
+        changes: context changes made by the callback.
+        target: the agent that takes over, if the handoff chose it during the call.
         target_model: that agent's model.
-        required_steps: what has to be done for that agent.
-        edit: what the next agent sees, where a filter changed it.
+        required_steps: the required steps of that agent.
+        edit: how a filter changed the next agent's input.
     """
 
     changes: tuple[Change, ...] = ()
@@ -214,7 +213,7 @@ class HandoffResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentResult:
-    """What an agent that worked as a tool came to: its run's result."""
+    """The result of an agent that is used as a tool."""
 
     status: Literal["completed", "failed", "cancelled"] = "completed"
     final_output: Json = None
@@ -225,19 +224,20 @@ class AgentResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedRun:
-    """What the worker knows of the starting agent: that it exists, and what the run begins with.
+    """The starting agent as the worker defines it, and the prepared input.
 
     Attributes:
         model: the name of its model.
-        context: the empty context of its type, for a run that was started without one: so that
-            two tools that run side by side change parts of one context and not the whole of it.
-        required_steps: what has to be done for the agent.
-        changes: what callables changed in the context.
-        input: what the model is shown instead of the first message alone: a session's items
-            with it, or what an agent that works as a tool is asked. None: the message as it is.
-        old: the positions of those that the session has already.
-        traced: somebody is told of the run's steps.
-        stores: the worker can store content outside of the run.
+        context: the empty context of its type, for a run that started without a context: two
+            parallel tools then change parts of one context instead of replacing it.
+        required_steps: the required steps of the agent.
+        changes: context changes made by user code.
+        input: the model's input instead of the first message alone: a session's items and the
+            message, or the input of an agent that is used as a tool. None for the message
+            unchanged.
+        old: the indices of the items that the session already has.
+        traced: the run is traced.
+        stores: the worker has a blob store.
     """
 
     model: str = ""
@@ -252,11 +252,12 @@ class PreparedRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
-    """One call of the current reply and how far it has come.
+    """One call of the current reply, and its progress.
 
-    `planned` while the reply is taken in, or until there is room for it; then `waiting` for a
-    person, `running`, `held` back (a handoff, until the others are settled), or `settled` with an
-    output, which is `told` once it is in the transcript. `value` is the output as the answer of the run, where it may become one.
+    `planned` until the call can start; then `waiting` for a person, `running`, `held` (a handoff,
+    until the other calls are settled), or `settled` with an output; `recorded` once the output is
+    in
+    the transcript. `value` is the output as the answer of the run, if it may become the answer.
     """
 
     plan: PlannedCall

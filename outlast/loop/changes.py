@@ -1,9 +1,8 @@
-"""What a callable changed in the run's context, found by comparison and applied later.
+"""Context changes: found by comparing JSON before and after user code, and applied later.
 
-Owns: `Change`, `diff` and `apply`. A JSON merge patch would do but for three things that a run's
-context needs: a field set to null must stay null, a key that holds a dot or a slash must be safe,
-and two parallel tools that each append to one list must both be heard. Paths are therefore lists
-of keys, and appending is an operation of its own.
+A JSON merge patch does not suffice: a field set to null must stay null, keys may hold dots and
+slashes, and two parallel tools may both append to one list. Paths are therefore lists of keys, and
+appending is an operation of its own.
 """
 
 from collections.abc import Sequence
@@ -46,10 +45,11 @@ def diff(before: Json, after: Json, path: tuple[str, ...] = ()) -> tuple[Change,
 
 
 def apply(context: Json, changes: Sequence[Change]) -> Json:
-    """Return the context with the changes made, in their order; the given one is not touched.
+    """Return the context with the changes applied in order; the argument is not changed.
 
-    What a sibling call did in between counts: a value is set anew where its place has gone, and
-    what has gone already is not removed again.
+    Other calls may have changed the context since the comparison: `set` creates missing parents,
+    and
+    `remove` ignores a missing key.
     """
     for change in changes:
         context = _apply_one(context, change, change.path)
@@ -74,7 +74,7 @@ def _apply_one(value: Json, change: Change, path: tuple[str, ...]) -> Json:
 
 
 def _same(one: Json, other: Json) -> bool:
-    """Whether two values are the same JSON. Python takes 1, 1.0 and true for equal; JSON does not."""
+    """Whether two values are the same JSON. In Python 1 == 1.0 == True; in JSON they differ."""
     if type(one) is not type(other):
         return False
     if isinstance(one, dict):

@@ -1,8 +1,6 @@
-"""What guardrails found, and what becomes of an answer that is not yet given.
+"""Results of guardrails, and the answer while it waits to be finalized.
 
-Owns: the records of checks (`GuardrailRecord`, `CheckResult`), the answer that waits for its
-conclusion (`Candidate`) and the conclusion itself. Must not know: guardrails, hooks or handlers;
-they are user code.
+The loop knows only these records; guardrails, hooks and handlers are user code.
 """
 
 from dataclasses import dataclass
@@ -12,37 +10,37 @@ from outlast.loop.changes import Change
 from outlast.loop.values import Failure, Json, JsonObject
 
 CheckStage: TypeAlias = Literal["blocking", "parallel", "added"]
-"""Input is checked before the model is asked, or meanwhile; what is added later is checked alone."""
+"""Input is checked before the model call or beside it; input added later is checked on its own."""
 
 GuardrailStage: TypeAlias = Literal["input", "output", "tool_input", "tool_output"]
 
 RequiredStep: TypeAlias = Literal["check_first", "check", "finalize_answer", "check_output"]
 """What an agent's definition requires besides its model calls: input guardrails before the first
-model call (`check_first`) or beside it (`check`); end hooks and the like before an answer counts
-(`conclude`), output guardrails among them (`check_output`)."""
+model call (`check_first`) or beside it (`check`); user code that finalizes an answer
+(`finalize_answer`), such as end hooks, and output guardrails (`check_output`)."""
 
 INPUT_CHECKS: Final[frozenset[RequiredStep]] = frozenset({"check_first", "check"})
 
 
 ENDS_CALLER = "ends_caller"
-"""In the details of a nested run's failure: it is none that the outer model is told of, whatever the
-plan of the call says, because a guardrail of the tool ended it."""
+"""A key in the details of a nested run's failure: a tool guardrail of the parent ended the nested
+run, so the parent fails, whatever the plan of the call says."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuardrailRecord:
-    """What one guardrail said.
+    """The result of one guardrail.
 
     Attributes:
-        stage: what it looked at.
+        stage: what the guardrail checked.
         name: the guardrail's name.
-        agent: the agent it was run for.
-        info: its `output_info`.
+        agent: the agent that the guardrail ran for.
+        info: the guardrail's `output_info`.
         tripped: whether its tripwire was triggered.
-        tool: the tool whose call it looked at.
+        tool: the tool whose call was checked.
         call_id: the id of that call.
-        behavior: what a tool guardrail wants done.
-        output: what an output guardrail looked at.
+        behavior: the behavior that a tool guardrail chose.
+        output: the answer that an output guardrail checked.
     """
 
     stage: GuardrailStage
@@ -58,9 +56,9 @@ class GuardrailRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """What the input guardrails came to, in the order in which they completed.
+    """The results of the input guardrails, in the order in which they completed.
 
-    `failure` is a tripwire, or what a guardrail raised; the question is then not answered.
+    `failure` is a tripwire or an error of a guardrail; the question then has no answer.
     """
 
     results: tuple[GuardrailRecord, ...] = ()
@@ -70,7 +68,7 @@ class CheckResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutcome:
-    """What one tool call of a reply came to, for a rule that decides whether it is the answer."""
+    """The result of one tool call, for the rule that decides whether it is the answer."""
 
     name: str
     call_id: str
@@ -80,13 +78,13 @@ class ToolOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Candidate:
-    """An answer that is not given yet, or a failure that may still become one.
+    """An answer that is not final yet, or a failure that a handler may turn into an answer.
 
     Attributes:
-        output: the answer, if it stays as it is.
+        output: the answer, unless finalizing replaces it.
         item: the index of the item that holds its text.
         outcomes: the tool calls that a rule has to judge.
-        failure: what a handler may turn into an answer.
+        failure: the failure that a handler may turn into an answer.
         tool_made: the answer is the output of a tool.
     """
 
@@ -99,18 +97,18 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FinalizedAnswer:
-    """What became of a candidate.
+    """The result of finalizing a candidate.
 
     Attributes:
-        final: whether it is an answer at all; if not, the model goes on.
-        output: the answer that takes its place, where `replaced`.
-        replaced: whether `output` counts.
-        message: a message for the transcript that says the answer.
-        declined: no handler wanted the failure; it stands.
-        results: what the output guardrails said.
-        failure: why there is no answer: a tripwire, or what user code raised.
-        withheld: what stands in a session instead of a blocked tool output.
-        changes: what callables changed in the context.
+        final: whether the candidate is an answer; if not, the model is called again.
+        output: the replacement answer.
+        replaced: whether `output` replaces the candidate's.
+        message: a message item with the answer, for the transcript.
+        declined: no handler took the failure, so the failure stands.
+        results: results of the output guardrails.
+        failure: why there is no answer: a tripwire, or an error in user code.
+        withheld: the text that replaces a blocked tool output in the session.
+        changes: context changes made by user code.
     """
 
     final: bool = True

@@ -1,4 +1,4 @@
-"""What a run asks the shell to do: effects, and three further commands.
+"""The commands of the loop: effects, and three further commands.
 
 The shell answers an effect with exactly one event, which carries the effect's number. Effects stay
 in the state, unchanged, until they are answered. `contract/effects.py` has a row for each kind:
@@ -30,16 +30,16 @@ from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, Usage
 
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class AgentEffect:
-    """What all effects have that run an agent's code.
+    """The fields of every effect that runs an agent's code.
 
     Attributes:
-        effect: the number of the effect; the event that answers it has the same.
+        effect: the number of the effect; its answering event has the same number.
         agent: the agent whose code runs.
         context: the application's context as JSON.
         context_type: the registered name of the context's type.
         settings: the run's settings, opaque.
         run_id: the workflow id.
-        trace: where the effect belongs in the trace of the run, if it is traced.
+        trace: the effect's place in the run's trace, if the run is traced.
     """
 
     effect: int
@@ -56,8 +56,8 @@ class TurnEffect(AgentEffect):
     """An effect that is part of a turn.
 
     Attributes:
-        turn: model calls made for the current answer, this one included.
-        usage: tokens spent so far.
+        turn: the number of model calls for the current answer, including this turn's.
+        usage: tokens used so far.
     """
 
     turn: int
@@ -68,7 +68,7 @@ class TurnEffect(AgentEffect):
 class PrepareRun(AgentEffect):
     """Look the starting agent up. Answered by `RunPrepared`.
 
-    `input` is the user's message, where a session or a tool makes the model's input of it.
+    `input` is the user's message, if a session or a tool makes the model's input from it.
     """
 
     input: tuple[JsonObject, ...] | None = None
@@ -77,7 +77,7 @@ class PrepareRun(AgentEffect):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunPrepared:
-    """The worker knows the starting agent."""
+    """The worker has looked the starting agent up."""
 
     at_ms: int
     effect: int
@@ -93,16 +93,18 @@ class CallModel(TurnEffect):
     same items later, and the state holds them once.
 
     Attributes:
-        input_length: how many items of the transcript the call is about.
-        known: how many of them the provider's server has already.
+        input_length: the number of transcript items that the call covers.
+        known: the number of those items that the provider's server already has.
         conversation_id: the conversation on the provider's server.
-        previous_response_id: the response on the provider's server that this one follows.
-        chained: each response follows the one before on the provider's server.
+        previous_response_id: the previous response on the provider's server.
+        chained: each response continues the previous one on the provider's server.
         tools_used: the agent has called tools for the current question.
-        starts: the agent begins to work, or works again after people decided.
-        history: where it starts with more than the question began with: how much that was.
-        decided: the agent's tools about which people have decided for all calls.
-        required_steps: in the first turn of a question, the kinds of input guardrails that run
+        starts: the agent starts, or resumes after a person decided.
+        history: the number of entries that are input of the question, if the agent starts with
+            more.
+        decided: the agent's tools with a remembered decision.
+        required_steps: in the first turn of a question, the kinds of input guardrails that run for
+            it; a worker whose agent has others answers with `ModelReply.unchecked`.
             for it; a worker whose agent has others answers with `ModelReply.unchecked`.
     """
 
@@ -121,7 +123,7 @@ class CallModel(TurnEffect):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelReplied:
-    """A model call came back with a reply and the plan for it."""
+    """A model call returned a reply and the plan for it."""
 
     at_ms: int
     effect: int
@@ -153,10 +155,10 @@ class RunTool(TurnEffect):
     Attributes:
         name: the tool's name.
         call_id: the id of the model's call.
-        arguments: the model's arguments, as it wrote them.
-        form: the form of the call, one of those in `call_forms`.
-        final: the result is needed as the answer of the run, too.
-        approved: a person had to decide, and approved.
+        arguments: the model's arguments, unchanged.
+        form: the item type of the call, one of `call_forms`.
+        final: the result is also needed as the answer of the run.
+        approved: a person approved the call.
         policy: bounds and retries of the call.
     """
 
@@ -172,7 +174,7 @@ class RunTool(TurnEffect):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolFinished:
-    """A tool call came back with an output."""
+    """A tool call returned an output."""
 
     at_ms: int
     effect: int
@@ -181,16 +183,16 @@ class ToolFinished:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunAgent(AgentEffect):
-    """Run an agent as a tool: a run of its own. Answered by `AgentFinished`.
+    """Run an agent that is used as a tool, as a nested run. Answered by `AgentFinished`.
 
     Attributes:
-        target: the agent to run; `agent` is the one whose tool it is.
+        target: the agent to run; `agent` is the agent that called the tool.
         name: the tool's name.
         call_id: the id of the model's call.
-        arguments: the model's arguments, as it wrote them.
+        arguments: the model's arguments, unchanged.
         nested_id: the id of the nested run.
-        nested: how it is run.
-        prefix: begins the ids of this run's approvals, and so those of the nested run's.
+        nested: how to run the agent.
+        prefix: the beginning of this run's approval ids, and so of the nested run's.
     """
 
     target: str
@@ -205,7 +207,7 @@ class RunAgent(AgentEffect):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentFinished:
-    """An agent that works as a tool came to an end."""
+    """A nested run ended."""
 
     at_ms: int
     effect: int
@@ -220,12 +222,12 @@ class RunHandoff(TurnEffect):
         name: the name of the handoff's tool.
         target: the agent that takes over.
         call_id: the id of the model's call.
-        arguments: the model's arguments, as it wrote them.
-        input_length: for a filter: how much of the transcript it sees, as for `CallModel`.
-        history: how many entries of that are the input of the question.
-        fresh: how many of the newest items are this turn's.
-        policy: bounds and retries of the callback.
-        rivals: the agents of the reply's other handoffs, which are ignored; where it is traced.
+        arguments: the model's arguments, unchanged.
+        input_length: the number of transcript items that a filter sees, as for `CallModel`.
+        history: the number of those entries that are input of the question.
+        fresh: the number of newest items that belong to this turn.
+        policy: time-outs and retries of the callback.
+        rivals: the agents of the reply's other handoffs, which are ignored; only for traced runs.
     """
 
     name: str
@@ -264,7 +266,7 @@ class FinalizeAnswer(TurnEffect):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerFinalized:
-    """It is decided what becomes of an answer."""
+    """A candidate was finalized."""
 
     at_ms: int
     effect: int
@@ -275,15 +277,15 @@ class AnswerFinalized:
 class SaveSession:
     """Write items into the run's session. Answered by `SessionSaved`.
 
-    The items are those of the transcript from `start` up to `stop`, without those that a filter
-    has `dropped` by then.
+    The items are those of the transcript from `start` up to `stop`, except those that a filter
+    `dropped` before the save.
 
     Attributes:
-        withheld: stands in for the output of a tool that a guardrail blocked.
-        chain_id: tells the run from others that had its id; the same after a reset.
-        number: how many items of the run come before; the same after a reset, which may find
-            more items in the session.
-        follows: the session had items of the run, or before it.
+        withheld: replaces the output of a tool that a guardrail blocked.
+        chain_id: distinguishes the run from others with the same id; unchanged by a reset.
+        number: how many items of the run come before; unchanged by a reset, which may find more
+            items in the session.
+        follows: the session already has items, of the run or from before it.
     """
 
     effect: int
@@ -309,7 +311,7 @@ class SessionSaved:
 
 @dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class OffloadItems:
-    """Store the content of items outside of the run. Answered by `ItemsOffloaded`.
+    """Move the content of items to the blob store. Answered by `ItemsOffloaded`.
 
     The items are those of the transcript from `start` up to `stop`.
     """
@@ -323,7 +325,7 @@ class OffloadItems:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemsOffloaded:
-    """Content of items is stored outside of the run now."""
+    """The content of items is in the blob store."""
 
     at_ms: int
     effect: int
@@ -332,7 +334,7 @@ class ItemsOffloaded:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectFailed:
-    """An effect failed for good: its last retry, its time-out, its cancellation."""
+    """An effect failed for good: after its last attempt, a time-out or a cancellation."""
 
     at_ms: int
     effect: int
@@ -341,14 +343,14 @@ class EffectFailed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelEffect:
-    """Stop an effect; whatever it still answers is ignored."""
+    """Stop an effect; a later result of the effect is ignored."""
 
     effect: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotifyParent:
-    """Tell the run that this one works for what people have to decide here, as it is now."""
+    """Report the pending approval requests of this run to its parent."""
 
     parent: str
     requests: tuple[ApprovalRequest, ...]
@@ -359,9 +361,9 @@ class Finish:
     """End the run.
 
     Attributes:
-        status: how it ended.
+        status: how the run ended.
         final_output: the answer of a completed run.
-        failure: why, for a failed run.
+        failure: the reason of a failed run.
     """
 
     status: Literal["completed", "failed", "cancelled"]
@@ -395,6 +397,6 @@ EffectEvent: TypeAlias = (
 """The events that answer effects."""
 
 BACKGROUND: Final = frozenset({"save_session", "offload_items"})
-"""Kinds of effects that run beside any phase, and that nothing but the end of the run waits for."""
+"""Kinds of effects that run beside any phase; only the end of the run waits for them."""
 
 Command: TypeAlias = Effect | CancelEffect | NotifyParent | Finish

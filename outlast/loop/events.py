@@ -1,7 +1,6 @@
 """Everything that can happen to a run. Past participles; each is one entry of its history.
 
-Owns: the events. An event carries its time (milliseconds since the epoch), because the loop has
-no clock. Must not know: how an event reaches the run; `outlast.contract` decodes it.
+Every event carries its time in milliseconds since the epoch, because the loop has no clock.
 """
 
 from dataclasses import dataclass
@@ -17,11 +16,12 @@ CancelMode: TypeAlias = Literal["immediate", "after_turn"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parent:
-    """The run that this one works for, as the agent behind one of its tools.
+    """The parent of a nested run.
 
     Attributes:
-        run_id: its workflow id.
-        prefix: begins the ids of this run's approvals, so that they differ from the parent's.
+        run_id: the parent's workflow id.
+        prefix: the beginning of the nested run's approval ids, so that they differ from the
+            parent's.
     """
 
     run_id: str
@@ -30,22 +30,22 @@ class Parent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStarted:
-    """Somebody asked an agent something.
+    """A run was started with a message.
 
     Attributes:
         run_id: the workflow id.
         agent: the starting agent's name.
-        message: what was asked.
+        message: the user's message.
         context: the application's context as JSON.
-        context_type: the registered name of the context's type, where it has one.
+        context_type: the registered name of the context's type, if any.
         max_turns: how many model calls one answer may take; None for no bound.
-        keep_open: stay open after the answer and take further messages.
+        keep_open: the run stays open after an answer and accepts further messages.
         settings: the run's settings as JSON; opaque to the loop, for the activities.
-        session: the run has a session, where its items are read from and written to.
+        session: the run has a session, which its items are read from and saved to.
         thread: how the provider's server keeps the conversation.
-        handled: the codes of the failures that may become answers; `*` for all.
-        parent: the run that this one works for.
-        chain_id: the same for every history of the run, also after a reset.
+        handled: codes of the failures that a handler may turn into answers; `*` for all.
+        parent: the parent of a nested run.
+        chain_id: identifies the run across all its histories; unchanged by a reset.
     """
 
     at_ms: int
@@ -66,9 +66,9 @@ class RunStarted:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectBlocked:
-    """No worker could carry an effect out so far: `lacks` says what they lack.
+    """No worker can carry out an effect so far: `lacks` names what workers lack.
 
-    The effect is tried again until a worker has it; then `lacks` is empty.
+    The effect is retried until a worker can carry it out; then `lacks` is empty.
     """
 
     at_ms: int
@@ -78,7 +78,7 @@ class EffectBlocked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessageReceived:
-    """Somebody said something more."""
+    """A further message arrived."""
 
     at_ms: int
     message: Message
@@ -94,7 +94,7 @@ class DecisionReceived:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestedReported:
-    """A nested run says what people have to decide there, as it is now."""
+    """A nested run reported its pending approval requests."""
 
     at_ms: int
     nested_id: str
@@ -103,7 +103,7 @@ class NestedReported:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested:
-    """Somebody wants the run to stop: at once, or after the turn it is in."""
+    """Somebody asked the run to stop: immediately, or after the current turn."""
 
     at_ms: int
     mode: CancelMode = "immediate"
@@ -111,7 +111,7 @@ class CancelRequested:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignalUnreadable:
-    """A signal came that nobody could read; it is noted where people look, and has no effect."""
+    """A signal could not be decoded; it is shown to people and has no effect."""
 
     at_ms: int
     name: str
@@ -120,11 +120,11 @@ class SignalUnreadable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunEnded:
-    """The engine ended the run, without asking the loop.
+    """The engine ended the run without an event of the loop.
 
     Attributes:
-        outcome: how; `terminated` by an operator or a limit of the server.
-        failure: why, where there is a reason.
+        outcome: how the run ended; `terminated` by an operator or a limit of the server.
+        failure: the reason, if there is one.
     """
 
     at_ms: int

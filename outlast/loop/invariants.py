@@ -1,7 +1,7 @@
-"""What holds of every state of a run, whatever happened: numbered laws.
+"""Numbered invariants of a run's state.
 
-The workflow checks them after every event, and a broken one ends the run. The tests check them,
-too, and the laws of sequences of events.
+The workflow checks them after every event and fails a run that breaks one. The tests also check
+laws of sequences of events.
 """
 
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from outlast.loop.effects import BACKGROUND
 from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState, may_save
 
 _EFFECTS_BESIDE: Final = BACKGROUND | {"check_input"}
-"""What may be in flight beside a phase's own effect."""
+"""Effects that may be pending in any phase."""
 
 _EFFECT_OF_PHASE: Final = {
     "preparing": "prepare_run",
@@ -22,10 +22,10 @@ _EFFECT_OF_PHASE: Final = {
 
 
 class BrokenInvariantError(Exception):
-    """A run is in a state that it must never be in: outlast has a defect.
+    """An invariant of the run's state is broken, which is a defect of outlast.
 
     Attributes:
-        number: which invariant is broken, such as `I6`.
+        number: the broken invariant, such as `I6`.
     """
 
     def __init__(self, law: str) -> None:
@@ -40,7 +40,7 @@ def check(state: LoopState) -> None:
     were current.
 
     Raises:
-        BrokenInvariantError: an invariant is broken; the message says which and what it says.
+        BrokenInvariantError: an invariant is broken; the message names it.
     """
     for law, holds in _LAWS.items():
         if not holds(state):
@@ -117,7 +117,7 @@ def _acting_waits_for_something(state: LoopState) -> bool:
 
 
 def _calls_have_outputs(state: LoopState, start: int) -> bool:
-    """Whether the calls without outputs, from an item on, are those that are acted on."""
+    """Whether the calls without outputs, from an index on, are exactly the current calls."""
     if not state.calls and start >= len(state.items):
         return True
     without_output: dict[tuple[bool, str], int] = {}

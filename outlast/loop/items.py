@@ -1,7 +1,4 @@
-"""The items of a conversation, in the format of OpenAI's Responses API, with who wrote them.
-
-Owns: `Item`, `Message` and how text is read out of a raw item. Must not know: turns or effects.
-"""
+"""Transcript items and messages, in the format of OpenAI's Responses API."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -27,11 +24,11 @@ class Item:
     """One entry of the transcript.
 
     Attributes:
-        kind: what it is to the loop; `history` came from a session, `other` is what a provider
+        kind: the loop's kind of the item; `history` came from a session, `other` is what a provider
             did on its own.
-        raw: the item as the model sees it; opaque to the loop but for a few fields.
-        agent: whose turn produced it; empty for what came from outside.
-        turn: which model call of the run produced it, from 1; 0 for what came from outside.
+        raw: the item in the Responses format; the loop reads only a few of its fields.
+        agent: the agent whose turn produced the item; empty for input.
+        turn: the number of the model call that produced the item, from 1; 0 for input.
     """
 
     kind: ItemKind
@@ -42,12 +39,12 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What somebody said to the run: one or more input items under one id.
+    """A message sent to the run: one or more input items under one id.
 
     Attributes:
         id: chosen by the sender; a second message with the same id is the same message.
         content: Responses input items.
-        at_ms: when it arrived, in milliseconds since the epoch.
+        at_ms: when the message arrived, in milliseconds since the epoch.
     """
 
     id: str
@@ -56,20 +53,20 @@ class Message:
 
 
 def call_id_of(raw: JsonObject) -> str:
-    """Return the id that ties a call and its output together."""
+    """Return the id that a call and its output share."""
     return str(raw.get("call_id", ""))
 
 
 def text_of(raw: JsonObject) -> str:
-    """Return the text of a message item, without refusals; empty where there is none.
+    """Return the text of a message item, without refusals; empty if there is none.
 
-    What is stored outside of the run is there as a placeholder.
+    Text in the blob store is represented by its placeholder.
     """
     return "".join(placeholder(one) if is_reference(one) else str(one) for one in _texts_of(raw))
 
 
 def last_words(items: Sequence[Item]) -> Json:
-    """Return the last that was said or found, for whoever asked an agent that ended in silence."""
+    """Return the last message or output, as the answer of a nested run that ended without text."""
     for item in reversed(items):
         said: Json = item.raw.get("output") if item.kind == "tool_output" else _said_in(item.raw)
         if said and item.turn:
@@ -78,13 +75,13 @@ def last_words(items: Sequence[Item]) -> Json:
 
 
 def _said_in(raw: JsonObject) -> Json:
-    """Return the text of a message item, or the reference to it where it is stored outside."""
+    """Return the text of a message item, or the reference to stored text."""
     texts = _texts_of(raw)
     return texts[0] if len(texts) == 1 and is_reference(texts[0]) else text_of(raw)
 
 
 def _texts_of(raw: JsonObject) -> list[Json]:
-    """Return the texts of a message item, or references to them."""
+    """Return the texts of a message item; stored texts as references."""
     content: Json = raw.get("content")
     if isinstance(content, str) or is_reference(content):
         return [content]

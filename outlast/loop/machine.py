@@ -8,34 +8,34 @@ The life of a run, one phase after the other:
 
     new           --RunStarted-->        preparing       look the agent up
     preparing     --RunPrepared-->       turned          a turn may begin
-    turned                               checking        what was said has guardrails
-                                         thinking        ask the model
-    checking      --InputChecked-->      thinking        they let it pass
+    turned                               checking        a new message has guardrails
+                                         thinking        call the model
+    checking      --InputChecked-->      thinking        the guardrails passed
     thinking      --ModelReplied-->      acting          the reply has calls
                                          finalizing      the reply is the answer
-                                         turned          the reply says nothing yet
+                                         turned          the reply is no answer yet
     acting        --ToolFinished-->      acting          until every call is settled, and then
                     AgentFinished        turned          show the outputs to the model, or
-                    DecisionReceived     transferring    run what a handoff has to run, or
+                    DecisionReceived     transferring    run a handoff's callback, or
                                          finalizing      take an output as the answer
     transferring  --HandoffFinished-->   turned          as the agent that took over
-    finalizing    --AnswerFinalized-->   idle | closing  the answer is given
+    finalizing    --AnswerFinalized-->   idle | closing  the question is answered
     idle          --MessageReceived-->   turned          the next question
     any           --CancelRequested-->   closing         now, or when the turn is over
     closing       --SessionSaved-->      closed          everything is saved, and the end of a
-                    AnswerFinalized                      question that was stopped is told
+                    AnswerFinalized                      stopped question is in the trace
     any           --EffectFailed-->      see `_effect_failed`
 
-`turned`, `finalizing` and `closing` need no further event: `_continue` moves them on, unless
-input guardrails still run beside the model, or the session is still being written.
+`turned`, `finalizing` and `closing` need no further event: `_continue` leaves them, unless input
+guardrails still run beside the model, or the session is still being saved.
 
 Three rules hold everywhere. An event that answers no pending effect, or comes too late, changes
 nothing. Outputs and context changes are recorded in the order of the calls, not of their arrival.
 Every message is answered, or fails with a reason, or stays in the inbox of the closed run.
 
 The sections: what each event does, how a turn begins, how it acts on the reply, how a question
-ends. `state.py` has the parts of the state, `transcript.py` what is written into the transcript,
-`requests.py` makes the effects, and `invariants.py` what holds after every event.
+ends. `state.py` has the state, `transcript.py` records items and outputs, `requests.py` makes the
+effects, and `invariants.py` checks the state after every event.
 """
 
 from collections.abc import Sequence
@@ -134,14 +134,14 @@ from outlast.loop.view import shown
 
 
 def advance(state: LoopState, event: Event) -> Step:
-    """Take one event into the run.
+    """Return the next state and the commands after one event.
 
     Args:
-        state: where the run is; `LoopState()` before the first event.
+        state: the state before the event; `LoopState()` before the first.
         event: what happened.
 
     Returns:
-        Where the run is now, and what the shell has to do about it.
+        The next state, and the commands for the shell.
     """
     starts, is_new = isinstance(event, RunStarted), state.phase == "new"
     if state.phase == "closed" or (starts != is_new and not isinstance(event, RunEnded)):
@@ -157,7 +157,7 @@ def advance(state: LoopState, event: Event) -> Step:
 
 
 def _without_stale_blocks(state: LoopState) -> LoopState:
-    """Forget what blocked effects that have been answered or stopped."""
+    """Forget the blocks of effects that are no longer pending."""
     if not state.blocked:
         return state
     pending = {effect.effect for effect in state.pending}
@@ -188,7 +188,7 @@ def _take_event(state: LoopState, event: Event) -> Step:
 
 
 def _continue(state: LoopState, weighed_up_to: int) -> Step:
-    """Do what needs no further event: begin turns, give answers, save, store, close."""
+    """Do everything that needs no further event: begin turns, answer, save, store, close."""
     commands: tuple[Command, ...] = ()
     while state.phase != "closed":
         state, weighed_up_to = weighed(state, weighed_up_to), len(state.items)
@@ -206,7 +206,7 @@ def _continue(state: LoopState, weighed_up_to: int) -> Step:
         elif state.closing is not None and kinds == {"offload_items"}:
             step = _cancel_pending(
                 state, phrases.CANCELLED, keep=frozenset()
-            )  # the end does not wait
+            )  # ending a run does not wait for the blob store
         elif needs_offload(state) and "offload_items" not in kinds:
             step = requests.issue(state, requests.offload(state))
         else:
@@ -245,7 +245,7 @@ def _run_started(event: RunStarted) -> Step:
 
 
 def _effect_blocked(state: LoopState, event: EffectBlocked) -> LoopState:
-    """Show what no worker has, until one has it."""
+    """Show that no worker can carry out an effect, until one can."""
     if all(effect.effect != event.effect for effect in state.pending):
         return state
     others = tuple(one for one in state.blocked if one.effect != event.effect)
@@ -266,7 +266,7 @@ def _effect_answered(state: LoopState, event: EffectEvent) -> Step:
 
 
 def _effect_done(rest: LoopState, effect: Effect, event: EffectEvent) -> Step | None:
-    """Take over what an effect came to; None when the event is the answer to another kind."""
+    """Apply the result of an effect; None if the event answers another kind of effect."""
     if isinstance(effect, OffloadItems):
         is_answer = isinstance(event, ItemsOffloaded)
         return (take_offload(rest, effect, event.result), ()) if is_answer else None
@@ -292,9 +292,9 @@ def _effect_done(rest: LoopState, effect: Effect, event: EffectEvent) -> Step | 
 
 
 def _effect_failed(state: LoopState, effect: Effect, event: EffectFailed) -> Step:
-    """A call's failure is told to the model, unless its plan says otherwise; others end the run.
+    """Turn a call's failure into its output, unless its plan is fatal; end the run otherwise.
 
-    A run that cannot even be prepared closes, also a conversation: it has no agent to talk to.
+    A run that cannot be prepared closes, even a conversation: it has no agent.
     """
     failure = event.failure
     match effect:
@@ -308,12 +308,12 @@ def _effect_failed(state: LoopState, effect: Effect, event: EffectFailed) -> Ste
             return _stop_tracing(state), ()
         case FinalizeAnswer():
             own = effect.candidate.failure
-            if own is not None and not _is_handled(state, own):  # it was only to be told
+            if own is not None and not _is_handled(state, own):  # the failure was only to be traced
                 failure = own
             return _finalizing_failed(state, failure)
         case SaveSession():
             return _saving_failed(state, failure, event.at_ms)
-        case OffloadItems():  # what is large stays where it is, until a worker can store it
+        case OffloadItems():  # large content stays inline until a worker can store it
             return revised(state, stores=False, inline=0), ()
         case RunTool() | RunAgent():
             return _call_failed(state, effect, failure)
@@ -321,24 +321,24 @@ def _effect_failed(state: LoopState, effect: Effect, event: EffectFailed) -> Ste
             assert_never(effect)
 
 
-def _prepared(state: LoopState, briefing: PreparedRun) -> LoopState:
-    context = briefing.context if state.context is None else state.context
-    context = apply(context, briefing.changes)
+def _prepared(state: LoopState, prepared: PreparedRun) -> LoopState:
+    context = prepared.context if state.context is None else state.context
+    context = apply(context, prepared.changes)
     state = revised(
         state,
         phase="turned",
-        model=briefing.model,
+        model=prepared.model,
         context=context,
-        required_steps=briefing.required_steps,
+        required_steps=prepared.required_steps,
     )
-    if briefing.stores:
+    if prepared.stores:
         state = storing(state)
-    if briefing.traced:
+    if prepared.traced:
         state = revised(state, trace=TraceMark(started_at_ms=state.start.started_at_ms))
     return (
         state
-        if briefing.input is None
-        else record_prepared_input(state, briefing.input, briefing.old)
+        if prepared.input is None
+        else record_prepared_input(state, prepared.input, prepared.old)
     )
 
 
@@ -354,13 +354,13 @@ def _input_checked(state: LoopState, result: CheckResult) -> Step:
         state, commands = _ask_model(state)
         return state if is_held(state) else revised(state, unchecked_from=None), commands
     state = revised(state, unchecked_from=None)
-    if state.phase == "acting":  # a run that is to stop after the turn may now wait for people only
+    if state.phase == "acting":  # a cancelled run may now wait for people only
         return _continue_acting(state)
     return _close(state, "cancelled") if state.phase == "checking" else state, ()
 
 
 def _not_passed(state: LoopState, failure: Failure) -> Step:
-    """The question stays unanswered, and later calls, checks and the session know nothing of it."""
+    """Fail the question, and keep it out of later model calls, checks and the session."""
     state, commands = _fail_question(state, failure)
     return drop_unchecked(state), commands
 
@@ -375,7 +375,7 @@ def _model_replied(state: LoopState, reply: ModelReply, at_ms: int) -> Step:
 
 
 def _check_anew(state: LoopState, reply: ModelReply) -> Step:
-    """Check the question with the guardrails that the agent has now, and call the model then."""
+    """Run the input guardrails that the agent has now, and then call the model again."""
     checks = tuple(one for one in state.pending if isinstance(one, CheckInput))
     state = revised(
         state,
@@ -406,7 +406,7 @@ def _decision_received(state: LoopState, event: DecisionReceived) -> Step:
 
 
 def _nested_reported(state: LoopState, event: NestedReported) -> Step:
-    """Show what a nested run asks; a run that is to stop after the turn does not wait for it."""
+    """Show a nested run's approval requests; a cancelled run does not wait for them."""
     ours = any(
         isinstance(one, RunAgent) and one.nested_id == event.nested_id for one in state.pending
     )
@@ -418,7 +418,7 @@ def _nested_reported(state: LoopState, event: NestedReported) -> Step:
 
 
 def _cancel_requested(state: LoopState, event: CancelRequested) -> Step:
-    """Stop at once, or let the turn end. Waiting for people is not a turn that would end."""
+    """Stop immediately or after the turn; a turn that only waits for people stops at once."""
     if event.mode == "after_turn" and state.phase == "closing":
         return state, ()
     if event.mode == "after_turn" and state.phase == "idle":
@@ -434,7 +434,7 @@ def _cancel_requested(state: LoopState, event: CancelRequested) -> Step:
 
 
 def _begin_turn(state: LoopState) -> Step:
-    """Take in what was said and check it, and then ask the model."""
+    """Record new messages, check them, and then call the model."""
     if state.cancel is not None:
         return _close(drop_unchecked(queue_for_session(state, len(state.items))), "cancelled"), ()
     first = not state.question.answering
@@ -442,7 +442,7 @@ def _begin_turn(state: LoopState) -> Step:
     before = len(state.items)
     if first:
         state = hide_blocked(state)
-    if first or not spent:  # a new message has a budget of its own
+    if first or not spent:  # a new message has its own budget
         state = record_messages(state)
     has_checks = not spent and not INPUT_CHECKS.isdisjoint(state.required_steps)
     if not has_checks:
@@ -466,7 +466,7 @@ def _begin_turn(state: LoopState) -> Step:
 
 
 def _check_question(state: LoopState) -> Step:
-    """Run the input guardrails that come before the model, if there are any."""
+    """Run the input guardrails that come before the model call, if there are any."""
     if "check_first" not in state.required_steps:
         return _ask_model(state)
     everything = shown(state.view, state.items, len(state.items))
@@ -475,7 +475,7 @@ def _check_question(state: LoopState) -> Step:
 
 
 def _ask_model(state: LoopState) -> Step:
-    """Ask the model; what a question begins with may be checked meanwhile."""
+    """Call the model; parallel input guardrails run beside a question's first call."""
     checks: tuple[Command, ...] = ()
     if state.question.turn == 0 and "check" in state.required_steps:
         everything = shown(state.view, state.items, len(state.items))
@@ -485,17 +485,17 @@ def _ask_model(state: LoopState) -> Step:
     return revised(state, starts=False), (*checks, *calls)
 
 
-# --- How a turn acts: which calls run, wait for people or are held back, and what comes of them ---
+# --- How a turn acts: which calls run, wait for people or are held, and what their outputs do ---
 
 
 def _start_acting(state: LoopState, at_ms: int) -> Step:
-    """Start every call that may start; ask people about those that may not."""
+    """Start every call that may start; request approval for the others."""
     state = revised(state, phase="acting")
     for index, call in enumerate(state.calls):
         if call.status != "planned":
             continue
         decision = _remembered(state, call)
-        if decision is not None and decision.type == "reject":  # whatever the tool's rule says now
+        if decision is not None and decision.type == "reject":  # whatever the rule says
             state = with_call(state, index, _rejected(call, decision))
         elif decision is None and call.plan.needs_approval:
             state = _ask_people(state, index, at_ms)
@@ -503,7 +503,7 @@ def _start_acting(state: LoopState, at_ms: int) -> Step:
 
 
 def _take_decision(state: LoopState, decision: Decision, at_ms: int) -> Step:
-    """Take over a decision that counts, for every waiting call that it goes for."""
+    """Apply an accepted decision to every waiting call that it covers."""
     asked = next(one for one in state.approvals if one.id == decision.request_id)
     if decision.remember:
         kept = Remembered(agent=asked.agent, name=asked.name, decision=decision)
@@ -516,7 +516,7 @@ def _take_decision(state: LoopState, decision: Decision, at_ms: int) -> Step:
 
 
 def _tool_finished(state: LoopState, effect: RunTool, result: ToolResult) -> Step:
-    """Take over what a tool came to."""
+    """Apply the result of a tool call."""
     state = revised(state, guardrails=(*state.question.guardrails, *result.checks))
     if result.failure is not None:
         return _fail_with_call(state, effect, result.output, result.failure)
@@ -524,7 +524,7 @@ def _tool_finished(state: LoopState, effect: RunTool, result: ToolResult) -> Ste
 
 
 def _agent_finished(state: LoopState, effect: RunAgent, result: AgentResult) -> Step:
-    """Take over what an agent that worked as a tool came to, also what it spent and changed."""
+    """Apply the result of a nested run, with its usage and context changes."""
     state = revised(state, usage=state.usage.plus(result.usage))
     if result.status != "completed":
         message = f"The run of {effect.target} was {result.status}."
@@ -538,7 +538,7 @@ def _agent_finished(state: LoopState, effect: RunAgent, result: AgentResult) -> 
 
 
 def _call_failed(state: LoopState, effect: RunTool | RunAgent, failure: Failure) -> Step:
-    """A failure is told to the model, unless the call's plan says otherwise."""
+    """Turn a failure into the call's output, unless the plan of the call is fatal."""
     state = _without_nested(state, effect)
     output = phrases.tool_failed(effect.name, failure.code)
     details = dict(failure.details or {})
@@ -549,7 +549,7 @@ def _call_failed(state: LoopState, effect: RunTool | RunAgent, failure: Failure)
 
 
 def _continue_acting(state: LoopState) -> Step:
-    """Go on when every call is settled; a handoff waits for all others."""
+    """Go on when every call is settled; a handoff waits for all other calls."""
     state, commands = _start_calls(state)
     if any(call.status in {"planned", "waiting", "running"} for call in state.calls):
         if state.cancel is not None and waits_for_people(state):
@@ -573,7 +573,7 @@ def _continue_acting(state: LoopState) -> Step:
 
 
 def _stop_waiting(state: LoopState) -> Step:
-    """Stop a turn in which only people are waited for. What was done in it is saved."""
+    """Stop a turn that only waits for people, and save its finished calls."""
     may_be_blocked = _may_be_blocked(state)
     state, stops = _cancel_pending(state, phrases.CANCELLED, keep=frozenset({"save_session"}))
     state = state if may_be_blocked else queue_for_session(state, len(state.items))
@@ -587,7 +587,7 @@ def _switch_agent(state: LoopState, result: HandoffResult) -> Step:
     state = revised(state, context=apply(state.context, result.changes))
     state = record_outputs(state, [replace(call, output=phrases.handed_over(target))])
     if result.edit is not None:
-        # What the provider's server has is not this view: it is told everything anew.
+        # The provider's server has the unedited items, so the next call sends all items again.
         state = revised(change_view(state, result.edit), known=0)
     state = revised(
         state,
@@ -603,13 +603,13 @@ def _switch_agent(state: LoopState, result: HandoffResult) -> Step:
 
 
 def _pause(state: LoopState) -> LoopState:
-    """Tell what has finished before people are waited for, which may take days."""
+    """Record finished calls before the run waits for people, which may take days."""
     state = _record_settled(state)
     return state if _may_be_blocked(state) else queue_for_session(state, len(state.items))
 
 
 def _record_settled(state: LoopState) -> LoopState:
-    """Write the outputs of the calls that have finished into the transcript."""
+    """Record the outputs of finished calls in the transcript."""
     state = record_outputs(state, [call for call in state.calls if call.status == "settled"])
     calls = tuple(
         replace(call, status="recorded", changes=()) if call.status == "settled" else call
@@ -619,7 +619,7 @@ def _record_settled(state: LoopState) -> LoopState:
 
 
 def _use_outputs(state: LoopState, calls: Sequence[Call]) -> LoopState:
-    """The outputs go to the model, or one of them is the answer, or a rule decides whether."""
+    """Send the outputs to the model, take one as the answer, or let a rule decide."""
     if state.question.judged:
         outcomes = tuple(
             ToolOutcome(name=call.name, call_id=call.call_id, output=call.output, value=call.value)
@@ -636,7 +636,7 @@ def _use_outputs(state: LoopState, calls: Sequence[Call]) -> LoopState:
 
 
 def _start_calls(state: LoopState) -> Step:
-    """Start the calls that may run, in their order, as many as may run at once."""
+    """Start planned calls in their order, up to the parallel limit."""
     commands: list[Command] = []
     for index, call in enumerate(state.calls):
         running = sum(one.status == "running" for one in state.calls)
@@ -667,7 +667,7 @@ def _settle(
 def _fail_with_call(
     state: LoopState, effect: RunTool | RunAgent, output: Json, failure: Failure
 ) -> Step:
-    if not _is_handled(state, failure):  # an answer that is made of it is saved with the whole turn
+    if not _is_handled(state, failure):  # a handler's answer is saved with the whole turn
         state = _save_finished_calls(state)
     index = call_of(state, effect)
     call = replace(state.calls[index], status="settled", output=output)
@@ -675,7 +675,7 @@ def _fail_with_call(
 
 
 def _save_finished_calls(state: LoopState) -> LoopState:
-    """Have the session get the calls of the turn that are done, or the next run makes them again."""
+    """Queue finished calls for the session; otherwise the next run would repeat them."""
     done = {call.call_id for call in state.calls if call.status == "settled"}
     if not state.start.session or not done or _may_be_blocked(state):
         return state
@@ -717,7 +717,7 @@ def _ask_people(state: LoopState, index: int, at_ms: int) -> LoopState:
 
 
 def _remembered(state: LoopState, call: Call) -> Decision | None:
-    """Return the newest decision that goes for every call of this tool by this agent."""
+    """Return the newest decision that applies to every call of this tool by this agent."""
     for one in reversed(state.remembered):
         if (one.agent, one.name) == (state.agent, call.name):
             return one.decision
@@ -725,7 +725,7 @@ def _remembered(state: LoopState, call: Call) -> Decision | None:
 
 
 def _may_be_blocked(state: LoopState) -> bool:
-    """Whether a guardrail may still take back what the turn has said so far."""
+    """Whether a guardrail may still withhold what the turn has produced so far."""
     ends = state.question.judged or any(call.plan.final for call in state.calls)
     return is_held(state) or (ends and "finalize_answer" in state.required_steps)
 
@@ -737,11 +737,12 @@ def _without_nested(state: LoopState, effect: RunTool | RunAgent) -> LoopState:
     return revised(state, nested=nested)
 
 
-# --- How a question ends: with an answer, with a failure, or because somebody stopped the run ------
+# --- How a question ends: with an answer, with a failure, or because the run was cancelled
+# ---------
 
 
 def _end_of_reply(state: LoopState, reply: ModelReply) -> Step:
-    """A reply without calls: an answer, or nothing yet. Only its last message counts."""
+    """Take a reply without calls: its last message is the answer, or the model goes on."""
     if reply.final == "again":
         return revised(state, phase="turned"), ()
     index = last_message(state, len(reply.items))
@@ -755,49 +756,49 @@ def _end_of_reply(state: LoopState, reply: ModelReply) -> Step:
 
 
 def _set_candidate(state: LoopState, candidate: Candidate) -> LoopState:
-    """Have an answer, which is given once it is concluded."""
+    """Set the answer, which is final once it passes finalizing."""
     return revised(state, phase="finalizing", candidate=candidate)
 
 
 def _finalize(state: LoopState, candidate: Candidate) -> Step:
-    """Give an answer, or first ask users' code what becomes of it."""
+    """Answer at once, or first run the user code that finalizes the answer."""
     is_due = "finalize_answer" in state.required_steps or state.trace is not None
     if candidate.failure is None and not candidate.outcomes and not is_due:
         return _answer(queue_for_session(state, len(state.items)), candidate.output, candidate.item)
-    return requests.issue(state, requests.conclusion(state, candidate))
+    return requests.issue(state, requests.finalization(state, candidate))
 
 
-def _answer_finalized(state: LoopState, conclusion: FinalizedAnswer) -> Step:
-    """Take over what became of an answer."""
+def _answer_finalized(state: LoopState, finalized: FinalizedAnswer) -> Step:
+    """Apply the result of finalizing."""
     if state.phase == "closing":
         return _stop_tracing(state), ()
     candidate = state.question.candidate or Candidate()
     state = revised(
         state,
-        context=apply(state.context, conclusion.changes),
-        guardrails=(*state.question.guardrails, *conclusion.results),
+        context=apply(state.context, finalized.changes),
+        guardrails=(*state.question.guardrails, *finalized.results),
     )
-    if candidate.failure is not None and (conclusion.declined or not conclusion.final):
+    if candidate.failure is not None and (finalized.declined or not finalized.final):
         return _settle_unanswered(state, candidate.failure)
     index = candidate.item
-    if conclusion.message is not None and conclusion.failure is None:
+    if finalized.message is not None and finalized.failure is None:
         index = len(state.items)
-        said = Item("message", conclusion.message, state.agent)
+        said = Item("message", finalized.message, state.agent)
         state = revised(state, items=(*state.items, said))
-    if conclusion.failure is not None:
-        return _not_answered(state, candidate, conclusion, conclusion.failure)
-    if not conclusion.final:
+    if finalized.failure is not None:
+        return _not_answered(state, candidate, finalized, finalized.failure)
+    if not finalized.final:
         return revised(state, phase="turned", candidate=None), ()
-    output = conclusion.output if conclusion.replaced else candidate.output
-    if _is_blocked(conclusion):
-        return _answer(_withhold(state, candidate, conclusion), output, index)
+    output = finalized.output if finalized.replaced else candidate.output
+    if _is_blocked(finalized):
+        return _answer(_withhold(state, candidate, finalized), output, index)
     return _answer(queue_for_session(state, len(state.items)), output, index)
 
 
 def _fail_question(state: LoopState, failure: Failure) -> Step:
-    """The question cannot be answered, unless a handler makes an answer of the failure.
+    """Fail the question, unless a handler turns the failure into an answer.
 
-    Where the run is traced, its end is told in a conclusion, whether there is a handler or not.
+    In a traced run, `FinalizeAnswer` also ends the question's trace, with or without a handler.
     """
     handled = _is_handled(state, failure)
     if not handled and state.trace is None:
@@ -808,12 +809,12 @@ def _fail_question(state: LoopState, failure: Failure) -> Step:
 
 
 def _is_handled(state: LoopState, failure: Failure) -> bool:
-    """Whether somebody may make an answer of a failure."""
+    """Whether a handler may turn a failure into an answer."""
     return failure.code in state.start.handled or "*" in state.start.handled
 
 
 def _next_question(state: LoopState) -> Step:
-    """Take up the next question, wait for it, or close."""
+    """Start the next question, wait for one, or close."""
     if state.cancel is not None:
         return _close_when_idle(state), ()
     if state.inbox:
@@ -824,35 +825,35 @@ def _next_question(state: LoopState) -> Step:
 
 
 def _cancel_now(state: LoopState) -> Step:
-    """Stop at once, whatever is in flight."""
+    """Stop immediately, and cancel everything that is pending."""
     if state.phase == "closing" and any(one.kind == "finalize_answer" for one in state.pending):
-        return state, ()  # it has been stopped, and whoever listens is being told
+        return state, ()  # already stopped; its trace is being ended
     state, stops = _cancel_pending(state, phrases.CANCELLED, keep=frozenset())
     state = revised(state, candidate=None, to_save=(), queued_up_to=len(state.items))
     return _close(state, "cancelled"), stops
 
 
 def _close_when_idle(state: LoopState) -> LoopState:
-    """Close between two questions: how the last one ended is how the run ends."""
+    """Close between two questions; the outcome of the last question is that of the run."""
     return _close(state, "completed" if state.failure is None else "failed")
 
 
 def _close(state: LoopState, outcome: Ending) -> LoopState:
-    """End the run, as soon as everything is saved."""
+    """End the run as soon as everything is saved."""
     return _retry_saving(revised(state, phase="closing", closing=outcome))
 
 
 def _end_run(state: LoopState, outcome: Ending) -> Step:
-    """Everything is done and saved. Where a question that is traced was stopped, tell of its end."""
+    """End a run that is done and saved; first end the trace of a stopped question."""
     if state.trace is not None and state.trace.question == len(state.answers):
         stopped = Candidate(failure=Failure(code="cancelled", message=phrases.STOPPED))
-        return requests.issue(state, requests.conclusion(state, stopped))
+        return requests.issue(state, requests.finalization(state, stopped))
     state = revised(state, phase="closed", outcome=outcome, closing=None)
     return state, (requests.finish(state, outcome),)
 
 
 def _run_ended(state: LoopState, event: RunEnded) -> LoopState:
-    """Close a run as the engine left it: nothing is in flight, and nobody is waited for."""
+    """Close a run that the engine ended: nothing is pending any more."""
     state, _ = _cancel_pending(state, phrases.CANCELLED, keep=frozenset())
     return revised(
         state,
@@ -866,26 +867,26 @@ def _run_ended(state: LoopState, event: RunEnded) -> LoopState:
 
 
 def _stop_tracing(state: LoopState) -> LoopState:
-    """Nothing is left to be told of the run: the end of its last question was, or cannot be."""
+    """Stop tracing: the end of the last question is in the trace, or cannot be."""
     return revised(state, trace=None)
 
 
 def _session_saved(state: LoopState) -> LoopState:
-    """The session has the oldest of what was queued for it."""
+    """Drop the oldest range from the session's queue: it is saved."""
     left = state.saving.to_save[1:]
     trouble = state.saving.save_failure if left else None
     return revised(state, to_save=left, save_failure=trouble, has_saved=True)
 
 
 def _retry_saving(state: LoopState) -> LoopState:
-    """Try again to save what the session did not take."""
+    """Try again to save what the session did not accept."""
     if state.saving.save_failure is None:
         return state
     return revised(state, save_failure=replace(state.saving.save_failure, retrying=True))
 
 
 def _saving_failed(state: LoopState, failure: Failure, at_ms: int) -> Step:
-    """Keep what the session did not take: a conversation tries again, any other run fails."""
+    """Keep what the session did not accept; a conversation retries, any other run fails."""
     since = at_ms if state.saving.save_failure is None else state.saving.save_failure.at_ms
     trouble = SaveFailure(at_ms=since, failure=failure)
     if state.phase == "closing":
@@ -899,7 +900,7 @@ def _saving_failed(state: LoopState, failure: Failure, at_ms: int) -> Step:
 
 
 def _cancel_pending(state: LoopState, output: str, *, keep: frozenset[str]) -> Step:
-    """Stop what is in flight. What has finished counts; what has not begun gets `output`."""
+    """Cancel pending effects; finished calls count, and calls not started get `output`."""
     stopped = tuple(effect for effect in state.pending if effect.kind not in keep)
     stops: tuple[Command, ...] = tuple(CancelEffect(effect=one.effect) for one in stopped)
     outputs = {"settled": None, "running": phrases.CANCELLED}
@@ -918,7 +919,7 @@ def _cancel_pending(state: LoopState, output: str, *, keep: frozenset[str]) -> S
 
 
 def _answer(state: LoopState, output: Json, item: int | None) -> Step:
-    # Guardrails have seen an empty answer, and nothing of what was said before it.
+    # Guardrails passed the empty answer, but not the earlier items, which must not replace it.
     is_guarded = any(record.stage == "output" for record in state.question.guardrails)
     if state.start.parent is not None and not is_guarded and (output is None or output == ""):
         output = last_words(state.items[state.question.asked_from :])
@@ -927,38 +928,38 @@ def _answer(state: LoopState, output: Json, item: int | None) -> Step:
 
 
 def _finalizing_failed(state: LoopState, failure: Failure) -> Step:
-    """The check of an answer failed: it counts only where no guardrail had to pass it."""
+    """Fail the question after its answer could not be finalized."""
     candidate = state.question.candidate or Candidate()
     return _not_answered(state, candidate, FinalizedAnswer(), failure)
 
 
 def _not_answered(
-    state: LoopState, candidate: Candidate, conclusion: FinalizedAnswer, failure: Failure
+    state: LoopState, candidate: Candidate, finalized: FinalizedAnswer, failure: Failure
 ) -> Step:
-    """An answer that guardrails blocked, or did not all pass, is not shown, saved or kept."""
-    if _is_blocked(conclusion) or "check_output" in state.required_steps:
-        return _settle_unanswered(_withhold(state, candidate, conclusion), failure)
+    """Fail the question; withhold an answer that guardrails blocked or did not fully check."""
+    if _is_blocked(finalized) or "check_output" in state.required_steps:
+        return _settle_unanswered(_withhold(state, candidate, finalized), failure)
     return _settle_unanswered(queue_for_session(state, len(state.items)), failure)
 
 
-def _withhold(state: LoopState, candidate: Candidate, conclusion: FinalizedAnswer) -> LoopState:
-    """Withhold the newest turn; the session gets of it, at most, that a tool was called."""
+def _withhold(state: LoopState, candidate: Candidate, finalized: FinalizedAnswer) -> LoopState:
+    """Withhold the newest turn; the session gets its tool call at most, not the output."""
     if candidate.failure is not None:  # a handler's answer was never in the transcript
         return revised(state, queued_up_to=len(state.items))
-    default = phrases.WITHHELD if _is_blocked(conclusion) else phrases.UNCHECKED
-    placeholder = conclusion.withheld or default
+    default = phrases.WITHHELD if _is_blocked(finalized) else phrases.UNCHECKED
+    placeholder = finalized.withheld or default
     state = withhold_turn(state, placeholder)
     if candidate.tool_made:
         return queue_for_session(state, len(state.items), withheld=placeholder)
     return revised(state, queued_up_to=len(state.items))
 
 
-def _is_blocked(conclusion: FinalizedAnswer) -> bool:
-    return any(record.stage == "output" and record.tripped for record in conclusion.results)
+def _is_blocked(finalized: FinalizedAnswer) -> bool:
+    return any(record.stage == "output" and record.tripped for record in finalized.results)
 
 
 def _settle_unanswered(state: LoopState, failure: Failure) -> Step:
-    """The question has no answer. A conversation says so and stays open; a run closes."""
+    """End the question without an answer; a conversation stays open, a run closes."""
     state, stops = _cancel_pending(state, phrases.NOT_RUN, keep=frozenset({"save_session"}))
     state = drop_unchecked(state)
     answer = Answer(state.question.answering, None, state.agent, failure)

@@ -1,7 +1,4 @@
-"""What the model is told about its calls, where no user code says it better.
-
-Owns: the sentences. Plain English, no internals.
-"""
+"""Texts that the model or the user reads where no user code provides one."""
 
 import json
 
@@ -17,33 +14,33 @@ HANDOFF_IGNORED = "This handoff was ignored: a reply can hand over to one agent 
 
 
 def handed_over(target: str) -> str:
-    """Say that an agent took over, in the form that models of this field know."""
+    """Return the output of a handoff, in the usual format of this field."""
     return json.dumps({"assistant": target}, ensure_ascii=False)
 
 
 def as_text(output: Json) -> str:
-    """Return an answer as a model reads it."""
+    """Return a tool output as text for the model."""
     return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
 
 
 def tool_failed(name: str, code: str) -> str:
-    """Say that a tool failed for good, without its internals."""
+    """Return the output of a tool that failed for good, without internals."""
     if code == "tool_timeout":
         return f"The tool {name} did not finish in time."
     return f"The tool {name} failed and cannot be used right now."
 
 
 def conversation_full(run_id: str) -> str:
-    """Say that a run has no room for anything more, and what to do."""
+    """Return the message of a run whose history and state are full."""
     return (
-        f"The run {run_id} holds more than one history can, and its state is too large to go on in "
-        "a new one. It stays readable. Start a new run, and give workers and clients a blob store "
-        "(blob_store=, OUTLAST_BLOB_STORE), so that large content is kept outside."
+        f"The history of run {run_id} is full, and its state is too large to continue in a new "
+        "history. The run stays readable. Start a new run, and configure a blob store for workers "
+        "and clients (blob_store=, OUTLAST_BLOB_STORE), so that large content is stored outside."
     )
 
 
 def turns_used_up(max_turns: int) -> str:
-    """Say that the turn budget is used up, and what to do."""
+    """Return the message of a run that used up its turns."""
     return (
         f"The run made {max_turns} model calls and has no answer yet. Raise max_turns, or look at "
         "the transcript for a loop between tools or agents."

@@ -1,7 +1,4 @@
-"""What a run asks of the shell and of people, made from its state.
-
-Owns: the making of effects and approval requests. Says what is asked; `machine.py` says when.
-"""
+"""Makes effects and approval requests from the state; `machine.py` decides when."""
 
 from dataclasses import replace
 
@@ -30,13 +27,13 @@ from outlast.loop.view import size
 
 
 def issue(state: LoopState, effect: Effect) -> tuple[LoopState, tuple[Effect, ...]]:
-    """Ask for an effect, and remember that it was asked for."""
+    """Add an effect to the pending ones and return it as a command."""
     pending = (*state.pending, effect)
     return revised(state, pending=pending, next_effect=effect.effect + 1), (effect,)
 
 
 def with_marks(state: LoopState, commands: tuple[Command, ...], at_ms: int) -> Step:
-    """Say in the effects just asked for where they belong in the run's trace, if it is traced."""
+    """Set each new effect's place in the trace, if the run is traced."""
     mark = state.trace
     if mark is None:
         return state, commands
@@ -63,9 +60,9 @@ def with_marks(state: LoopState, commands: tuple[Command, ...], at_ms: int) -> S
 
 
 def _turn_of(state: LoopState, command: Effect) -> int | None:
-    """Return the turn of an effect: 0 outside of turns, None for whichever it is.
+    """Return the turn of an effect: 0 outside of turns, None for the current one.
 
-    What a question begins with is checked in its first turn, what is said later between turns.
+    A question's first input is checked in its first turn, later input between turns.
     """
     if isinstance(command, FinalizeAnswer):
         return None
@@ -74,7 +71,7 @@ def _turn_of(state: LoopState, command: Effect) -> int | None:
 
 
 def preparation(state: LoopState) -> PrepareRun:
-    """Ask the worker whether it knows the agent, and what the run begins with."""
+    """Look the agent up and prepare the input."""
     made_elsewhere = state.start.session or state.start.parent is not None
     return PrepareRun(
         effect=state.next_effect,
@@ -88,7 +85,7 @@ def preparation(state: LoopState) -> PrepareRun:
 
 
 def input_check(state: LoopState, stage: CheckStage, items: tuple[Item, ...]) -> CheckInput:
-    """Ask for input guardrails to be run."""
+    """Run input guardrails."""
     return CheckInput(
         effect=state.next_effect,
         agent=state.agent,
@@ -104,7 +101,7 @@ def input_check(state: LoopState, stage: CheckStage, items: tuple[Item, ...]) ->
 
 
 def model_call(state: LoopState) -> CallModel:
-    """Ask the active agent's model about everything it is shown."""
+    """Call the active agent's model with its view of the transcript."""
     thread = state.server.thread
     shown = size(state.view, len(state.items))
     has_more = state.question.starts and thread is None and state.view.history < shown
@@ -135,7 +132,7 @@ def model_call(state: LoopState) -> CallModel:
 
 
 def call_run(state: LoopState, index: int) -> RunTool | RunAgent:
-    """Ask for a call to be run, on the context as the calls before it have left it so far."""
+    """Run a call, on the context with the changes of the calls before it."""
     call = state.calls[index]
     if call.plan.kind == "agent":
         return RunAgent(
@@ -173,7 +170,7 @@ def call_run(state: LoopState, index: int) -> RunTool | RunAgent:
 
 
 def handoff_run(state: LoopState, call: Call) -> RunHandoff:
-    """Ask for a handoff's callback, hooks and filter to be run."""
+    """Run a handoff's callback, hooks and filter."""
     filters = call.plan.filters
     return RunHandoff(
         effect=state.next_effect,
@@ -196,8 +193,8 @@ def handoff_run(state: LoopState, call: Call) -> RunHandoff:
     )
 
 
-def conclusion(state: LoopState, candidate: Candidate) -> FinalizeAnswer:
-    """Ask what becomes of an answer."""
+def finalization(state: LoopState, candidate: Candidate) -> FinalizeAnswer:
+    """Finalize an answer."""
     return FinalizeAnswer(
         effect=state.next_effect,
         agent=state.agent,
@@ -214,7 +211,7 @@ def conclusion(state: LoopState, candidate: Candidate) -> FinalizeAnswer:
 
 
 def session_save(state: LoopState, items: ItemsToSave) -> SaveSession:
-    """Ask for items to be written into the session."""
+    """Save items in the session."""
     return SaveSession(
         effect=state.next_effect,
         start=items.start,
@@ -230,7 +227,7 @@ def session_save(state: LoopState, items: ItemsToSave) -> SaveSession:
 
 
 def offload(state: LoopState) -> OffloadItems:
-    """Ask for the content of the newest items to be stored outside of the run."""
+    """Move the content of the newest items to the blob store."""
     return OffloadItems(
         effect=state.next_effect,
         start=state.storage.offloaded,
@@ -240,7 +237,7 @@ def offload(state: LoopState) -> OffloadItems:
 
 
 def approval(state: LoopState, call: Call, at_ms: int) -> ApprovalRequest:
-    """Ask people whether a call may run."""
+    """Request a person's approval of a call."""
     prefix = state.start.parent.prefix if state.start.parent else ""
     return ApprovalRequest(
         id=f"{prefix}a{len(state.approvals) + 1}",
@@ -256,8 +253,8 @@ def approval(state: LoopState, call: Call, at_ms: int) -> ApprovalRequest:
 
 
 def report(state: LoopState) -> NotifyParent:
-    """Tell the parent what people have to decide, in this run and in those nested in it."""
-    assert state.start.parent is not None  # noqa: S101  who asks has looked
+    """Report pending approval requests, also those of nested runs, to the parent."""
+    assert state.start.parent is not None  # noqa: S101  the caller checks it
     return NotifyParent(
         parent=state.start.parent.run_id,
         requests=tuple(
@@ -268,7 +265,7 @@ def report(state: LoopState) -> NotifyParent:
 
 
 def finish(state: LoopState, outcome: Ending) -> Finish:
-    """Ask for the run to be ended. Only a complete run has an answer, only a failed one a reason."""
+    """End the run; only a completed run has an answer, and only a failed one a failure."""
     return Finish(
         status=outcome,
         final_output=state.final_output if outcome == "completed" else None,

@@ -1,6 +1,6 @@
-"""The state of a run: one frozen value that holds everything the run is.
+"""The state of a run: one frozen value.
 
-Owns: `LoopState` and what can be read off it. Only modules of `loop/` make new ones.
+Only modules of `loop/` make new states.
 """
 
 from dataclasses import dataclass, fields
@@ -42,7 +42,7 @@ Ending: TypeAlias = Literal["completed", "failed", "cancelled"]
 """How the loop ends a run."""
 
 Outcome: TypeAlias = Literal["completed", "failed", "cancelled", "terminated"]
-"""How a run ended; only the engine terminates one."""
+"""How a run ended; only the engine terminates a run."""
 
 Status: TypeAlias = Literal[
     "running", "waiting", "blocked", "idle", "completed", "failed", "cancelled", "terminated"
@@ -59,9 +59,9 @@ class Answer:
     """One answer of the run.
 
     Attributes:
-        to: the ids of the messages it answers.
-        item: the index of the item that holds its text; None where it has none.
-        agent: who answered.
+        to: the ids of the messages that it answers.
+        item: the index of the item that holds its text; None if no item does.
+        agent: the agent that answered.
         failure: why there is no answer.
     """
 
@@ -73,7 +73,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Ignored:
-    """Something that reached the run and did not count, kept for people to see."""
+    """A signal, update or decision that had no effect; shown to people."""
 
     at_ms: int
     what: str
@@ -82,7 +82,7 @@ class Ignored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """One response of a model: which turn of the run it was, what it cost, its provider's ids."""
+    """One model response: its turn, its usage, and the provider's ids."""
 
     turn: int
     usage: Usage = NO_USAGE
@@ -93,7 +93,7 @@ class Response:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemsToSave:
-    """A range of the transcript that the session has to get, but for what a filter has dropped."""
+    """A range of the transcript to save in the session, without what a filter dropped."""
 
     start: int
     stop: int
@@ -103,7 +103,7 @@ class ItemsToSave:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """An effect that no worker could carry out so far: since when, and what they lack."""
+    """An effect that no worker can carry out: since when, and what workers lack."""
 
     effect: int
     at_ms: int
@@ -112,7 +112,7 @@ class Blocked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SaveFailure:
-    """Why the session lacks what is queued for it, and since when; `retrying` tries again."""
+    """Why the session did not accept its items, and since when; `retrying` while it retries."""
 
     at_ms: int
     failure: Failure
@@ -121,7 +121,7 @@ class SaveFailure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NestedRequests:
-    """What people have to decide in a nested run, and in those nested in it."""
+    """The pending approval requests of a nested run, and of the runs nested in it."""
 
     nested_id: str
     requests: tuple[ApprovalRequest, ...]
@@ -129,18 +129,18 @@ class NestedRequests:
 
 @dataclass(frozen=True, kw_only=True)
 class Start:
-    """What a run was started with. It never changes.
+    """The parameters of a run's start, which never change.
 
     Attributes:
-        max_turns: how many model calls one answer may take; None for no bound.
+        max_turns: the maximum number of model calls for one answer; None for no limit.
         keep_open: whether the run takes further messages after an answer.
         settings: the run's settings, opaque to the loop.
         context_type: the registered name of the context's type.
         started_at_ms: when the run began.
         session: whether the run has a session.
-        handled: codes of the failures that a handler may answer; `*` for all.
-        parent: the run that this one works for, as the agent behind a tool.
-        chain_id: the same for every history of the run, also after a reset.
+        handled: codes of the failures that a handler may turn into answers; `*` for all.
+        parent: the parent of a nested run.
+        chain_id: identifies the run across all its histories; unchanged by a reset.
     """
 
     max_turns: int | None = None
@@ -156,20 +156,20 @@ class Start:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What is being answered, and how far the run has come with it.
+    """The question being answered, and its progress.
 
     Attributes:
-        answering: ids of the messages that the model has seen and that have no answer yet.
-        turn: model calls made for the answer.
+        answering: ids of the recorded messages that have no answer yet.
+        turn: the number of model calls for the answer.
         question_from: the index of the question's first item.
         asked_from: the index of the first item after the question.
-        unchecked_from: the index from which items wait for input guardrails to pass them.
-        guardrails: what guardrails said about the question and its answer.
-        candidate: the answer that is not given yet.
+        unchecked_from: the index of the first item that input guardrails have not passed yet.
+        guardrails: results of guardrails for the question and its answer.
+        candidate: the answer that is not final yet.
         tool_users: the agents that have called tools.
         starts: whether the active agent's next model call begins its work.
-        judged: whether a rule decides if the outputs of the calls are the answer.
-        parallel: how many calls may run at once.
+        judged: whether a rule decides if the tool outputs are the answer.
+        parallel: how many calls may run at once; None for no limit.
     """
 
     answering: tuple[str, ...] = ()
@@ -187,13 +187,13 @@ class Question:
 
 @dataclass(frozen=True, kw_only=True)
 class Saving:
-    """What the session has, and what it still has to get.
+    """What is saved in the session, and what is still to be saved.
 
     Attributes:
         to_save: ranges of items that are queued for the session, oldest first.
-        queued_up_to: the index up to which it is decided what the session gets.
-        save_failure: why `to_save` is not being saved; the next question tries again.
-        has_saved: whether the session has taken items of the run.
+        queued_up_to: the index up to which items are queued or will never be saved.
+        save_failure: why saving `to_save` failed; the next question retries.
+        has_saved: whether the session has items of the run.
     """
 
     to_save: tuple[ItemsToSave, ...] = ()
@@ -204,11 +204,11 @@ class Saving:
 
 @dataclass(frozen=True, kw_only=True)
 class Server:
-    """What the provider's server keeps of the conversation.
+    """The conversation on the provider's server.
 
     Attributes:
-        thread: how it keeps the conversation; None where it keeps nothing.
-        known: how many items it has.
+        thread: how the server keeps the conversation; None if it does not.
+        known: the number of items that the server has.
     """
 
     thread: ServerThread | None = None
@@ -217,12 +217,13 @@ class Server:
 
 @dataclass(frozen=True, kw_only=True)
 class Storage:
-    """What of the transcript is stored outside of the run.
+    """Content of the transcript in the blob store.
 
     Attributes:
-        stores: whether workers can store content outside.
-        offloaded: the index up to which large content was stored outside.
-        inline: characters after that index that could be stored; counted where workers store.
+        stores: whether workers have a blob store.
+        offloaded: the index up to which large content has been moved.
+        inline: the number of characters after that index that could be moved; counted if workers
+            have a blob store.
     """
 
     stores: bool = False
@@ -232,44 +233,44 @@ class Storage:
 
 @dataclass(frozen=True, kw_only=True)
 class LoopState:
-    """Where a run is.
+    """The whole state of a run.
 
     Attributes:
         run_id: the workflow id.
-        start: what the run was started with.
+        start: the parameters of the run's start.
         phase: what the run is doing.
-        agent: the active agent.
-        model: the active agent's model, for people to read.
-        required_steps: what the active agent's definition requires besides model calls.
+        agent: the name of the active agent.
+        model: the name of the active agent's model, for people to read.
+        required_steps: the steps that the active agent's definition requires besides model calls.
         context: the application's context as JSON.
         items: the transcript; it only ever grows.
-        view: what the model is shown of it.
-        hidden: indices of items that a filter took out of the run.
-        blocked_from: the index from which input guardrails did not pass the last question.
-        turns: model calls made in all.
+        view: the part of the transcript that the model sees.
+        hidden: indices of items that a filter removed from the run.
+        blocked_from: the first index of the last question, if input guardrails blocked it.
+        turns: the total number of model calls.
         usage: tokens spent.
         responses: the models' responses, one for each turn.
         handoff_path: the agents that the conversation went through.
-        inbox: messages that the model has not seen.
-        question: what is being answered.
-        calls: the calls of the reply that is acted on.
-        pending: effects asked for and not yet answered.
+        inbox: messages that are not in the transcript yet.
+        question: the question being answered.
+        calls: the calls of the current reply.
+        pending: effects that are not answered yet.
         next_effect: the number of the next effect.
-        blocked: the effects that wait for a worker which can carry them out.
+        blocked: effects that wait for a worker that can carry them out.
         approvals: every request for approval, in order.
-        remembered: decisions that count for further calls.
-        nested: what people have to decide in nested runs.
+        remembered: decisions that apply to further calls.
+        nested: pending approval requests of nested runs.
         answers: the answers so far.
         final_output: the newest answer.
         failure: why the newest message has no answer, or why the run failed.
-        saving: what the session has and still has to get.
-        server: what the provider's server keeps.
-        storage: what is stored outside of the run.
-        cancel: a wish to stop after the turn.
-        closing: how the run ends, once everything is saved.
-        outcome: how the run ended, once it has.
-        ignored: the newest things that reached the run and did not count.
-        trace: where the newest effect belongs in the run's trace, if it is traced.
+        saving: the progress of saving in the session.
+        server: the conversation on the provider's server.
+        storage: content of the transcript in the blob store.
+        cancel: `after_turn` if the run is to stop after the turn.
+        closing: how the run will end, once everything is saved.
+        outcome: how the run ended.
+        ignored: the newest signals, updates and decisions that had no effect.
+        trace: the newest effect's place in the run's trace, if the run is traced.
     """
 
     run_id: str = ""
@@ -310,11 +311,11 @@ class LoopState:
 
     @property
     def status(self) -> Status:
-        """The phase as a person would put it: is it working, or whom does it wait for?"""
+        """The phase in a person's words: the run works, or whom it waits for."""
         if self.outcome is not None:
             return self.outcome
         if may_save(self):
-            return "running"  # whoever is waited for finds everything saved
+            return "running"  # a run waits for people only after saving
         if self.phase == "idle":
             return "idle"
         if waits_for_people(self):
@@ -323,7 +324,7 @@ class LoopState:
 
     @property
     def pending_approvals(self) -> tuple[ApprovalRequest, ...]:
-        """What people still have to decide, here and in nested runs."""
+        """The approval requests that wait for a decision, here and in nested runs."""
         own = tuple(request for request in self.approvals if request.status == "pending")
         return own + tuple(request for one in self.nested for request in one.requests)
 
@@ -342,8 +343,8 @@ _PART_OF: Final = {field.name: part for part, kind in _PARTS.items() for field i
 def revised(state: LoopState, **changes: Any) -> LoopState:
     """Return the state with some fields changed, its own or those of its parts.
 
-    It does what `dataclasses.replace` does, without looking at the fields that stay: every event
-    makes about ten states, and that was a quarter of what the loop costs.
+    Faster than `dataclasses.replace`, which copies every field through the constructor: every event
+    makes about ten states, and that took a quarter of the loop's time.
 
     Raises:
         TypeError: neither the state nor a part of it has such a field.
@@ -370,11 +371,11 @@ def _revised_part(part: object, name: str, value: Any) -> object:
 
 
 Step: TypeAlias = tuple[LoopState, tuple[Command, ...]]
-"""Where a run is after something, and what the shell has to do about it."""
+"""The next state, and the commands for the shell."""
 
 
 def may_save(state: LoopState) -> bool:
-    """Whether the session is due its next items: guardrails have passed them, and it takes them."""
+    """Whether the next range may be saved: guardrails have passed it, and saving has not failed."""
     trouble = state.saving.save_failure
     if (
         state.phase == "closed"
@@ -389,7 +390,7 @@ def may_save(state: LoopState) -> bool:
 
 
 def waits_for_people(state: LoopState) -> bool:
-    """Whether nothing will happen until a person decides, here or in every nested run."""
+    """Whether the run only waits for decisions of people, here or in every nested run."""
     asking = {one.nested_id for one in state.nested if one.requests}
     return state.phase == "acting" and all(
         effect.kind in BACKGROUND or (effect.kind == "run_agent" and effect.nested_id in asking)
@@ -398,15 +399,15 @@ def waits_for_people(state: LoopState) -> bool:
 
 
 def is_held(state: LoopState) -> bool:
-    """Whether input guardrails still run beside a turn; it may not lead to anything before."""
+    """Whether input guardrails still run beside a turn, which must not take effect before."""
     return any(isinstance(effect, CheckInput) for effect in state.pending)
 
 
 def released(state: LoopState) -> int:
-    """Return how many items readers may see: output guardrails may still withhold the others.
+    """Return how many items readers may see; output guardrails may withhold the others.
 
-    While an answer waits for output guardrails, or the outputs of the calls may become one, what
-    the newest turn says and its outputs are not shown to anybody.
+    While an answer waits for output guardrails, or tool outputs may become the answer, the items of
+    the newest turn are not shown.
     """
     judged = state.question.judged or any(call.plan.final for call in state.calls)
     is_candidate = state.question.candidate is not None and state.question.candidate.failure is None
@@ -419,7 +420,7 @@ def released(state: LoopState) -> int:
 
 
 def turn_start(state: LoopState) -> int:
-    """Return the index of the first item of the newest turn: the reply and its outputs."""
+    """Return the index of the first item of the newest turn."""
     index = len(state.items)
     while index > 0 and state.items[index - 1].turn == state.turns > 0:
         index -= 1
@@ -436,13 +437,13 @@ def has_message(state: LoopState, message_id: str) -> bool:
 
 
 def items_of(state: LoopState, effect: CallModel | RunHandoff | FinalizeAnswer) -> tuple[Item, ...]:
-    """Return the items an effect is about: the same ones whenever it is asked."""
+    """Return the items that an effect covers; always the same items for an effect."""
     if isinstance(effect, CallModel):
         return shown(state.view, state.items, effect.input_length)[effect.known :]
     return shown(state.view, state.items, effect.input_length or 0)
 
 
 def items_to_save(state: LoopState, effect: SaveSession) -> tuple[Item, ...]:
-    """Return the items that a session gets: the same ones whenever it is asked."""
+    """Return the items to save; always the same items for an effect."""
     kept = (at for at in range(effect.start, effect.stop) if at not in effect.dropped)
     return tuple(state.items[at] for at in kept)

@@ -1,7 +1,6 @@
-"""Content of items that is stored outside of the run.
+"""Content of items in the blob store: which texts move there, and their references.
 
-Owns: where long texts of items are, and how references take their places. What a reference looks
-like is in `values.py`. Must not know: where content is stored, or how.
+The format of a reference is in `values.py`. Where blobs are kept is not this module's concern.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,29 +11,29 @@ from outlast.loop.items import Item
 from outlast.loop.values import Json, JsonObject, reference
 
 OFFLOAD_ABOVE: Final = 1_000_000
-"""Characters of new items above which their content is stored outside. Recorded histories depend
+"""New items with more characters than this are moved to the blob store. Recorded histories depend
 on this number: it must never change."""
 
 MOVED_ABOVE: Final = 256
-"""Shorter texts stay where they are: a reference is about a hundred characters."""
+"""Shorter texts stay inline: a reference is about a hundred characters."""
 
 KEPT: Final = frozenset({"type", "role", "id", "call_id", "name", "status"})
-"""Fields of an item that always stay, because the loop and the tools of people read them."""
+"""Fields of an item that always stay inline: the loop and the tools of people read them."""
 
 Path: TypeAlias = tuple[str | int, ...]
-"""Where a text is in a JSON value: keys and indices, from the outside to the inside."""
+"""The place of a text in a JSON value: keys and indices, from the outside to the inside."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moved:
-    """One text that is stored outside now.
+    """One text that moved to the blob store.
 
     Attributes:
         item: the index of its item in the transcript.
-        path: where the text was.
+        path: the place of the text in the item.
         bytes: its size.
         key: the index of its blob's key in `Offload.keys`.
-        part: its place in a blob that holds several; None for a blob of its own.
+        part: its index in a blob that holds several texts; None for a blob of its own.
     """
 
     item: int
@@ -46,14 +45,14 @@ class Moved:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offload:
-    """Which texts of a transcript are stored outside now, and in which blobs."""
+    """The texts of a transcript that moved to the blob store, and the keys of their blobs."""
 
     keys: tuple[str, ...] = ()
     moved: tuple[Moved, ...] = ()
 
 
 def long_texts(value: Json, least: int, path: Path = ()) -> Iterator[tuple[Path, str]]:
-    """Yield the texts of at least so many characters in a JSON value, and where they are."""
+    """Yield each text of at least `least` characters in a JSON value, with its path."""
     if isinstance(value, str):
         if len(value) >= least:
             yield path, value
@@ -67,14 +66,14 @@ def long_texts(value: Json, least: int, path: Path = ()) -> Iterator[tuple[Path,
 
 
 def weight(items: Sequence[Item]) -> int:
-    """Return how many characters of the items could be stored outside."""
+    """Return how many characters of the items could be moved to the blob store."""
     return sum(len(text) for item in items for _, text in long_texts(item.raw, MOVED_ABOVE, ()))
 
 
 def with_references(items: Sequence[Item], offload: Offload) -> tuple[Item, ...]:
-    """Return the items with references in the places of texts that are stored outside now.
+    """Return the items with references instead of the texts that moved.
 
-    A place that holds no text of that size is left alone: it was withheld meanwhile.
+    A path without a text of that size is skipped: the text was withheld in the meantime.
     """
     newer = list(items)
     for one in offload.moved:

@@ -1,8 +1,4 @@
-"""How replies and calls become transcript and context.
-
-Owns: the kinds of items, the state of a freshly planned call, and the taking over of outputs.
-Must not know: when it happens; that is `machine.py`.
-"""
+"""Records messages, replies and outputs in the transcript, and changes in the context."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -26,18 +22,18 @@ from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import ViewEdit, edited, places_in_transcript, size, without
 
 KEPT_IGNORED = 20
-"""How many notes of ignored things stay visible."""
+"""How many ignored signals, updates and decisions stay visible."""
 
 
 def hide_blocked(state: LoopState) -> LoopState:
-    """Show the model no more of the last question, and of what it replied, if it was blocked."""
+    """Hide the last question and its replies from the model, if guardrails blocked it."""
     if state.blocked_from is None:
         return state
     return hide_from(revised(state, blocked_from=None), state.blocked_from)
 
 
 def record_messages(state: LoopState) -> LoopState:
-    """Write the waiting messages into the transcript; the next answer is to them, too."""
+    """Record the waiting messages in the transcript; the next answer covers them, too."""
     arrived = tuple(Item("input", raw) for message in state.inbox for raw in message.content)
     return revised(
         state,
@@ -51,9 +47,9 @@ def record_messages(state: LoopState) -> LoopState:
 def record_prepared_input(
     state: LoopState, content: Sequence[JsonObject], old: Sequence[int]
 ) -> LoopState:
-    """Begin the transcript with what the worker made of the first message.
+    """Begin the transcript with the input that the worker prepared from the first message.
 
-    The message stays in the inbox, with nothing left to say, to be answered.
+    The message stays in the inbox without items, so that it gets an answer.
     """
     known = frozenset(old)
     items = tuple(
@@ -71,7 +67,7 @@ def record_prepared_input(
 
 
 def begin_question(state: LoopState) -> LoopState:
-    """Forget what belonged to the question before: each has guardrails and a view of its own."""
+    """Reset what belongs to the previous question: its guardrail results and its view."""
     length = len(state.items)
     return revised(
         state,
@@ -84,7 +80,7 @@ def begin_question(state: LoopState) -> LoopState:
 
 
 def record_reply(state: LoopState, reply: ModelReply) -> LoopState:
-    """Write a reply's items, usage, ids and plan into the state."""
+    """Record a reply's items, usage, ids and plan in the state."""
     plans = {plan.item: plan for plan in sorted(reply.calls, key=lambda plan: plan.item)}
     items = tuple(
         Item(_kind_of(raw, plans.get(index)), raw, state.agent, state.turns)
@@ -133,7 +129,7 @@ def last_message(state: LoopState, count: int) -> int | None:
 
 
 def record_outputs(state: LoopState, calls: Sequence[Call]) -> LoopState:
-    """Write the calls' outputs into the transcript and their changes into the context."""
+    """Record the calls' outputs in the transcript and their changes in the context."""
     context, items = state.context, list(state.items)
     for call in calls:
         kind: ItemKind = "handoff_output" if call.plan.kind == "handoff" else "tool_output"
@@ -144,7 +140,7 @@ def record_outputs(state: LoopState, calls: Sequence[Call]) -> LoopState:
 
 
 def context_before(state: LoopState, index: int) -> Json:
-    """Return the context as the calls before this one have left it so far."""
+    """Return the context with the changes of the calls before this one."""
     context = state.context
     for call in state.calls[:index]:
         context = apply(context, call.changes)
@@ -152,7 +148,7 @@ def context_before(state: LoopState, index: int) -> Json:
 
 
 def change_view(state: LoopState, edit: ViewEdit) -> LoopState:
-    """Show the model what a filter made of the transcript, from now on."""
+    """Show the model a filter's version of the transcript from now on."""
     length = len(state.items)
     hidden = places_in_transcript(state.view, length, edit.dropped)
     added = tuple(Item(_kind_of(raw, None), raw, state.agent, state.turns) for raw in edit.added)
@@ -166,17 +162,16 @@ def change_view(state: LoopState, edit: ViewEdit) -> LoopState:
 
 
 def hide_from(state: LoopState, start: int) -> LoopState:
-    """Show the model no more of the transcript from an index on."""
+    """Hide the transcript from the model, from an index on."""
     length = len(state.items)
     view = without(state.view, start, length)
     return revised(state, view=view, known=min(state.server.known, size(view, length)))
 
 
 def drop_unchecked(state: LoopState) -> LoopState:
-    """Take what input guardrails did not pass out of what is to be saved.
+    """Keep items that input guardrails did not pass out of the session.
 
-    It stays in the transcript, where people see it, and in the view until the next question
-    begins: that is what this question's failure tells of.
+    They stay in the transcript for people, and in the view until the next question begins.
     """
     start = state.question.unchecked_from
     if start is None:
@@ -194,7 +189,7 @@ def drop_unchecked(state: LoopState) -> LoopState:
 
 
 def withhold_turn(state: LoopState, placeholder: str) -> LoopState:
-    """Replace what the newest turn said and its outputs, and show the model no more of it.
+    """Replace the newest turn's texts and outputs by a placeholder, and hide the turn.
 
     The calls stay, so that each still has its output.
     """
@@ -223,33 +218,33 @@ def _withheld(item: Item, placeholder: str) -> Item:
 
 
 def weighed(state: LoopState, before: int) -> LoopState:
-    """Count what the items after the first `before` hold that could be stored outside."""
+    """Count the characters in the items from an index on that could move to the blob store."""
     if not state.storage.stores or len(state.items) == before:
         return state
     return revised(state, inline=state.storage.inline + weight(state.items[before:]))
 
 
 def storing(state: LoopState) -> LoopState:
-    """Note that workers can store content outside of the run."""
+    """Record that workers have a blob store."""
     if state.storage.stores:
         return state
     return revised(state, stores=True, inline=weight(state.items[state.storage.offloaded :]))
 
 
 def needs_offload(state: LoopState) -> bool:
-    """Whether the newest items hold more than a run should carry on."""
+    """Whether enough content in the newest items should move to the blob store."""
     return state.storage.inline > OFFLOAD_ABOVE and state.phase not in {"closing", "closed"}
 
 
 def take_offload(state: LoopState, effect: OffloadItems, offload: Offload) -> LoopState:
-    """Put references into the items whose content is stored outside now."""
+    """Put references into the items whose content moved to the blob store."""
     items = with_references(state.items, offload)
     inline = weight(items[effect.stop :])
     return revised(state, items=items, offloaded=effect.stop, inline=inline)
 
 
 def queue_for_session(state: LoopState, length: int, withheld: str | None = None) -> LoopState:
-    """Note that the session has to get the transcript up to a length."""
+    """Queue the transcript up to a length for the session."""
     if not state.start.session or length <= state.saving.queued_up_to:
         return state
     dropped = tuple(at for at in state.hidden if state.saving.queued_up_to <= at < length)
@@ -260,9 +255,9 @@ def queue_for_session(state: LoopState, length: int, withheld: str | None = None
 
 
 def queue_calls_for_session(state: LoopState, call_ids: set[str]) -> LoopState:
-    """Note that the session has to get, of the newest turn, these calls and their outputs only.
+    """Queue some calls of the newest turn, and their outputs, for the session.
 
-    Reasoning goes with the call that it comes before: no provider takes the one without the other.
+    Reasoning goes with the call that follows it: providers reject one without the other.
     """
     first, length = max(state.saving.queued_up_to, turn_start(state)), len(state.items)
     dropped, reasoning = (
@@ -284,7 +279,7 @@ def queue_calls_for_session(state: LoopState, call_ids: set[str]) -> LoopState:
 
 
 def call_of(state: LoopState, effect: RunTool | RunAgent) -> int:
-    """Return the index of the call that an effect runs."""
+    """Return the index of an effect's call."""
     return next(at for at, call in enumerate(state.calls) if call.effect == effect.effect)
 
 
@@ -294,7 +289,7 @@ def with_call(state: LoopState, index: int, call: Call) -> LoopState:
 
 
 def with_ignored(state: LoopState, at_ms: int, what: str, why: str) -> LoopState:
-    """Return the state with a note of something that did not count."""
+    """Return the state with a note of an ignored signal, update or decision."""
     ignored = (*state.ignored, Ignored(at_ms, what, why))[-KEPT_IGNORED:]
     return revised(state, ignored=ignored)
 

@@ -1,8 +1,4 @@
-"""The plain values that states, events and commands are made of.
-
-Owns: JSON aliases, references to stored content, token usage, the description of a failure, and
-where a provider keeps a conversation. Knows nothing of runs.
-"""
+"""The plain values that states, events and commands are made of."""
 
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, cast
@@ -15,7 +11,7 @@ JsonObject: TypeAlias = dict[str, Any]
 
 
 BLOB: Final = "$outlast.blob"
-"""The key of a reference to content that is stored outside: the key of the blob is its value.
+"""The key of a reference to content in the blob store; its value is the key of the blob.
 
 A reference stands in the place of a long text: `{"$outlast.blob": "sha256:…", "bytes": n}`. With
 `part`, the blob is a JSON list of texts, and the reference means one of them.
@@ -27,21 +23,21 @@ _HEXADECIMAL = frozenset("0123456789abcdef")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputTokensDetails:
-    """What the input tokens of a usage hold."""
+    """Details of input tokens."""
 
     cached_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputTokensDetails:
-    """What the output tokens of a usage hold."""
+    """Details of output tokens."""
 
     reasoning_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
-    """Tokens and requests spent, of one model call or added up over a run."""
+    """Tokens and requests used, by one model call or by a whole run."""
 
     requests: int = 0
     input_tokens: int = 0
@@ -52,12 +48,12 @@ class Usage:
 
     @property
     def input_tokens_details(self) -> InputTokensDetails:
-        """The cached ones, as many programs look them up."""
+        """Cached input tokens, in the shape that the Agents SDK uses."""
         return InputTokensDetails(cached_tokens=self.cached_tokens)
 
     @property
     def output_tokens_details(self) -> OutputTokensDetails:
-        """Those spent on reasoning, as many programs look them up."""
+        """Reasoning tokens, in the shape that the Agents SDK uses."""
         return OutputTokensDetails(reasoning_tokens=self.reasoning_tokens)
 
     def plus(self, other: "Usage") -> "Usage":
@@ -75,12 +71,12 @@ class Usage:
 NO_USAGE = Usage()
 
 DEFAULT_MAX_TURNS: Final = 10
-"""The default limit of model calls for an answer."""
+"""The default limit of model calls for one answer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Failure:
-    """Why something did not work, in words for a person and a code for a program.
+    """The reason of a failure: a message for people and a code for programs.
 
     `code` is stable and is what programs match on (the codes are listed in
     `outlast.contract.failures`); `message` is for people and may change.
@@ -93,12 +89,12 @@ class Failure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerThread:
-    """How the provider's server keeps the conversation, where it does.
+    """How the provider's server keeps the conversation.
 
     Attributes:
-        conversation_id: the conversation there.
-        previous_response_id: the response there that the newest items follow.
-        chained: each response follows the one before.
+        conversation_id: the id of the conversation.
+        previous_response_id: the id of the response that the newest items follow.
+        chained: each response continues the previous one.
     """
 
     conversation_id: str | None = None
@@ -113,7 +109,7 @@ def reference(key: str, size: int, part: int | None = None) -> JsonObject:
 
 
 def is_reference(value: Json) -> bool:
-    """Whether a value stands for a text that is stored outside."""
+    """Whether a value is a reference to a text in the blob store."""
     if not isinstance(value, dict) or BLOB not in value:
         return False
     fields = cast("JsonObject", value)
@@ -130,5 +126,5 @@ def is_reference(value: Json) -> bool:
 
 
 def placeholder(value: JsonObject) -> str:
-    """Return what people read instead of a text that is stored outside."""
+    """Return the text that people read in place of a stored text."""
     return f"[{value['bytes']:,} bytes, stored outside of the run]"

@@ -1,9 +1,8 @@
-"""What the model is shown of the transcript: all of it, or what a handoff's filter left of it.
+"""The model's view of the transcript: all of it, or what a handoff's filter kept.
 
-Owns: `View`, `ViewEdit`, and how one makes the other. The transcript itself only ever grows; a
-filter changes what is read of it. Its result is recorded as an edit, ranges that are kept and
-items that are put in, so that a handoff never writes the transcript into history again. Must not
-know: filters or handoffs.
+The transcript only ever grows; a filter changes the view. Its result is recorded as an edit, with
+ranges to keep and items to insert, so that a handoff never writes the transcript into history
+again.
 """
 
 from collections.abc import Iterator, Sequence
@@ -19,7 +18,7 @@ Segment: TypeAlias = tuple[int, int] | JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ViewEdit:
-    """What a filter made of a view.
+    """A filter's change of a view.
 
     Attributes:
         segments: the new view: ranges of positions of the old one, and inserted raw items.
@@ -36,12 +35,12 @@ class ViewEdit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """Which items a model call is about.
+    """The items that a model call sees.
 
     Attributes:
-        segments: ranges of the transcript, and items that a filter put in.
-        rest: the index of the transcript from which on everything is shown.
-        history: how many of its entries count as the input of the current question.
+        segments: ranges of the transcript, and items that a filter inserted.
+        rest: the index from which on the whole transcript is shown.
+        history: the number of entries that count as the input of the current question.
     """
 
     segments: tuple[Segment, ...] = ()
@@ -54,7 +53,7 @@ WHOLE = View()
 
 
 def shown(view: View, items: Sequence[Item], length: int) -> tuple[Item, ...]:
-    """Return the items of a view, of the first `length` items of the transcript."""
+    """Return the items that a view shows of the first `length` items of the transcript."""
     if not view.segments:
         return tuple(items[view.rest : length])
     entries: list[Item] = []
@@ -67,13 +66,13 @@ def shown(view: View, items: Sequence[Item], length: int) -> tuple[Item, ...]:
 
 
 def size(view: View, length: int) -> int:
-    """Return how many entries a view has of the first `length` items of the transcript."""
+    """Return the number of entries that a view shows of the first `length` items."""
     inside = sum(1 if isinstance(one, dict) else one[1] - one[0] for one in view.segments)
     return inside + length - view.rest
 
 
 def edited(view: View, length: int, edit: ViewEdit) -> View:
-    """Return the view that an edit makes of another, whose entries are all shown so far."""
+    """Return the view after an edit; all entries of the edited view are in the edit."""
     places = list(_places(view, length))
     segments: list[Segment] = []
     for segment in edit.segments:
@@ -86,7 +85,7 @@ def edited(view: View, length: int, edit: ViewEdit) -> View:
 
 
 def without(view: View, start: int, stop: int) -> View:
-    """Return a view that does not show a range of the transcript at its end."""
+    """Return a view without a range at the end of the transcript."""
     segments = list(view.segments)
     if view.rest < start:
         segments.append((view.rest, start))
@@ -94,7 +93,7 @@ def without(view: View, start: int, stop: int) -> View:
 
 
 def places_in_transcript(view: View, length: int, positions: Sequence[int]) -> tuple[int, ...]:
-    """Return the indices of the transcript behind positions of a view; inserted items have none."""
+    """Return the transcript indices of positions in a view; inserted items have none."""
     places = list(_places(view, length))
     found = (places[at] for at in positions if 0 <= at < len(places))
     return tuple(place for place in found if isinstance(place, int))
@@ -110,7 +109,7 @@ def _places(view: View, length: int) -> Iterator[int | JsonObject]:
 
 
 def _extend(segments: list[Segment], place: int | JsonObject) -> None:
-    """Add one place; neighbours become one range, so that long views stay short to write."""
+    """Add one place; neighbouring places become one range, which keeps long views short."""
     if isinstance(place, dict):
         segments.append(place)
         return

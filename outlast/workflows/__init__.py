@@ -1,5 +1,5 @@
 """The Temporal workflow: an interpreter of the loop's commands.
 
-Owns: how commands become activities and how what arrives becomes events. Imports the loop, the
+Commands become activities, and everything that arrives becomes an event. Imports the loop, the
 contract and Temporal only; no user code runs here.
 """

@@ -1,13 +1,14 @@
-"""The workflow of a run: an interpreter that carries out what the loop asks for.
+"""The workflow of a run: an interpreter of the loop's commands.
 
 Everything that reaches the workflow (its input, signals, updates, results of activities, a
 request to cancel) becomes an event; `advance` answers with commands; each command is carried out
 here. Nothing in this file knows what a tool, a turn or an approval is for: a feature is a new
 event or command, and this file does not grow with it.
 
-Two rules keep runs alive. No exception leaves a handler, so no workflow task ever fails: what
-goes wrong becomes an event or a typed failure of the workflow. And all commands are carried out
-by one coroutine, after everything that a workflow task delivered has been taken in.
+Two rules keep runs alive. No exception leaves a handler, so no workflow task ever fails: every
+error
+becomes an event or a typed failure of the workflow. And one coroutine carries out all commands,
+after everything that a workflow task delivered has become an event.
 """
 
 import asyncio
@@ -62,7 +63,7 @@ from outlast.workflows.translation import (
 )
 
 LARGEST_CARRIED_BYTES = 1_900_000
-"""Compressed. The server takes payloads of 2 MB, but histories of 50 MB."""
+"""The maximum compressed size. The server takes payloads of 2 MB, and histories of 50 MB."""
 
 DEFECTS = (
     ArithmeticError,
@@ -73,21 +74,22 @@ DEFECTS = (
     TypeError,
     ValueError,
 )
-"""What fails the run instead of its task, which Temporal would repeat for ever. Not every
+"""Errors that fail the run instead of its task, which Temporal would retry for ever. Not every
 `Exception`: a worker whose code does not fit a history must not end the run."""
 
 
 Handler = TypeVar("Handler", bound=Callable[..., Any])
 
 NOTHING = RawValue(Payload(metadata={"encoding": b"binary/null"}))
-"""What a handler gets that is called without an argument."""
+"""The argument of a handler that was called without one."""
 
 
 def takes_raw_value(handler: Handler) -> Handler:
-    """Make the SDK pass a single argument as it came, and none too many an error.
+    """Make the SDK pass a single argument unconverted, and accept too many arguments.
 
-    The SDK converts arguments by annotation where their numbers agree, and fails the run or drops
-    the signal where it cannot. So the signature names one raw value, and hides that more are taken.
+    The SDK converts arguments by annotation if their number matches; otherwise it fails the run or
+    drops
+    the signal. The signature therefore names one raw value and hides the rest.
     """
     parameters = inspect.signature(handler).parameters.values()
     shown = [one for one in parameters if one.kind is not inspect.Parameter.VAR_POSITIONAL]
@@ -97,12 +99,12 @@ def takes_raw_value(handler: Handler) -> Handler:
 
 @workflow.defn(name=names.WORKFLOW, sandboxed=False, failure_exception_types=DEFECTS)
 class AgentRun:
-    """One run of an agent: from a question to its answer, or a conversation that stays open."""
+    """One run of an agent: one question and its answer, or a conversation that stays open."""
 
     @workflow.init
     @takes_raw_value
     def __init__(self, payload: RawValue = NOTHING, *_more: Any) -> None:
-        """Take in the input; reading it here means that early signals find the run started."""
+        """Read the input here, so that early signals find a started run."""
         info = workflow.info()
         self._id = info.workflow_id
         self._run_id = info.run_id
@@ -143,7 +145,7 @@ class AgentRun:
     @workflow.run
     @takes_raw_value
     async def run(self, payload: RawValue = NOTHING, *_more: Any) -> JsonObject:
-        """Carry out commands until the loop says that the run is over.
+        """Carry out commands until the loop ends the run.
 
         Raises:
             ApplicationError: the run failed; the type is the failure's code.
@@ -171,7 +173,7 @@ class AgentRun:
             self._rested = self._state.phase == "idle" and not self._running
 
     async def _leave_everything(self) -> None:
-        """Cancel what is in flight: a fast tool's end may not come after that of its workflow."""
+        """Cancel pending effects: a local activity must not end after its workflow."""
         for task in self._running.values():
             task.cancel()
         await asyncio.gather(*self._running.values(), return_exceptions=True)
@@ -181,16 +183,16 @@ class AgentRun:
             try:
                 await workflow.wait_condition(lambda: self._news or self._cancel_asked)
             except asyncio.CancelledError:
-                # The engine's own way to cancel. Waiting once more lets everything else that
-                # this workflow task delivered be taken in before the cancel is.
+                # A cancellation by the engine. Waiting once more delivers everything else of
+                # this workflow task before the cancellation.
                 self._cancel_asked = True
                 await workflow.wait_condition(lambda: True)
         self._news = False
 
     async def _take_in_the_rest(self) -> None:
-        """Wait until a cancel that came with a message has been delivered, too.
+        """Wait until a cancellation that came with a message has been delivered, too.
 
-        The SDK delivers messages first and lets the workflow run. A timer's end is delivered last.
+        The SDK delivers messages first and runs the workflow, and delivers a fired timer last.
         """
         try:
             await workflow.sleep(timedelta(milliseconds=1))
@@ -198,7 +200,7 @@ class AgentRun:
             self._cancel_asked = True
         self._stepped = True
 
-    # --- What arrives ---------------------------------------------------------------------------
+    # --- Events -----------------------------------------------------------------------------------
 
     def _take(self, event: Event) -> None:
         self._news = True
@@ -222,7 +224,7 @@ class AgentRun:
     )
     @takes_raw_value
     def signal_decide(self, payload: RawValue = NOTHING, *_more: Any) -> None:
-        """Take a person's decision; one that does not count is noted in the state."""
+        """Take a person's decision; a refused decision is noted in the state."""
         self._take(history.signalled(names.SIGNAL_DECIDE, [_json(payload)], self._now_ms()))
 
     @workflow.signal(
@@ -231,30 +233,32 @@ class AgentRun:
     )
     @takes_raw_value
     def signal_cancel(self, payload: RawValue = NOTHING, *_more: Any) -> None:
-        """Stop the run, at once or after the turn it is in."""
+        """Stop the run, immediately or after the current turn."""
         self._take(history.signalled(names.SIGNAL_CANCEL, [_json(payload)], self._now_ms()))
 
-    @workflow.signal(name=names.SIGNAL_NESTED, description="From nested runs: what they wait for")
+    @workflow.signal(
+        name=names.SIGNAL_NESTED, description="From nested runs: their pending approvals"
+    )
     @takes_raw_value
     def signal_nested(self, payload: RawValue = NOTHING, *_more: Any) -> None:
-        """Take what a nested run says that people have to decide."""
+        """Take a nested run's pending approval requests."""
         self._take(history.signalled(names.SIGNAL_NESTED, [_json(payload)], self._now_ms()))
 
     @workflow.signal(dynamic=True)
     def signal_other(self, name: str, _arguments: Sequence[RawValue]) -> None:
-        """Note a signal that nobody knows, so that its sender can find out."""
+        """Record an unknown signal, so that its sender can find out."""
         self._take(history.signalled(name, [], self._now_ms()))
 
     @workflow.update(
         name=names.UPDATE_DECIDE,
-        description="Decide an approval, and learn at once whether the decision counts",
+        description="Decide an approval; refused if the decision does not apply",
     )
     @takes_raw_value
     def update_decide(self, payload: RawValue = NOTHING, *_more: Any) -> JsonObject:
-        """Take a person's decision. Returns how the request stands."""
+        """Take a person's decision, and return the request's status."""
         event = history.updated(names.UPDATE_DECIDE, [_json(payload)], self._now_ms())
         self._take(event)
-        assert isinstance(event, DecisionReceived)  # noqa: S101  the table says so
+        assert isinstance(event, DecisionReceived)  # noqa: S101  guaranteed by contract/history.py
         request = next(r for r in self._state.approvals if r.id == event.decision.request_id)
         by = request.decision.by if request.decision else None
         return {"request_id": request.id, "status": request.status, "by": by}
@@ -262,28 +266,28 @@ class AgentRun:
     @update_decide.validator
     @takes_raw_value
     def validate_decide(self, payload: RawValue = NOTHING, *_more: Any) -> None:
-        """Refuse a decision that does not count, before it gets into history."""
+        """Refuse a decision that does not apply, before it is written into history."""
         check_size(payload)
         event = readable_update(names.UPDATE_DECIDE, _json(payload))
-        assert isinstance(event, DecisionReceived)  # noqa: S101  the table says so
+        assert isinstance(event, DecisionReceived)  # noqa: S101  guaranteed by contract/history.py
         problem = refusal(self._state.approvals, event.decision)
         if problem is not None:
             raise typed_error(failures.DECISION_REFUSED, problem)
 
     @workflow.update(
         name=names.UPDATE_SEND,
-        description='Say something more: {"input": "...", "message_id": "a unique id"}',
+        description='Send a message: {"input": "...", "message_id": "a unique id"}',
     )
     @takes_raw_value
     def update_send(self, payload: RawValue = NOTHING, *_more: Any) -> JsonObject:
-        """Take a message. Returns when it is queued; the answer is in the state later."""
+        """Queue a message; its answer is in the state later."""
         self._take(history.updated(names.UPDATE_SEND, [_json(payload)], self._now_ms()))
         return {"status": self._state.status, "turns": self._state.turns}
 
     @update_send.validator
     @takes_raw_value
     def validate_send(self, payload: RawValue = NOTHING, *_more: Any) -> None:
-        """Refuse a message that cannot be read or would never be answered."""
+        """Refuse a message that is unreadable or would never be answered."""
         check_size(payload)
         readable_update(names.UPDATE_SEND, _json(payload))
         if self._state.phase in {"closing", "closed"}:
@@ -295,11 +299,11 @@ class AgentRun:
         if len(self._state.inbox) >= policies.LONGEST_INBOX:
             raise typed_error(
                 failures.RUN_BUSY,
-                f"The run {self._id} has {policies.LONGEST_INBOX:,} messages that it has not "
-                "answered, and takes no more until it has. See what it waits for.",
+                f"The run {self._id} has {policies.LONGEST_INBOX:,} unanswered messages, which is the "
+                "limit. Check what the run waits for, or send again after its next answer.",
             )
 
-    # --- What the loop asks for -----------------------------------------------------------------
+    # --- Commands ---------------------------------------------------------------------------------
 
     def _carry_out(self, command: CancelEffect | NotifyParent | Effect) -> None:
         match command:
@@ -313,7 +317,7 @@ class AgentRun:
                 self._running[command.effect] = asyncio.create_task(self._perform(command))
 
     async def _tell(self, command: NotifyParent, before: asyncio.Task[None] | None) -> None:
-        """Signal the parent, one thing after the other. A parent that is gone needs no telling."""
+        """Signal the parent, one report after the other; a parent that has ended is ignored."""
         if before is not None:
             await before
         parent = workflow.get_external_workflow_handle(command.parent)
@@ -322,9 +326,9 @@ class AgentRun:
             await parent.signal(names.SIGNAL_NESTED, records.write(record))
 
     async def _perform(self, effect: Effect) -> None:
-        """Run one activity, and make exactly one event of however it ends.
+        """Run one activity, and make exactly one event from its end.
 
-        One that no worker could carry out is run again until one can, which is shown meanwhile.
+        An effect that no worker can carry out is shown as blocked, and runs again until one can.
         """
         try:
             event = await self._ended(effect)
@@ -339,7 +343,7 @@ class AgentRun:
         self._take(event)
 
     async def _ended(self, effect: Effect) -> Event:
-        """Run one activity, and return what it came to."""
+        """Run one activity, and return its event."""
         blocked = history.is_blocked(self._state, effect)
         try:
             payload = _json(await self._execute(effect, blocked=blocked))
@@ -392,12 +396,12 @@ class AgentRun:
         )
 
     def _may_be_local(self, effect: Effect) -> bool:
-        """Whether a fast effect runs as a local activity: not where the reply has many of them."""
+        """Whether a fast effect may be a local activity, as few calls of one reply are."""
         fast = [call.effect for call in self._state.calls if call.plan.policy.fast]
         return effect.effect not in fast or fast.index(effect.effect) < policies.FAST_CALLS
 
     def _is_full(self) -> bool:
-        """Whether the history can neither go on in a new one nor take another effect's result."""
+        """Whether the history can neither be continued nor take another effect's result."""
         if self._carries_from == 0:
             return False
         info = workflow.info()
@@ -408,9 +412,9 @@ class AgentRun:
         )
 
     async def _refuse(self, effect: Effect) -> Any:
-        """Fail an effect on record, so that every reader of the history sees it, too.
+        """Fail an effect in history, so that every reader of the history sees the failure.
 
-        The rest of the question is refused as well: a model would only try the call again.
+        The rest of the question is refused as well: a model would only repeat the call.
         """
         self._refused = len(self._state.answers)
         return await workflow.execute_local_activity(
@@ -430,22 +434,22 @@ class AgentRun:
             started = started if at == now else 0
             is_full = started > 0 and started + size_bytes > policies.STARTED_AT_ONCE_BYTES
             if is_full:
-                await workflow.sleep(timedelta(milliseconds=1))  # it ends the workflow task
+                await workflow.sleep(timedelta(milliseconds=1))  # ends the workflow task
                 now, started = workflow.info().get_current_history_length(), 0
             self._started = now, started + size_bytes
 
     async def _run_nested(self, effect: RunAgent) -> Any:
-        """Run an agent that works as a tool: a run of its own, cancelled when this one ends."""
+        """Run an agent used as a tool as a child workflow, which is cancelled with this run."""
         record = records.nested_input(effect, visibility=self._visibility and not self._unlisted)
         payload = records.write(record)
         await self._room_to_start(len(json.dumps(payload)))
-        listed = self._writes_attributes()  # in the workflow task of the start, for it to count
+        listed = self._writes_attributes()  # must be read in the workflow task of the start
         return await workflow.execute_child_workflow(
             names.WORKFLOW,
             payload,
             id=effect.nested_id,
             result_type=RawValue,
-            # After a reset, the nested run of the history that was left behind may still be open.
+            # After a reset, the nested run of the abandoned history may still be open.
             id_reuse_policy=WorkflowIDReusePolicy.TERMINATE_IF_RUNNING,
             parent_close_policy=workflow.ParentClosePolicy.REQUEST_CANCEL,
             search_attributes=first_attributes(effect.target) if listed else None,
@@ -453,7 +457,7 @@ class AgentRun:
         )
 
     def _request(self, effect: Effect) -> JsonObject:
-        """Return the request itself when it is small, or else a claim on it."""
+        """Return the request itself if it is small, else a claim on it."""
         request = request_of(self._state, effect)
         inline = kind_of(effect).inline(effect)
         written = records.small(request, claims.INLINE_BYTES) if inline else None
@@ -492,18 +496,20 @@ class AgentRun:
         )
         return records.write(result)
 
-    # --- A history that never grows too long ------------------------------------------------------
+    # --- Continuing in a new history
+    # ----------------------------------------------------------------
 
     def _rolls_over(self) -> bool:
-        """Whether to go on in a new history: between two steps, with nothing in flight.
+        """Whether to continue in a new history: between two steps, with no pending effect.
 
-        Asked after a step, or after `_take_in_the_rest`: the SDK delivers signals before a cancel
-        of the same workflow task, and a cancel after the end of this history would be lost.
+        Called after a step, or after `_take_in_the_rest`: the SDK delivers signals before a
+        cancellation of
+        the same workflow task, and a cancellation after the end of this history would be lost.
         """
         info = workflow.info()
         events, size_bytes = info.get_current_history_length(), info.get_current_history_size()
         if info.is_target_worker_deployment_version_changed() and not self._may_change_version():
-            # The turn may end first, and the new version take over then.
+            # The turn ends first; then the new version takes over.
             events, size_bytes = events // 2, size_bytes // 2
         return (
             not self._running
@@ -519,22 +525,22 @@ class AgentRun:
         )
 
     def _upgrades(self) -> bool:
-        """Whether to go on in the worker deployment's new version: at rest, or just after it."""
+        """Whether to continue on the worker deployment's new version: at rest, or just after it."""
         at_rest = self._rested or self._state.phase == "idle"
         cannot = self._running or self._carries_from
         return at_rest and not cannot and self._may_change_version()
 
     def _may_change_version(self) -> bool:
-        """Whether a pinned run has another version to go to, and no plan of this one is open.
+        """Whether a pinned run has a new version, and no open plan of its own version.
 
-        A plan names tools and agents of the version that made it, so that one has to finish it.
+        A plan names tools and agents of the version that made it, so that version has to finish it.
         """
         state = self._state
         planned = state.calls or state.question.candidate or state.closing
         return not planned and workflow.info().is_target_worker_deployment_version_changed()
 
     def _continue_as_new(self) -> None:
-        """Go on in a new history; with a state that no payload can hold, in this one after all."""
+        """Continue in a new history, or in this one if no payload can hold the state."""
         fits = weight(self._state.items) <= policies.MAY_BE_CARRIED
         carried = records.write_state(self._state) if fits else {}
         if not fits or len(carried.get("zlib", "")) > LARGEST_CARRIED_BYTES:
@@ -571,10 +577,11 @@ class AgentRun:
         workflow.set_current_details(presentation.details(self._state))
 
     def _writes_attributes(self) -> bool:
-        """Whether to write search attributes now; once not, this history writes none any more.
+        """Whether to write search attributes now; after one no, this history writes none.
 
         A server refuses every workflow task that writes an attribute which the namespace lacks.
-        What this process knows of that is recorded as a patch, in such histories only.
+        What this
+        process found out about the namespace is recorded as a patch, only in such histories.
         """
         if not self._visibility or self._unlisted:
             return False
@@ -586,24 +593,24 @@ class AgentRun:
         self._unlisted = lacking and workflow.patched(f"outlast-unlisted-{self._writes}")
         return not self._unlisted
 
-    @workflow.query(name=names.QUERY_STATE, description="Where the run is, in short")
+    @workflow.query(name=names.QUERY_STATE, description="A short snapshot of the run")
     def query_state(self) -> JsonObject:
-        """Return where the run is."""
+        """Return a short snapshot of the run."""
         return presentation.state_view(self._state)
 
-    @workflow.query(name=names.QUERY_TRANSCRIPT, description="What was said and done")
+    @workflow.query(name=names.QUERY_TRANSCRIPT, description="The newest items of the transcript")
     def query_transcript(self) -> list[JsonObject]:
-        """Return the newest items as people read them."""
+        """Return the newest items, formatted for people."""
         return presentation.transcript_view(self._state)
 
-    @workflow.query(name=names.QUERY_APPROVALS, description="What people have to decide")
+    @workflow.query(name=names.QUERY_APPROVALS, description="The pending approval requests")
     def query_approvals(self) -> list[JsonObject]:
         """Return the pending approval requests."""
         return presentation.approvals_view(self._state)
 
     @workflow.query(name=names.QUERY_REQUEST, description="For workers: a request by its claim")
     def query_request(self, effect: int = 0, page: int = 0) -> JsonObject:
-        """Return one page of an effect's request; no data when nobody waits for it any more."""
+        """Return one page of an effect's request; no data if the effect is no longer pending."""
         pending = next((one for one in self._state.pending if one.effect == effect), None)
         if pending is None:
             return {"data": "", "more": False}
@@ -619,5 +626,5 @@ class AgentRun:
 
 
 def _json(value: Any) -> Any:
-    """Return the JSON in what the SDK delivered, or an `Unreadable`."""
+    """Return the JSON that the SDK delivered, or an `Unreadable`."""
     return json_of(workflow.payload_converter(), value)

@@ -1,8 +1,7 @@
-"""What people see of a run in the Temporal UI.
+"""A run as people see it in the Temporal UI and in the answers to queries.
 
-Owns: the summaries of activities, the Markdown of the current details, the search attributes,
-and the answers to the queries. Everything is made from the state, and what others have written is
-inert in Markdown. Must not know: how it is shown.
+Activity summaries, current details in Markdown, search attributes, and the answers to queries, all
+made from the state. Text from outside is escaped in Markdown.
 """
 
 import json
@@ -27,17 +26,17 @@ SUMMARY_BYTES = 200
 EXCERPT_ITEMS = 6
 EXCERPT_LENGTH = 300
 DECIDED_LENGTH = 2_000
-"""How much of the arguments the details show that a person has to decide about."""
+"""How much of a call's arguments the details show while it waits for approval."""
 
 TRANSCRIPT_ITEM_BYTES = 4_000
-"""Items are cut to this in the query `transcript`, whose answer may have 2 MB."""
+"""Items in the answer to the query `transcript` are cut to this: a payload is limited to 2 MB."""
 
 
 def attributes(state: LoopState) -> dict[str, str | int | None]:
-    """Return the search attributes of a state; None for one that is not set.
+    """Return the search attributes of a state; None for an unset one.
 
-    The status says what an open run waits for. That it works, or how it ended, Temporal's own
-    `ExecutionStatus` says, without another event in each history.
+    The status says what an open run waits for. For running and ended runs, Temporal's own
+    `ExecutionStatus` suffices, without another event in each history.
     """
     waits = state.status in {"waiting", "blocked", "idle"}
     return {
@@ -48,17 +47,17 @@ def attributes(state: LoopState) -> dict[str, str | int | None]:
 
 
 def summary(state: LoopState, effect: Effect) -> str:
-    """Return one line that says what an activity does, in Markdown, for the UI's timeline."""
+    """Return one line in Markdown that describes an activity, for the UI's timeline."""
     return inline_within(effect_line(state, effect), SUMMARY_BYTES)
 
 
 def effect_line(state: LoopState, effect: Effect) -> str:
-    """Return one line that says what an activity does, to be cut and shown."""
+    """Return one line that describes an effect, uncut and unescaped."""
     return kind_of(effect).line(state, effect)
 
 
 def state_view(state: LoopState) -> JsonObject:
-    """Return the answer to the query `state`: small, whatever the length of the run."""
+    """Return the answer to the query `state`: small, however long the run."""
     return {
         "status": state.status,
         "phase": state.phase,
@@ -103,17 +102,17 @@ def state_view(state: LoopState) -> JsonObject:
 
 
 def transcript_view(state: LoopState, last: int = 200) -> list[JsonObject]:
-    """Return the answer to the query `transcript`: the newest items, as people read them."""
+    """Return the answer to the query `transcript`: the newest items, formatted for people."""
     return [_item_view(item) for item in state.items[: released(state)][-last:]]
 
 
 def approvals_view(state: LoopState) -> list[JsonObject]:
-    """Return the answer to the query `approvals`: what people still have to decide."""
+    """Return the answer to the query `approvals`: the pending requests."""
     return [_approval_view(state, request) for request in state.pending_approvals]
 
 
 def details(state: LoopState) -> str:
-    """Return the current details in Markdown: where the run is, and what a person can do."""
+    """Return the current details in Markdown: the run's status, and a person's next step."""
     path = " → ".join(inline(agent) for agent in state.handoff_path)
     lines = [
         f"**{state.status}** · {path} · turn {state.question.turn} of {state.start.max_turns or 'any'}"
@@ -122,16 +121,17 @@ def details(state: LoopState) -> str:
         message = code(state.failure.message, EXCERPT_LENGTH)
         lines.append(f"Not answered: {code(state.failure.code)} {message}")
     lines.extend(
-        f"Waits since {_time(one.at_ms)} for a worker that can go on: "
-        f"{code(one.lacks, EXCERPT_LENGTH)}. The run goes on by itself when there is one."
+        f"Blocked since {_time(one.at_ms)}: no worker can go on: "
+        f"{code(one.lacks, EXCERPT_LENGTH)}. The run goes on when such a worker starts."
         for one in state.blocked
     )
     if state.saving.save_failure is not None:
         trouble = state.saving.save_failure
         lines.append(
-            f"The session lacks {unsaved_items(state)} items since {_time(trouble.at_ms)}: "
+            f"{unsaved_items(state)} items are not saved in the session since "
+            f"{_time(trouble.at_ms)}: "
             f"{code(trouble.failure.code)} {code(trouble.failure.message, EXCERPT_LENGTH)}. "
-            "The next message tries again."
+            "The next message retries."
         )
     lines.extend(_to_decide(state, request) for request in state.pending_approvals)
     lines.extend(
@@ -149,16 +149,16 @@ def _to_decide(state: LoopState, request: ApprovalRequest) -> str:
     shown = rendering.arguments_text(request.arguments) if whole else request.arguments
     command = rendering.command("approve", run, request.id)
     decision = json.dumps({"request_id": request.id, "type": "approve"})
-    rest = "" if len(shown) <= DECIDED_LENGTH else "All of them: the query `approvals`. "
+    rest = "" if len(shown) <= DECIDED_LENGTH else "The query `approvals` has them in full. "
     return (
-        f"Waits for a person: {code(request.name)} with the arguments "
-        f"{code(shown, DECIDED_LENGTH)}, asked by {inline(request.agent)}{where}. {rest}Signal "
-        f'`decide` with {code(decision)} or `"reject"`, or {code(command)}.'
+        f"Waiting for approval: {code(request.name)} with the arguments "
+        f"{code(shown, DECIDED_LENGTH)}, called by {inline(request.agent)}{where}. {rest}Signal "
+        f'`decide` with {code(decision)} or `"reject"`, or run {code(command)}.'
     )
 
 
 def unsaved_items(state: LoopState) -> int:
-    """Return how many items are queued for the session."""
+    """Return the number of items that are queued for the session."""
     return sum(one.stop - one.start - len(one.dropped) for one in state.saving.to_save)
 
 
@@ -207,6 +207,6 @@ def _approval_view(state: LoopState, request: ApprovalRequest) -> JsonObject:
 
 
 def _characters_in(text: str, limit_bytes: int) -> int:
-    # A character has a byte at least: what is beyond them all need not be looked at.
+    # A character has at least one byte, so later characters cannot fit.
     data = text[: limit_bytes + 1].encode(errors="replace")[:limit_bytes]
     return len(data.decode(errors="ignore"))

@@ -1,8 +1,4 @@
-"""Between Temporal's own types and ours, for the workflow.
-
-Owns: the typed failures of runs and updates, retries, search
-attributes. Must not know: when they are needed.
-"""
+"""Conversions between Temporal's types and ours, for the workflow."""
 
 import asyncio
 from datetime import timedelta
@@ -30,9 +26,9 @@ from outlast.payloads.readable import sent_bytes
 def typed_error(
     code: str, message: str, details: JsonObject | None = None, *, spent: JsonObject | None = None
 ) -> ApplicationError:
-    """Return the error that fails a run, or refuses an update: its type is the failure's code.
+    """Return the error that fails a run or refuses an update; its type is the failure's code.
 
-    `spent` is what a nested run has used, for the run that asked.
+    `spent` is the usage of a nested run, for its parent.
     """
     said = [details] if details else []
     if spent is not None:
@@ -41,10 +37,10 @@ def typed_error(
 
 
 def readable_update(name: str, payload: Json) -> Event:
-    """Return the event of an update, which is refused where it cannot be read.
+    """Return the event of an update; an unreadable update is refused.
 
     Raises:
-        ApplicationError: it cannot.
+        ApplicationError: the update is unreadable.
     """
     try:
         return history.updated(name, [payload], 0)
@@ -56,7 +52,7 @@ def check_size(payload: object) -> None:
     """Refuse an update that the server would not record: its workflow task would fail for ever.
 
     Raises:
-        ApplicationError: it is too large.
+        ApplicationError: the update is too large.
     """
     size = sent_bytes(payload)
     if size > LARGEST_BYTES:
@@ -64,10 +60,10 @@ def check_size(payload: object) -> None:
 
 
 def end_as_cancelled() -> NoReturn:
-    """End the workflow as cancelled, whoever asked for it, and in which way.
+    """End the workflow as cancelled, after any kind of cancellation.
 
-    The SDK does so where the engine asked. A person may have sent the signal `cancel` instead; for
-    that, the SDK has no public means.
+    The SDK does so for the engine's cancellation. For the signal `cancel`, the SDK has no public
+    API.
 
     Raises:
         asyncio.CancelledError: always.
@@ -88,7 +84,7 @@ def retry_policy(policy: Policy) -> RetryPolicy:
 
 
 def attribute_update(name: str, value: str | int | None) -> SearchAttributeUpdate[Any]:
-    """Return the update of one search attribute; None takes it away."""
+    """Return the update of one search attribute; None removes it."""
     if isinstance(value, int):
         return SearchAttributeKey.for_int(name).value_set(value)
     key = SearchAttributeKey.for_keyword(name)
@@ -102,5 +98,5 @@ NO_ATTRIBUTES = TypedSearchAttributes(
         )
     ]
 )
-"""What a history that continues one without attributes starts with. The SDK takes none at all to
-mean those of the history before, which the server would refuse; this one every namespace has."""
+"""First attributes of a history that continues one without attributes. The SDK would copy an empty
+set from the history before, which the server would refuse; every namespace has this attribute."""

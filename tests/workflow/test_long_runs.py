@@ -361,7 +361,7 @@ async def test_a_run_takes_no_more_messages_than_it_can_keep(
     await desk.until_status(handle, "waiting")
     for number in range(3):
         await handle.send(f"message {number}")
-    with pytest.raises(RunBusy, match="3 messages that it has not answered"):
+    with pytest.raises(RunBusy, match="3 unanswered messages"):
         await handle.send("one more")
     await handle.approve("a1")
     await handle.wait_for_people()

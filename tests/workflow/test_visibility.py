@@ -169,7 +169,9 @@ async def test_the_metadata_say_where_the_run_is_and_what_a_person_can_do(desk: 
     handle = await waiting_desk(desk)
     metadata = await metadata_of(desk, handle)
     assert "**waiting** · Triage → Billing · turn 3 of 10" in metadata.current_details
-    asked = 'Waits for a person: `refund` with the arguments `{"order": "A-17"}`, asked by Billing'
+    asked = (
+        'Waiting for approval: `refund` with the arguments `{"order": "A-17"}`, called by Billing'
+    )
     assert asked in metadata.current_details
     assert '{"request_id": "a1", "type": "approve"}' in metadata.current_details
     definition = metadata.definition

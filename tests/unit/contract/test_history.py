@@ -130,7 +130,7 @@ UNREADABLE: list[tuple[str, list[Any], str]] = [
     ("cancel", ["now"], "This is not a CancelRecord"),
     ("nested", [{"requests": []}], "nested_id"),
     ("nested", [{"nested_id": "x", "requests": [1]}], "requests.0"),
-    ("send", [{"input": "x", "message_id": "m"}], "No such signal. Known: decide, cancel."),
+    ("send", [{"input": "x", "message_id": "m"}], "No such signal. Signals: decide, cancel."),
     ("", [], "No such signal"),
 ]
 
@@ -157,7 +157,7 @@ REFUSED: list[tuple[str, list[Any], str]] = [
     ("send", [], "This is not a SendRecord"),
     ("send", ["Hello"], "This is not a SendRecord"),
     ("send", [{"input": "x"}], "message_id"),
-    ("cancel", [{}], "No update 'cancel'. Known: send, decide."),
+    ("cancel", [{}], "No update 'cancel'. Updates: send, decide."),
 ]
 
 

@@ -80,7 +80,7 @@ def test_a_state_that_never_began_is_not_carried_on(carried: dict[str, Any]) -> 
     """It would wait for ever: nothing but a start counts in it, and no start comes."""
     record = read(RunInput, {"agent": "A", "carried": carried})
     assert record.carried is not None
-    with pytest.raises(UnreadableRecordError, match="never began"):
+    with pytest.raises(UnreadableRecordError, match="has not started"):
         read_state(record.carried)
 
 
@@ -99,7 +99,7 @@ def test_a_carried_state_that_has_ended_is_refused() -> None:
 
 def test_a_carried_state_that_would_never_go_on_is_refused() -> None:
     stuck = replace(Play.ready().state, pending=())
-    with pytest.raises(UnreadableRecordError, match="breaks a law of runs: I2"):
+    with pytest.raises(UnreadableRecordError, match="breaks an invariant: I2"):
         read_carried(write_state(stuck))
 
 

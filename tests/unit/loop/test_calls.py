@@ -85,7 +85,7 @@ def test_an_agent_that_works_as_a_tool_may_need_a_person() -> None:
 @pytest.mark.parametrize("parallel", [0, -1])
 def test_a_bound_that_lets_no_call_run_is_refused(parallel: int) -> None:
     """The run would wait for ever."""
-    with pytest.raises(ValueError, match="at least one call"):
+    with pytest.raises(ValueError, match="parallel must be at least 1"):
         ModelReply(items=(), parallel=parallel)
 
 

@@ -174,7 +174,7 @@ def test_the_state_says_what_did_not_count_and_why() -> None:
     view = state_view(play.state)
     assert view["waiting_messages"] == ["m2"]
     assert [one["what"] for one in view["ignored"]] == ["decision approve for a9"]
-    assert "No approval 'a9' waits here" in view["ignored"][0]["why"]
+    assert "No approval 'a9' is pending here" in view["ignored"][0]["why"]
 
 
 def test_the_state_says_why_there_is_no_answer() -> None:
@@ -265,7 +265,7 @@ def test_the_details_show_the_way_through_the_agents_and_the_newest_items() -> N
 
 def test_the_details_say_how_to_decide() -> None:
     text = details(play_in("waiting").state)
-    assert "Waits for a person: `refund` with the arguments `{}`, asked by Triage." in text
+    assert "Waiting for approval: `refund` with the arguments `{}`, called by Triage." in text
     assert '`{"request_id": "a1", "type": "approve"}`' in text
     assert "`outlast approve support-42 a1`" in text
 
@@ -286,7 +286,7 @@ def test_what_waits_in_a_nested_run_is_shown_with_the_run_that_takes_the_decisio
         ("e3.a1", "deep-7"),
     ]
     text = details(play.state)
-    assert "asked by Billing (in the nested run `deep-7`)." in text
+    assert "called by Billing (in the nested run `deep-7`)." in text
     assert "`outlast approve deep-7 e3.a1`" in text
     assert "`outlast approve support-42 a1`" in text
 
@@ -393,8 +393,8 @@ def test_of_long_arguments_the_details_say_how_much_is_left_out() -> None:
     play = Play.ready()
     play.replies(gated("refund", "c1", json.dumps({"note": "x" * 30_000})))
     text = details(play.state)
-    assert "` … (cut: 2,000 of 30,012 characters), asked by" in text
-    assert "All of them: the query `approvals`." in text
+    assert "` … (cut: 2,000 of 30,012 characters), called by" in text
+    assert "The query `approvals` has them in full." in text
     assert len(approvals_view(play.state)[0]["arguments"]) == 30_012
 
 
