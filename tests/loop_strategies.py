@@ -366,7 +366,7 @@ def _said_by_others(play: Play, kind: str, a: int, b: int) -> Event:
         case "immediate":
             return CancelRequested(at_ms=at_ms)
         case "noise":
-            problem = "No such signal. Signals: decide, cancel."
+            problem = "No such signal. Known: decide, cancel."
             return SignalUnreadable(at_ms=at_ms, name=f"signal {a}", problem=problem)
         case _:
             name = "start" if a % 8 == 0 else f"m{a % 8}"

@@ -89,7 +89,7 @@ def signalled(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> 
     except UnreadableRecordError as error:
         return SignalUnreadable(at_ms=at_ms, name=f"signal {name}", problem=str(error))
     return SignalUnreadable(
-        at_ms=at_ms, name=f"signal {name}", problem="No such signal. Signals: decide, cancel."
+        at_ms=at_ms, name=f"signal {name}", problem="No such signal. Known: decide, cancel."
     )
 
 

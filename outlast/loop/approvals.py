@@ -128,4 +128,4 @@ def refusal(requests: Sequence[ApprovalRequest], decision: Decision) -> str | No
             )
         return None
     pending = ", ".join(request.id for request in requests if request.status == "pending")
-    return f"No approval {decision.request_id!r} is pending here. Pending: {pending or 'none'}."
+    return f"No approval {decision.request_id!r} waits here. Waiting: {pending or 'none'}."

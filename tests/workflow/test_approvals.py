@@ -185,7 +185,7 @@ async def test_an_unknown_or_forged_decision_is_refused_and_changes_nothing(desk
     ran: list[str] = []
     handle = await _waiting(desk, ScriptedModel([_refund("c1", "A")], "Done."), ran)
     before = len(await desk.event_types(handle))
-    with pytest.raises(DecisionRefused, match=r"No approval 'a9' is pending here. Pending: a1"):
+    with pytest.raises(DecisionRefused, match=r"No approval 'a9' waits here. Waiting: a1"):
         await handle.approve("a9")
     with pytest.raises(DecisionRefused, match="other arguments"):
         await handle.approve("a1", args_digest="0" * 64)

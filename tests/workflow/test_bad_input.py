@@ -282,7 +282,7 @@ async def test_signals_that_make_no_sense_are_noted_and_change_nothing_else(desk
     assert sum("This is not a Decision" in why for why in whys) == 8
     assert sum("newer version" in why for why in whys) == 1
     assert sum("This is not a CancelRecord" in why for why in whys) == 3
-    assert sum("No such signal. Signals: decide, cancel." in why for why in whys) == 2
+    assert sum("No such signal. Known: decide, cancel." in why for why in whys) == 2
     assert [why for why in whys if "Approval a1" in why or "'a9'" in why]
     await handle.approve("a1")
     assert (await desk.result(handle)).final_output == "Done."

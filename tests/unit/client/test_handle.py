@@ -323,9 +323,9 @@ async def test_a_decision_that_somebody_else_made_before_is_not_taken_for_ones_o
 
 async def test_a_decision_that_does_not_count_is_refused_in_the_runs_words() -> None:
     refusal = WorkflowUpdateFailedError(
-        ApplicationError("No approval 'a9' is pending here.", type="decision_refused")
+        ApplicationError("No approval 'a9' waits here.", type="decision_refused")
     )
-    with pytest.raises(DecisionRefused, match="No approval 'a9' is pending here"):
+    with pytest.raises(DecisionRefused, match="No approval 'a9' waits here"):
         await handle_on(FakeClient(answer=refusal)).approve("a9")
 
 

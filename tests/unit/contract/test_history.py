@@ -130,7 +130,7 @@ UNREADABLE: list[tuple[str, list[Any], str]] = [
     ("cancel", ["now"], "This is not a CancelRecord"),
     ("nested", [{"requests": []}], "nested_id"),
     ("nested", [{"nested_id": "x", "requests": [1]}], "requests.0"),
-    ("send", [{"input": "x", "message_id": "m"}], "No such signal. Signals: decide, cancel."),
+    ("send", [{"input": "x", "message_id": "m"}], "No such signal. Known: decide, cancel."),
     ("", [], "No such signal"),
 ]
 

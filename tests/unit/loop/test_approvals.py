@@ -73,14 +73,14 @@ def test_a_decision_without_a_name_is_named_as_nobodys() -> None:
 @pytest.mark.parametrize("unknown", ["", "a0", "a3", "A1", " a1", "a1 "])
 def test_a_decision_about_an_unknown_request_names_those_that_wait(unknown: str) -> None:
     problem = refusal([ASKED, SECOND], Decision(request_id=unknown, type="approve"))
-    assert problem == f"No approval {unknown!r} is pending here. Pending: a1, a2."
+    assert problem == f"No approval {unknown!r} waits here. Waiting: a1, a2."
 
 
 def test_where_nothing_waits_the_refusal_says_so() -> None:
     settled = replace(ASKED, status="cancelled")
     decision = Decision(request_id="a7", type="approve")
-    assert refusal([], decision) == "No approval 'a7' is pending here. Pending: none."
-    assert refusal([settled], decision) == "No approval 'a7' is pending here. Pending: none."
+    assert refusal([], decision) == "No approval 'a7' waits here. Waiting: none."
+    assert refusal([settled], decision) == "No approval 'a7' waits here. Waiting: none."
 
 
 @pytest.mark.parametrize(

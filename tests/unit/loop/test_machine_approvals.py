@@ -141,7 +141,7 @@ def test_a_decision_about_nothing_is_noted_wherever_the_run_is(
     play.decided(request_id)
     (note,) = play.state.ignored
     assert note.what == f"decision approve for {request_id}"
-    assert "is pending here" in note.why
+    assert "waits here" in note.why
 
 
 def test_a_decision_after_the_turn_is_late() -> None:

@@ -174,7 +174,7 @@ def test_the_state_says_what_did_not_count_and_why() -> None:
     view = state_view(play.state)
     assert view["waiting_messages"] == ["m2"]
     assert [one["what"] for one in view["ignored"]] == ["decision approve for a9"]
-    assert "No approval 'a9' is pending here" in view["ignored"][0]["why"]
+    assert "No approval 'a9' waits here" in view["ignored"][0]["why"]
 
 
 def test_the_state_says_why_there_is_no_answer() -> None:
