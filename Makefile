@@ -29,7 +29,7 @@ help: ## show this list
 demo: $(VENV)/.demo ## watch a support desk survive kill -9
 	@$(BIN)/outlast demo
 
-test: $(VENV)/.test ## run the tests, but for the slowest; about three minutes
+test: $(VENV)/.test ## run the tests, but for the slowest; under three minutes
 	@$(PYTEST) -m "not full"
 
 test-full: $(VENV)/.test ## run all tests

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -21,6 +22,27 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 settings.load_profile("outlast")
+
+UNITS_WITH_SERVERS = {"cli", "demo", "docs", "examples", "visibility"}
+"""Folders of `tests/unit` whose fixture `server` is a Temporal server."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as `full` what runs on a server and does not stand for its kind."""
+    for item in items:
+        if _runs_on_a_server(item) and item.get_closest_marker("smoke") is None:
+            item.add_marker(pytest.mark.full)
+
+
+def _runs_on_a_server(item: pytest.Item) -> bool:
+    assert isinstance(item, pytest.Function)
+    folder, *rest = item.path.relative_to(Path(__file__).parent).parts
+    if folder == "conformance" and hasattr(item, "callspec"):
+        return item.callspec.params.get("new_executor") == "server"
+    if folder == "unit" and rest[0] in UNITS_WITH_SERVERS:
+        return "server" in item.fixturenames
+    return folder == "workflow"
 
 
 @pytest.fixture(scope="session")

@@ -33,6 +33,7 @@ async def look_up() -> str:
     return "found"
 
 
+@pytest.mark.smoke
 @row(40)
 async def test_what_a_nested_agent_may_not_decide_surfaces_outside(executor: Executor) -> None:
     log: list[str] = []
@@ -260,6 +261,7 @@ class Screen:
         self.events.append(told)
 
 
+@pytest.mark.smoke
 @row(54)
 async def test_on_stream_is_told_everything_in_its_order(executor: Executor) -> None:
     @function_tool

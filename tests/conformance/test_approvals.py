@@ -31,6 +31,7 @@ def _pay(call_id: str, amount: int) -> Any:
     return call("pay", call_id, amount=amount)
 
 
+@pytest.mark.smoke
 @row(36)
 async def test_a_run_returns_where_a_person_has_to_decide(executor: Executor) -> None:
     till = Till()
@@ -110,6 +111,7 @@ async def test_a_session_has_the_call_while_a_person_decides_and_then_the_rest(
     assert await saved(session) == ["Hello", "function_call", "function_call_output", "Paid."]
 
 
+@pytest.mark.smoke
 @row(37)
 async def test_what_is_decided_runs_and_what_is_not_interrupts_again(executor: Executor) -> None:
     till = Till()

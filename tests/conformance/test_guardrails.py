@@ -223,6 +223,7 @@ def _blocking_output_guardrail() -> Any:
     return no_secrets
 
 
+@pytest.mark.smoke
 @row(28)
 async def test_a_blocked_answer_is_not_saved(executor: Executor, tmp_path: Path) -> None:
     session = _session(tmp_path)

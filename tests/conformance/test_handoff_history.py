@@ -18,6 +18,7 @@ def _nested(**options: Any) -> RunConfig:
     return RunConfig(nest_handoff_history=True, **options)
 
 
+@pytest.mark.smoke
 @row(20)
 async def test_summaries_of_several_handoffs_do_not_nest(executor: Executor) -> None:
     refunds = Agent(name="Refunds")

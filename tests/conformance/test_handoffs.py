@@ -231,6 +231,7 @@ async def test_a_filter_decides_what_the_next_agent_sees(executor: Executor) -> 
     assert shapes(result.to_input_list(mode="normalized")) == ["Only this.", "Paid."]
 
 
+@pytest.mark.smoke
 @row(17)
 async def test_what_only_the_model_may_not_see_stays_in_the_result(executor: Executor) -> None:
     def without_the_handoff(data: Any) -> Any:

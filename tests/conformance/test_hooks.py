@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 import outlast
 from outlast import Agent, function_tool
 from outlast.testing import ScriptedModel, call
@@ -72,6 +74,7 @@ def _agent_hooks(log: list[str]) -> Any:
 SCRIPT = ([call("look_up", "c1")], [call("look_up", "c2"), call("transfer_to_billing", "h1")])
 
 
+@pytest.mark.smoke
 @row(50)
 async def test_the_hooks_of_a_run_see_every_step_once_and_in_order(executor: Executor) -> None:
     log: list[str] = []

@@ -215,6 +215,7 @@ async def test_a_refusal_is_an_error(executor: Executor) -> None:
     assert caught.value.run_data.last_agent.name == "A"
 
 
+@pytest.mark.smoke
 @row(34)
 async def test_a_refusal_may_be_answered_by_a_handler(executor: Executor) -> None:
     seen: list[Any] = []

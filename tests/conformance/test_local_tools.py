@@ -339,6 +339,7 @@ class Watching(RunHooks[Any]):
         self.ended.append((context.tool_call.type, tool.name, result))
 
 
+@pytest.mark.smoke
 async def test_all_forms_go_with_functions_and_a_handoff_in_one_reply(executor: Executor) -> None:
     @function_tool
     def now() -> str:

@@ -21,6 +21,7 @@ async def thermometer(city: str) -> int:
     return len(city)
 
 
+@pytest.mark.smoke
 @row(1)
 async def test_an_answer_is_one_response_and_two_items(executor: Executor) -> None:
     agent = Agent(name="A", instructions="Be kind.")

@@ -28,6 +28,7 @@ def _user(text: str) -> JsonObject:
     return {"role": "user", "content": text}
 
 
+@pytest.mark.smoke
 @row(43)
 async def test_the_second_run_begins_with_what_was_said_in_the_first(
     executor: Executor, session: Any

@@ -34,6 +34,7 @@ async def test_a_forced_tool_choice_is_for_the_first_call_only(
     assert choices == ["required", None if resets else "required"]
 
 
+@pytest.mark.smoke
 @row(48)
 async def test_tool_use_of_one_agent_does_not_reset_anothers_choice(executor: Executor) -> None:
     forced = ModelSettings(tool_choice="required")

@@ -39,6 +39,7 @@ async def read(stream: Any, seen: list[Any] | None = None) -> list[Any]:
     return events
 
 
+@pytest.mark.smoke
 @row(12, 51)
 async def test_events_come_in_the_order_in_which_things_happen(executor: Executor) -> None:
     triage = Agent(name="Triage", tools=[look_up], handoffs=[Agent(name="Billing")])
@@ -104,6 +105,7 @@ async def test_a_filter_that_copies_items_doubles_no_event(executor: Executor) -
     ]
 
 
+@pytest.mark.smoke
 @row(52)
 async def test_a_soft_cancel_lets_the_turn_end_and_saves_it(
     executor: Executor, tmp_path: Path

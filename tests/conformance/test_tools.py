@@ -46,6 +46,7 @@ async def test_the_model_reads_what_its_tool_returned(executor: Executor) -> Non
     assert outputs(model.requests[1]) == {"c1": "sunny in Oslo"}
 
 
+@pytest.mark.smoke
 @row(3)
 async def test_tools_of_one_reply_run_together_and_answer_in_the_order_of_their_calls(
     executor: Executor,

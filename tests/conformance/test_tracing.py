@@ -163,6 +163,7 @@ def told_once(collected: Counting) -> None:
     assert {span.trace_id for span in collected.spans()} <= set(begun)
 
 
+@pytest.mark.smoke
 async def test_a_run_is_a_tree_of_spans(executor: Executor, collected: Counting) -> None:
     agent, model = a_bit_of_everything()
     result = await executor.execute(agent, model=model)
@@ -420,6 +421,7 @@ async def test_a_nested_run_is_as_quiet_as_the_run_that_asks(
     assert (collected.spans(), collected.traces) == ([], [])
 
 
+@pytest.mark.smoke
 async def test_a_nested_run_with_settings_of_its_own_is_in_the_same_trace(
     executor: Executor, collected: Counting
 ) -> None:

@@ -111,6 +111,7 @@ async def test_killing_the_replacement_as_well_changes_nothing(
     )
 
 
+@pytest.mark.full
 async def test_a_side_effect_whose_worker_dies_before_it_can_report_happens_once(
     new_trial: NewTrial, baseline: Report
 ):

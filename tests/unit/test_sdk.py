@@ -114,6 +114,7 @@ def test_a_program_of_the_sdk_imports_what_it_did() -> None:
     assert run(PROGRAM) == "ToolContext RunHooks\n"
 
 
+@pytest.mark.full
 def test_it_does_with_the_files_of_a_wheel_too(tmp_path: Path) -> None:
     copy_as_in_a_wheel(tmp_path)
     show = "import outlast.items, outlast.memory.util as u, inspect; print(u.__file__)\n"

@@ -24,6 +24,7 @@ async def look_up(order: str) -> str:
     return f"{order} is on its way"
 
 
+@pytest.mark.smoke
 async def test_a_question_is_answered(desk: Desk):
     agent = Agent(name="Helper", instructions="Be brief.", model="gpt-test")
     model = ScriptedModel("Hello to you.")
@@ -103,6 +104,7 @@ async def test_too_many_turns_fail_the_run_and_keep_what_was_done(desk: Desk):
     assert [item.kind for item in caught.value.run_data.items[-2:]] == ["tool_call", "tool_output"]
 
 
+@pytest.mark.smoke
 async def test_a_conversation_answers_one_message_after_the_other(desk: Desk):
     agent = Agent(name="Helper")
     model = ScriptedModel(always=lambda request: say(f"You said {last_user_text(request)}."))
@@ -147,6 +149,7 @@ async def test_messages_to_a_busy_run_wait_and_are_answered_together(desk: Desk)
     assert "something else" not in str(model.requests[1].input)
 
 
+@pytest.mark.smoke
 async def test_a_run_answers_what_it_was_sent_while_busy_before_it_closes(desk: Desk):
     release = asyncio.Event()
 

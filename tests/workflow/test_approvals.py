@@ -52,6 +52,7 @@ def _refund(call_id: str, order: str, euros: int = 50) -> Any:
     return call("refund", call_id, order=order, euros=euros)
 
 
+@pytest.mark.smoke
 @pytest.mark.replayed
 async def test_an_approved_call_runs_and_a_rejected_one_does_not(desk: Desk):
     ran: list[str] = []
@@ -132,6 +133,7 @@ async def test_decided_calls_run_while_others_still_wait(desk: Desk):
     assert ran == ["B", "A"]
 
 
+@pytest.mark.smoke
 async def test_a_signal_decides_as_an_update_does(desk: Desk):
     ran: list[str] = []
     model = ScriptedModel([_refund("c1", "A"), _refund("c2", "B")], "Done.")
@@ -181,6 +183,7 @@ async def test_two_people_who_decide_at_once_are_told_whose_decision_counts(desk
     await desk.result(handle)
 
 
+@pytest.mark.smoke
 async def test_an_unknown_or_forged_decision_is_refused_and_changes_nothing(desk: Desk):
     ran: list[str] = []
     handle = await _waiting(desk, ScriptedModel([_refund("c1", "A")], "Done."), ran)

@@ -271,6 +271,7 @@ BAD_SIGNALS: list[tuple[str, list[Any]]] = [
 ]
 
 
+@pytest.mark.smoke
 async def test_signals_that_make_no_sense_are_noted_and_change_nothing_else(desk: Desk):
     handle, _ = await waiting_clerk(desk)
     before = await handle.state()

@@ -126,6 +126,7 @@ async def test_what_arrives_while_a_loop_is_blocked_waits_and_keeps_its_attempts
     assert max(attempts) <= 2, attempts
 
 
+@pytest.mark.smoke
 async def test_the_sdk_still_takes_heartbeats_from_any_thread(desk: Desk):
     """Should an upgrade of the SDK end this, heartbeats would stop with a blocked loop again."""
     found: list[bool] = []

@@ -157,6 +157,7 @@ async def test_a_run_can_be_cancelled_before_any_worker_has_seen_it(desk: Desk):
     assert model.calls == 0
 
 
+@pytest.mark.smoke
 @pytest.mark.replayed
 async def test_cancelling_twice_is_cancelling_once(desk: Desk):
     clerk = Clerk("acting")
@@ -198,6 +199,7 @@ async def test_a_sync_tool_cannot_be_stopped_and_its_result_counts_no_more(desk:
     assert (await handle.state()).items[-1].raw["output"] != "too late"
 
 
+@pytest.mark.smoke
 async def test_terminating_is_known_to_readers_with_its_reason(desk: Desk):
     clerk = Clerk("idle")
     handle, _ = await clerk.start(desk)

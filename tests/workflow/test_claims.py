@@ -54,6 +54,7 @@ async def inputs(desk: Desk, handle: RunHandle) -> dict[str, JsonObject]:
     return found
 
 
+@pytest.mark.smoke
 async def test_small_requests_are_readable_in_history(desk: Desk):
     await desk.open(AGENT, model=ScriptedModel([call("look_up", "c1", text="Hi")], "Two."))
     handle = await desk.start(AGENT, "How long is Hi?")
@@ -63,6 +64,7 @@ async def test_small_requests_are_readable_in_history(desk: Desk):
     assert requests["tool:look_up"]["effect"]["arguments"] == '{"text": "Hi"}'
 
 
+@pytest.mark.smoke
 async def test_large_requests_are_named_in_history_by_their_number_only(desk: Desk):
     model = ScriptedModel([call("look_up", "c1", text=LONG)], "Long.")
     await desk.open(AGENT, model=model)

@@ -49,6 +49,7 @@ async def look_up(ctx: RunContextWrapper[dict[str, Any]]) -> str:
     return "found"
 
 
+@pytest.mark.smoke
 async def test_hooks_see_the_run_in_order_and_what_they_change_is_kept(desk: Desk):
     triage = Agent[Any](name="Triage", tools=[look_up], handoffs=[Agent[Any](name="Billing")])
     model = ScriptedModel([call("look_up", "c1"), call("transfer_to_billing", "h1")], "Paid.")

@@ -23,6 +23,7 @@ def broken(state: LoopState, event: Event) -> Any:
     return advance(state, event)
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("fast", [True, False])
 async def test_a_defect_fails_the_run_also_while_tools_run(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, *, fast: bool

@@ -62,6 +62,7 @@ async def test_two_workers_are_killed_and_everything_happens_once(
     assert "shop.db" in names_in(tmp_path / kept)
 
 
+@pytest.mark.smoke
 async def test_an_interrupted_demo_leaves_nothing_behind(
     environment: dict[str, str], tmp_path: Path
 ) -> None:

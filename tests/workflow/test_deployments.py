@@ -274,6 +274,7 @@ async def test_a_cancel_that_comes_with_the_message_that_changes_the_version_cou
         await desk.result(handle)
 
 
+@pytest.mark.smoke
 async def test_runs_are_pinned_where_nothing_says_how_they_are_versioned(desk: Desk):
     deployment = Deployment(desk, VersioningBehavior.UNSPECIFIED)
     await deployment.open("1")

@@ -64,6 +64,7 @@ async def test_a_blocking_guardrail_that_trips_costs_no_model_call(desk: Desk):
     assert model.calls == 0
 
 
+@pytest.mark.smoke
 async def test_a_trip_in_the_middle_of_tools_stops_those_that_run_and_those_to_come(desk: Desk):
     ran: list[str] = []
     running, stopped = asyncio.Event(), asyncio.Event()
@@ -127,6 +128,7 @@ async def test_a_guardrail_that_is_slow_holds_up_what_the_reply_leads_to(desk: D
     assert (await desk.result(handle)).final_output == "Done."
 
 
+@pytest.mark.smoke
 async def test_a_guardrail_whose_worker_is_lost_is_asked_again(desk: Desk):
     asked: list[int] = []
     begun = asyncio.Event()
@@ -185,6 +187,7 @@ async def test_in_a_conversation_the_next_question_does_not_see_a_blocked_reply(
     assert (await desk.result(handle)).final_output == "Good night."
 
 
+@pytest.mark.smoke
 async def test_a_blocked_answer_fails_the_run_and_says_what_was_blocked(desk: Desk):
     agent = Agent(name="A", output_guardrails=[no_secrets])
     await desk.open(agent, model=ScriptedModel("The secret is 42."))

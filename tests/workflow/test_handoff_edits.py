@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import pytest
+
 from outlast.agents.agent import Agent
 from outlast.agents.handoffs.handoff import handoff
 from outlast.agents.handoffs.input_data import HandoffInputData
@@ -42,6 +44,7 @@ def team(**options: Any) -> Agent[Any]:
     return Agent[Any](name="Triage", instructions="triage", tools=[act], handoffs=[entry])
 
 
+@pytest.mark.smoke
 async def test_what_a_filter_took_away_stays_away_in_later_histories(desk: Desk):
     agent = team(input_filter=remove_all_tools)
     model = ScriptedModel(always=serving)

@@ -28,6 +28,7 @@ def _pair() -> tuple[Agent[Any], Agent[Any]]:
     return triage, billing
 
 
+@pytest.mark.smoke
 async def test_the_other_agent_answers(desk: Desk):
     triage, _ = _pair()
     model = ScriptedModel([call("transfer_to_billing", "h1")], "It is paid.")
@@ -134,6 +135,7 @@ async def test_a_callback_that_fails_for_good_fails_the_run_in_words(desk: Desk)
     assert re.search(r"on_handoff of 'transfer_to_billing'.*nobody there", cause.message)
 
 
+@pytest.mark.smoke
 async def test_a_callback_that_fails_in_passing_is_tried_again(desk: Desk):
     tries: list[int] = []
 

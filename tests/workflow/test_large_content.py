@@ -104,6 +104,7 @@ async def long_page(number: int) -> str:
     return f"{number:04}" * 100_000
 
 
+@pytest.mark.smoke
 async def test_outputs_are_whole_for_models_sessions_and_results(desk: Desk, tmp_path: Path):
     store = FileBlobStore(tmp_path / "blobs")
     session = SQLiteSession("s1", tmp_path / "session.db")

@@ -32,6 +32,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
+@pytest.mark.smoke
 async def test_agents_of_one_process_share_an_engine_and_can_be_defined_anew(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -58,6 +59,7 @@ async def test_agents_of_one_process_share_an_engine_and_can_be_defined_anew(
     assert running_server(home / "data" / "outlast") is None
 
 
+@pytest.mark.smoke
 async def test_run_sync_is_for_programs_without_an_event_loop():
     with pytest.raises(RuntimeError, match=r"await Runner\.run"):
         Runner.run_sync(Agent(name="Clerk"), "Hello")

@@ -80,6 +80,7 @@ async def read(handle: RunHandle, from_event: int = 0) -> list[NumberedEvent]:
 # --- Tools and turns -----------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 async def test_many_turns_make_one_run_however_many_histories_hold_it(desk: Desk):
     turns = 8
     await desk.open(COUNTER, model=ScriptedModel(always=counting(turns)))
@@ -126,6 +127,7 @@ async def test_every_reader_sees_the_same_events_under_the_same_numbers(desk: De
 # --- People --------------------------------------------------------------------------------------
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("channel", ["update", "signal"])
 async def test_an_approval_waits_across_histories(desk: Desk, channel: str):
     first = [call("count", f"c{number}", number=number) for number in range(4)]

@@ -28,6 +28,7 @@ def text(said: str) -> list[dict[str, str]]:
     return [{"type": "input_text", "text": said}]
 
 
+@pytest.mark.smoke
 async def test_a_run_calls_a_real_server_that_its_worker_starts_and_ends(desk: Desk) -> None:
     server = stdio()
     agent = Agent(name="A", mcp_servers=[server])

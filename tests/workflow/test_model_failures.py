@@ -16,6 +16,7 @@ from tests.workflow.replies import model_error
 AGENT = Agent[Any](name="Helper")
 
 
+@pytest.mark.smoke
 async def test_a_refused_request_fails_the_run_at_once_and_says_why(desk: Desk):
     model = ScriptedModel(model_error("unauthorized", retryable=False, status=401))
     await desk.open(AGENT, model=model)
@@ -28,6 +29,7 @@ async def test_a_refused_request_fails_the_run_at_once_and_says_why(desk: Desk):
     assert state.failure.details == {"reason": "unauthorized", "status": 401}
 
 
+@pytest.mark.smoke
 async def test_a_failure_in_passing_is_tried_again_and_leaves_no_trace_in_the_answer(desk: Desk):
     model = ScriptedModel(model_error("overloaded", retryable=True, status=529), "Here I am.")
     await desk.open(AGENT, model=model)

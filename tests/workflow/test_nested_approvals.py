@@ -114,6 +114,7 @@ async def test_a_refused_call_is_told_to_the_nested_agent(desk: Desk):
     assert outputs(model.requests[2]) == {"n1": "Too much."}
 
 
+@pytest.mark.smoke
 @pytest.mark.replayed
 async def test_requests_two_levels_down_have_one_address_at_the_root(desk: Desk):
     ran: list[str] = []

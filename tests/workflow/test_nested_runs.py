@@ -48,6 +48,7 @@ def counting(turns: int) -> Callable[[ModelRequest], Any]:
     return reply
 
 
+@pytest.mark.smoke
 @pytest.mark.replayed
 async def test_a_nested_agent_is_a_run_of_its_own_that_anybody_finds(desk: Desk):
     agent = outer(inner())

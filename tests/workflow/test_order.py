@@ -128,6 +128,7 @@ ALL = [
 ]
 
 
+@pytest.mark.smoke
 @pytest.mark.replayed
 async def test_results_and_a_native_cancel_in_one_task(desk: Desk):
     state = await _play(desk, ["cancel", "door 0"])
@@ -144,6 +145,7 @@ async def test_any_order_of_arrivals_folds_to_the_workflows_own_state(desk: Desk
     await _play(desk, arrivals, keep_open=seed % 2 == 0)
 
 
+@pytest.mark.smoke
 async def test_a_busy_run_folds_to_the_workflows_own_state(desk: Desk):
     """Nothing is held back here: things arrive whenever they arrive."""
     turns = 3

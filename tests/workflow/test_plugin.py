@@ -41,6 +41,7 @@ async def look_up(order: str) -> str:
     return f"{order} is on its way"
 
 
+@pytest.mark.smoke
 async def test_runs_are_carried_by_a_worker_that_has_work_of_its_own(client: Client):
     agent = Agent[Any](name="Helper", tools=[look_up])
     model = ScriptedModel([call("look_up", "c1", order="A-17")], say("On its way."))
@@ -141,6 +142,7 @@ async def test_a_worker_that_stops_lets_a_running_tool_finish(desk: Desk):
     assert runs == [1]
 
 
+@pytest.mark.smoke
 async def test_a_tool_that_outlasts_the_grace_is_run_again_by_the_next_worker(desk: Desk):
     begun, keys = asyncio.Event(), list[str]()
 
@@ -192,6 +194,7 @@ async def test_a_tool_that_blocks_its_thread_blocks_no_other_run(desk: Desk):
     assert (await desk.result(blocked)).final_output == "block done"
 
 
+@pytest.mark.smoke
 async def test_a_fast_tool_leaves_one_marker_and_no_activity(desk: Desk):
     async def glance(order: str) -> str:
         return f"{order} exists"

@@ -15,6 +15,7 @@ from tests.workflow.desk import PATIENCE_SECONDS, Desk
 AGENT = Agent[Any](name="Helper")
 
 
+@pytest.mark.smoke
 async def test_a_reader_that_loses_its_place_finds_it_again(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ):

@@ -42,6 +42,7 @@ async def test_a_run_that_names_what_its_worker_lacks_is_refused_before_anything
     assert model.calls == 0
 
 
+@pytest.mark.smoke
 async def test_a_run_finds_what_it_names_at_its_worker(desk: Desk):
     GREETED.clear()
     model = ScriptedModel("Good day.")

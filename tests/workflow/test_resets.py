@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pytest
 from temporalio.api.common.v1 import WorkflowExecution
 from temporalio.api.enums.v1 import EventType
 from temporalio.api.workflowservice.v1 import ResetWorkflowExecutionRequest
@@ -98,6 +99,7 @@ async def test_a_reset_to_any_task_leaves_a_run_that_reads_as_it_is_and_can_be_d
     assert 2 <= len(ran) <= len(points)
 
 
+@pytest.mark.smoke
 async def test_a_decision_by_signal_counts_again_after_a_reset(desk: Desk):
     ran: list[str] = []
     agent = clerk(ran)

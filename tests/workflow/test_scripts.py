@@ -168,6 +168,7 @@ async def exists(path: Path, process: Process) -> None:
             await asyncio.sleep(0.01)
 
 
+@pytest.mark.smoke
 async def test_a_script_that_configures_nothing_gets_its_answer(tmp_path: Path):
     assert await output_of(ASK, tmp_path) == ["It is on its way. 2"]
     assert (tmp_path / "data" / "outlast" / "temporal.db").exists()

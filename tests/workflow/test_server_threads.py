@@ -83,6 +83,7 @@ async def test_another_worker_goes_on_where_the_server_is(desk: Desk, kind: str)
     assert (request.conversation_id, request.previous_response_id) == expected
 
 
+@pytest.mark.smoke
 async def test_a_conversation_of_ours_may_be_one_of_the_providers(desk: Desk):
     agent = Agent[Any](name="A", handoffs=[Agent[Any](name="Billing")])
     model = ScriptedModel(

@@ -193,6 +193,7 @@ class Held(Custom):
         await super().add_items(items)
 
 
+@pytest.mark.smoke
 async def test_a_run_ends_when_everything_is_saved(desk: Desk):
     session = Held()
     agent = Agent[Any](name="A")
@@ -218,6 +219,7 @@ async def test_a_session_that_never_takes_anything_fails_the_run_in_words(desk: 
         await desk.result(handle)
 
 
+@pytest.mark.smoke
 async def test_a_session_is_saved_across_histories(desk: Desk, session: Any):
     turns = 5
 

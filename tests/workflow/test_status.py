@@ -26,6 +26,7 @@ async def _shown(desk: Desk, handle: RunHandle) -> list[Any]:
     return [*(shown.get(name, [None])[0] for name in names.SEARCH_ATTRIBUTES)]
 
 
+@pytest.mark.smoke
 async def test_the_status_says_what_an_open_run_waits_for(desk: Desk):
     agent = Agent(name="Triage", handoffs=[Agent(name="Billing", tools=[refund])])
     model = ScriptedModel(

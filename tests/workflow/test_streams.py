@@ -95,6 +95,7 @@ def numbered(events: Iterable[StreamEvent]) -> list[StreamEvent]:
     return [event for event in events if event.type != "raw_response_event"]
 
 
+@pytest.mark.smoke
 async def test_events_and_texts_come_in_order_and_end_with_the_result(desk: Desk):
     await desk.open(team(), model=ScriptedModel(*script()))
     stream = desk.stream(team())
@@ -139,6 +140,7 @@ async def test_who_comes_later_hears_every_text_as_well(desk: Desk):
     assert heard(late) == heard(after) == ["Let me see.", "", WORDS]
 
 
+@pytest.mark.smoke
 async def test_an_attempt_that_breaks_off_is_told_and_no_text_is_doubled(desk: Desk):
     agent = Agent[Any](name="A")
     broken = fail_after(12, model_error(retryable=True), paced(0.05, WORDS))

@@ -57,6 +57,7 @@ async def test_the_model_reads_what_a_tool_returned(desk: Desk):
     assert (spec.name, spec.description) == ("find", "Find an order.")
 
 
+@pytest.mark.smoke
 async def test_parallel_calls_run_at_the_same_time_and_keep_their_order(desk: Desk):
     both = asyncio.Barrier(2)
     done: list[int] = []
@@ -80,6 +81,7 @@ async def test_parallel_calls_run_at_the_same_time_and_keep_their_order(desk: De
     assert answered == ["c1", "c2"]
 
 
+@pytest.mark.smoke
 async def test_context_changes_of_parallel_tools_are_merged_in_the_order_of_calls(desk: Desk):
     agent = Agent(name="Clerk", tools=[add, count])
     model = ScriptedModel(
@@ -121,6 +123,7 @@ async def test_a_tool_knows_its_call_and_keeps_its_key_over_all_attempts(desk: D
     assert outputs(model.requests[1])["c1"] == 'Clerk {"x": 1} 15'
 
 
+@pytest.mark.smoke
 async def test_a_tool_that_fails_on_every_attempt_is_told_to_the_model(desk: Desk):
     tries: list[int] = []
 

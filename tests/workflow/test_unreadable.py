@@ -160,6 +160,7 @@ async def test_a_signal_under_another_key_is_noted_and_an_update_refused(
     assert (await sealed.result(handle)).final_output == "Done."
 
 
+@pytest.mark.smoke
 @pytest.mark.parametrize("seed", range(4))
 async def test_a_start_that_nobody_can_read_is_a_typed_failure(desk: Desk, seed: int):
     await desk.open(CLERK)
@@ -192,6 +193,7 @@ async def test_a_start_under_another_key_is_a_typed_failure(sealed: Desk, client
         await sealed.result(RunHandle(sealed.client, workflow.id))
 
 
+@pytest.mark.smoke
 async def test_a_result_under_another_key_is_the_failure_of_its_effect(
     sealed: Desk, client: Client
 ):

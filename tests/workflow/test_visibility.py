@@ -81,6 +81,7 @@ async def found(client: Client, query: str, run_id: str) -> None:
             await asyncio.sleep(0.02)  # the store follows the runs, and tells nobody
 
 
+@pytest.mark.smoke
 async def test_runs_are_found_by_status_agent_and_pending_approvals(desk: Desk):
     handle = await waiting_desk(desk)
     here = f"TaskQueue = '{desk.queue}' AND "
@@ -133,6 +134,7 @@ async def test_a_server_that_refuses_the_attributes_carries_runs_all_the_same(
     assert not indexed.keys() & names.SEARCH_ATTRIBUTES.keys()
 
 
+@pytest.mark.smoke
 async def test_the_timeline_says_what_each_activity_does(desk: Desk):
     handle = await waiting_desk(desk)
     await handle.approve("a1")
@@ -165,6 +167,7 @@ async def test_the_summary_of_a_run_is_its_agent_and_question(desk: Desk):
     assert len(summary) < 120
 
 
+@pytest.mark.smoke
 async def test_the_metadata_say_where_the_run_is_and_what_a_person_can_do(desk: Desk):
     handle = await waiting_desk(desk)
     metadata = await metadata_of(desk, handle)
@@ -186,6 +189,7 @@ async def test_the_metadata_say_where_the_run_is_and_what_a_person_can_do(desk: 
     assert '"approve"' in signals["decide"]
 
 
+@pytest.mark.smoke
 async def test_queries_answer_in_short_what_an_operator_asks(desk: Desk):
     handle = await waiting_desk(desk)
     workflow = desk.workflow(handle)

@@ -22,6 +22,7 @@ from tests.workflow.replies import outputs
 AGENT = Agent[Any](name="Helper")
 
 
+@pytest.mark.smoke
 async def test_a_worker_brings_the_agents_that_its_agents_hand_over_to(desk: Desk):
     billing = Agent(name="Billing")
     triage = Agent(name="Triage", handoffs=[billing])
@@ -75,6 +76,7 @@ async def test_a_tool_that_this_worker_lacks_waits_for_one_that_has_it(desk: Des
     assert outputs(model.requests[1])["c1"] == "from the new worker"
 
 
+@pytest.mark.smoke
 async def test_a_run_without_a_worker_waits_and_can_be_read(desk: Desk):
     handle = await desk.start(AGENT)
     await handle.check()

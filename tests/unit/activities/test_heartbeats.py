@@ -86,6 +86,7 @@ async def warnings_while(
     return [text for text in caplog.messages if "blocks the event loop" in text]
 
 
+@pytest.mark.full
 async def test_what_blocks_a_loop_is_named_once(
     beats: Heartbeats, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -38,6 +38,7 @@ async def test_the_only_request_needs_no_name(
     assert request.decision.args_digest == request.args_digest
 
 
+@pytest.mark.smoke
 async def test_a_rejection_tells_the_model_why(
     cli: Invoke, client: Client, open_desk: Open, run_id: str
 ) -> None:
@@ -79,6 +80,7 @@ async def test_of_several_requests_one_has_to_be_named(
     await handle.cancel()
 
 
+@pytest.mark.smoke
 async def test_a_decision_that_comes_too_late_is_refused(
     cli: Invoke, client: Client, open_desk: Open, run_id: str
 ) -> None:

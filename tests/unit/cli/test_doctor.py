@@ -108,6 +108,7 @@ def test_a_port_in_use_is_no_problem(server: EmbeddedServer) -> None:
     assert "used by `outlast dev`" in module.port(ours, "it").detail
 
 
+@pytest.mark.smoke
 async def test_a_server_that_answers_has_a_namespace_and_attributes(
     server: EmbeddedServer,
 ) -> None:

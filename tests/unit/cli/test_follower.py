@@ -136,6 +136,7 @@ async def test_a_cancelled_run_says_so(client: Client, open_desk: Open, run_id: 
         await follower.result()
 
 
+@pytest.mark.smoke
 async def test_a_run_that_the_engine_ended_is_not_waited_for(client: Client, run_id: str) -> None:
     await Runner.start("Helper", "Where?", id=run_id, client=client, task_queue="nobody-is-here")
     await client.get_workflow_handle(run_id).terminate("enough")

@@ -44,6 +44,7 @@ def unwrapped(shown: str) -> str:
     return re.sub(r"\s*\n\s*", "", shown)
 
 
+@pytest.mark.smoke
 async def test_nothing_hidden_reaches_who_decides(
     cli: Invoke, client: Client, open_desk: Open, run_id: str
 ) -> None:

@@ -159,6 +159,7 @@ async def test_missing_search_attributes_are_said() -> None:
             await find_runs(client, Filter(waiting=True), limit=1)
 
 
+@pytest.mark.smoke
 async def test_runs_are_listed_for_people_and_for_programs(
     cli: Invoke, client: Client, open_desk: Open, run_id: str
 ) -> None:

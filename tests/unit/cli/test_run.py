@@ -14,6 +14,7 @@ LOOK_UP = [call("look_up", "c1", order_id="A-17")]
 REFUND = [call("refund", "c1", order_id="A-42")]
 
 
+@pytest.mark.smoke
 async def test_the_answer_is_all_there_is_on_standard_output(
     cli: Invoke, open_desk: Open, server: EmbeddedServer, run_id: str
 ) -> None:
@@ -30,6 +31,7 @@ async def test_the_answer_is_all_there_is_on_standard_output(
     assert "Helper     ← A-17 is on its way" in lines
 
 
+@pytest.mark.smoke
 async def test_a_run_that_waits_says_how_to_decide_and_has_its_own_exit_code(
     cli: Invoke, open_desk: Open, client: Client, run_id: str
 ) -> None:
@@ -67,6 +69,7 @@ async def test_an_agent_that_no_worker_knows_is_said(cli: Invoke, open_desk: Ope
     assert "knows no agent 'Nobody'. It knows: 'Helper'" in done.stderr
 
 
+@pytest.mark.smoke
 async def test_json_lines_are_the_events_and_then_the_result(
     cli: Invoke, open_desk: Open, run_id: str
 ) -> None:

@@ -18,6 +18,7 @@ from outlast.testing import ScriptedModel
 from tests.unit.cli.conftest import Open, eventually
 
 
+@pytest.mark.smoke
 async def test_the_embedded_server_that_runs_is_found(server: EmbeddedServer) -> None:
     connection = await connect()
 

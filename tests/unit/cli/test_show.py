@@ -15,6 +15,7 @@ from outlast.testing import ScriptedModel, call, say
 from tests.unit.cli.conftest import Invoke, Open
 
 
+@pytest.mark.smoke
 async def test_a_run_is_shown_for_people_and_for_programs(
     cli: Invoke, client: Client, open_desk: Open, run_id: str
 ) -> None:

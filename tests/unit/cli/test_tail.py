@@ -67,6 +67,7 @@ def test_one_can_begin_later(events: list[TailEvent]) -> None:
     assert CliRunner().invoke(app, ["tail", "r1", "--from-event", "-1"]).exit_code == 2
 
 
+@pytest.mark.smoke
 async def test_a_run_is_followed_to_its_end(
     cli: Invoke, client: Client, open_desk: Open, run_id: str
 ) -> None:

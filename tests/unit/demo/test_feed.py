@@ -28,6 +28,7 @@ def is_closed(state: LoopState) -> bool:
     return state.phase == "closed"
 
 
+@pytest.mark.smoke
 async def test_what_happens_is_told_and_awaited(
     client: Client, open_desk: Open, run_id: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -80,6 +80,7 @@ def test_the_ledger_is_read_as_the_shop_writes_it(tmp_path: Path) -> None:
     assert json.loads(entry.arguments)["order_id"] == "A-18"
 
 
+@pytest.mark.smoke
 async def test_the_records_of_a_run_are_brought_together(
     client: Client, open_desk: Open, run_id: str, tmp_path: Path
 ) -> None:

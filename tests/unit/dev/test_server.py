@@ -141,6 +141,7 @@ async def refused_on(data_dir: Path, address: str) -> None:
         _ = other_namespace.address
 
 
+@pytest.mark.full
 async def test_a_starter_may_end_the_server_for_all(tmp_path: Path):
     starter = EmbeddedServer(data_dir=tmp_path, ui_port=None)
     joiner = EmbeddedServer(data_dir=tmp_path, ui_port=None)
@@ -188,6 +189,7 @@ async def test_a_kept_server_outlives_its_loop_and_ends_with_the_process(tmp_pat
     assert not await answers(running.address)
 
 
+@pytest.mark.full
 async def test_a_child_of_the_owner_neither_ends_nor_keeps_the_server(tmp_path: Path):
     async with EmbeddedServer(data_dir=tmp_path, ui_port=None) as server:
         worker, other = [

@@ -62,6 +62,7 @@ def test_a_fragment_is_python(fragment: str) -> None:
     compile(fragment, "fragment.py", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
 
 
+@pytest.mark.smoke
 def test_the_program_of_the_readme_runs(
     server: TemporalServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

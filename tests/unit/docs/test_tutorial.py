@@ -54,6 +54,7 @@ async def terminal(tmp_path: Path) -> AsyncIterator[Terminal]:
         yield Terminal(tmp_path, server)
 
 
+@pytest.mark.full
 def test_the_tutorial_ends_with_one_payment(terminal: Terminal, tmp_path: Path) -> None:
     ask = 'outlast run Desk "Please refund 389 EUR for order A-42." --id case-1'
     assert {"outlast worker desk", ask, "outlast show case-1"} <= set(COMMANDS)
@@ -81,6 +82,7 @@ def test_the_tutorial_ends_with_one_payment(terminal: Terminal, tmp_path: Path) 
         _kill(worker)
 
 
+@pytest.mark.full
 def test_the_test_of_the_tutorial_passes(terminal: Terminal) -> None:
     printed, code = terminal.run("pytest", "-q", "-p", "no:cacheprovider", "test_desk.py")
     assert code == 0, printed

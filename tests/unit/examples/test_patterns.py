@@ -95,6 +95,7 @@ def test_a_pattern_is_read_in_one_look(path: Path) -> None:
     assert path.read_text(encoding="utf-8").count("\n") <= 90
 
 
+@pytest.mark.smoke
 async def test_routing_hands_over_and_stays_with_whoever_took_it(stage: Stage) -> None:
     printed = await stage.play(
         "routing",
@@ -276,6 +277,7 @@ REFUNDS = [
 ]
 
 
+@pytest.mark.smoke
 async def test_human_in_the_loop_decides_later_from_a_text(stage: Stage) -> None:
     pattern = stage.load("human_in_the_loop", desk=[REFUNDS, "Both are paid."])
     waiting = await pattern.ask()
@@ -355,6 +357,7 @@ async def test_streaming_prints_words_between_the_steps(stage: Stage) -> None:
     ]
 
 
+@pytest.mark.smoke
 async def test_streaming_items_prints_the_steps(stage: Stage) -> None:
     printed = await stage.play(
         "streaming_items",

@@ -352,6 +352,7 @@ class TestDyingInMidCall:
         assert answer["amount_eur"] == 49.9
         assert [entry.key for entry in shop.ledger()] == ["key-1"]
 
+    @pytest.mark.full
     async def test_killed_after_the_commit_the_next_attempt_only_reports_it(
         self, shop: Shop
     ) -> None:

@@ -21,6 +21,7 @@ async def client(server: TemporalServer) -> Client:
     return await server.connect()
 
 
+@pytest.mark.smoke
 async def test_what_is_missing_is_made_once(client: Client):
     wanted = {"OutlastAgent": "Keyword", "OutlastGroups": "KeywordList", "OutlastPending": "Int"}
     assert await ensure_search_attributes(client, wanted) == ["OutlastGroups", "OutlastPending"]
