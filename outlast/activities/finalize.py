@@ -5,7 +5,6 @@ then the end hooks, then the output guardrails; last, what the outer model reads
 nested run's answer. Knows no Temporal.
 """
 
-import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,8 +13,8 @@ from typing import Any, cast
 from outlast.activities.call_end import end_call
 from outlast.activities.carry_out import FIRST, Attempt
 from outlast.activities.errors import EffectError, failure_of, is_retryable, lacking, of_user_code
-from outlast.activities.inner_spans import guarded
-from outlast.activities.input_check import as_input, info_of
+from outlast.activities.guardrails import run_guardrails
+from outlast.activities.input_check import as_input
 from outlast.activities.invocation import Invocation
 from outlast.activities.listing import listed_tool
 from outlast.activities.nested_stream import NestedStream, telling
@@ -330,43 +329,15 @@ async def _check(
     invocation: Invocation, output: _Output
 ) -> tuple[list[GuardrailRecord], Failure | None]:
     """Run all output guardrails at once; a tripwire outranks what another one raised."""
-    guardrails = invocation.output_guardrails()
-    running = [
-        asyncio.create_task(
-            guarded(
-                one.get_name(),
-                partial(one.run, invocation.wrapper, invocation.agent, output.value),
-                tripped=lambda result: result.output.tripwire_triggered,
-            )
-        )
-        for one in guardrails
+    checks = [
+        (one, partial(one.run, invocation.wrapper, invocation.agent, output.value))
+        for one in invocation.output_guardrails()
     ]
-    records: list[GuardrailRecord] = []
-    failure: Failure | None = None
-    try:
-        for finished in asyncio.as_completed(running):
-            try:
-                result = await finished
-            except Exception as error:  # noqa: BLE001  whatever it raised, it is the run's failure
-                what = f"An output guardrail of agent {invocation.agent.name!r}"
-                failure = failure or failure_of(what, error)
-                continue
-            records.append(
-                GuardrailRecord(
-                    stage="output",
-                    name=result.guardrail.get_name(),
-                    agent=invocation.agent.name,
-                    info=info_of(result.output.output_info),
-                    tripped=result.output.tripwire_triggered,
-                    output=output.json,
-                )
-            )
-            if records[-1].tripped:
-                break
-    finally:
-        for task in running:
-            task.cancel()
-        await asyncio.gather(*running, return_exceptions=True)
+    name = invocation.agent.name
+    records, error = await run_guardrails(
+        checks, stage="output", agent=name, output=output.json, stop_at_error=False
+    )
+    failure = failure_of(f"An output guardrail of agent {name!r}", error) if error else None
     return records, tripwire(invocation, failures.OUTPUT_GUARDRAIL, "output", records) or failure
 
 

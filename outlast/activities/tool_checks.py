@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from outlast.activities.guardrails import info_of
 from outlast.activities.inner_spans import guarded
-from outlast.activities.input_check import info_of
 from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.guardrails.tool_guardrails import (
     ToolGuardrailFunctionOutput,

@@ -1,6 +1,7 @@
 """Makes effects and approval requests from the state; `machine.py` decides when."""
 
 from dataclasses import replace
+from typing import Any
 
 from outlast.loop.approvals import ApprovalRequest, digest
 from outlast.loop.calls import DEFAULT_NESTED, Call
@@ -23,6 +24,7 @@ from outlast.loop.effects import (
 from outlast.loop.items import Item
 from outlast.loop.state import Ending, ItemsToSave, LoopState, Step, revised, turn_start
 from outlast.loop.transcript import context_before
+from outlast.loop.values import Json
 from outlast.loop.view import size
 
 
@@ -86,18 +88,7 @@ def preparation(state: LoopState) -> PrepareRun:
 
 def input_check(state: LoopState, stage: CheckStage, items: tuple[Item, ...]) -> CheckInput:
     """Run input guardrails."""
-    return CheckInput(
-        effect=state.next_effect,
-        agent=state.agent,
-        stage=stage,
-        items=items,
-        context=state.context,
-        context_type=state.start.context_type,
-        settings=state.start.settings,
-        usage=state.usage,
-        turn=state.question.turn,
-        run_id=state.run_id,
-    )
+    return CheckInput(**_turn_fields(state), stage=stage, items=items)
 
 
 def model_call(state: LoopState) -> CallModel:
@@ -106,15 +97,8 @@ def model_call(state: LoopState) -> CallModel:
     shown = size(state.view, len(state.items))
     has_more = state.question.starts and thread is None and state.view.history < shown
     return CallModel(
-        effect=state.next_effect,
-        agent=state.agent,
-        turn=state.question.turn,
+        **_turn_fields(state),
         input_length=len(state.items),
-        context=state.context,
-        context_type=state.start.context_type,
-        settings=state.start.settings,
-        usage=state.usage,
-        run_id=state.run_id,
         known=state.server.known,
         conversation_id=thread.conversation_id if thread else None,
         previous_response_id=thread.previous_response_id if thread else None,
@@ -134,35 +118,24 @@ def model_call(state: LoopState) -> CallModel:
 def call_run(state: LoopState, index: int) -> RunTool | RunAgent:
     """Run a call, on the context with the changes of the calls before it."""
     call = state.calls[index]
+    context = context_before(state, index)
     if call.plan.kind == "agent":
         return RunAgent(
-            effect=state.next_effect,
-            agent=state.agent,
+            **_agent_fields(state, context),
             target=call.plan.target,
             name=call.name,
             call_id=call.call_id,
             arguments=call.arguments,
             nested_id=f"{state.run_id}/{call.name}-{state.next_effect}",
             nested=call.plan.nested or DEFAULT_NESTED,
-            context=context_before(state, index),
-            context_type=state.start.context_type,
-            settings=state.start.settings,
-            run_id=state.run_id,
             prefix=state.start.parent.prefix if state.start.parent else "",
         )
     return RunTool(
-        effect=state.next_effect,
-        agent=state.agent,
+        **_turn_fields(state, context),
         name=call.name,
         call_id=call.call_id,
         arguments=call.arguments,
         form=call.form,
-        context=context_before(state, index),
-        context_type=state.start.context_type,
-        settings=state.start.settings,
-        usage=state.usage,
-        turn=state.question.turn,
-        run_id=state.run_id,
         final=call.plan.final or state.question.judged,
         approved=call.plan.needs_approval,
         policy=call.plan.policy,
@@ -173,18 +146,11 @@ def handoff_run(state: LoopState, call: Call) -> RunHandoff:
     """Run a handoff's callback, hooks and filter."""
     filters = call.plan.filters
     return RunHandoff(
-        effect=state.next_effect,
-        agent=state.agent,
+        **_turn_fields(state),
         name=call.name,
         target=call.plan.target,
         call_id=call.call_id,
         arguments=call.arguments,
-        context=state.context,
-        context_type=state.start.context_type,
-        settings=state.start.settings,
-        usage=state.usage,
-        turn=state.question.turn,
-        run_id=state.run_id,
         input_length=len(state.items) if filters else None,
         history=state.view.history if filters else 0,
         fresh=len(state.items) - turn_start(state) if filters else 0,
@@ -196,17 +162,10 @@ def handoff_run(state: LoopState, call: Call) -> RunHandoff:
 def finalization(state: LoopState, candidate: Candidate) -> FinalizeAnswer:
     """Finalize an answer."""
     return FinalizeAnswer(
-        effect=state.next_effect,
-        agent=state.agent,
+        **_turn_fields(state),
         candidate=candidate,
         input_length=len(state.items),
         history=state.view.history,
-        context=state.context,
-        context_type=state.start.context_type,
-        settings=state.start.settings,
-        usage=state.usage,
-        turn=state.question.turn,
-        run_id=state.run_id,
     )
 
 
@@ -271,3 +230,28 @@ def finish(state: LoopState, outcome: Ending) -> Finish:
         final_output=state.final_output if outcome == "completed" else None,
         failure=state.failure if outcome == "failed" else None,
     )
+
+
+_OWN: Any = object()
+"""The context of the run itself."""
+
+
+def _agent_fields(state: LoopState, context: Json = _OWN) -> dict[str, Any]:
+    """Return the fields of every effect that runs an agent's code."""
+    return {
+        "effect": state.next_effect,
+        "agent": state.agent,
+        "context": state.context if context is _OWN else context,
+        "context_type": state.start.context_type,
+        "settings": state.start.settings,
+        "run_id": state.run_id,
+    }
+
+
+def _turn_fields(state: LoopState, context: Json = _OWN) -> dict[str, Any]:
+    """Return the fields of every effect that is part of a turn."""
+    return {
+        **_agent_fields(state, context),
+        "turn": state.question.turn,
+        "usage": state.usage,
+    }

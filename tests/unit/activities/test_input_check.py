@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from outlast.activities.errors import EffectError
-from outlast.activities.input_check import as_input, check_input, info_of
+from outlast.activities.guardrails import info_of
+from outlast.activities.input_check import as_input, check_input
 from outlast.activities.invocation import Invocation
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
