@@ -85,7 +85,7 @@ class Mutant:
 
 
 def nodes_of(tree: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes that decide something: no annotations, docstrings, imports and errors."""
+    """Yield the nodes that decide something: no types, docstrings, imports, errors."""
     for name, value in ast.iter_fields(tree):
         if name in {"annotation", "returns", "decorator_list", "type_params"}:
             continue
@@ -98,6 +98,12 @@ def nodes_of(tree: ast.AST) -> Iterator[ast.AST]:
                     pass
                 case ast.Assign(targets=[ast.Name(id="__all__")]):
                     pass
+                case ast.AnnAssign(annotation=ast.Name(id="TypeAlias")):
+                    pass
+                case ast.Expr(value=ast.Call(func=ast.Name(id="assert_never"))):
+                    pass
+                case ast.Call(func=ast.Name(id="cast" | "TypeVar")):
+                    yield from nodes_of(ast.Tuple(elts=node.args[1:]))  # the first says a type
                 case ast.AST():
                     yield node
                     yield from nodes_of(node)
@@ -122,6 +128,8 @@ def change(node: Any) -> bool:
             node.test = ast.UnaryOp(ast.Not(), test)
         case ast.comprehension(ifs=[_, *rest]):
             node.ifs = rest
+        case ast.Return(value=ast.Constant(value=None | False)):
+            return False  # nobody tells None from False; True is tried in its place
         case ast.Return(value=ast.expr()) | ast.Expr(value=ast.Call() | ast.Await()):
             node.value = ast.Constant(value=None)
         case ast.Slice(lower=ast.expr()):

@@ -95,6 +95,47 @@ def test_a_pack_is_bounded(monkeypatch: pytest.MonkeyPatch):
     assert len(moved.moved) == 5
 
 
+def test_the_sizes_of_stored_content_are_those_of_the_reference() -> None:
+    assert (blobs.THRESHOLD_BYTES, blobs.SMALLEST_THRESHOLD) == (64_000, 1_000)
+    assert (blobs.PACK_BYTES, blobs.MOST_MOVED) == (4_000_000, 20_000)
+    assert (blobs.ESCAPED, blobs.OWN) == ("$outlast.json", "$outlast.")
+
+
+def test_a_text_moves_from_the_threshold_on_counted_in_bytes() -> None:
+    for text, least in (("x" * 10, 10), ("é" * 5, 10), ("😀" * 3, 12)):
+        held: blobs.Contents = {}
+        assert blobs.split(text, least + 1, held) == text
+        assert held == {}
+        assert is_reference(blobs.split(text, least, held))
+        assert list(held.values()) == [text.encode()]
+
+
+def test_packs_are_filled_one_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    items = [Item("input", {"content": f"{number}" * 300}) for number in range(9)]
+    for size, parts in ((601, [0, 1, 2]), (600, [0, 1]), (599, [0, 1])):
+        monkeypatch.setattr(blobs, "PACK_BYTES", size)
+        moved = blobs.offload(items, 0, 64_000, {}).moved
+        assert [one.part for one in moved][:6] == (parts * 3)[:6]
+        assert [one.key for one in moved][:6] == sorted([0, 1, 2] * len(parts))[:6]
+
+
+def test_a_text_of_the_threshold_has_a_blob_of_its_own() -> None:
+    items = [Item("input", {"content": "x" * size}) for size in (300, 301)]
+    moved = blobs.offload(items, 0, 301, {}).moved
+    assert [(one.item, one.part) for one in moved] == [(1, None), (0, 0)]
+
+
+def test_no_more_is_stored_outside_than_needed_for_a_message_to_fit() -> None:
+    items = [{"content": "a" * 30_000}, {"content": "b" * 15_000}]
+    held: blobs.Contents = {}
+    made = blobs.split_to_fit(items, 64_000, 20_000, held)
+    assert is_reference(made[0]["content"])
+    assert made[1] == items[1]
+    whole = len(json.dumps(items))
+    assert blobs.split_to_fit(items, 64_000, whole, {}) == items
+    assert blobs.split_to_fit(items, 64_000, whole - 1, {}) != items
+
+
 def test_a_threshold_is_lowered_until_the_message_fits():
     items = [{"role": "user", "content": f"{number:05}" * 800} for number in range(30)]
     held: blobs.Contents = {}

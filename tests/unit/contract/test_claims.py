@@ -34,6 +34,11 @@ def test_every_request_can_be_offered_and_is_the_very_same_object(situation: str
         assert claims.take("run", effect.effect) is request, "a retry takes it again"
 
 
+def test_small_requests_are_those_that_people_can_read() -> None:
+    """Recorded histories depend on the number."""
+    assert claims.INLINE_BYTES == 2_000
+
+
 def test_a_claim_does_not_keep_a_request_alive() -> None:
     play = Play.ready()
     request: Any = request_of(play.state, play.only(CallModel))

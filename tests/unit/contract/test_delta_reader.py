@@ -206,6 +206,12 @@ def test_a_call_that_ends_between_two_looks_is_told_to_its_end(
     assert seen[-1]["response"] == response
 
 
+def test_a_reply_of_which_nothing_was_seen_is_told_with_numbers_from_zero_on() -> None:
+    response = response_of(message("Hello"), tool_call("{}"))
+    told = DeltaReader().complete(response)
+    assert [event["sequence_number"] for event in told] == list(range(len(told)))
+
+
 def test_of_deltas_that_were_merged_meanwhile_the_rest_is_told() -> None:
     words = [f"{number} " for number in range(300)]
     response = response_of(message("".join(words)))

@@ -11,8 +11,11 @@ from outlast.contract.deltas import (
     BURST_BYTES,
     KEPT_APART,
     KEPT_LOOKS,
+    LARGEST_EVENT_SHARE,
     WINDOW_BYTES,
     DeltaWindow,
+    is_delta,
+    place_of,
 )
 from outlast.loop.values import JsonObject
 
@@ -90,6 +93,67 @@ def test_what_the_history_tells_better_does_not_travel(event: JsonObject) -> Non
     window = filled(event)
     assert window.details()["events"] == []
     assert window.news() is None
+
+
+@pytest.mark.parametrize(
+    "kind", ["response.completed", "response.incomplete", "response.failed", "error"]
+)
+def test_the_end_of_a_stream_is_told_by_the_history(kind: str) -> None:
+    assert filled({"type": kind}).news() is None
+
+
+@pytest.mark.parametrize("kind", ["response.created", "response.in_progress", "response.queued"])
+def test_of_a_response_that_begins_what_names_it_travels(kind: str) -> None:
+    named = {"id": "r", "object": "response", "created_at": 5, "model": "m", "status": "queued"}
+    window = filled({"type": kind, "response": {**named, "output": ["x"], "tools": ["t"]}})
+    (entry,) = window.details()["events"]
+    assert entry == {"event": {"type": kind, "response": {**named, "output": []}}}
+
+
+def test_any_other_event_with_a_response_travels_as_it_is() -> None:
+    event: JsonObject = {"type": "response.other", "response": {"tools": ["t"]}}
+    assert filled(event).details()["events"] == [{"event": event}]
+
+
+def test_only_a_text_that_goes_on_is_a_delta() -> None:
+    assert is_delta({"type": "response.output_text.delta", "delta": ""})
+    assert not is_delta({"type": "response.audio.delta", "delta": None})
+    assert not is_delta({"type": "response.output_text.done", "delta": "x"})
+    assert not is_delta({"delta": "x"})
+
+
+def test_a_place_is_the_type_and_the_numbers_of_an_event() -> None:
+    numbers = {"output_index": 1, "content_index": 2, "summary_index": 3, "command_index": 4}
+    assert place_of({"type": "t", **numbers}) == ("t", 1, 2, 3, 4)
+    assert place_of({"type": "t", "output_index": "1"}) == ("t", 0, 0, 0, 0)
+
+
+def test_the_sizes_of_a_window_are_those_that_heartbeats_carry() -> None:
+    assert (WINDOW_BYTES, BURST_BYTES, KEPT_LOOKS, KEPT_APART) == (16_000, 128_000, 100, 32)
+    assert LARGEST_EVENT_SHARE == 1 / 16
+
+
+def test_an_event_that_takes_its_share_of_a_window_and_no_more_travels() -> None:
+    def sized(size: int) -> JsonObject:
+        empty = len(json.dumps({"event": {"type": "x", "text": ""}})) + 2
+        return {"type": "x", "text": "y" * (size - empty)}
+
+    assert filled(sized(1_000)).news() is not None
+    assert filled(sized(1_001)).news() is None
+
+
+def test_other_events_count_as_said_lately_like_deltas() -> None:
+    window = DeltaWindow(effect=1, attempt=1)
+    for number in range(300):
+        window.feed({"type": "x", "n": number, "text": "y" * 100})
+    assert len(json.dumps(window.details())) > 1.5 * WINDOW_BYTES
+
+
+def test_a_new_window_has_no_news_until_something_is_said() -> None:
+    window = DeltaWindow(effect=1, attempt=1)
+    assert window.news() is None
+    window.feed(delta("a"))
+    assert window.news() is not None
 
 
 def test_news_are_given_once() -> None:

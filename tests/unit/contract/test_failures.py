@@ -97,6 +97,28 @@ def codes() -> set[str]:
     }
 
 
+def test_codes_stay_what_they_are() -> None:
+    """Programs match on them, and recorded histories hold them."""
+    expected = """
+        user_error model_call_failed model_behavior model_refusal max_turns_exceeded
+        input_guardrail_tripwire output_guardrail_tripwire tool_input_guardrail_tripwire
+        tool_output_guardrail_tripwire invalid_final_output session_failed tool_failed
+        tool_timeout cancelled decision_refused run_closed content_unavailable
+        conversation_full run_busy terminated worker_lacks worker_found internal_error
+    """
+    assert set(expected.split()) == failures.CODES == codes()
+
+
+def test_an_engine_failure_says_nothing_where_nothing_is_set() -> None:
+    assert EngineFailure(kind="other") == EngineFailure(kind="other", code="", message="")
+
+
+def test_a_worker_that_lacks_something_for_too_long_is_an_error_of_the_user() -> None:
+    engine = EngineFailure(kind="application", code=failures.WORKER_LACKS, message="No tool.")
+    failure = failure_of(EFFECTS["run_tool"], engine)
+    assert failure == Failure(code=failures.USER_ERROR, message="No tool.")
+
+
 def test_every_code_that_the_loop_makes_is_listed() -> None:
     """Programs match on codes, so there is one place that lists them."""
     made = {

@@ -69,7 +69,15 @@ def test_recorded_names_stay_what_they_are() -> None:
         names.QUERY_TRANSCRIPT: "transcript",
         names.QUERY_APPROVALS: "approvals",
         names.QUERY_REQUEST: "request",
+        names.QUERY_SNAPSHOT: "snapshot",
         names.TASK_QUEUE: "outlast",
+        names.SETTING_SESSION: "session",
+        names.SETTING_STREAM: "stream",
+        names.SETTING_AS_TOOL: "as_tool",
+        names.TRACE: "trace",
+        names.MEMO_INPUT_DIGEST: "outlast_input_digest",
+        names.ACTIVITY_OFFLOAD: "offload_items",
+        names.ACTIVITY_REFUSE: "refuse_effect",
     }
     assert all(name == value for name, value in recorded.items())
     assert {"decide", "cancel", "nested"} == names.SIGNALS
@@ -78,3 +86,12 @@ def test_recorded_names_stay_what_they_are() -> None:
         "OutlastStatus": "Keyword",
         "OutlastPendingApprovals": "Int",
     }
+    assert names.SETTINGS_OF_TRACE == (
+        "trace_id",
+        "workflow_name",
+        "group_id",
+        "trace_metadata",
+        "trace_joined",
+        "tracing_disabled",
+        "trace_include_sensitive_data",
+    )

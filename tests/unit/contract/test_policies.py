@@ -150,3 +150,64 @@ def test_a_history_is_full_before_the_server_ends_it() -> None:
     assert policies.is_full(events=100, size_bytes=43_000_000, running=1)
     assert policies.is_full(events=45_001, size_bytes=0, running=0)
     assert policies.is_full(events=1, size_bytes=30_000_000, running=20)
+
+
+def test_a_history_is_full_exactly_where_another_effect_would_not_fit() -> None:
+    room = policies.FULL_BYTES - policies.EFFECT_BYTES
+    assert not policies.is_full(events=1, size_bytes=room, running=0)
+    assert policies.is_full(events=1, size_bytes=room + 1, running=0)
+    assert not policies.is_full(events=1, size_bytes=room - 2 * policies.EFFECT_BYTES, running=2)
+    assert policies.is_full(events=1, size_bytes=room + 1 - policies.EFFECT_BYTES, running=1)
+    assert not policies.is_full(events=policies.FULL_EVENTS, size_bytes=0, running=0)
+    assert policies.is_full(events=policies.FULL_EVENTS + 1, size_bytes=0, running=0)
+
+
+def test_the_default_policies_are_those_of_the_reference() -> None:
+    """Operators plan with these numbers; some of them decide what a replay does."""
+    assert {
+        name: (value.timeout_ms, value.attempts, value.maximum_interval_ms, value.fast)
+        for name, value in vars(policies).items()
+        if isinstance(value, Policy)
+    } == {
+        "MODEL": (600_000, 10, 60_000, False),
+        "PREPARE": (10_000, 3, Policy().maximum_interval_ms, True),
+        "LOAD": (60_000, 5, Policy().maximum_interval_ms, False),
+        "CHECK": (300_000, Policy().attempts, Policy().maximum_interval_ms, False),
+        "UNTIL_A_WORKER_HAS_IT": (Policy().timeout_ms, 0, 15_000, False),
+        "NESTED": (Policy().timeout_ms, 1, Policy().maximum_interval_ms, False),
+        "SAVE": (60_000, 10, 60_000, False),
+        "OFFLOAD": (120_000, 5, 60_000, False),
+    }
+
+
+def test_the_limits_of_runs_are_those_of_the_reference() -> None:
+    assert {
+        name: value
+        for name, value in vars(policies).items()
+        if name.isupper() and type(value) is int
+    } == {
+        "WAIT_FOR_A_TOOL_MS": 900_000,
+        "WAIT_FOR_A_WORKER_MS": 604_800_000,
+        "LONGEST_MS": 86_400_000,
+        "SLACK_MS": 5_000,
+        "HEARTBEAT_MS": 10_000,
+        "ROLL_OVER_EVENTS": 1_250,
+        "ROLL_OVER_BYTES": 2_000_000,
+        "MAY_BE_CARRIED": 8_000_000,
+        "TRIED_AGAIN_AFTER_BYTES": 2_000_000,
+        "FULL_BYTES": 44_000_000,
+        "FULL_EVENTS": 45_000,
+        "EFFECT_BYTES": 1_100_000,
+        "FAST_CALLS": 12,
+        "STARTED_AT_ONCE_BYTES": 1_500_000,
+        "LONGEST_INBOX": 1_000,
+        "SHORTEST_HISTORY": 20,
+    }
+    assert policies.LONGEST_RETRY_AFTER.total_seconds() == 300
+
+
+def test_no_setting_is_lower_than_its_least_value() -> None:
+    assert policies.heartbeat_ms({"heartbeat_ms": 1}) == 500
+    state = revised(LoopState(), settings={"roll_over_events": 1})
+    assert policies.rolls_over(state, events=20, size_bytes=0)
+    assert not policies.rolls_over(state, events=19, size_bytes=0)

@@ -255,6 +255,50 @@ def test_what_does_not_fit_is_refused_by_name(kind: type[Any], payload: Any, nam
     assert named in str(caught.value)
 
 
+def test_each_field_that_does_not_fit_is_named_with_its_problem() -> None:
+    with pytest.raises(UnreadableRecordError) as caught:
+        read(SendRecord, {})
+    required = "Field required"
+    assert str(caught.value) == (
+        f"This is not a SendRecord: input: {required}; message_id: {required}."
+    )
+    with pytest.raises(UnreadableRecordError, match=r"^This is not a SendRecord: the payload: "):
+        read(SendRecord, 3)
+    with pytest.raises(UnreadableRecordError, match=r"^This is not a request of RunHandoff: "):
+        read(EffectRequest[RunHandoff], {})
+
+
+def test_what_no_server_records_is_refused_with_its_size() -> None:
+    said_of_it = records.too_large(2_000_000)
+    assert said_of_it.startswith("The payload has 2,000,000 bytes, of at most 1,900,000. ")
+    assert said_of_it.endswith("send a link.")
+
+
+def test_a_budget_of_turns_is_not_negative() -> None:
+    assert read(RunInput, {"max_turns": 0}).max_turns == 0
+    assert read(RunInput, {"max_turns": None}).max_turns is None
+    with pytest.raises(UnreadableRecordError, match="max_turns must be a positive number"):
+        read(RunInput, {"max_turns": -1})
+
+
+def test_the_sizes_of_what_travels_are_those_that_a_server_takes() -> None:
+    assert records.LARGEST_BYTES == 1_900_000
+    assert records.PAGE_BYTES == 1_500_000
+    assert records.COMPRESS_ABOVE_BYTES == 250_000
+    assert records.COMPRESS_QUICKLY_ABOVE_BYTES == 3_000_000
+
+
+def test_what_a_run_does_not_say_has_the_meaning_that_older_runs_gave_it() -> None:
+    """Recorded histories leave defaults out."""
+    record = read(RunInput, {})
+    assert (record.agent, record.input, record.message_id) == ("", "", "start")
+    flags = record.keep_open, record.visibility, record.unlisted, record.session
+    assert flags == (False,) * 4
+    assert read(CancelRecord, {}).mode == "immediate"
+    assert read(RunResultRecord, {"status": "failed", "agent": "A"}).turns == 0
+    assert records.ANY_FAILURE == "*"
+
+
 def test_a_long_list_of_problems_is_cut() -> None:
     payload = {"items": [1] * 50}
     with pytest.raises(UnreadableRecordError) as caught:
@@ -309,6 +353,26 @@ def test_a_large_state_is_compressed() -> None:
     assert set(written) == {"zlib"}
     assert len(written["zlib"]) < 20_000
     assert read_state(written) == state
+
+
+def test_a_state_is_compressed_above_a_size_and_quickly_above_a_larger_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    levels: list[int] = []
+    compress = zlib.compress
+
+    def noted(data: bytes, level: int) -> bytes:
+        levels.append(level)
+        return compress(data, level)
+
+    state = Play.ready().state
+    size = len(records.adapter(LoopState).dump_json(state))
+    monkeypatch.setattr(records.zlib, "compress", noted)
+    for above, quickly in ((size, 0), (size - 1, size), (size - 1, size - 1)):
+        monkeypatch.setattr(records, "COMPRESS_ABOVE_BYTES", above)
+        monkeypatch.setattr(records, "COMPRESS_QUICKLY_ABOVE_BYTES", quickly)
+        assert read_state(over_the_wire(write_state(state))) == state
+    assert levels == [6, 1]
 
 
 def test_a_small_state_can_be_read_by_people() -> None:
@@ -455,6 +519,32 @@ def test_a_nested_run_with_settings_of_its_own_takes_over_none() -> None:
     assert (record.session, record.thread) == (True, thread)
 
 
+def test_a_nested_run_with_settings_of_its_own_is_in_the_trace_of_the_run_that_asks() -> None:
+    outer = {name: f"outer {name}" for name in names.SETTINGS_OF_TRACE[:3]}
+    plan = NestedPlan(settings={"model": "own", "trace_id": "own"})
+    settings = records.nested_input(
+        asks_billing({**outer, "model": "outer"}, nested=plan), visibility=False
+    ).settings
+    assert settings is not None
+    settings.pop(names.SETTING_AS_TOOL)
+    assert settings == {**outer, "model": "own"}
+
+
+def test_a_run_nested_in_a_nested_run_knows_the_outermost_question() -> None:
+    around: JsonObject = {names.SETTING_AS_TOOL: {names.TRACE: {"root": "first@1.0"}}}
+    mark = TraceMark(started_at_ms=1, question=0, handovers=2)
+    effect = dataclasses.replace(asks_billing(around), trace=mark)
+    settings = records.nested_input(effect, visibility=False).settings or {}
+    place = settings[names.SETTING_AS_TOOL][names.TRACE]
+    assert place == {
+        "key": "support-42@1.0",
+        "root": "first@1.0",
+        "handovers": 2,
+        "turn": 0,
+        "effect": effect.effect,
+    }
+
+
 def test_approval_ids_of_runs_nested_in_nested_runs_differ_from_all_others() -> None:
     """People see them side by side, at the run that all the others work for."""
     play = Play.ready(parent=Parent(run_id="root", prefix="e5."))
@@ -474,8 +564,8 @@ def test_a_request_is_small_when_it_fits(padding: int, *, small: bool) -> None:
     request = effects.request_of(play.state, play.only(CallModel))
     assert records.small(request, 2_000) == (write(request) if small else None)
     written = len(json.dumps(write(request), separators=(",", ":")))
-    assert records.small(request, written + 1) is not None
-    assert records.small(request, written - 100) is None
+    assert records.small(request, written) is not None
+    assert records.small(request, written - 1) is None
 
 
 @pytest.mark.parametrize(("count", "small"), [(12, True), (13, False)])

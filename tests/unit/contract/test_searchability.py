@@ -24,6 +24,19 @@ def test_a_value_fits_and_is_the_beginning_of_the_text(text: str) -> None:
     assert len(value) == len(text) or len(value) > 150
 
 
+def test_a_value_is_as_long_as_a_store_can_hold() -> None:
+    """PostgreSQL's columns have 255 characters, and a server takes 2 kB of JSON."""
+    assert (LARGEST_VALUE, LARGEST_BYTES) == (255, 2_000)
+    assert searchable("x" * 255) == searchable("x" * 256) == "x" * 255
+    assert searchable("a\0b") == "a\ufffdb"
+    fits = "x" * 88 + "é" * 1 + "😀" * 159  # 12 bytes each as JSON, and two quotes
+    exact = "x" * 36 + "😀" * 163 + "xxxxxx"
+    for text in (fits, exact):
+        assert len(json.dumps(text)) in {2_004, 2_000}
+    assert searchable(exact) == exact
+    assert searchable(fits) == fits[:-8]
+
+
 def test_a_namespace_lacks_attributes_until_they_are_seen_again() -> None:
     assert not is_lacking("one", "queue")
     note("one", "queue", lacks=True)
