@@ -13,5 +13,6 @@ import those below it, and import-linter holds the order:
     schemas/                   JSON schemas of functions and of final outputs
     context/                   what callables are given, and how it is stored
     items/                     the items of a run, and the events of its stream
-    references.py callables.py errors.py durations.py usage.py threads.py logs.py    for all of them
+    references.py callables.py checks.py errors.py durations.py usage.py threads.py logs.py
+                               for all of them
 """

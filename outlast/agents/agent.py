@@ -14,6 +14,7 @@ from outlast.agents.agent_tools.agent_tool import (
     make_agent_tool,
 )
 from outlast.agents.callables import call, check_callable, check_model, shown
+from outlast.agents.checks import check_flag, check_list, check_name, check_type
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.config.settings_field import SettingsField, settings_field
 from outlast.agents.context.wrapper import RunContextWrapper, TContext
@@ -97,9 +98,7 @@ class Agent(Generic[TContext]):
         Raises:
             UserError: a field does not fit. The message names the agent and the fix.
         """
-        name = cast("object", self.name)
-        if not isinstance(name, str) or not name.strip():
-            raise UserError(f"Agent(name=...) must be a non-empty string, not {name!r}.")
+        check_name("Agent(name=...)", self.name)
         owner = f"Agent {self.name!r}"
         _check_texts(self, owner)
         check_prompt(self.prompt, owner)
@@ -133,9 +132,7 @@ class Agent(Generic[TContext]):
         check_output_type(self.output_type, owner)
         check_agent_hooks(self.hooks, owner)
         check_tool_use_behavior(self.tool_use_behavior, owner)
-        reset = cast("object", self.reset_tool_choice)
-        if not isinstance(reset, bool):
-            raise UserError(f"{owner}: reset_tool_choice must be True or False, not {reset!r}.")
+        check_flag(f"{owner}: reset_tool_choice", self.reset_tool_choice)
 
     def clone(self, **changes: Any) -> "Agent[TContext]":
         """Return a copy with some fields changed; lists are shared unless given anew."""
@@ -221,11 +218,12 @@ def _check_texts(agent: Agent[Any], owner: str) -> None:
             f"{owner}: instructions must be a string, a callable or None, "
             f"not {type(instructions).__name__}."
         )
-    description = cast("object", agent.handoff_description)
-    if description is not None and not isinstance(description, str):
-        raise UserError(
-            f"{owner}: handoff_description must be a string or None, not {description!r}."
-        )
+    check_type(
+        f"{owner}: handoff_description",
+        agent.handoff_description,
+        (str, type(None)),
+        "a string or None",
+    )
 
 
 def _check_model(agent: Agent[Any], owner: str) -> None:
@@ -255,10 +253,7 @@ def _check_entries(
     kinds: type | tuple[type, ...],
     fix: str | Callable[[object], str],
 ) -> None:
-    given = cast("object", entries)
-    if not isinstance(given, list | tuple):
-        raise UserError(f"{owner}: {name}= must be a list, not {type(given).__name__}.")
-    for entry in entries:
+    for entry in check_list(f"{owner}: {name}=", entries):
         if not isinstance(entry, kinds):
             advice = fix if isinstance(fix, str) else fix(entry)
             raise UserError(f"{owner}: {shown(entry)} in {name}= does not fit: {advice}.")

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from outlast.agents.callables import unwrap_partial
+from outlast.agents.checks import check_name
 from outlast.agents.errors import UserError
 
 
@@ -48,8 +49,7 @@ class ReferenceTable:
         Raises:
             UserError: the name is no name, or stands for something else.
         """
-        if not isinstance(cast("object", name), str) or not name.strip():
-            raise UserError(f"A reference's name must be a non-empty string, not {name!r}.")
+        check_name("A reference's name", name)
         with self._lock:
             known = self._found.get(name)
             if name in self._found and _identity(known) != _identity(entry):

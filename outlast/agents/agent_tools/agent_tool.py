@@ -24,6 +24,7 @@ from outlast.agents.agent_tools.input import (
     summary_of,
 )
 from outlast.agents.callables import call, check_callable
+from outlast.agents.checks import check_count
 from outlast.agents.config.run_config import RunConfig, as_run_config
 from outlast.agents.config.session_input import check_session
 from outlast.agents.context.wrapper import NamedAgent, ToolContext
@@ -98,9 +99,7 @@ class AgentTool(FunctionTool):
         """
         FunctionTool.__post_init__(self, timeout_seconds)
         owner = f"Tool {self.name!r}"
-        turns = cast("object", self.max_turns)
-        if not isinstance(turns, int) or isinstance(turns, bool) or turns < 1:
-            raise UserError(f"{owner}: max_turns must be a whole number from 1, not {turns!r}.")
+        check_count(f"{owner}: max_turns", self.max_turns)
         if self.custom_output_extractor is not None:
             what = f"{owner}: custom_output_extractor"
             check_callable(self.custom_output_extractor, ("result",), what=what)
@@ -232,11 +231,9 @@ def _check_options(options: AgentToolOptions, owner: str) -> None:
 def _check_stream(on_stream: object, backlog: object, owner: str) -> None:
     if on_stream is not None:
         check_callable(on_stream, ("event",), what=f"{owner}: on_stream")
-    if backlog is not None and (type(backlog) is not int or backlog < 1):
-        raise UserError(
-            f"{owner}: on_stream_max_pending_events must be a whole number from 1, or None, "
-            f"not {backlog!r}."
-        )
+    if backlog is not None:
+        place = f"{owner}: on_stream_max_pending_events"
+        check_count(place, backlog, wanted="a whole number from 1, or None")
 
 
 def _check_session(session: object, owner: str) -> None:

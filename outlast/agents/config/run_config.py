@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any, Generic, Literal, Self, TypeAlias, TypedDict, cast
 
 from outlast.agents.callables import check_callable, check_model, is_async, shown
+from outlast.agents.checks import check_choice, check_list, check_type
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.config.session_input import (
     ReasoningItemIdPolicy,
@@ -284,14 +285,9 @@ def check_run_config(config: RunConfig) -> None:
         UserError: a field does not fit. The message names it and what it takes.
     """
     for name, (kind, wanted) in _KINDS.items():
-        value = getattr(config, name)
-        if value is not None and not isinstance(value, kind):
-            raise UserError(f"RunConfig({name}=...) must be {wanted}, not {value!r}.")
+        check_type(f"RunConfig({name}=...)", getattr(config, name), (kind, type(None)), wanted)
     for name, choices in _CHOICES.items():
-        value = getattr(config, name)
-        if not any(value is choice or value == choice for choice in choices):
-            known = ", ".join(repr(choice) for choice in choices)
-            raise UserError(f"RunConfig({name}=...) must be one of {known}, not {value!r}.")
+        check_choice(f"RunConfig({name}=...)", getattr(config, name), choices)
     for name, parameters in _CALLED_WITH.items():
         value = getattr(config, name)
         if value is not None and not isinstance(value, str):
@@ -336,9 +332,7 @@ def _check_guardrails(config: RunConfig, name: str, kind: type) -> None:
     given: object = getattr(config, name)
     if given is None:
         return
-    if not isinstance(given, list | tuple):
-        raise UserError(f"RunConfig({name}=...) must be a list, not {type(given).__name__}.")
-    for entry in cast("list[object]", given):
+    for entry in check_list(f"RunConfig({name}=...)", given):
         if not isinstance(entry, (kind, str)):
             raise UserError(
                 f"RunConfig({name}=...) holds {shown(entry)}: decorate it with @{name.removesuffix('s')}."
@@ -353,9 +347,7 @@ def _check_texts(config: RunConfig) -> None:
             "RunConfig(conversation_history_wrappers=...) must be two strings, the one before and "
             f"the one after the history, not {wrappers!r}."
         )
-    workflow_name = cast("object", config.workflow_name)
-    if not isinstance(workflow_name, str):
-        raise UserError(f"RunConfig(workflow_name=...) must be a string, not {workflow_name!r}.")
+    check_type("RunConfig(workflow_name=...)", config.workflow_name, str, "a string")
     message = config.output_guardrail_blocked_message
     if message is not None and not isinstance(message, str):
         what = "RunConfig(output_guardrail_blocked_message=...)"

@@ -6,9 +6,10 @@ when guardrails run, or what a tripwire ends; those are the loop's.
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeAlias, cast, overload
+from typing import Any, Final, Generic, TypeAlias, overload
 
 from outlast.agents.callables import call, check_callable, unwrap_partial
+from outlast.agents.checks import check_flag
 from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
@@ -67,11 +68,8 @@ class InputGuardrail(Generic[TContext]):
         """
         parameters = ("context", "agent", "input")
         check_guardrail("Input guardrail", self.guardrail_function, self.name, parameters)
-        if not isinstance(cast("object", self.run_in_parallel), bool):
-            raise UserError(
-                f"Input guardrail {self.get_name()!r}: run_in_parallel must be True or False, "
-                f"not {self.run_in_parallel!r}."
-            )
+        place = f"Input guardrail {self.get_name()!r}: run_in_parallel"
+        check_flag(place, self.run_in_parallel)
 
     def get_name(self) -> str:
         """Return the guardrail's name, or that of its function."""

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from enum import Enum
 from types import TracebackType
-from typing import Any, ClassVar, Self, TypeAlias, TypedDict, cast
+from typing import Any, ClassVar, Self, TypeAlias, TypedDict
 
 from outlast.agents.callables import check_callable
+from outlast.agents.checks import check_flag
 from outlast.agents.context.wrapper import RunContextWrapper
-from outlast.agents.errors import AgentsException, UserError
+from outlast.agents.errors import AgentsException
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.mcp.approval import ApprovalPolicy, RequireApprovalSetting, approval_policy
 from outlast.agents.tools.definition import (
@@ -145,8 +146,7 @@ class MCPServer(ABC):
         Raises:
             UserError: an argument does not fit.
         """
-        if not isinstance(cast("object", required), bool):
-            raise UserError(f"An MCP server's required= must be True or False, not {required!r}.")
+        check_flag("An MCP server's required=", required)
         self.required = required
         self.use_structured_content = use_structured_content
         self._approval = approval_policy(require_approval)

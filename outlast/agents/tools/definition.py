@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
 
 from outlast.agents.callables import check_callable, shown
+from outlast.agents.checks import check_choice, check_list
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.durations import DurationField, duration_field, is_positive
 from outlast.agents.errors import ToolTimeoutError, UserError
@@ -236,11 +237,8 @@ class FunctionTool:
             raise UserError(
                 f"{owner}: timeout must be a positive timedelta or seconds, not {self.timeout!r}."
             )
-        if self.timeout_behavior not in get_args(TimeoutBehavior):
-            raise UserError(
-                f"{owner}: timeout_behavior must be 'error_as_result' or 'raise_exception', "
-                f"not {self.timeout_behavior!r}."
-            )
+        choices = get_args(TimeoutBehavior)
+        check_choice(f"{owner}: timeout_behavior", self.timeout_behavior, choices)
         if self.fast and self.needs_approval is not False:
             raise UserError(
                 f"{owner}: fast=True does not go with needs_approval. A fast tool runs inside the "
@@ -288,9 +286,7 @@ def _check_guardrails(owner: str, name: str, kind: type, tool: FunctionTool) -> 
     if given is None:  # as if it were left out
         setattr(tool, name, [])
         return
-    if not isinstance(given, list | tuple):
-        raise UserError(f"{owner}: {name}= must be a list, not {type(given).__name__}.")
-    for entry in cast("list[object]", given):
+    for entry in check_list(f"{owner}: {name}=", given):
         if not isinstance(entry, kind):
             decorator = "tool_input_guardrail" if "input" in name else "tool_output_guardrail"
             raise UserError(

@@ -12,6 +12,7 @@ from types import FrameType
 from typing import Any, TypedDict, Unpack, get_args, overload
 
 from outlast.agents.callables import call, callable_name, implementation, shown, unwrap_partial
+from outlast.agents.checks import check_choice
 from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
@@ -154,9 +155,7 @@ def _make_tool(
             f"Its options are {', '.join(ToolOptions.__annotations__)}."
         )
     style = options.get("docstring_style") or "auto"
-    if style not in get_args(DocstringStyle):
-        styles = ", ".join(get_args(DocstringStyle))
-        raise UserError(f"{owner}: docstring_style must be one of {styles}, not {style!r}.")
+    check_choice(f"{owner}: docstring_style", style, get_args(DocstringStyle))
     strict = options.get("strict_mode", True)
     schema = function_schema(
         function,

@@ -92,7 +92,10 @@ def takes_one(a: object) -> str:
     [
         ({"timeout_seconds": 0}, "timeout must be a positive timedelta or seconds"),
         ({"timeout": "1"}, "timeout must be a positive timedelta or seconds, not '1'"),
-        ({"timeout_behavior": "wait"}, "timeout_behavior must be 'error_as_result' or 'raise_exc"),
+        (
+            {"timeout_behavior": "wait"},
+            "timeout_behavior must be one of 'error_as_result', 'raise_exc",
+        ),
         ({"timeout_error_function": takes_one}, r"timeout_error_function is called with \(context"),
         ({"tool_input_guardrails": no_secrets}, "tool_input_guardrails= must be a list, not ToolI"),
         (
