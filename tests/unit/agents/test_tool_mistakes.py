@@ -85,7 +85,7 @@ def takes_one(a: object) -> bool:
             {"failure_error_function": takes_one},
             r"failure_error_function is called with \(context, error\), but takes_one",
         ),
-        ({"docstring_style": "epytext"}, "docstring_style must be one of 'auto', 'google', 'numpy'"),
+        ({"docstring_style": "epytext"}, "docstring_style must be one of 'auto', 'google'"),
         ({"max_retries": 3, "approve": True}, "no option approve, max_retries. Its options are na"),
     ],
 )
