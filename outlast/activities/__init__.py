@@ -1,5 +1,5 @@
 """The effects: where users' code, models and tools run.
 
-Owns: answering the loop's effects. `model.py`, `tool.py` and `handoff.py` each answer one kind
-and know nothing of Temporal; `boundary.py` is where Temporal's activities call them.
+`model.py`, `tool.py` and `handoff.py` each carry out one kind of effect without Temporal;
+`boundary.py` is where Temporal's activities call them.
 """

@@ -1,7 +1,7 @@
-"""Whether a person decides about a call.
+"""Whether a call needs a person's approval.
 
-Owns: asking a tool's rule, and the tool's own way to decide instead of a person. A rule that fails
-gates the call: fail closed. Knows no Temporal.
+Calls the tool's approval rule, and its `on_approval`, which may decide instead of a person. If the
+rule fails, the call needs approval (fail closed).
 """
 
 import json
@@ -22,13 +22,13 @@ from outlast.loop.values import Json, JsonObject
 
 @dataclass(frozen=True, slots=True)
 class ApprovalRule:
-    """What stands before a call.
+    """Whether a call needs approval, and why.
 
     Attributes:
         needs_approval: a person decides.
-        reason: why, or why the call was refused.
-        is_refused: it was decided that the call does not run.
-        is_decided: the person has decided already, for every call of the tool.
+        reason: why a person decides, or why the call was refused.
+        is_refused: the tool's `on_approval` refused the call.
+        is_decided: a person has already decided for every call of the tool.
     """
 
     needs_approval: bool = False
@@ -43,9 +43,9 @@ OPEN = ApprovalRule()
 async def approval_rule_of(
     tool: FunctionTool, raw: JsonObject, invocation: Invocation
 ) -> ApprovalRule:
-    """Ask whether a person decides about a call; where the tool can decide itself, ask that.
+    """Call the tool's approval rule, and its `on_approval` if the call needs approval.
 
-    Nobody is asked about a tool for which a person has decided once and for all.
+    A tool with a remembered decision is not asked.
     """
     if tool.name in invocation.decided:
         return ApprovalRule(needs_approval=True, is_decided=True)
@@ -55,7 +55,7 @@ async def approval_rule_of(
     item = ToolApprovalItem(agent=invocation.agent, raw_item=raw, tool_name=tool.name)
     try:
         verdict: object = await call(tool.on_approval, invocation.wrapper, item)
-    except Exception as error:  # noqa: BLE001  whatever a user's callback raises
+    except Exception as error:  # noqa: BLE001  user code
         return _shut(f"on_approval failed ({type(error).__name__}), so a person decides.")
     decided: Mapping[str, Any] = {}
     if isinstance(verdict, Mapping):
@@ -82,23 +82,23 @@ async def _ruled(tool: FunctionTool, raw: JsonObject, invocation: Invocation) ->
             subject: Any = tool.asked_about(invocation.wrapper, arguments)
         else:
             subject, left_out = _fields(tool, arguments)
-            if left_out and not isinstance(tool, MCPFunctionTool):  # the rule would not see all
+            if left_out and not isinstance(tool, MCPFunctionTool):  # incomplete for the rule
                 return _shut(f"The call leaves {left_out} out, so a person decides.")
             altered = tool.altered(arguments) if tool.altered is not None else ""
-            if altered:  # the rule would see something else than the function
-                return _shut(f"The function reads {altered} otherwise, so a person decides.")
-        asked = await call(rule, invocation.wrapper, subject, call_id)
-        return ApprovalRule(needs_approval=bool(asked))
-    except Exception as error:  # noqa: BLE001  whatever a user's rule raises
+            if altered:  # the rule and the function would differ
+                return _shut(f"The function parses {altered} differently, so a person decides.")
+        needed = await call(rule, invocation.wrapper, subject, call_id)
+        return ApprovalRule(needs_approval=bool(needed))
+    except Exception as error:  # noqa: BLE001  user code
         reason = f"The approval rule failed ({type(error).__name__}), so a person decides."
         return _shut(reason)
 
 
 def _fields(tool: FunctionTool, arguments: str) -> tuple[Json, str]:
-    """Return a call's arguments, and the names of those that it leaves out.
+    """Return a call's arguments, and the names of the arguments that it leaves out.
 
     Raises:
-        ValueError: they are no JSON; Python takes NaN for a number, which passes any limit.
+        ValueError: the arguments are not JSON; Python's NaN would pass any limit of a rule.
     """
     fields: Json = json.loads(arguments or "{}", parse_constant=_no_number)
     left_out = sorted(tool.params_json_schema.get("properties", {}).keys() - fields.keys())

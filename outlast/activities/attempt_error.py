@@ -1,11 +1,9 @@
-"""How a failed attempt is told to the engine: short enough that the engine keeps its message.
+"""The error of a failed attempt, small enough for the server to keep its message.
 
-Of an attempt that is tried again, the server keeps 4 kB. A failure that is larger loses its message
-first, the very thing that the Temporal UI should show, and stack traces alone, one for each
-exception of a chain, can be larger. So one trace travels: that of what was raised, innermost frames
-last. The worker's log has all of them.
-
-Owns: `AttemptError`. Must not know: what failed, and whether it is tried again.
+Of an attempt that is retried, the server keeps 4 kB. It drops the message of a larger failure
+first, and stack traces, one for each exception of a chain, can be larger. So only one trace is
+sent:
+that of the original exception, with the innermost frames last. The worker's log has all traces.
 """
 
 import traceback
@@ -17,17 +15,17 @@ from temporalio.converter import DefaultFailureConverter
 from temporalio.exceptions import ApplicationError
 
 KEPT_BYTES = 3_000
-"""What a failure is allowed to be: less than the server keeps, which adds to it."""
+"""The maximum size of a failure; the server keeps more, but adds to it."""
 
 FRAMES = 4
-"""Innermost frames shown of each exception in the chain."""
+"""How many innermost frames are shown of each exception in the chain."""
 
 
 class AttemptError(ApplicationError):
-    """Fails an attempt, as `ApplicationError` does, with a stack trace of bounded size.
+    """Fails an attempt, as `ApplicationError` does, with a stack trace of limited size.
 
     Attributes:
-        attempts: there are no more attempts than this, whatever the effect's policy allows.
+        attempts: the maximum number of attempts, even if the effect's policy allows more.
     """
 
     def __init__(
@@ -38,23 +36,23 @@ class AttemptError(ApplicationError):
         attempts: int | None = None,
         **options: Any,
     ) -> None:
-        """Tell of `of`, the exception that was raised. Needs to be made within an activity."""
+        """Describe `of`, the exception that was raised. Only for use within an activity."""
         super().__init__(message, *details, **options)
         self.attempts = attempts
-        self._told: Failure | None = None
-        told = Failure()
-        DefaultFailureConverter().to_failure(self, activity.payload_converter(), told)
-        told.stack_trace = _trace(of, KEPT_BYTES - told.ByteSize())
-        self._told = told
+        self._bounded: Failure | None = None
+        failure = Failure()
+        DefaultFailureConverter().to_failure(self, activity.payload_converter(), failure)
+        failure.stack_trace = _trace(of, KEPT_BYTES - failure.ByteSize())
+        self._bounded = failure
 
     @property
     def failure(self) -> Failure | None:
-        """What the converter of failures sends instead of looking at the exceptions."""
-        return self._told
+        """The failure that the converter sends instead of the exceptions."""
+        return self._bounded
 
 
 def _trace(error: BaseException, most_bytes: int) -> str:
-    """Return the stack traces of an exception and of its causes, cut where it is furthest away."""
+    """Return the stack traces of an exception and its causes, without outer frames if too long."""
     shown = traceback.TracebackException.from_exception(error, limit=-FRAMES)
     text = "".join(shown.format()).encode(errors="replace")
     return text[-most_bytes:].decode(errors="ignore") if most_bytes > 0 else ""

@@ -1,7 +1,6 @@
-"""Where Temporal calls the effects: requests are found, heartbeats beat, errors are translated.
+"""Temporal's activities: they fetch requests, send heartbeats and translate errors.
 
-Owns: the activities themselves. Everything of Temporal that an effect needs is here, and nothing
-else is.
+Everything that effects need from Temporal is here.
 """
 
 import asyncio
@@ -29,7 +28,7 @@ from outlast.loop.effects import CallModel
 from outlast.loop.values import JsonObject
 
 STREAM_BEAT_SECONDS = 0.03
-"""How often what a model says is looked at; the Temporal SDK sends it on at its own pace."""
+"""How often a model's stream is checked for news; the SDK sends heartbeats at its own pace."""
 
 _NOTHING = contextlib.nullcontext()
 
@@ -45,20 +44,20 @@ class EffectActivities:
 
     @property
     def _worker(self) -> WorkerDeps:
-        """What is known to the run that the activity belongs to."""
+        """The dependencies for the activity's run."""
         return self._deps.of_run(activity.info().workflow_id or "")
 
     @property
     def all(self) -> list[Any]:
-        """What to register with a Temporal worker."""
+        """The activities to register with a Temporal worker."""
         return [self.carry_out, self.refuse_effect]
 
     @activity.defn(dynamic=True)
     async def carry_out(self, arguments: Sequence[RawValue]) -> JsonObject:
-        """Carry an effect out: the activity's type says which.
+        """Carry out the effect of the activity's type.
 
-        One dynamic activity serves them all, so that a tool that this worker lacks is refused in
-        words, and so that agents can be added while the worker runs.
+        One dynamic activity serves all types, so that a missing tool is refused with a message, and
+        agents can be added while the worker runs.
         """
         payload: JsonObject = activity.payload_converter().from_payload(arguments[0].payload)
         info = activity.info()
@@ -82,15 +81,15 @@ class EffectActivities:
 
     @activity.defn(name=names.ACTIVITY_REFUSE)
     async def refuse_effect(self, payload: JsonObject) -> JsonObject:
-        """Fail in the place of an effect for whose result the run has no room."""
+        """Fail an effect for whose result the run's history has no room."""
         raise ApplicationError(payload["message"], type=payload["code"], non_retryable=True)
 
 
 async def _claimed(kind: EffectKind, payload: JsonObject) -> EffectRequest[Any]:
-    """Return an effect's request: as it came, from this process, or from the workflow.
+    """Return an effect's request: inline, from this process, or from the workflow.
 
     Raises:
-        ApplicationError: the server has given this attempt up before it began here.
+        ApplicationError: the server gave up this attempt before it began here.
     """
     if not await began_in_time(activity.info()):
         raise _given_up()
@@ -105,10 +104,11 @@ async def _claimed(kind: EffectKind, payload: JsonObject) -> EffectRequest[Any]:
 
 
 async def _ask_workflow(kind: EffectKind, effect: int) -> EffectRequest[Any]:
-    """Ask the workflow for a request that is not in this process, page by page.
+    """Fetch a request that is not in this process from the workflow, page by page.
 
-    The workflow may be busy with another query or moving to another worker, so a refusal is
-    tried again for a while before the attempt fails.
+    The workflow may be busy with another query or moving to another worker, so the query is retried
+    for
+    a while before the attempt fails.
     """
     info = activity.info()
     handle = activity.client().get_workflow_handle(
@@ -128,18 +128,18 @@ async def _ask_workflow(kind: EffectKind, effect: int) -> EffectRequest[Any]:
         pages.append(str(page["data"]))
         more = bool(page["more"])
     if not any(pages):
-        message = "The run does not wait for this any more."
+        message = "The run has ended; this attempt's result is not needed."
         raise EffectError(failures.CANCELLED, message, retryable=False)
     return records.load(EffectRequest[kind.effect], pages)
 
 
 @contextlib.contextmanager
 def _beating(window: DeltaWindow | None = None) -> Generator[None]:
-    """Heartbeat while an effect runs, so that a dead worker is noticed and a cancel arrives.
+    """Heartbeat while an effect runs, to reveal a dead worker and to receive cancellations.
 
-    The heartbeats come from a thread that a blocked event loop does not stop. Where a model
-    streams, the loop sends what it said as soon as there is something new, and the thread only
-    where the loop has not.
+    A thread sends the heartbeats, so a blocked event loop does not stop them. While a model
+    streams, the loop sends each window with news, and the thread fills in if the loop sends
+    nothing.
     """
     info = activity.info()
     loop = asyncio.get_running_loop()
@@ -161,7 +161,7 @@ def _beating(window: DeltaWindow | None = None) -> Generator[None]:
 
 @contextlib.contextmanager
 def _saying(window: DeltaWindow, beat: Beat) -> Generator[None]:
-    """Heartbeat from the loop while a model speaks, with what it said."""
+    """Heartbeat from the event loop with a model's stream."""
     interval = beat.interval / 2
     pause = min(interval, STREAM_BEAT_SECONDS)
     silent = 0.0
@@ -175,7 +175,7 @@ def _saying(window: DeltaWindow, beat: Beat) -> Generator[None]:
             beat.last = time.monotonic()
             activity.heartbeat(window.details())
 
-    # A timer and no task: most effects end before the first beat, and a task costs ten times it.
+    # A timer instead of a task, which costs ten times as much; most effects end before it fires.
     timer = beat.loop.call_later(pause, look)
     try:
         yield
@@ -185,11 +185,12 @@ def _saying(window: DeltaWindow, beat: Beat) -> Generator[None]:
 
 @contextlib.contextmanager
 def _typed_errors(payload: JsonObject) -> Generator[None]:
-    """Translate an effect's failure into what Temporal retries, or does not.
+    """Translate an effect's failure into an error that Temporal retries or does not retry.
 
-    Where this worker lacks what the effect needs, the run hears of it at once, shows it, and asks
-    again with a `patient` request, which is retried until a worker has it. What else fails then is
-    for the run's next request, which has all of the effect's attempts.
+    If this worker lacks what the effect needs, the attempt fails at once; the run shows that and
+    schedules the effect again with a `patient` request, which is retried until a worker has
+    everything. Any other failure then ends the patient request, and the run's next request has all
+    its attempts.
     """
     patient = isinstance(cast("object", payload), dict) and payload.get("patient") is True
     try:
@@ -197,7 +198,7 @@ def _typed_errors(payload: JsonObject) -> Generator[None]:
     except asyncio.CancelledError:
         if not _is_given_up():
             raise
-        # Nobody reads this. To end cancelled without having been asked to would be logged.
+        # Temporal would log a cancellation that it had not requested.
         raise _given_up() from None
     except ApplicationError:
         raise
@@ -222,7 +223,7 @@ def _typed_errors(payload: JsonObject) -> Generator[None]:
             str(error), of=error, type=failures.INTERNAL, non_retryable=True
         ) from error
     except Exception as error:
-        message = cut(f"The worker could not answer: {type(error).__name__}: {error}")
+        message = cut(f"The worker failed: {type(error).__name__}: {error}")
         again = is_retryable(error)
         raise AttemptError(
             message,
@@ -234,14 +235,14 @@ def _typed_errors(payload: JsonObject) -> Generator[None]:
 
 def _given_up() -> ApplicationError:
     return ApplicationError(
-        "The server does not wait for this attempt any more.",
+        "The server has given up this attempt.",
         type=failures.CANCELLED,
         category=ApplicationErrorCategory.BENIGN,
     )
 
 
 def _is_given_up() -> bool:
-    """Tell whether the server knows this attempt no more: its run has ended, or its time is up."""
+    """Whether the server has given up this attempt: its run has ended, or it timed out."""
     details = activity.cancellation_details()
     return details is not None and (details.not_found or details.timed_out)
 

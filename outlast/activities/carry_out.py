@@ -1,4 +1,4 @@
-"""Carrying an effect out: the same for an activity of Temporal and for a run in memory."""
+"""Carries out one effect, for an activity of Temporal and for a run in memory alike."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -15,11 +15,11 @@ from outlast.loop.values import JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """One try of an effect.
+    """One attempt of an effect.
 
     Attributes:
-        number: 1 for the first.
-        on_event: gets what a model says meanwhile.
+        number: the number of the attempt, from 1.
+        on_event: receives the raw events of a model's stream.
     """
 
     number: int = 1
@@ -30,18 +30,18 @@ FIRST = Attempt()
 
 
 async def carry_out(worker: WorkerDeps, request: EffectRequest[Effect], attempt: Attempt) -> Any:
-    """Carry one attempt of an effect out.
+    """Carry out one attempt of an effect.
 
     Args:
-        worker: the definitions.
-        request: the effect, and the items that it is about.
-        attempt: which try it is.
+        worker: the worker's definitions.
+        request: the effect, and the transcript items that it covers.
+        attempt: the attempt.
 
     Returns:
         The record that the effect's row in `contract/effects.py` names.
 
     Raises:
-        EffectError: it failed; the error says whether it may be tried again.
+        EffectError: the attempt failed; the error says whether a retry may help.
     """
     work = partial(_function(kind_of(request.effect).function), worker, request, attempt)
     return await traced(worker, request, work, attempt=attempt.number)

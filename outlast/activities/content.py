@@ -1,7 +1,7 @@
-"""Large content of requests and results: which parts of each record go through the blob store.
+"""Large content of requests and results, on its way from and to the blob store.
 
-Requests get their content back before users' code sees them; results lose theirs before they are
-recorded. Owns: the table of records. How a value is split and joined is in `contract/blobs.py`.
+Requests get their content back before users' code sees them; results move theirs to the store
+before they are recorded. `contract/blobs.py` splits and joins values.
 """
 
 from collections.abc import Sequence
@@ -30,14 +30,14 @@ T = TypeVar("T")
 logger = get_logger(__name__)
 
 INLINE_BYTES = 500_000
-"""How much of a result may stay in it when its texts are all below the threshold."""
+"""How much text a result may hold inline if every text is below the threshold."""
 
 
 async def whole_request(content: LargeContent, request: EffectRequest[Any]) -> EffectRequest[Any]:
     """Return a request with all of its content.
 
     Raises:
-        EffectError: the store lacks it, or cannot be reached.
+        EffectError: the store lacks the content, or is unavailable.
     """
     try:
         return await _whole(content, request)
@@ -48,10 +48,10 @@ async def whole_request(content: LargeContent, request: EffectRequest[Any]) -> E
 
 
 async def recorded_result(content: LargeContent, request: EffectRequest[Any], result: T) -> T:
-    """Return a result as it is recorded: its large content is in the store.
+    """Return a result with its large content moved to the store.
 
-    What has been done, and maybe paid for, is never done again because the store is away: the
-    content then stays in the result.
+    If the store is unavailable, the content stays inline: finished work, which may have been paid
+    for, is never repeated because of the store. content then stays in the result.
     """
     if content.store is None:
         return result
@@ -59,7 +59,7 @@ async def recorded_result(content: LargeContent, request: EffectRequest[Any], re
     made = _recorded(content, request, result, found)
     try:
         await content.put_all(found)
-    except Exception as error:  # noqa: BLE001  whatever a store raises
+    except Exception as error:  # noqa: BLE001  any store's error
         logger.warning("large content stays in the history of the run: %s", error)
         return result
     return made
@@ -68,17 +68,17 @@ async def recorded_result(content: LargeContent, request: EffectRequest[Any], re
 async def offload_items(
     worker: WorkerDeps, request: EffectRequest[OffloadItems], attempt: Attempt = FIRST
 ) -> Offload:
-    """Store the content of items outside of the run.
+    """Move the content of items to the blob store.
 
     Raises:
-        EffectError: there is no store here, or it cannot be written.
+        EffectError: this worker has no store, or the store is unavailable.
     """
     del attempt
     content = worker.content
     if content.store is None:
         message = (
-            "This worker has no blob store, but others of this task queue have one. Give all of "
-            "them the same: blob_store=, or the environment variable OUTLAST_BLOB_STORE."
+            "This worker has no blob store, but another worker of the task queue has one. Give all "
+            "workers the same store: blob_store=, or the environment variable OUTLAST_BLOB_STORE."
         )
         raise EffectError(failures.CONTENT_UNAVAILABLE, message, retryable=True)
     found: Contents = {}
@@ -91,7 +91,7 @@ async def offload_items(
 
 
 def _unavailable(error: Exception) -> EffectError:
-    message = f"Content that is stored outside of the run: {type(error).__name__}: {error}"
+    message = f"The blob store failed: {type(error).__name__}: {error}"
     retryable = not isinstance(error, BlobDamaged)
     return EffectError(failures.CONTENT_UNAVAILABLE, message, retryable=retryable)
 
@@ -166,12 +166,12 @@ def _recorded(
 
 
 def _holds_much(request: EffectRequest[Any]) -> bool:
-    """Whether the run holds so much content that it should know of the store."""
+    """Whether the run holds so much content that it should learn about the store."""
     return weight(request.items) > OFFLOAD_ABOVE // 2
 
 
 def _recorded_reply(raw: JsonObject, least: int, found: Contents) -> JsonObject:
-    """Return an item of a reply: what the loop reads itself, calls and answers, stays."""
+    """Return an item of a reply; calls and answers stay inline, because the loop reads them."""
     if is_call(raw) or raw.get("type") == "message":
         return raw
     return blobs.split_item(raw, least, found)
@@ -180,7 +180,7 @@ def _recorded_reply(raw: JsonObject, least: int, found: Contents) -> JsonObject:
 def _recorded_output(
     request: RunTool, result: ToolResult, least: int, found: Contents
 ) -> ToolResult:
-    """Return what a tool came to. An output that may become the answer is stored whole or not."""
+    """Return a tool's result; an output that may become the answer moves whole or not at all."""
     output, value = result.output, result.value
     if isinstance(output, str):
         if FORMS[request.form].text:

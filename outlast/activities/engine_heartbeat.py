@@ -1,7 +1,7 @@
-"""Heartbeats of Temporal's activities from any thread, and attempts that began too late.
+"""Sends Temporal heartbeats from any thread, and detects attempts that began too late.
 
-The SDK sends a heartbeat from the event loop only. Below that, the worker's core takes one from any
-thread; the way there is not public. Where an SDK lacks it, heartbeats go through the loop as usual.
+The SDK sends heartbeats only from the event loop. The worker's core accepts them from any thread,
+but has no public API for it. With an SDK that lacks that API, heartbeats go through the loop.
 """
 
 import asyncio
@@ -23,21 +23,21 @@ from outlast.agents.logs import get_logger
 from outlast.contract import policies
 
 ASKING = timedelta(seconds=5)
-"""How long the server may take to say whether it waits for an attempt."""
+"""How long the server may take to confirm that it waits for an attempt."""
 
 logger = get_logger(__name__)
 
 
 def heartbeat_timeout(info: activity.Info) -> timedelta:
-    """Return how long the server lets an attempt be silent."""
+    """Return how long the server waits for a heartbeat of an attempt."""
     return info.heartbeat_timeout or timedelta(milliseconds=policies.HEARTBEAT_MS)
 
 
 def sender(details: Callable[[], Any] | None = None) -> Callable[[], None]:
-    """Return what sends a heartbeat of the running activity, from any thread.
+    """Return a function that sends a heartbeat of the running activity, from any thread.
 
     Args:
-        details: what goes with it, where no codec has to encode it first.
+        details: the heartbeat's details, which are encoded here if no codec is needed.
     """
     worker = _activity_worker()
     record = _recorder(worker)
@@ -57,7 +57,7 @@ def sender(details: Callable[[], Any] | None = None) -> Callable[[], None]:
 
 
 def relief() -> Callable[[Beat, Heartbeats], None] | None:
-    """Return what takes the worker's attempts past a blocked loop, or None where nothing does."""
+    """Return a function that takes attempts past a blocked event loop, or None if not supported."""
     worker = _activity_worker()
     return None if worker is None else partial(relieve, worker)
 
@@ -66,12 +66,12 @@ def _activity_worker() -> Any:
     """Return the SDK's worker behind the running activity, or None."""
     outbound: Any = getattr(activity._Context.current().heartbeat, "__self__", None)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     while outbound is not None and not hasattr(outbound, "_worker"):
-        outbound = getattr(outbound, "next", None)  # past the program's own interceptors
+        outbound = getattr(outbound, "next", None)  # skip the program's own interceptors
     return getattr(outbound, "_worker", None)
 
 
 def _recorder(worker: Any) -> Callable[[ActivityHeartbeat], object] | None:
-    """Return what hands a heartbeat to the worker's core, or None where there is no such thing."""
+    """Return a function that hands a heartbeat to the worker's core, or None if not supported."""
     try:
         record: Any = worker._bridge_worker().record_activity_heartbeat  # noqa: SLF001
     except (AttributeError, TypeError):
@@ -80,7 +80,7 @@ def _recorder(worker: Any) -> Callable[[ActivityHeartbeat], object] | None:
 
 
 def _encodes(worker: Any) -> bool:
-    """Return whether details need more than a converter, such as encryption."""
+    """Whether details need a codec, such as encryption."""
     converter: Any = getattr(worker, "_data_converter", None)
     return getattr(converter, "payload_codec", "unknown") is not None
 
@@ -101,23 +101,23 @@ def _through_the_loop(details: Callable[[], Any] | None) -> Callable[[], None]:
 
 
 class _Clocks:
-    """How much later this machine's clock seems to be than the server's."""
+    """An estimate of how far this machine's clock is ahead of the server's."""
 
     def __init__(self) -> None:
         self._ahead = timedelta()
         self._late_and_wanted: list[timedelta] = []
 
     def waited(self, info: activity.Info) -> timedelta:
-        """Return how long ago an attempt was taken from the server, as far as clocks can tell."""
+        """Return how long ago an attempt was taken from the server, corrected for the clocks."""
         if info.started_time.year < _NO_TIME:
             return timedelta()
         difference = timedelta(seconds=time.time() - info.started_time.timestamp())
         if not info.is_local:
-            self._ahead = min(self._ahead, difference)  # nothing is taken before it is there
+            self._ahead = min(self._ahead, difference)  # no attempt is taken before it is scheduled
         return difference - (timedelta() if info.is_local else self._ahead)
 
     def was_wanted(self, waited: timedelta) -> None:
-        """Learn from the server's answer; where it is always the same, the clocks differ."""
+        """Learn from the server's answer: several late attempts that it wants mean wrong clocks."""
         self._late_and_wanted.append(waited)
         if len(self._late_and_wanted) == _ENOUGH:
             self._ahead += min(self._late_and_wanted)
@@ -129,23 +129,23 @@ class _Clocks:
 
 
 _NO_TIME = 2000
-"""A year before which nothing was taken from a server."""
+"""A year before any attempt."""
 
 _ENOUGH = 5
-"""This many attempts in a row that seem late and are wanted show that the clocks differ."""
+"""After this many attempts in a row that seem late but are wanted, the clocks must differ."""
 
 _clocks = _Clocks()
 
 
 async def began_in_time(info: activity.Info) -> bool:
-    """Return whether the server still waits for an attempt that begins now.
+    """Whether the server still waits for an attempt that begins now.
 
-    A worker has taken an attempt before its event loop begins it. If the loop is blocked in
-    between, the server hears nothing and gives the attempt up; the next one is under way then, and
-    this one must not begin. The clocks only say when to ask: the server's answer decides.
+    A worker takes an attempt before its event loop begins it. If the loop is blocked in between,
+    the server gets no heartbeat and gives the attempt up; the next attempt then runs elsewhere, and
+    this one must not begin. The clocks only decide when to ask the server, whose answer counts.
     """
     waited = _clocks.waited(info)
-    if info.is_local:  # the worker's core has given it up by the same clock
+    if info.is_local:  # the worker's core uses the same clock
         return info.start_to_close_timeout is None or waited < info.start_to_close_timeout
     if waited <= heartbeat_timeout(info) / 2:
         _clocks.was_in_time()

@@ -1,6 +1,6 @@
-"""How an effect fails, and whether trying again can help.
+"""How an effect fails, and whether a retry can help.
 
-Owns: `EffectError` and the one table from exceptions of user code to retry or not.
+Has the one table from exceptions of user code to retry or not.
 """
 
 import json
@@ -21,29 +21,29 @@ PROGRAMMING_ERRORS = (
     SyntaxError,
     TypeError,
 )
-"""What user code raises when it is wrong, so that another try would fail the same way."""
+"""Exceptions that mean wrong user code, which a retry would not fix."""
 
 
 USER_CODE_ATTEMPTS = 3
-"""How often user code is tried inside an effect whose policy is made for something slower."""
+"""Attempts of user code inside an effect whose policy allows more."""
 
 LONGEST_MESSAGE = 4_000
-"""Characters of a failure's message. Messages go into history and before people."""
+"""The maximum length of a failure's message, in characters. Messages are recorded and shown."""
 
 LONGEST_MESSAGE_BYTES = 12_000
-"""The same, as JSON: of control characters, fewer."""
+"""The maximum length of a failure's message, in bytes of JSON."""
 
 
 class EffectError(Exception):
     """An effect failed.
 
     Attributes:
-        code: stable name of the failure.
+        code: the stable name of the failure.
         message: what happened, for people.
-        retryable: whether another attempt may work.
-        retry_after: when the next attempt makes sense, if something said so.
-        details: what programs may want to know further.
-        attempts: do not try more often than this, whatever the effect's policy allows.
+        retryable: whether a retry may help.
+        retry_after: the delay before the next attempt, if the provider set one.
+        details: further data for programs.
+        attempts: the maximum number of attempts, even if the effect's policy allows more.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class EffectError(Exception):
         details: JsonObject | None = None,
         attempts: int | None = None,
     ) -> None:
-        # Whatever an exception says: half a character cannot travel, and ten megabytes should not.
+        # A message may hold lone surrogates, which cannot be sent, or be megabytes long.
         message = cut(message)
         super().__init__(message)
         self.code = code
@@ -68,15 +68,15 @@ class EffectError(Exception):
 
 
 def lacking(message: str) -> EffectError:
-    """Return the failure of an effect that needs what this worker does not have.
+    """Return the failure of an effect that needs something which this worker lacks.
 
-    Another worker may have it: during a deploy, old and new ones share a queue.
+    Another worker may have it: during a deploy, old and new workers share a queue.
     """
     return EffectError(failures.WORKER_LACKS, message, retryable=True)
 
 
 def of_model(error: ModelError) -> EffectError:
-    """Return a provider's failure as an effect's."""
+    """Return the failure of an effect from a provider's error."""
     details: JsonObject = {"reason": error.code}
     if error.status is not None:
         details["status"] = error.status
@@ -90,7 +90,7 @@ def of_model(error: ModelError) -> EffectError:
 
 
 def of_user_code(what: str, error: Exception) -> EffectError:
-    """Return an exception of user code as an effect's failure; `what` names the callable."""
+    """Return the failure of an effect from an exception of user code; `what` names the callable."""
     failure = failure_of(what, error)
     return EffectError(
         failure.code,
@@ -102,15 +102,15 @@ def of_user_code(what: str, error: Exception) -> EffectError:
 
 
 def failure_of(what: str, error: Exception) -> Failure:
-    """Return an exception of user code as the failure of a run.
+    """Return the failure of a run from an exception of user code.
 
-    An error of ours says by itself what is wrong. Of any other the class and text are told, too,
-    so that the program that waits for the run can raise the same.
+    An error of outlast has its own message. For any other, the details hold the class and text, so
+    that the waiting program can raise the same exception.
     """
     if isinstance(error, AgentsException):
         return Failure(code=error.code, message=cut(str(error)))
     kind = type(error)
-    # What it was made of, so that the one made of it says the same: a KeyError quotes its key.
+    # Recreate from the argument: str() of a KeyError quotes its key.
     text = error.args[0] if len(error.args) == 1 and isinstance(error.args[0], str) else str(error)
     details = {"exception": f"{kind.__module__}:{kind.__qualname__}", "text": cut(text)}
     message = cut(f"{what} raised {kind.__name__}: {error}")
@@ -118,22 +118,22 @@ def failure_of(what: str, error: Exception) -> Failure:
 
 
 def cut(text: str) -> str:
-    """Return a message short enough to travel, without half characters."""
+    """Return a message short enough to send, without lone surrogates."""
     whole = text[:LONGEST_MESSAGE].encode(errors="replace").decode()
     return fitting(whole, LONGEST_MESSAGE_BYTES)
 
 
 def fitting(text: str, most_bytes: int) -> str:
-    """Return as much of the beginning of a text as fits, counted as the JSON that travels.
+    """Return the longest beginning of a text that fits, measured as JSON.
 
-    A control character is six bytes of JSON, and so is any character that is not ASCII.
+    Control characters and characters outside ASCII take six bytes in JSON.
     """
     written = json.dumps(text)
     if len(written) <= most_bytes:
         return text
     end = max(most_bytes - 2, 0)
     written = written[1 : end + 1]
-    for cut_off in range(13):  # no character is longer, and an escape must not be halved
+    for cut_off in range(13):  # an escape has at most 12 bytes and must not be cut
         try:
             kept: str = json.loads(f'"{written[: len(written) - cut_off]}"')
             kept.encode()
@@ -144,7 +144,7 @@ def fitting(text: str, most_bytes: int) -> str:
 
 
 def _short_details(details: JsonObject) -> JsonObject:
-    """Return details that fit: of those that do not, the short ones and the beginnings of texts."""
+    """Return details that fit; too large ones lose long values and the ends of texts."""
     if len(json.dumps(details, default=repr)) <= LONGEST_MESSAGE_BYTES * 2:
         return details
     short = {key: cut(one) if isinstance(one, str) else one for key, one in details.items()}
@@ -153,5 +153,5 @@ def _short_details(details: JsonObject) -> JsonObject:
 
 
 def is_retryable(error: BaseException) -> bool:
-    """Whether trying user code again can help."""
+    """Whether a retry of user code can help."""
     return not isinstance(error, PROGRAMMING_ERRORS)

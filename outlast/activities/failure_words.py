@@ -1,4 +1,4 @@
-"""A failure in the words of a log line: its text, made harmless, and the place in users' code."""
+"""A failure as one line of a log, with its place in user code."""
 
 import sysconfig
 import traceback
@@ -9,7 +9,7 @@ from outlast.agents.logs import LEFT_OUT, logs_exception_texts
 from outlast.rendering import excerpt
 
 LONGEST_TEXT: Final = 1_000
-"""Characters of an exception's text in one line of a log; more belong into the trace."""
+"""The maximum length of an exception's text in a log line; the trace has more."""
 
 _NOT_THE_USERS: Final = (
     Path(__file__).parents[1],
@@ -18,11 +18,11 @@ _NOT_THE_USERS: Final = (
 
 
 def failure_words(text: str, error: BaseException) -> str:
-    """Return what a log line says of a failure: its text, and which line of users' code raised.
+    """Return a failure as part of a log line: its text, and the line of user code that raised.
 
     Args:
-        text: the failure in words; an exception's own text may be part of it.
-        error: the exception, whose first cause has the place.
+        text: the description of the failure, which may include the exception's text.
+        error: the exception; its root cause has the place.
     """
     first = root_cause(error)
     if not logs_exception_texts():
@@ -38,7 +38,7 @@ def root_cause(error: BaseException) -> BaseException:
 
 
 def place_of(error: BaseException) -> str:
-    """Return which line of the user's own files raised, or nothing where none did."""
+    """Return the line of the user's files that raised, or an empty text."""
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         if is_users(frame.filename):
             return f" ({Path(frame.filename).name}:{frame.lineno} in {frame.name})"
@@ -46,11 +46,11 @@ def place_of(error: BaseException) -> str:
 
 
 def is_users(filename: str) -> bool:
-    """Return whether a file is neither this package's nor an installed one."""
+    """Whether a file is neither part of this package nor of an installed one."""
     path = Path(filename)
     return not any(path.is_relative_to(place) for place in _NOT_THE_USERS)
 
 
 def one_line(text: str) -> str:
-    """Return a text as one line, cut where it is long, that steers no terminal."""
+    """Return a text as one line, cut to a length, without terminal control codes."""
     return excerpt(text, LONGEST_TEXT)

@@ -1,8 +1,8 @@
-"""Answering `FinalizeAnswer`: everything between a possible answer and the answer.
+"""Carries out `FinalizeAnswer`: everything between a candidate and the answer.
 
-Owns: the order of it: a rule judges the tools' outputs, or a handler makes an answer of a failure;
-then the end hooks, then the output guardrails; last, what the outer model reads is taken out of a
-nested run's answer. Knows no Temporal.
+In order: a rule judges the tools' outputs, or a handler turns a failure into an answer; the end
+hooks run, then the output guardrails; in a nested run, `custom_output_extractor` makes the tool's
+output.
 """
 
 from collections.abc import Callable
@@ -16,9 +16,9 @@ from outlast.activities.errors import EffectError, failure_of, is_retryable, lac
 from outlast.activities.guardrails import run_guardrails
 from outlast.activities.input_check import as_input
 from outlast.activities.invocation import Invocation
-from outlast.activities.listing import listed_tool
-from outlast.activities.nested_stream import NestedStream, telling
-from outlast.activities.outer_call import OuterCall
+from outlast.activities.mcp_listing import listed_tool
+from outlast.activities.nested_stream import NestedStream, nested_events
+from outlast.activities.parent_call import ParentCall
 from outlast.activities.tripwires import finding, tripwire, withheld, without_payload
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
@@ -64,12 +64,13 @@ _HANDLED: dict[str, tuple[str, type[AgentsException]]] = {
 """By the code of a failure: the key of its handler, and the error that the handler gets."""
 
 _BEFORE_THE_MODEL = failures.MAX_TURNS_EXCEEDED
-"""A failure of a nested run after which no model call tells what the last one's tools came to."""
+"""The failure of a nested run that no further model call follows, which would stream the
+outputs."""
 
 
 @dataclass(kw_only=True)
 class _Output:
-    """An answer on its way: its JSON, the value that user code sees, and how it came about."""
+    """A candidate in progress: its JSON, its value for user code, and its origin."""
 
     json: Json
     value: Any
@@ -80,70 +81,70 @@ class _Output:
 async def finalize_answer(
     worker: WorkerDeps, request: EffectRequest[FinalizeAnswer], attempt: Attempt = FIRST
 ) -> FinalizedAnswer:
-    """Decide what becomes of an answer.
+    """Finalize an answer.
 
     Args:
-        worker: what the worker knows.
-        request: the answer, and the transcript.
-        attempt: 1 for the first try.
+        worker: the worker's definitions.
+        request: the candidate, and the transcript.
+        attempt: the attempt.
 
     Raises:
         EffectError: user code failed.
     """
     failure = request.effect.candidate.failure
     if failure is not None and failure.code == failures.CANCELLED:
-        return FinalizedAnswer(final=False, declined=True)  # only its trace has to hear of it
+        return FinalizedAnswer(final=False, declined=True)  # only the trace needs its end
     invocation = Invocation.of(worker, request.effect)
     is_last = attempt.number >= policies.CHECK.attempts
-    async with telling(invocation, request.effect) as told:
-        return await _concluded(invocation, request, told, is_last=is_last)
+    async with nested_events(invocation, request.effect) as stream:
+        return await _concluded(invocation, request, stream, is_last=is_last)
 
 
 async def _concluded(
     invocation: Invocation,
     request: EffectRequest[FinalizeAnswer],
-    told: NestedStream,
+    stream: NestedStream,
     *,
     is_last: bool,
 ) -> FinalizedAnswer:
-    asked = request.effect
-    if asked.candidate.failure is not None and asked.candidate.failure.code == _BEFORE_THE_MODEL:
-        await told.answer(request.items)
-    if invocation.outer is not None and asked.candidate.failure is not None:
-        return await _failed_tool(invocation, invocation.outer, asked.candidate.failure)
-    output = await _output(invocation, asked.candidate, request)
+    effect = request.effect
+    if effect.candidate.failure is not None and effect.candidate.failure.code == _BEFORE_THE_MODEL:
+        await stream.answer(request.items)
+    if invocation.parent_call is not None and effect.candidate.failure is not None:
+        return await _failed_tool(invocation, invocation.parent_call, effect.candidate.failure)
+    output = await _output(invocation, effect.candidate, request)
     if output is None:
-        declined = asked.candidate.failure is not None
+        declined = effect.candidate.failure is not None
         return FinalizedAnswer(final=False, declined=declined, changes=invocation.changes())
-    records, failure = await _ended_and_checked(invocation, output, request, told)
+    records, failure = await _ended_and_checked(invocation, output, request, stream)
     blocked = next((record.name for record in records if record.tripped), None)
     placeholder = None if blocked is None else withheld(invocation, blocked)
-    if placeholder is not None and asked.candidate.tool_made:
+    if placeholder is not None and effect.candidate.tool_made:
         records = without_payload(records, placeholder)
         failure = tripwire(invocation, failures.OUTPUT_GUARDRAIL, "output", records)
     if (
         failure is not None
-        and invocation.outer is not None
-        and invocation.outer.tool.failure_error_function
+        and invocation.parent_call is not None
+        and invocation.parent_call.tool.failure_error_function
     ):
-        read = await _failed_tool(invocation, invocation.outer, failure)
+        read = await _failed_tool(invocation, invocation.parent_call, failure)
         return replace(read, results=(*records, *read.results))
     tool = invocation.tool
-    if failure is None and invocation.outer and tool and tool.custom_output_extractor:
+    if failure is None and invocation.parent_call and tool and tool.custom_output_extractor:
         nested = _nested_result(invocation, output.value, request)
         try:
             text = str(await call(tool.custom_output_extractor, nested))
         except Exception as error:
             if tool.failure_error_function and (is_last or not is_retryable(error)):
-                read = await _told_failure(invocation, invocation.outer, error)
+                read = await _told_failure(invocation, invocation.parent_call, error)
                 return replace(read, results=(*records, *read.results))
             what = f"custom_output_extractor of the tool {tool.name!r}"
             raise of_user_code(what, error) from error
         output = replace(output, json=text, replaced=True)
-    if failure is None and invocation.outer is not None:
+    if failure is None and invocation.parent_call is not None:
         silent = not records and (output.json is None or output.json == "")
         result = last_words(request.items) if silent else output.json
-        ended = await end_call(invocation, invocation.outer, as_text(result))
+        ended = await end_call(invocation, invocation.parent_call, as_text(result))
         records, failure = [*records, *ended.records], ended.failure
         if ended.message is not None:
             output = replace(output, json=ended.message, replaced=True)
@@ -162,17 +163,17 @@ async def _ended_and_checked(
     invocation: Invocation,
     output: _Output,
     request: EffectRequest[FinalizeAnswer],
-    told: NestedStream,
+    stream: NestedStream,
 ) -> tuple[list[GuardrailRecord], Failure | None]:
     """Call the end hooks, run the output guardrails, and stream the answer once they pass."""
     candidate, has_guardrails = request.effect.candidate, bool(invocation.output_guardrails())
     if candidate.tool_made and not has_guardrails:
-        await told.answer(request.items)
+        await stream.answer(request.items)
     await _end(invocation, output, request)
     leave_turn()
     records, failure = await _check(invocation, output)
     if has_guardrails and failure is None and candidate.failure is None:
-        tell = told.answer if candidate.tool_made else told.passed_answer
+        tell = stream.answer if candidate.tool_made else stream.passed_answer
         await tell(request.items)
     return records, failure
 
@@ -180,7 +181,7 @@ async def _ended_and_checked(
 async def _output(
     invocation: Invocation, candidate: Candidate, request: EffectRequest[FinalizeAnswer]
 ) -> _Output | None:
-    """Return the answer, or None where there is none after all."""
+    """Return the answer, or None if there is no answer after all."""
     if candidate.outcomes:
         return await _judged(invocation, candidate)
     if candidate.failure is not None:
@@ -189,7 +190,7 @@ async def _output(
 
 
 async def _judged(invocation: Invocation, candidate: Candidate) -> _Output | None:
-    """Ask the agent's own rule whether the outputs of the tools are the answer."""
+    """Call the agent's own rule to decide whether the tool outputs are the answer."""
     every = [await _tool_result(invocation, outcome) for outcome in candidate.outcomes]
     results = [one for one in every if one.tool.form == FUNCTION]
     if not results:
@@ -222,7 +223,7 @@ async def _tool_result(invocation: Invocation, outcome: ToolOutcome) -> Function
 
 
 def final_of_tool(invocation: Invocation, value: Any) -> dict[str, Any]:
-    """Return a tool's result as an answer: text where the agent answers with text."""
+    """Return a tool's result as an answer; a text if the agent answers with text."""
     if output_schema_of(invocation.agent.output_type) is None:
         return {"json": str(value), "value": str(value)}
     return {"json": write_output(None, value), "value": value}
@@ -231,19 +232,19 @@ def final_of_tool(invocation: Invocation, value: Any) -> dict[str, Any]:
 async def _handled(
     invocation: Invocation, failure: Failure, request: EffectRequest[FinalizeAnswer]
 ) -> _Output | None:
-    """Let a handler make an answer of a failure."""
+    """Call the handler that may turn a failure into an answer."""
     key, _ = _HANDLED.get(failure.code, ("", AgentsException))
     names: Any = invocation.settings.get(ERROR_HANDLERS)
     name = cast("dict[str, str]", names).get(key) if isinstance(names, dict) else None
     if name is None:
         return None
     what = f"The error handler for {key}"
-    given = RunErrorHandlerInput[Any](
+    handler_input = RunErrorHandlerInput[Any](
         error=cast("Any", _error_of(failure)),
         context=invocation.wrapper,
         run_data=_run_data(invocation, request),
     )
-    answer = await _called(what, invocation.named(name), given)
+    answer = await _called(what, invocation.named(name), handler_input)
     try:
         result = handler_result(answer)
         if result is None:
@@ -253,35 +254,35 @@ async def _handled(
         value = read_output(schema, written)
     except Exception as error:
         raise EffectError(
-            failures.USER_ERROR, f"{what} gave no valid answer: {error}", retryable=False
+            failures.USER_ERROR, f"{what} returned no valid answer: {error}", retryable=False
         ) from error
     said = _said(said_output(schema, written)) if result.include_in_history else None
     return _Output(json=written, value=value, replaced=True, message=said)
 
 
 async def _failed_tool(
-    invocation: Invocation, outer: OuterCall, failure: Failure
+    invocation: Invocation, parent_call: ParentCall, failure: Failure
 ) -> FinalizedAnswer:
-    """Turn the failure of a nested run into what the outer model reads.
+    """Turn the failure of a nested run into the output for the parent's model.
 
-    No handler is asked, and nobody has to check it: what to tell is the tool's business.
+    Neither error handlers nor output guardrails run: the tool's failure function decides.
     """
-    if outer.tool.failure_error_function is None:
+    if parent_call.tool.failure_error_function is None:
         return FinalizedAnswer(final=False, declined=True, changes=invocation.changes())
     error = _error_of(failure)
     if isinstance(error, InputGuardrailTripwireTriggered | OutputGuardrailTripwireTriggered):
         error.guardrail_result = finding(invocation, failure)
-    return await _told_failure(invocation, outer, error)
+    return await _told_failure(invocation, parent_call, error)
 
 
 async def _told_failure(
-    invocation: Invocation, outer: OuterCall, error: Exception
+    invocation: Invocation, parent_call: ParentCall, error: Exception
 ) -> FinalizedAnswer:
-    """Let the outer model read of an error what the tool makes of it."""
-    function = outer.tool.failure_error_function
-    what = f"failure_error_function of the tool {outer.tool.name!r}"
-    text = str(await _called(what, function, outer.context(invocation.wrapper), error))
-    ended = await end_call(invocation, outer, text)
+    """Make the output for the parent's model with the tool's `failure_error_function`."""
+    function = parent_call.tool.failure_error_function
+    what = f"failure_error_function of the tool {parent_call.tool.name!r}"
+    text = str(await _called(what, function, parent_call.context(invocation.wrapper), error))
+    ended = await end_call(invocation, parent_call, text)
     return FinalizedAnswer(
         output=text if ended.message is None else ended.message,
         replaced=True,
@@ -292,13 +293,13 @@ async def _told_failure(
 
 
 def _error_of(failure: Failure) -> AgentsException:
-    """Return a failure as the error that users know."""
+    """Return a failure as a public exception."""
     if failure.code == failures.MODEL_REFUSAL:
         return ModelRefusalError(failure.message, refusal=failure.message)
     if failure.code in _HANDLED:
         return _HANDLED[failure.code][1](failure.message)
     kinds: list[type[AgentsException]] = [AgentsException]
-    for kind in kinds:  # parents come before what is derived from them
+    for kind in kinds:  # base classes come before their subclasses
         kinds.extend(kind.__subclasses__())
     return next((one for one in kinds if one.code == failure.code), kinds[0])(failure.message)
 
@@ -328,7 +329,7 @@ async def _end(
 async def _check(
     invocation: Invocation, output: _Output
 ) -> tuple[list[GuardrailRecord], Failure | None]:
-    """Run all output guardrails at once; a tripwire outranks what another one raised."""
+    """Run all output guardrails in parallel; a tripwire outranks another guardrail's error."""
     checks = [
         (one, partial(one.run, invocation.wrapper, invocation.agent, output.value))
         for one in invocation.output_guardrails()
@@ -342,7 +343,7 @@ async def _check(
 
 
 def _value(invocation: Invocation, candidate: Candidate) -> Any:
-    """Return an answer as user code sees it: of the agent's output type, where it has one."""
+    """Return an answer as user code sees it: of the agent's output type, if it has one."""
     schema = output_schema_of(invocation.agent.output_type)
     if schema is None or candidate.tool_made:
         return candidate.output
@@ -382,7 +383,7 @@ def _parts(request: EffectRequest[FinalizeAnswer]) -> tuple[tuple[Item, ...], tu
 
 
 def _finder(invocation: Invocation) -> Callable[[str], Agent[Any]]:
-    """Return what finds the agents of the transcript."""
+    """Return a function that finds the agents of the transcript."""
 
     def find(name: str) -> Agent[Any]:
         try:

@@ -1,7 +1,4 @@
-"""Answering `RunHandoff`: a handoff's callback, its hooks, and what the next agent sees.
-
-Owns: the order of these, and the request of a filter. Knows no Temporal.
-"""
+"""Carries out `RunHandoff`: the handoff's callback, the hooks, and the input filter."""
 
 import asyncio
 from collections.abc import Sequence
@@ -11,7 +8,7 @@ from typing import Any
 from outlast.activities.carry_out import FIRST, Attempt
 from outlast.activities.errors import EffectError, lacking, of_user_code
 from outlast.activities.invocation import Invocation
-from outlast.activities.nested_stream import telling
+from outlast.activities.nested_stream import nested_events
 from outlast.activities.plan import model_label
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
@@ -37,36 +34,36 @@ from outlast.loop.view import ViewEdit
 async def run_handoff(
     worker: WorkerDeps, request: EffectRequest[RunHandoff], attempt: Attempt = FIRST
 ) -> HandoffResult:
-    """Run what a handoff has to run: callback, hooks, and then the filter.
+    """Run a handoff's callback, then the hooks, and then the filter.
 
     Raises:
-        EffectError: user code failed, or the model's input does not fit.
+        EffectError: user code failed, or the callback's input does not fit.
     """
     del attempt
-    asked, items = request.effect, request.items
+    effect, items = request.effect, request.items
     try:
-        entry = worker.registry.handoff(asked.agent, asked.name, asked.target)
+        entry = worker.registry.handoff(effect.agent, effect.name, effect.target)
     except UserError as error:
         raise lacking(str(error)) from error
     annotated = context_type_of(entry.on_handoff) if entry.on_handoff is not None else None
-    invocation = Invocation.of(worker, asked, annotated)
-    async with telling(invocation, asked) as told:
-        result, target = await _handed_over(invocation, entry, asked, items)
-        await told.handoff(asked, items, target.name)
+    invocation = Invocation.of(worker, effect, annotated)
+    async with nested_events(invocation, effect) as stream:
+        result, target = await _handed_over(invocation, entry, effect, items)
+        await stream.handoff(effect, items, target.name)
     return result
 
 
 async def _handed_over(
-    invocation: Invocation, entry: Handoff, asked: RunHandoff, items: Sequence[Item]
+    invocation: Invocation, entry: Handoff, effect: RunHandoff, items: Sequence[Item]
 ) -> tuple[HandoffResult, Agent[Any]]:
-    """Run what there is to run, and return what it came to, and who takes over."""
-    what = f"on_handoff of {asked.name!r} of agent {asked.agent!r}"
-    bound_seconds = asked.policy.timeout_ms / 1000
+    """Run the user code, and return its result and the next agent."""
+    what = f"on_handoff of {effect.name!r} of agent {effect.agent!r}"
+    bound_seconds = effect.policy.timeout_ms / 1000
     bound = asyncio.timeout(bound_seconds)
     try:
         async with bound:
-            target = await _target(invocation, entry, asked)
-            what = f"A hook of {asked.name!r} of agent {asked.agent!r}"
+            target = await _target(invocation, entry, effect)
+            what = f"A hook of {effect.name!r} of agent {effect.agent!r}"
             await call_hooks(
                 HookCall(
                     invocation.run_hooks, "on_handoff", invocation.wrapper, invocation.agent, target
@@ -79,10 +76,10 @@ async def _handed_over(
                     invocation.agent,
                 ),
             )
-            what = f"The input filter of {asked.name!r} of agent {asked.agent!r}"
+            what = f"The input filter of {effect.name!r} of agent {effect.agent!r}"
             edit = None
-            if asked.input_length is not None:
-                edit = await _edit(invocation, entry, asked, items, target)
+            if effect.input_length is not None:
+                edit = await _edit(invocation, entry, effect, items, target)
     except Exception as error:
         if bound.expired():
             message = f"{what} took longer than {bound_seconds:g} s."
@@ -90,7 +87,7 @@ async def _handed_over(
         raise of_user_code(what, error) from error
     result = HandoffResult(
         changes=invocation.changes(),
-        target=target.name if target.name != asked.target else None,
+        target=target.name if target.name != effect.target else None,
         target_model=model_label(target.model),
         required_steps=invocation.required_steps(target),
         edit=edit,
@@ -99,9 +96,9 @@ async def _handed_over(
 
 
 def filter_of(invocation: Invocation, entry: Handoff) -> Any:
-    """Return what changes the next agent's view: the handoff's filter, the run's, or nesting.
+    """Return the next agent's filter: the handoff's, the run's, or nesting of the history.
 
-    None where the next agent sees everything.
+    None if the next agent sees everything.
     """
     if entry.input_filter is not None:
         return entry.input_filter
@@ -122,20 +119,20 @@ def filter_of(invocation: Invocation, entry: Handoff) -> Any:
 
 
 def _has_conversation(invocation: Invocation) -> bool:
-    """Whether a nested run's conversation is kept by the provider's server.
+    """Whether the provider's server keeps a nested run's conversation.
 
-    Its handoffs may be here without a filter. Others are not: their plans have seen to it.
+    Its handoffs may come here without a filter. Plans of other runs do not allow that.
     """
     tool = invocation.tool
     return tool is not None and bool(tool.conversation_id or tool.previous_response_id)
 
 
-async def _target(invocation: Invocation, entry: Handoff, asked: RunHandoff) -> Agent[Any]:
-    chosen: object = await call(entry.on_invoke_handoff, invocation.wrapper, asked.arguments)
+async def _target(invocation: Invocation, entry: Handoff, effect: RunHandoff) -> Agent[Any]:
+    chosen: object = await call(entry.on_invoke_handoff, invocation.wrapper, effect.arguments)
     if not isinstance(chosen, Agent):
         raise UserError(
-            f"The handoff {asked.name!r} of agent {asked.agent!r} chose {chosen!r}: "
-            "on_invoke_handoff has to return an Agent."
+            f"The handoff {effect.name!r} of agent {effect.agent!r} chose {chosen!r}: "
+            "on_invoke_handoff must return an Agent."
         )
     return invocation.worker.registry.agent(chosen.name)
 
@@ -143,33 +140,33 @@ async def _target(invocation: Invocation, entry: Handoff, asked: RunHandoff) -> 
 async def _edit(
     invocation: Invocation,
     entry: Handoff,
-    asked: RunHandoff,
+    effect: RunHandoff,
     items: Sequence[Item],
     target: Agent[Any],
 ) -> ViewEdit | None:
-    """Ask the filter, and return what it did as an edit of the view."""
+    """Call the filter, and return its changes as an edit of the view."""
     chosen = filter_of(invocation, entry)
     if chosen is None:
         return None
-    transfer = output_item(asked.call_id, handed_over(target.name))
-    everything = [*items, Item("handoff_output", transfer, asked.agent)]
-    view = _view(invocation, everything, asked)
+    transfer = output_item(effect.call_id, handed_over(target.name))
+    everything = [*items, Item("handoff_output", transfer, effect.agent)]
+    view = _view(invocation, everything, effect)
     result: object = await call(chosen, view.data)
-    return edit_of(view, result, handoff=asked.name)
+    return edit_of(view, result, handoff=effect.name)
 
 
-def _view(invocation: Invocation, items: Sequence[Item], asked: RunHandoff) -> HandoffView:
+def _view(invocation: Invocation, items: Sequence[Item], effect: RunHandoff) -> HandoffView:
     def agent_of(name: str) -> Any:
         return invocation.worker.registry.agent(name)
 
     def as_items(some: Sequence[Item]) -> list[Any]:
         return [run_item(item, agent_of) for item in some]
 
-    first_new = len(items) - asked.fresh - 1
-    history: list[JsonObject] = [item.raw for item in items[: asked.history]]
+    first_new = len(items) - effect.fresh - 1
+    history: list[JsonObject] = [item.raw for item in items[: effect.history]]
     return handoff_view(
         history,
-        as_items(items[asked.history : first_new]),
+        as_items(items[effect.history : first_new]),
         as_items(items[first_new:]),
         invocation.wrapper,
         shows_items=invocation.shows_items,

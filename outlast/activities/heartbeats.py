@@ -1,8 +1,8 @@
-"""Heartbeats from a thread of their own, which also watches the event loops of what it beats for.
+"""Sends heartbeats from one thread of the process, which also watches the event loops.
 
-A heartbeat says that the worker lives. One that came from the event loop would stop with the first
-`async def` that blocks it, and everything on that worker would then be done again elsewhere. So
-they come from one thread of the process, which names the code that blocks a loop, too.
+A heartbeat means that the worker is alive. Sent from the event loop, heartbeats would stop with the
+first `async def` that blocks the loop, and all work of the worker would be repeated elsewhere. The
+thread also logs which code blocks a loop.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ LOOK_SECONDS: Final = 0.25
 """How often the heartbeat thread wakes up, in seconds."""
 
 BLOCKED_SECONDS: Final = 1.0
-"""A loop that one piece of code has blocked for this long is warned of."""
+"""How long one piece of code may block a loop before a warning, in seconds."""
 
 IDLE_SECONDS: Final = 10.0
-"""The thread ends when there has been nothing to beat for this long."""
+"""How long the thread stays without attempts, in seconds."""
 
 _NEVER: Final = float("inf")
 
@@ -40,15 +40,15 @@ class Beat:
     """One attempt that runs in this process.
 
     Attributes:
-        what: names the attempt in a warning.
+        what: the attempt's name in a warning.
         loop: the event loop that it runs in.
-        send: sends a heartbeat, from any thread; None for what needs none.
+        send: sends a heartbeat from any thread; None if the attempt needs none.
         interval: seconds between two heartbeats.
-        key: what the attempt is known by; a second beat of a key takes the place of the first.
-        relieve: is called where the loop is blocked.
-        task: what it runs in.
-        thread_id: the thread of the loop.
-        last: when it was last heard of.
+        key: identifies the attempt; a second beat with the same key replaces the first.
+        relieve: called while the loop is blocked.
+        task: the task that it runs in.
+        thread_id: the id of the loop's thread.
+        last: the time of the last heartbeat.
     """
 
     what: str
@@ -75,7 +75,7 @@ class Heartbeats:
         self._starting = threading.Lock()
 
     def add(self, beat: Beat) -> None:
-        """Send heartbeats for an attempt, until it is removed. Costs as much as a dict insert."""
+        """Send heartbeats for an attempt until it is removed. As cheap as a dict insert."""
         self._beats[beat.key] = beat
         if self._thread is None:
             self._start()
@@ -83,7 +83,7 @@ class Heartbeats:
             self._wake.set()
 
     def remove(self, beat: Beat) -> None:
-        """Send no more heartbeats for an attempt."""
+        """Stop the heartbeats of an attempt."""
         if self._beats.get(beat.key) is beat:
             del self._beats[beat.key]
 
@@ -102,7 +102,7 @@ class Heartbeats:
             self._wake.clear()
             now = time.monotonic()
             beats = list(self._beats.values())
-            # A process that was stopped, or a machine that slept, blocked no loop.
+            # A stopped process or a sleeping machine is no blocked loop.
             stood_still = now - looked_at > self._pause + BLOCKED_SECONDS / 2
             looked_at = now
             self._send_due(beats, now)
@@ -114,10 +114,10 @@ class Heartbeats:
                 return
 
     def _is_over(self) -> bool:
-        """End the thread, unless something came in meanwhile."""
+        """End the thread, unless an attempt was added in the meantime."""
         with self._starting:
             mine, self._thread = self._thread, None
-            if self._beats:  # added by somebody who still saw the thread
+            if self._beats:  # added while the thread still ran
                 self._thread = mine
             return self._thread is None
 
@@ -125,12 +125,12 @@ class Heartbeats:
         for beat in beats:
             if beat.send is None or now - beat.last < beat.interval:
                 continue
-            if self._beats.get(beat.key) is not beat:  # it has ended meanwhile
+            if self._beats.get(beat.key) is not beat:  # it has ended in the meantime
                 continue
             beat.last = now
             try:
                 beat.send()
-            except Exception as error:  # noqa: BLE001  the other attempts need theirs
+            except Exception as error:  # noqa: BLE001  the other attempts need their heartbeats
                 # The worker may be ending; the attempt itself goes on.
                 logger.debug("no heartbeat for %s: %r", beat.what, error)
 
@@ -157,14 +157,14 @@ class Heartbeats:
 
 @dataclass(frozen=True, slots=True)
 class _Blocker:
-    """The users' code that blocks a loop.
+    """The user code that blocks a loop.
 
     Attributes:
-        code: of the outermost function of theirs.
-        is_async: whether that is an `async def`.
-        task: what it runs in.
-        place: the innermost line of theirs.
-        seconds: for how long it has been seen.
+        code: the code of its outermost function.
+        is_async: whether that function is an `async def`.
+        task: the task that it runs in.
+        place: the innermost line of user code.
+        seconds: how long it has been seen.
     """
 
     code: CodeType
@@ -175,7 +175,7 @@ class _Blocker:
 
 
 class _Watch:
-    """Asks a loop for a sign of life, and looks at its thread while there is none."""
+    """Checks whether a loop responds, and inspects its thread while it does not."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, thread_id: int) -> None:
         self._loop = loop
@@ -186,7 +186,7 @@ class _Watch:
         self._asked = 0.0
 
     def look(self, now: float) -> _Blocker | None:
-        """Return what blocks the loop, once it has done so for long enough."""
+        """Return the code that blocks the loop, once it has done so for long enough."""
         if self._has_answered:
             self._has_answered, self._suspect, self._asked = False, None, now
             with suppress(RuntimeError):  # the loop is closed
@@ -200,7 +200,7 @@ class _Watch:
         task = asyncio.current_task(self._loop)
         suspect = (id(first), first.f_code, task)
         if suspect != self._suspect:
-            # Only what stays is the cause: many short steps may keep a loop busy, too.
+            # Only code that stays is the cause: many short steps may keep a loop busy, too.
             self._suspect, self._since = suspect, now
             return None
         if now - self._since < BLOCKED_SECONDS - LOOK_SECONDS:
@@ -214,7 +214,7 @@ class _Watch:
         )
 
     def is_blocked(self, now: float) -> bool:
-        """Return whether the loop has given no sign of life for long, whatever the reason."""
+        """Whether the loop has not responded for long, whatever the reason."""
         return not self._has_answered and now - self._asked >= BLOCKED_SECONDS
 
     def _answer(self) -> None:
@@ -222,10 +222,10 @@ class _Watch:
 
 
 def _users_frames(frame: FrameType | None) -> list[FrameType]:
-    """Return the frames of users' code that a loop runs, the outermost first."""
+    """Return the frames of user code that a loop runs, the outermost first."""
     stack = list(_outwards(frame))[::-1]
     steps = [at for at, one in enumerate(stack) if _is_coroutine(one)]
-    # What is further out has started the loop, as a program's last line does.
+    # Frames further out started the loop, such as a program's last line.
     inside = stack[steps[0] :] if steps else []
     return [one for one in inside if is_users(one.f_code.co_filename)]
 
@@ -246,18 +246,18 @@ def _warning(blocker: _Blocker, beats: list[Beat]) -> str:
     kind = "async def" if blocker.is_async else "function"
     return one_line(
         f"{kind} {name} blocks the event loop ({blocker.place}), for {blocker.seconds:.1f} s so"
-        f" far{where and ', in' + where}: meanwhile no other run of this process moves. Write `def`"
-        " instead of `async def`, which is called in a thread, or call what blocks with"
+        f" far{where and ', in' + where}: no other run of this process makes progress. Write `def`"
+        " instead of `async def`, which runs in a thread, or call the blocking code with"
         " `await asyncio.to_thread(...)`."
     )
 
 
 heartbeats = Heartbeats()
-"""This process's."""
+"""The instance of this process."""
 
 
 def _begin_anew() -> None:
-    """Forget the thread of the process that this one was forked from: it is not here."""
+    """Forget the thread of the parent process, which a forked process does not have."""
     heartbeats.__init__()
 
 

@@ -1,8 +1,4 @@
-"""Answering `CheckInput`: ask the input guardrails.
-
-Owns: which guardrails are asked at which stage, and what the first tripwire ends. Knows no
-Temporal.
-"""
+"""Carries out `CheckInput`: runs the input guardrails of a stage."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -27,7 +23,7 @@ from outlast.loop.values import JsonObject
 async def check_input(
     worker: WorkerDeps, request: EffectRequest[CheckInput], attempt: Attempt = FIRST
 ) -> CheckResult:
-    """Ask the guardrails of a stage, all at once. The first tripwire stops those still running.
+    """Run the guardrails of a stage in parallel. The first tripwire cancels the others.
 
     Raises:
         EffectError: a guardrail failed.
@@ -52,7 +48,7 @@ async def check_input(
 
 
 def as_input(items: Sequence[Item], invocation: Invocation) -> str | list[JsonObject]:
-    """Return what a run is asked as guardrails get it: one plain text, or items."""
+    """Return the input as guardrails get it: one plain text, or items."""
     raws = copies(item.raw for item in items)
     text = None if invocation.shows_items else only_text(raws)
     return raws if text is None else text

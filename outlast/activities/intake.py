@@ -1,9 +1,9 @@
-"""Attempts that a worker takes while its event loop is blocked.
+"""Takes attempts for a worker while its event loop is blocked.
 
-The worker's core goes on taking attempts from the server for the loop, which cannot begin them: the
-server hears nothing of them and gives each up, one attempt after the other, until there are none
-left. So once a loop has been blocked, a thread takes attempts from the core beside the loop,
-heartbeats for them at once, and has the loop begin them when it can.
+The worker's core keeps taking attempts from the server, but a blocked loop cannot begin them: the
+server gets no heartbeats and gives up one attempt after the other. So once a loop is blocked, a
+thread takes attempts from the core, sends their heartbeats at once, and lets the loop begin them
+when it can.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from outlast.agents.logs import get_logger
 from outlast.contract import names, policies
 
 KEPT_SECONDS: Final = 10.0
-"""How long an attempt that was passed on may take to begin and heartbeat by itself."""
+"""How long a passed-on attempt may take to begin and send its own heartbeats."""
 
 logger = get_logger(__name__)
 
@@ -29,30 +29,30 @@ _contexts: "WeakKeyDictionary[asyncio.AbstractEventLoop, contextvars.Context]" =
 
 
 def begin_attempts_like_this() -> None:
-    """Begin attempts that the thread takes in the caller's context, as the worker does its own."""
+    """Begin attempts that the thread takes in the caller's context, as the worker's own."""
     _contexts[asyncio.get_running_loop()] = contextvars.copy_context()
 
 
 def relieve(worker: Any, blocked: Beat, beats: Heartbeats) -> None:
-    """Take a worker's attempts in a thread, too, from now on. A second call does nothing.
+    """Also take a worker's attempts in a thread from now on. A second call does nothing.
 
     Args:
-        worker: the SDK's worker of activities.
-        blocked: an attempt of the worker's, in the loop that is blocked.
+        worker: the SDK's activity worker.
+        blocked: an attempt of the worker in the blocked loop.
         beats: sends the heartbeats until the attempts have begun.
     """
     if worker in _relieved:
         return
     _relieved.add(worker)
     if not fits_sdk(worker):
-        logger.debug("attempts cannot be taken past a blocked event loop: another SDK")
+        logger.debug("attempts cannot be taken past a blocked event loop: unsupported SDK version")
         return
     intake = _Intake(worker, blocked, beats)
     threading.Thread(target=intake.run, name="outlast-intake", daemon=True).start()
 
 
 def fits_sdk(worker: Any) -> bool:
-    """Return whether the SDK's worker has what this needs, which is not public."""
+    """Whether the SDK's worker has the private parts that are needed here."""
     try:
         core: Any = worker._bridge_worker()  # noqa: SLF001
         parts = (
@@ -86,17 +86,17 @@ class _Intake:
         while True:
             try:
                 task = await self._core.poll_activity_task()
-            except Exception as error:  # noqa: BLE001  the worker itself gets the same
+            except Exception as error:  # noqa: BLE001  the worker itself gets the same error
                 logger.debug("no more attempts are taken past the event loop: %r", error)
                 return
             beat = self._beat_for(task)
             try:
                 self._loop.call_soon_threadsafe(self._pass_on, task, beat, context=context)
-            except RuntimeError:  # the loop is closed: nobody begins anything
+            except RuntimeError:  # the loop is closed, so no attempt can begin
                 return
 
     def _pass_on(self, task: Any, beat: Beat | None) -> None:
-        """Do what the SDK's worker does with a task that it has taken itself."""
+        """Handle a task as the SDK's worker handles those that it takes itself."""
         worker, token = self._worker, task.task_token
         if task.HasField("start"):
             running: Any = sdk._RunningActivity()  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
@@ -122,7 +122,7 @@ class _Intake:
             key=token,
             task=None,
             thread_id=self._thread_id,
-            last=0.0,  # it may have waited for long
+            last=0.0,  # it may have waited for a long time
         )
         self._beats.add(beat)
         return beat

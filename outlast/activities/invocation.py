@@ -1,7 +1,6 @@
-"""What every effect needs before it can call users' code: the agent, the context, the run's hooks.
+"""The agent, context and hooks that an effect needs to call user code.
 
-Owns: `Invocation`. One is made for each attempt of an effect, from its request and the worker's
-knowledge. Must not know: Temporal, or what the effect does.
+Every attempt of an effect makes one `Invocation` from its request and the worker's definitions.
 """
 
 from collections.abc import Iterable
@@ -10,7 +9,7 @@ from functools import cached_property
 from typing import Any, Protocol, cast
 
 from outlast.activities.errors import EffectError, lacking
-from outlast.activities.outer_call import OuterCall, outer_call_of
+from outlast.activities.parent_call import ParentCall, parent_call_of
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.agent_tools.agent_tool import AgentTool
@@ -29,7 +28,7 @@ from outlast.loop.values import Json, JsonObject
 
 
 class EffectRequest(Protocol):
-    """What the requests of all effects with an agent have in common."""
+    """The fields that the requests of all effects with an agent share."""
 
     @property
     def agent(self) -> str:
@@ -53,12 +52,12 @@ class EffectRequest(Protocol):
 
     @property
     def usage(self) -> values.Usage:
-        """What the run has spent so far."""
+        """The usage of the run so far."""
         ...
 
     @property
     def turn(self) -> int:
-        """Model calls made for the current answer."""
+        """The number of model calls for the current answer."""
         ...
 
     @property
@@ -72,14 +71,14 @@ class Invocation:
     """The agent, the context and the run's own callables, for one attempt of an effect.
 
     Attributes:
-        worker: the definitions.
-        agent: the agent the effect is for.
+        worker: the worker's definitions.
+        agent: the effect's agent.
         settings: the run's settings.
-        borrowed: the run's context, lent out.
-        wrapper: the context as callables get it.
+        borrowed: the run's context, lent to user code.
+        wrapper: the context as user code gets it.
         server_managed: the provider's server keeps the conversation.
-        decided: the agent's tools about which people have decided for all calls.
-        traced: somebody is told of the run's steps.
+        decided: the agent's tools with a remembered decision.
+        traced: the run is traced.
     """
 
     worker: WorkerDeps
@@ -101,21 +100,21 @@ class Invocation:
             usage=self.usage,
             run_id=self.run_id,
             turn=self.turn,
-            tool_input=self.outer.tool_input() if self.outer is not None else None,
+            tool_input=self.parent_call.tool_input() if self.parent_call is not None else None,
         )
 
     @classmethod
     def of(cls, worker: WorkerDeps, request: EffectRequest, annotated: Any = None) -> "Invocation":
-        """Make the invocation of a request.
+        """Return the invocation for a request.
 
         Args:
-            worker: the definitions.
-            request: the effect's.
-            annotated: the type of context that the callables want, where it is known.
+            worker: the worker's definitions.
+            request: the effect's request.
+            annotated: the context type that the callables are annotated with, if any.
 
         Raises:
-            EffectError: the worker does not know the agent, or the context does not fit. Another
-                worker may: during a deploy, old and new ones share a queue.
+            EffectError: the worker lacks the agent, or the context does not fit. Another worker may
+            have it: during a deploy, old and new workers share a queue.
         """
         try:
             return cls(
@@ -132,19 +131,19 @@ class Invocation:
             raise lacking(str(error)) from error
 
     def reference(self, key: str) -> Any:
-        """Return what a setting names, or None where the run has no such setting.
+        """Return the object that a setting names, or None if the run has no such setting.
 
         Raises:
-            EffectError: this worker does not know the name.
+            EffectError: this worker does not have the name.
         """
         name = self.settings.get(key)
         return self.named(name) if isinstance(name, str) else None
 
     def named(self, name: str) -> Any:
-        """Return what a name in the settings stands for.
+        """Return the object with a name.
 
         Raises:
-            EffectError: this worker does not know it.
+            EffectError: this worker does not have the name.
         """
         try:
             return self.worker.registry.reference(name)
@@ -152,27 +151,27 @@ class Invocation:
             raise lacking(str(error)) from error
 
     @cached_property
-    def outer(self) -> OuterCall | None:
-        """The call that this run answers, for a nested run."""
-        return outer_call_of(self.worker.registry, self.settings)
+    def parent_call(self) -> ParentCall | None:
+        """The parent's call that this run answers, for a nested run."""
+        return parent_call_of(self.worker.registry, self.settings)
 
     @property
     def tool(self) -> AgentTool | None:
-        """The tool that this run is, for a nested run."""
-        return self.outer.tool if self.outer is not None else None
+        """The tool of that call, for a nested run."""
+        return self.parent_call.tool if self.parent_call is not None else None
 
     @property
     def shows_items(self) -> bool:
-        """Whether callables get the input as items also where it is one plain text.
+        """Whether user code gets the input as items even if it is one plain text.
 
-        They do where the program gave it so, and where a session comes before it.
+        It does if the program passed items, or if a session comes first.
         """
-        given_so = self.settings.get(AS_ITEMS) is True and self.outer is None
+        given_so = self.settings.get(AS_ITEMS) is True and self.parent_call is None
         return given_so or names.SETTING_SESSION in self.settings
 
     @property
     def is_streamed(self) -> bool:
-        """Whether the tool that this run is has an `on_stream`."""
+        """Whether this run's tool has an `on_stream`."""
         return self.tool is not None and self.tool.on_stream is not None
 
     @cached_property
@@ -188,7 +187,7 @@ class Invocation:
         ]
 
     def hooked(self, run_method: str, agent_method: str) -> bool:
-        """Whether anybody wants to be called at a step."""
+        """Whether the run or the agent has a hook for a step."""
         return overrides(self.run_hooks, run_method) or overrides(self.agent.hooks, agent_method)
 
     def input_guardrails(self, agent: Agent[Any] | None = None) -> list[InputGuardrail[Any]]:
@@ -200,17 +199,17 @@ class Invocation:
         return [*(agent or self.agent).output_guardrails, *self._named_list("output_guardrails")]
 
     def required_steps(self, agent: Agent[Any] | None = None) -> tuple[RequiredStep, ...]:
-        """Return what has to be done for an agent besides asking its model."""
+        """Return the steps that an agent requires besides model calls."""
         agent = agent or self.agent
         checks = self.input_guardrails(agent)
         ends = overrides(self.run_hooks, "on_agent_end") or overrides(agent.hooks, "on_end")
-        outer = self.outer
-        answers_call = outer is not None and (
-            outer.tool.custom_output_extractor is not None
-            or bool(outer.tool.tool_output_guardrails)
-            or any(one.is_needed for one in outer.hook_calls("on_tool_end", self.wrapper, ""))
+        parent_call = self.parent_call
+        answers_call = parent_call is not None and (
+            parent_call.tool.custom_output_extractor is not None
+            or bool(parent_call.tool.tool_output_guardrails)
+            or any(one.is_needed for one in parent_call.hook_calls("on_tool_end", self.wrapper, ""))
         )
-        # No model call follows that would tell what these tools came to.
+        # No model call follows that would stream the outputs of these tools.
         tells_end = self.is_streamed and agent.tool_use_behavior != "run_llm_again"
         judges = bool(self.output_guardrails(agent))
         found: dict[RequiredStep, bool] = {
@@ -222,10 +221,10 @@ class Invocation:
         return tuple(duty for duty, is_due in found.items() if is_due)
 
     def changes(self) -> tuple[Change, ...]:
-        """Return what the callables have changed in the context.
+        """Return the changes that user code made in the context.
 
         Raises:
-            EffectError: what they left cannot be written as JSON.
+            EffectError: the changed context cannot be written as JSON.
         """
         try:
             return self.borrowed.changes(self.wrapper)

@@ -1,7 +1,6 @@
-"""The session of a run: finding it, beginning with its items, saving to it.
+"""The session of a run: finds it, loads its items, and carries out `SaveSession`.
 
-Owns: which session a run's settings mean, and answering `SaveSession`. How a session is read and
-written once is in `session.py`. Knows no Temporal.
+`session.py` reads and writes a session once.
 """
 
 import hashlib
@@ -12,7 +11,7 @@ from pydantic_core import to_json
 
 from outlast.activities.carry_out import FIRST, Attempt
 from outlast.activities.errors import lacking, of_user_code
-from outlast.activities.outer_call import outer_call_of
+from outlast.activities.parent_call import parent_call_of
 from outlast.activities.session import is_gone, load_session, save_items, to_session_item
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent_tools.agent_tool import AgentTool
@@ -33,24 +32,24 @@ from outlast.ports.session import Session, session_from_description
 logger = get_logger(__name__)
 
 REFERENCE = "ref"
-"""The key of a session that travels by name; any other is described by data."""
+"""The key of a session that is named in the settings; any other is described by data."""
 
 
 def session_of(registry: Registry, settings: JsonObject, tool: AgentTool | None = None) -> Session:
-    """Return the session that a run's settings mean.
+    """Return the session of a run's settings.
 
     Args:
-        registry: knows the sessions that travel by name.
-        settings: the run's.
-        tool: the tool that the run is, whose own session it may have.
+        registry: has the named sessions.
+        settings: the settings of the run.
+        tool: the tool of a nested run, which may have its own session.
 
     Raises:
-        EffectError: this worker cannot find it.
+        EffectError: this worker cannot find the session.
     """
-    given: Any = settings.get(SETTING_SESSION)
+    setting: Any = settings.get(SETTING_SESSION)
     if tool is not None and tool.session is not None:
         return cast("Session", tool.session)
-    described = cast("JsonObject", given) if isinstance(given, dict) else {}
+    described = cast("JsonObject", setting) if isinstance(setting, dict) else {}
     try:
         if REFERENCE in described:
             return _named_session(registry, described)
@@ -60,10 +59,10 @@ def session_of(registry: Registry, settings: JsonObject, tool: AgentTool | None 
 
 
 def _named_session(registry: Registry, described: JsonObject) -> Session:
-    """Return the session of a name; a worker elsewhere may have a way to make it instead.
+    """Return a named session; a worker elsewhere may have a factory for it instead.
 
     Raises:
-        UserError: there is none, or it is another customer's.
+        UserError: there is none, or the name belongs to another session id.
     """
     name, kind = str(described[REFERENCE]), described.get("factory")
     wanted = described.get("session_id")
@@ -76,7 +75,7 @@ def _named_session(registry: Registry, described: JsonObject) -> Session:
     if wanted is not None and found != wanted:
         raise UserError(
             f"The run's session is {wanted!r}, but {name!r} is the session {found!r} on this "
-            f"worker. Register a way to make sessions: AgentWorker(references={{{kind!r}: "
+            f"worker. Register a factory for sessions: AgentWorker(references={{{kind!r}: "
             "lambda session_id: ...})."
         )
     return cast("Session", session)
@@ -88,7 +87,7 @@ async def load(
     new_items: tuple[JsonObject, ...],
     tool: AgentTool | None = None,
 ) -> MergedInput:
-    """Read a run's session and put the input of the run together.
+    """Read a run's session and prepare the run's input.
 
     Raises:
         EffectError: the session or the run's callback failed.
@@ -110,19 +109,19 @@ async def load(
 async def save_session(
     worker: WorkerDeps, request: EffectRequest[SaveSession], attempt: Attempt = FIRST
 ) -> JsonObject:
-    """Write items into the session of a run, once.
+    """Save items in the session of a run, once.
 
     Returns:
-        Nothing to note; or, where the session has lost what it held, a note for who looks at the
-        run. What is saved now is kept all the same: the run goes on.
+        Nothing; or a warning for the run's readers, if the session has lost its earlier items. The
+        new items are saved anyway: the run goes on.
 
     Raises:
         EffectError: the session failed.
     """
     call, registry = request.effect, worker.registry
     settings = call.settings or {}
-    outer = outer_call_of(registry, settings)
-    session = session_of(registry, settings, outer.tool if outer is not None else None)
+    parent_call = parent_call_of(registry, settings)
+    session = session_of(registry, settings, parent_call.tool if parent_call is not None else None)
     omits = settings.get("reasoning_item_id_policy") == "omit"
     rows = _rows(request.items, call.withheld, omits=omits)
     key = f"{call.run_id}@{call.chain_id}:{call.number}:{_digest(rows)}"
@@ -131,29 +130,29 @@ async def save_session(
         await save_items(session, key, rows, attempt=attempt.number)
     except Exception as error:
         failed = of_user_code(_named(session), error)
-        failed.attempts = None  # a database may be away for longer than a function is wrong
+        failed.attempts = None  # a database may be unavailable for longer than other user code
         raise failed from error
     if not gone:
         return {}
     note = (
-        f"{_named(session)} holds nothing any more of what was saved before: it was deleted, "
-        f"replaced or cleared while the run {call.run_id!r} used it. It begins anew here."
+        f"{_named(session)} no longer holds the items that were saved before: it was deleted, "
+        f"replaced or cleared while the run {call.run_id!r} used it. The new items are saved."
     )
     logger.warning("%s", note)
     return {"note": note}
 
 
 def _digest(rows: Sequence[JsonObject]) -> str:
-    """Return what tells the rows of a save from others: after a reset, an answer may differ."""
+    """Return the digest of a save's rows: after a reset, the same save may have other rows."""
     return hashlib.sha256(to_json(rows)).hexdigest()[:16]
 
 
 def _rows(items: Sequence[Item], withheld: str | None, *, omits: bool) -> list[JsonObject]:
-    """Return items as they are saved.
+    """Return items as rows of a session.
 
-    Where a guardrail has blocked the output of a tool, the newest turn leaves its calls, each with
-    a placeholder for an output. With reasoning in it, or calls of the provider's own, it leaves
-    nothing: these are only taken together with what was said, which may tell of the output.
+    If a guardrail blocked the output of a tool, only the newest turn's calls are saved, with a
+    placeholder for each output. If the turn has reasoning, or calls that the provider ran, nothing
+    is saved: providers accept these only with the text that follows, which may reveal the output.
     """
     if withheld is None:
         return [_row(item, omits=omits) for item in items]
@@ -166,9 +165,9 @@ def _rows(items: Sequence[Item], withheld: str | None, *, omits: bool) -> list[J
 
 
 def _row(item: Item, *, omits: bool) -> JsonObject:
-    """Return an item as it is saved: what comes from the run is what it would be shown again.
+    """Return an item as a row of a session: as the model sees it in the next run.
 
-    The run's own reasoning may lose its id.
+    Depending on the run's policy, its reasoning loses its id.
     """
     if item.kind == "input":
         return item.raw

@@ -1,7 +1,7 @@
-"""Answering `CallModel`: ask an agent's model, and plan its reply.
+"""Carries out `CallModel`: calls an agent's model, and plans its reply.
 
-Owns: the order of one model call: start hooks, what the agent offers, instructions and prompt, the
-input filter, the model hooks around the call, the plan. Knows no Temporal and no provider.
+In order: start hooks, the agent's tools, instructions and prompt, the input filter, the model call
+between its hooks, the plan.
 """
 
 import asyncio
@@ -9,15 +9,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from outlast.activities.asking import ask
 from outlast.activities.carry_out import FIRST, Attempt
 from outlast.activities.errors import EffectError, failure_of, lacking, of_model, of_user_code
 from outlast.activities.inner_spans import asking
 from outlast.activities.invocation import Invocation
-from outlast.activities.nested_stream import NestedStream, telling
-from outlast.activities.offer import AgentTools, offer_of
+from outlast.activities.model_response import ask
+from outlast.activities.nested_stream import NestedStream, nested_events
+from outlast.activities.offered_tools import OfferedTools, offered_tools
 from outlast.activities.plan import Plan, model_label, plan_reply
-from outlast.activities.planning import servers_away
+from outlast.activities.plan_callbacks import servers_away
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.callables import call
@@ -62,54 +62,54 @@ async def call_model(
     request: EffectRequest[CallModel],
     attempt: Attempt = FIRST,
 ) -> ModelReply:
-    """Ask the agent's model about the conversation so far.
+    """Call the agent's model with the conversation so far.
 
-    User code that runs before the model is asked may fail and be retried. What fails after it is
-    part of the reply, so that no retry pays twice.
+    User code before the model call may fail and be retried. A failure after the call is part of the
+    reply, so that no retry pays twice.
 
     Args:
-        worker: the definitions.
+        worker: the worker's definitions.
         request: the model call.
-        on_event: gets the raw events, where the run streams.
-        attempt: 1 for the first try.
+        on_event: receives the raw events, if the run streams.
+        attempt: the attempt.
 
     Raises:
         EffectError: user code or the provider failed before there was a reply.
     """
-    asked = request.effect
-    invocation = _scene(worker, asked)
-    if _has_new_checks(invocation, asked):
+    effect = request.effect
+    invocation = _invocation(worker, effect)
+    if _has_new_checks(invocation, effect):
         return ModelReply(items=(), required_steps=invocation.required_steps(), unchecked=True)
-    async with telling(invocation, asked) as told:
-        await told.turn(asked, request.items, attempt=attempt.number)
-        reply = await _answered(invocation, request, told, attempt)
-        await told.reply(asked, reply)
+    async with nested_events(invocation, effect) as stream:
+        await stream.turn(effect, request.items, attempt=attempt.number)
+        reply = await _answered(invocation, request, stream, attempt)
+        await stream.reply(effect, reply)
     return reply
 
 
-def _has_new_checks(invocation: Invocation, asked: CallModel) -> bool:
-    """Whether the agent has kinds of input guardrails that were not run for the question.
+def _has_new_checks(invocation: Invocation, effect: CallModel) -> bool:
+    """Whether the agent has kinds of input guardrails that did not run for the question.
 
-    A conversation may be open for days: what the run knows of its agent is from before a deploy.
+    A conversation may be open for days: its required steps may date from before a deploy.
     """
-    return asked.turn == 1 and not INPUT_CHECKS.intersection(invocation.required_steps()) <= {
-        *asked.required_steps
+    return effect.turn == 1 and not INPUT_CHECKS.intersection(invocation.required_steps()) <= {
+        *effect.required_steps
     }
 
 
 async def _answered(
     invocation: Invocation,
     request: EffectRequest[CallModel],
-    told: NestedStream,
+    stream: NestedStream,
     attempt: Attempt,
 ) -> ModelReply:
-    """Ask the model, and plan its reply."""
-    asked = request.effect
+    """Call the model, and plan its reply."""
+    effect = request.effect
     show_turn(invocation.wrapper, _question(request))
-    if asked.starts:
+    if effect.starts:
         await _start(invocation)
-    offer = await offer_of(invocation, attempt=attempt.number)
-    model_request = await _request(invocation, asked, offer, _shown(invocation, request.items))
+    offer = await offered_tools(invocation, attempt=attempt.number)
+    model_request = await _request(invocation, effect, offer, _shown(invocation, request.items))
     model, label = _model_of(invocation)
     calls = invocation.hook_calls(
         "on_llm_start",
@@ -126,7 +126,7 @@ async def _answered(
             model,
             model_request,
             streams,
-            told,
+            stream,
             of=invocation.agent.name,
             objects=_objects(invocation, offer),
         )
@@ -137,30 +137,30 @@ async def _answered(
 
 
 def _question(request: EffectRequest[CallModel]) -> list[JsonObject]:
-    """Return what the run is asked: the items before what it has made in answer to it."""
+    """Return the input of the question: the items before those that the run added."""
     items = request.items[: request.effect.history]
-    if not request.effect.starts:  # only then the call says how much that is
-        given = (at for at, item in enumerate(items, 1) if item.kind in {"input", "history"})
-        items = items[: max(given, default=0)]
+    if not request.effect.starts:  # only a starting agent's call has the number
+        inputs = (at for at, item in enumerate(items, 1) if item.kind in {"input", "history"})
+        items = items[: max(inputs, default=0)]
     return [item.raw for item in items]
 
 
-def _scene(worker: WorkerDeps, asked: CallModel) -> Invocation:
+def _invocation(worker: WorkerDeps, effect: CallModel) -> Invocation:
     try:
-        agent = worker.registry.agent(asked.agent)
+        agent = worker.registry.agent(effect.agent)
         for entry in handoffs_of(agent):
             if not entry.picks_agent:
-                target_of(entry)  # found out now, and not when the model is paid
+                target_of(entry)  # fails now, before the model call is paid for
     except UserError as error:
         raise lacking(str(error)) from error
-    invocation = Invocation.of(worker, asked, annotated_type(agent))
-    invocation.server_managed = asked.conversation_id is not None or asked.chained
-    invocation.decided = asked.decided
+    invocation = Invocation.of(worker, effect, annotated_type(agent))
+    invocation.server_managed = effect.conversation_id is not None or effect.chained
+    invocation.decided = effect.decided
     return invocation
 
 
 async def _start(invocation: Invocation) -> None:
-    """Call the start hooks; they may still change what the agent is."""
+    """Call the start hooks, which may still change the agent."""
     if not invocation.hooked("on_agent_start", "on_start"):
         return
     context = AgentHookContext[Any](
@@ -184,9 +184,9 @@ async def _hooks(step: str, invocation: Invocation, calls: list[Any]) -> None:
 
 
 async def _request(
-    invocation: Invocation, asked: CallModel, offer: AgentTools, items: list[JsonObject]
+    invocation: Invocation, effect: CallModel, offer: OfferedTools, items: list[JsonObject]
 ) -> ModelRequest:
-    """Return what the model is asked, after the run's input filter."""
+    """Return the model request, after the run's input filter."""
     if callable(invocation.agent.prompt):
         instructions, prompt = await asyncio.gather(_instructions(invocation), _prompt(invocation))
     else:
@@ -196,7 +196,7 @@ async def _request(
     settings = invocation.agent.model_settings.resolve(
         read_model_settings(invocation.settings.get("model_settings"))
     )
-    resets = asked.tools_used and invocation.agent.reset_tool_choice
+    resets = effect.tools_used and invocation.agent.reset_tool_choice
     if settings.tool_choice is not None and (resets or _forces_missing(settings, offer)):
         settings = replace(settings, tool_choice=None)
     return ModelRequest(
@@ -206,8 +206,8 @@ async def _request(
         hosted_tools=offer.entries(),
         output=_output(invocation.agent),
         settings=settings,
-        previous_response_id=asked.previous_response_id,
-        conversation_id=asked.conversation_id,
+        previous_response_id=effect.previous_response_id,
+        conversation_id=effect.conversation_id,
         prompt=prompt,
     )
 
@@ -227,16 +227,16 @@ async def _instructions(invocation: Invocation) -> str | None:
     return text
 
 
-def _with_servers_away(instructions: str | None, offer: AgentTools) -> str | None:
-    """Tell the model which servers' tools it lacks, so that it does not guess instead."""
+def _with_servers_away(instructions: str | None, offer: OfferedTools) -> str | None:
+    """Add the unavailable servers to the instructions, so that the model does not guess."""
     if not offer.away:
         return instructions
-    told = f"{servers_away(offer.away)} If they are needed, say so instead of guessing."
-    return told if not instructions else f"{instructions}\n\n{told}"
+    notice = f"{servers_away(offer.away)} If they are needed, say so instead of guessing."
+    return notice if not instructions else f"{instructions}\n\n{notice}"
 
 
-def _forces_missing(settings: ModelSettings, offer: AgentTools) -> bool:
-    """Whether the model has to call a tool whose server is away: a provider refuses that."""
+def _forces_missing(settings: ModelSettings, offer: OfferedTools) -> bool:
+    """Whether tool_choice names a tool of an unavailable server, which a provider would refuse."""
     if not offer.away or settings.tool_choice in {"auto", "none"}:
         return False
     if settings.tool_choice == "required":
@@ -256,7 +256,7 @@ async def _prompt(invocation: Invocation) -> JsonObject | None:
 
 
 def _output(agent: Agent[Any]) -> OutputSpec | None:
-    """Return what the provider is told of the output type."""
+    """Return the output type for the provider."""
     try:
         return output_spec(output_schema_of(agent.output_type))
     except Exception as error:  # a schema may be the user's own class
@@ -264,11 +264,13 @@ def _output(agent: Agent[Any]) -> OutputSpec | None:
 
 
 def _shown(invocation: Invocation, items: Sequence[Item]) -> list[JsonObject]:
-    """Return the items as input, without the ids of reasoning where the run leaves them out.
+    """Return the items as input, without the ids of reasoning if the run omits them.
 
-    Calls that have no output, because a handoff's filter dropped it or the provider gave none, are
-    left out: no provider takes them back. What the caller has put in stays as it is. Users' code
-    gets copies: what it changes in them changes the request, and not the run.
+    Calls without an output, because a handoff's filter dropped it or the provider sent none, are
+    left out: providers refuse them. The caller's own items stay unchanged. User code gets copies:
+    its
+        changes
+    affect the request, and not the run.
     """
     omits = invocation.settings.get("reasoning_item_id_policy") == "omit"
     shown = [
@@ -290,11 +292,11 @@ async def _filtered(invocation: Invocation, data: ModelInputData) -> ModelInputD
         return data
     what = "call_model_input_filter"
     copied = ModelInputData(input=list(data.input), instructions=data.instructions)
-    given = CallModelData[Any](
+    call_data = CallModelData[Any](
         model_data=copied, agent=invocation.agent, context=invocation.wrapper.context
     )
     try:
-        changed: object = await call(chosen, given)
+        changed: object = await call(chosen, call_data)
     except Exception as error:
         raise of_user_code(what, error) from error
     if not isinstance(changed, ModelInputData):
@@ -305,10 +307,10 @@ async def _filtered(invocation: Invocation, data: ModelInputData) -> ModelInputD
 
 
 def _check_filtered(items: object, instructions: object, what: str) -> None:
-    """Refuse what no request can be made of.
+    """Refuse input that cannot be sent.
 
     Raises:
-        EffectError: the items or the instructions are none.
+        EffectError: the items or the instructions have the wrong type.
     """
     is_list = isinstance(items, list | tuple)
     if not is_list or not all(isinstance(one, dict) for one in cast("list[object]", items)):
@@ -322,7 +324,7 @@ def _check_filtered(items: object, instructions: object, what: str) -> None:
 
 
 def _model_of(invocation: Invocation) -> tuple[Model, str]:
-    """Return the model to ask, and its name for people: the run's, or else the agent's."""
+    """Return the model and its name for people; the run's model outranks the agent's."""
     model: Any = (
         invocation.reference(MODEL_REF)
         or invocation.settings.get("model")
@@ -340,15 +342,15 @@ def _model_of(invocation: Invocation) -> tuple[Model, str]:
     if not callable(getattr(found, "get_response", None)):
         message = (
             f"The model provider {type(provider).__name__}, asked for {model!r} of agent "
-            f"{invocation.agent.name!r}, returned {type(found).__name__}: get_model has to return a "
+            f"{invocation.agent.name!r}, returned {type(found).__name__}: get_model must return a "
             "model, which is an object with get_response."
         )
         raise EffectError(failures.USER_ERROR, message, retryable=False)
     return cast("Model", found), model_label(model)
 
 
-def _objects(invocation: Invocation, offer: AgentTools) -> CallObjects:
-    """Return what a model is given as objects that takes arguments."""
+def _objects(invocation: Invocation, offer: OfferedTools) -> CallObjects:
+    """Return the arguments of models that take them as objects."""
     if not invocation.traced:
         tracing = ModelTracing.DISABLED
     elif invocation.settings.get("trace_include_sensitive_data") is False:
@@ -366,12 +368,12 @@ def _objects(invocation: Invocation, offer: AgentTools) -> CallObjects:
 async def _reply(
     invocation: Invocation,
     request: EffectRequest[CallModel],
-    offer: AgentTools,
+    offer: OfferedTools,
     response: ModelResponse,
     label: str,
 ) -> ModelReply:
     """Return the reply with its plan. The model is paid, so nothing raises from here on."""
-    invocation.usage.add(response.usage)  # whoever is called from here on sees this call counted
+    invocation.usage.add(response.usage)  # user code after the call sees its usage
     plan = await plan_reply(response.output, offer, request.items, invocation)
     failure, changes = await _after(invocation, plan, response), ()
     try:
@@ -397,9 +399,9 @@ async def _reply(
 
 
 def _at_once(invocation: Invocation, plan: Plan) -> int | None:
-    """Return how many calls may run at once: one where several are for the same machine.
+    """Return how many calls may run in parallel; one if several use the same machine.
 
-    A model that writes two patches or commands means them one after the other.
+    A model that writes two patches or commands expects them to run in order.
     """
     forms = [form_of(plan.items[call.item]) for call in plan.calls]
     if any(form != FUNCTION and forms.count(form) > 1 for form in forms):
@@ -408,7 +410,7 @@ def _at_once(invocation: Invocation, plan: Plan) -> int | None:
 
 
 async def _after(invocation: Invocation, plan: Plan, response: ModelResponse) -> Failure | None:
-    """Call the hooks after the model call, and return why the run cannot go on, if it cannot."""
+    """Call the hooks after the model call, and return why the run cannot go on, if so."""
     if not plan.reuses_call_id:
         seen = RunResponse.of(response)
         calls = invocation.hook_calls(
@@ -416,14 +418,14 @@ async def _after(invocation: Invocation, plan: Plan, response: ModelResponse) ->
         )
         try:
             await call_hooks(*calls)
-        except Exception as error:  # noqa: BLE001  whatever a hook raises is told, not retried
+        except Exception as error:  # noqa: BLE001  a hook's error fails the run without a retry
             what = f"on_llm_end of agent {invocation.agent.name!r}"
             return plan.failure or failure_of(what, error)
     return plan.failure
 
 
 def annotated_type(agent: Agent[Any]) -> Any:
-    """Return the context type that the agent's own callables are annotated with, if any is."""
+    """Return the context type that the agent's callables are annotated with, if any."""
     entries: list[Callable[..., Any]] = []
     if callable(agent.instructions):
         entries.append(agent.instructions)

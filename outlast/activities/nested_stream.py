@@ -1,10 +1,9 @@
-"""What the `on_stream` of a tool that is an agent is told of the nested run.
+"""The events of a nested run for the `on_stream` of its tool.
 
-Owns: which events each effect of that run makes, their order, and the waiting for whoever is told.
-A model call tells what its model says, its reply, and before it the outputs of the last reply's
-calls, which all count at once; a handoff tells these where its filter may hide them, and itself;
-a conclusion tells those that became the answer. An effect that is tried again tells all its own
-again. Knows no Temporal.
+Each effect of the nested run makes its events, in order. A model call makes the outputs of the last
+reply's calls, the model's stream, and the reply; a handoff makes the outputs, which its filter may
+hide later, and its own event; finalizing makes the outputs that became the answer. A retried effect
+makes all its events again.
 """
 
 import asyncio
@@ -46,30 +45,32 @@ from outlast.loop.values import JsonObject
 logger = get_logger(__name__)
 
 LONGEST_WAIT_SECONDS = 120.0
-"""How long an effect waits, in all, for a callback that is slower than what it is told of."""
+"""How long an effect waits, in total, for a callback that is slower than its events."""
 
 SPARE_SECONDS = 10.0
-"""What is left then, at least, of the effect's bound: a model call that outlives it is paid again."""
+"""The least time left of the effect's time-out; a model call that exceeds it is paid for again."""
 
 _OUTPUTS = frozenset({"tool_output", "handoff_output"})
 
 _Maker: TypeAlias = Callable[[], ProgramEvent | None]
-"""Makes an event when its turn has come; None for what programs are not told."""
+"""Makes an event in its turn; None for items without a public event."""
 
 
 @contextlib.asynccontextmanager
-async def telling(
-    invocation: Invocation, asked: CallModel | RunHandoff | FinalizeAnswer
+async def nested_events(
+    invocation: Invocation, effect: CallModel | RunHandoff | FinalizeAnswer
 ) -> AsyncGenerator["NestedStream"]:
-    """Tell what an effect does, as a block, at whose end it has been told.
+    """Stream an effect's events; wait for the callback at the end of the block.
 
-    In a run that nobody is told of, whatever is told is dropped.
+    Without an `on_stream`, events are dropped.
 
     Args:
-        invocation: the effect's.
-        asked: the effect.
+        invocation: the invocation of the effect.
+        effect: the effect.
     """
-    stream = NestedStream(invocation, bound_seconds=kind_of(asked).policy(asked).timeout_ms / 1000)
+    stream = NestedStream(
+        invocation, bound_seconds=kind_of(effect).policy(effect).timeout_ms / 1000
+    )
     if not stream.is_heard:
         yield stream
         return
@@ -87,17 +88,17 @@ async def telling(
 class NestedStream:
     """The events of one effect, on their way to the tool's `on_stream`.
 
-    They wait in a queue, so that the effect does not wait for the callback, until the queue is
-    full. What the callback raises is logged; where it hangs, the rest is dropped.
+    The events wait in a queue, so that the effect does not wait for the callback until the queue is
+    full. An error of the callback is logged; if it hangs, the remaining events are dropped.
 
     Args:
-        invocation: the effect's.
-        bound_seconds: how long the effect may take.
+        invocation: the invocation of the effect.
+        bound_seconds: the time-out of the effect.
     """
 
     def __init__(self, invocation: Invocation, *, bound_seconds: float) -> None:
         tool = invocation.tool
-        self._scene = invocation
+        self._invocation = invocation
         self._on_stream = tool.on_stream if tool is not None else None
         longest = tool.on_stream_max_pending_events if tool is not None else None
         self._waiting: asyncio.Queue[_Maker] = asyncio.Queue(longest or 0)
@@ -107,97 +108,99 @@ class NestedStream:
 
     @property
     def is_heard(self) -> bool:
-        """Whether anybody is told."""
+        """Whether the tool has an `on_stream`."""
         return self._on_stream is not None
 
-    async def turn(self, asked: CallModel, items: Sequence[Item], *, attempt: int) -> None:
-        """Tell what has happened since the last reply, before the model is asked.
+    async def turn(self, effect: CallModel, items: Sequence[Item], *, attempt: int) -> None:
+        """Stream the events since the last reply, before the model call.
 
         Args:
-            asked: the model call.
-            items: what the model is shown.
-            attempt: 1 for the first try.
+            effect: the model call.
+            items: the model's input.
+            attempt: the number of the attempt, from 1.
         """
         if not self.is_heard:
             return
         if attempt > 1:
             await self.raw({"type": RESTARTED, "attempt": attempt})
-        if asked.starts:
-            await self._put(partial(AgentUpdatedStreamEvent, id=0, new_agent=self._scene.agent))
+        if effect.starts:
+            await self._put(
+                partial(AgentUpdatedStreamEvent, id=0, new_agent=self._invocation.agent)
+            )
         await self._outputs_unless_told(items)
 
     async def raw(self, event: JsonObject) -> None:
-        """Tell a raw event of the model's stream."""
+        """Stream a raw event of the model's stream."""
         await self._put(partial(_raw_event, event))
 
     async def passed(self, events: AsyncIterator[JsonObject]) -> AsyncGenerator[JsonObject]:
-        """Tell the events of a model's stream, and yield them."""
+        """Stream the events of a model's stream, and yield them."""
         try:
-            async for given in events:
-                event: JsonObject = as_json(given)
+            async for raw in events:
+                event: JsonObject = as_json(raw)
                 await self.raw(event)
                 yield event
         finally:
             if isinstance(events, AsyncGenerator):
                 await cast("AsyncGenerator[JsonObject]", events).aclose()
 
-    async def reply(self, asked: CallModel, reply: ModelReply) -> None:
-        """Tell what the model has written, now that it is known what it means.
+    async def reply(self, effect: CallModel, reply: ModelReply) -> None:
+        """Stream the items of the planned reply.
 
-        An answer that output guardrails have to pass is told by `passed_answer`.
+        `passed_answer` streams an answer that output guardrails have to pass first.
         """
         if self.is_heard:
-            written = _written(asked, reply)
+            written = _written(effect, reply)
             waits = "check_output" in reply.required_steps and not reply.calls
             ready = [one for one in written if not (waits and one.kind in ANSWER_KINDS)]
             await self._items(ready, among=written)
 
     async def passed_answer(self, items: Sequence[Item]) -> None:
-        """Tell the answer of the newest turn, which output guardrails have passed."""
+        """Stream the answer of the newest turn, which output guardrails have passed."""
         if self.is_heard:
             newest = items[-1].turn if items else 0
             said = [one for one in items if one.turn == newest > 0]
             await self._items([one for one in said if one.kind in ANSWER_KINDS], among=items)
 
-    async def handoff(self, asked: RunHandoff, items: Sequence[Item], target: str) -> None:
-        """Tell that another agent has taken over, and first what was done besides.
+    async def handoff(self, effect: RunHandoff, items: Sequence[Item], target: str) -> None:
+        """Stream the outputs of the turn and the handoff.
 
         Args:
-            asked: the handoff.
+            effect: the handoff.
             items: the transcript before it.
-            target: the name of the agent that takes over.
+            target: the name of the next agent.
         """
         if self.is_heard:
-            transfer = output_item(asked.call_id, handed_over(target))
-            done = Item("handoff_output", transfer, asked.agent)
+            transfer = output_item(effect.call_id, handed_over(target))
+            done = Item("handoff_output", transfer, effect.agent)
             await self._items([*_newest_outputs(items), done], among=items)
 
     async def answer(self, items: Sequence[Item]) -> None:
-        """Tell the outputs after which no model is asked any more."""
+        """Stream the outputs that no further model call follows."""
         if self.is_heard:
             await self._outputs_unless_told(items)
 
     async def pass_on(self) -> None:
-        """Call the callback with what comes, until it is cancelled."""
+        """Call the callback with each event, until cancelled."""
         await load_event_types()
         while True:
             make = await self._waiting.get()
             try:
                 await self._call(make())
-            except Exception as error:  # noqa: BLE001  who reads along does not stop the run
+            except Exception as error:  # noqa: BLE001  an observer does not stop the run
                 said = f"on_stream of the tool {self._tool_name!r} raised {type(error).__name__}"
                 logger.warning("%s", failure_words(f"{said}: {error}", error))
             finally:
                 self._waiting.task_done()
 
     async def all_heard(self) -> None:
-        """Wait until everything was told, for as long as there is time."""
+        """Wait until the callback has had all events, within the time limit."""
         if self.is_heard:
             await self._wait_for(self._waiting.join())
 
     async def _outputs_unless_told(self, items: Sequence[Item]) -> None:
-        """Tell the newest outputs, unless a handoff has told them with itself."""
-        outputs, agent = _newest_outputs(items), self._scene.agent.name
+        """Stream the newest outputs, unless a handoff has streamed them."""
+        outputs, agent = _newest_outputs(items), self._invocation.agent.name
         if all(one.kind == "tool_output" and one.agent == agent for one in outputs):
             await self._items(outputs, among=items)
 
@@ -215,7 +218,7 @@ class NestedStream:
             await self._wait_for(self._waiting.put(make))
 
     async def _wait_for(self, heard: Awaitable[None]) -> None:
-        """Wait for the callback; without patience left, give it up."""
+        """Wait for the callback; give up when the time limit is used up."""
         now = asyncio.get_running_loop().time
         began = now()
         left = min(self._patience_seconds, self._ends_at - began)
@@ -224,8 +227,8 @@ class NestedStream:
                 await heard
         except TimeoutError:
             logger.warning(
-                "on_stream of the tool %r is too slow: %d events are not told, nor what comes "
-                "after them in this step",
+                "on_stream of the tool %r is too slow: %d events and all later events of this step "
+                "were dropped",
                 self._tool_name,
                 self._waiting.qsize(),
             )
@@ -234,61 +237,67 @@ class NestedStream:
 
     async def _call(self, event: ProgramEvent | None) -> None:
         if event is not None and self._on_stream is not None:
-            told = AgentToolStreamEvent(
-                event=event, agent=self._scene.agent, tool_call=self._tool_call
+            tool_event = AgentToolStreamEvent(
+                event=event, agent=self._invocation.agent, tool_call=self._tool_call
             )
-            await call(self._on_stream, told)
+            await call(self._on_stream, tool_event)
 
     @cached_property
     def _tool_call(self) -> Any:
-        outer = self._scene.outer
-        if outer is None:
+        parent_call = self._invocation.parent_call
+        if parent_call is None:
             return None
         raw = written_call(
-            FUNCTION, call_id=outer.call_id, name=outer.tool.name, arguments=outer.arguments
+            FUNCTION,
+            call_id=parent_call.call_id,
+            name=parent_call.tool.name,
+            arguments=parent_call.arguments,
         )
         return HeldRaw(raw).shown()
 
     @property
     def _tool_name(self) -> str:
-        return self._scene.tool.name if self._scene.tool is not None else ""
+        return self._invocation.tool.name if self._invocation.tool is not None else ""
 
     def _item_event(self, entry: Item, called: Item | None) -> ProgramEvent | None:
         tool = None if called is None else self._tool(called.agent, name_of(called.raw))
-        item = call_item(entry, tool, self._scene.worker.registry.agent)
+        item = call_item(entry, tool, self._invocation.worker.registry.agent)
         event = item_event(entry, item)
         return None if event.name in OF_LONG_RUNS else event
 
     def _tool(self, agent: str, name: str) -> FunctionTool | None:
-        registry = self._scene.worker.registry
+        registry = self._invocation.worker.registry
         try:
             return registry.tool(agent, name)
-        except UserError:  # of a server that this process has listed, or nobody's
+        except UserError:  # an MCP tool that another process listed, or no tool
             seen = tools_seen(registry.agent(agent))
             return next((tool for tool in seen if tool.name == name), None)
 
 
 def _raw_event(raw: JsonObject) -> RawResponsesStreamEvent:
-    """Return a raw event; the reply is made of the same JSON, so programs get a copy."""
+    """Return a raw event with a copy of the JSON, from which the reply is made."""
     return RawResponsesStreamEvent(raw=deepcopy(raw))
 
 
-def _written(asked: CallModel, reply: ModelReply) -> list[Item]:
-    """Return the items of a reply as the transcript will have them."""
+def _written(effect: CallModel, reply: ModelReply) -> list[Item]:
+    """Return the items of a reply as they will be in the transcript."""
     plans: dict[int, ItemKind] = {
         plan.item: "handoff_call" if plan.kind == "handoff" else "tool_call" for plan in reply.calls
     }
     plain: dict[str, ItemKind] = {"message": "message", "reasoning": "reasoning"}
     return [
         Item(
-            plans.get(at) or plain.get(str(raw.get("type")), "other"), raw, asked.agent, asked.turn
+            plans.get(at) or plain.get(str(raw.get("type")), "other"),
+            raw,
+            effect.agent,
+            effect.turn,
         )
         for at, raw in enumerate(reply.items)
     ]
 
 
 def _newest_outputs(items: Sequence[Item]) -> Sequence[Item]:
-    """Return the outputs of the last reply's calls; somebody may have said something since."""
+    """Return the outputs of the last reply's calls; messages may follow them."""
     stop = len(items)
     while stop and items[stop - 1].kind == "input":
         stop -= 1

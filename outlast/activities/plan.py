@@ -1,9 +1,8 @@
-"""The plan: what each call in a model's reply is, decided once and recorded.
+"""The plan for each call in a model's reply, made once and recorded.
 
-Owns: reading a reply against what the agent offered: which calls are tools, handoffs or nothing,
-whether their arguments fit, whether a person decides. User code that decides something runs here
-and never again: the outcome is in the record. Its failure is part of the plan too, because the
-model has been paid. Must not know: what happens next; that is the loop's.
+Compares a reply with the agent's tools and handoffs: which calls name a tool, whether their arguments
+fit, whether a person decides. User code that decides something runs here and never again: its
+result is recorded. Its failure is part of the plan, because the model call has been paid for.
 """
 
 import json
@@ -15,10 +14,10 @@ from typing import Any, Literal, cast
 from outlast.activities.approval_rule import OPEN, approval_rule_of
 from outlast.activities.errors import EffectError, failure_of
 from outlast.activities.invocation import Invocation
-from outlast.activities.offer import AgentTools, is_enabled
-from outlast.activities.planning import (
+from outlast.activities.offered_tools import OfferedTools, is_enabled
+from outlast.activities.plan_callbacks import (
     FORMATTER,
-    checked_before_asking,
+    checked_before_approval,
     nested_plan,
     not_offered,
     rejection_text,
@@ -55,22 +54,22 @@ logger = get_logger(__name__)
 LONGEST_FAST = timedelta(seconds=5)
 
 LARGEST_REPLY_BYTES = 1_000_000
-"""As JSON. Far beyond what any model says, and below what a record in history can hold."""
+"""The size of a reply as JSON: far beyond any model's, and below the limit of a record."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What a reply means.
+    """The plan for a reply.
 
     Attributes:
         items: the items to keep.
         calls: a plan for each call among them.
-        final: what a reply without calls means.
-        value: the answer, where `final` is `value`.
+        final: the meaning of a reply without calls.
+        value: the answer, if `final` is `value`.
         failure: why the run cannot go on.
-        ends_with: which call's output is the answer, or that a rule of the agent decides.
+        ends_with: the call whose output is the answer, or that a rule of the agent decides.
         reuses_call_id: the failure is that a call id was used again.
-        checks: what tools' guardrails said before people are asked.
+        checks: results of tool guardrails that ran before approval.
     """
 
     items: tuple[JsonObject, ...]
@@ -84,15 +83,18 @@ class Plan:
 
 
 async def plan_reply(
-    output: Sequence[JsonObject], offer: AgentTools, history: Sequence[Item], invocation: Invocation
+    output: Sequence[JsonObject],
+    offer: OfferedTools,
+    history: Sequence[Item],
+    invocation: Invocation,
 ) -> Plan:
     """Plan a reply.
 
     Args:
         output: the provider's output items.
-        offer: what the model was offered.
-        history: the items before the reply, to find call ids that are used again.
-        invocation: the agent and the context, for rules that are users' code.
+        offer: the tools and handoffs of the model call.
+        history: the items before the reply, to find repeated call ids.
+        invocation: the invocation, for rules in user code.
     """
     junk = _junk(output)
     if junk is not None:
@@ -123,7 +125,7 @@ async def plan_reply(
         plans = tuple(call.plan for call in calls)
         plans = _with_rivals(plans) if invocation.traced else plans
         return Plan(items=tuple(items), calls=plans, ends_with=ends_with, checks=checks)
-    if any(ours.has(raw) for raw in output):  # only repetitions: the model is shown their outputs
+    if any(ours.has(raw) for raw in output):  # only repeated calls: their outputs stand
         return Plan(items=tuple(items), final="again")
     final, value, invalid = _final(items, invocation.agent)
     return Plan(items=tuple(items), final=final, value=value, failure=invalid)
@@ -131,7 +133,7 @@ async def plan_reply(
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """The plan of one call, or why the run cannot go on because of it; and what guardrails said."""
+    """The plan of one call, a failure that ends the run, and results of guardrails."""
 
     plan: PlannedCall
     failure: Failure | None = None
@@ -139,7 +141,7 @@ class _Planned:
 
 
 async def _plan_call(
-    index: int, raw: JsonObject, offer: AgentTools, invocation: Invocation, *, final: bool
+    index: int, raw: JsonObject, offer: OfferedTools, invocation: Invocation, *, final: bool
 ) -> _Planned:
     entry = handoff_of(raw, offer)
     if entry is not None:
@@ -160,7 +162,7 @@ async def _plan_call(
     if problem is None and (
         isinstance(tool, AgentTool) or (needs_approval and not gate.is_decided)
     ):
-        checked = await checked_before_asking(invocation, tool, raw)
+        checked = await checked_before_approval(invocation, tool, raw)
         problem = checked.message
         needs_approval = needs_approval and problem is None
     plan = PlannedCall(
@@ -184,17 +186,17 @@ def _as_agent(planned: _Planned, tool: AgentTool, invocation: Invocation) -> _Pl
     if planned.plan.problem is None:
         try:
             nested = nested_plan(invocation, tool)
-        except Exception as error:  # noqa: BLE001  the model is paid, so it is told and not retried
+        except Exception as error:  # noqa: BLE001  the model call is paid for
             failure = failure or failure_of(f"The run_config of the tool {tool.name!r}", error)
     plan = replace(planned.plan, kind="agent", target=tool.agent.name, nested=nested)
     return replace(planned, plan=plan, failure=failure)
 
 
 def _plan_handoff(index: int, entry: Handoff, invocation: Invocation) -> PlannedCall:
-    """Plan a handoff. It needs an activity where it has anything to run."""
+    """Plan a handoff; it needs an activity if it has user code to run."""
     filters = (
         _changes_view(entry, invocation) or invocation.is_streamed
-    )  # what is told is in the transcript
+    )  # `on_stream` gets its events from the transcript
     hooked = overrides(invocation.run_hooks, "on_handoff") or overrides(
         invocation.agent.hooks, "on_handoff"
     )
@@ -211,7 +213,7 @@ def _plan_handoff(index: int, entry: Handoff, invocation: Invocation) -> Planned
 
 
 def _with_rivals(plans: Sequence[PlannedCall]) -> tuple[PlannedCall, ...]:
-    """Return the plans, the first handoff's with the agents of the others, which are ignored."""
+    """Return the plans; the first handoff's names the agents of the others, which are ignored."""
     first, *others = [plan for plan in plans if plan.kind == "handoff"] or [None]
     if first is None or not others:
         return tuple(plans)
@@ -227,18 +229,18 @@ def _changes_view(entry: Handoff, invocation: Invocation) -> bool:
         nests = invocation.settings.get("nest_handoff_history") is True
     if nests and invocation.server_managed:
         logger.warning(
-            "handoff %r: the provider's server keeps the conversation, so it is not nested",
+            "handoff %r: no nested history, because the provider's server keeps the conversation",
             entry.tool_name,
         )
     return nests and not invocation.server_managed
 
 
 def _ends_with(
-    items: Sequence[JsonObject], offer: AgentTools, agent: Agent[Any]
+    items: Sequence[JsonObject], offer: OfferedTools, agent: Agent[Any]
 ) -> int | Literal["judged"] | None:
-    """Return the call whose output is the answer; none where the reply also hands over.
+    """Return the call whose output is the answer; none if the reply also hands over.
 
-    Only what a function returns can be an answer.
+    Only a function's result can be the answer.
     """
     called = [(at, raw) for at, raw in enumerate(items) if raw.get("type") == FUNCTION]
     if any(handoff_of(raw, offer) for _, raw in called):
@@ -249,9 +251,9 @@ def _ends_with(
 
 
 async def _disabled_meanwhile(
-    items: Sequence[JsonObject], calls: ReplyCalls, offer: AgentTools, invocation: Invocation
+    items: Sequence[JsonObject], calls: ReplyCalls, offer: OfferedTools, invocation: Invocation
 ) -> Failure | None:
-    """Ask again whether the called tools are enabled: the model took its time."""
+    """Check again whether the called tools are enabled, after the model call."""
     for raw in items:
         tool = tool_of(raw, offer) if calls.has(raw) else None
         if tool is None or isinstance(tool.is_enabled, bool):
@@ -259,7 +261,7 @@ async def _disabled_meanwhile(
         try:
             if not await is_enabled(invocation, tool.name, tool):
                 return nonsense(
-                    f"The model called the tool {tool.name!r}, which is not enabled any more."
+                    f"The model called the tool {tool.name!r}, which is no longer enabled."
                 )
         except EffectError as error:
             return Failure(code=error.code, message=error.message, details=error.details)
@@ -267,9 +269,10 @@ async def _disabled_meanwhile(
 
 
 def policy_of_tool(tool: FunctionTool) -> Policy:
-    """Return how a tool's calls are bounded and retried.
+    """Return the time-out and retries of a tool's calls.
 
-    A fast tool holds the run's workflow task while it runs, so it gets a few seconds at most.
+    A fast tool holds the run's workflow task while it runs, so its time-out is a few seconds at
+    most.
     """
     timeout = min(tool.timeout, LONGEST_FAST) if tool.fast else tool.timeout
     return Policy(
@@ -283,14 +286,14 @@ def policy_of_tool(tool: FunctionTool) -> Policy:
 
 
 def model_label(model: object) -> str:
-    """Return a model's name for people: its name, or its class where it is an object."""
+    """Return a model's name for people: its name, or the class of an object."""
     if model is None:
         return ""
     return model if isinstance(model, str) else type(model).__name__
 
 
 def _junk(output: object) -> str | None:
-    """Return why a reply cannot be recorded. It is paid for, so it is not asked for again."""
+    """Return why a reply cannot be recorded. The call is paid for, so it is not repeated."""
     entries = cast("list[object]", output) if isinstance(output, list | tuple) else [None]
     if not all(isinstance(entry, dict) for entry in entries):
         return f"The model's reply is no list of items: {output!r:.80}."
@@ -304,10 +307,11 @@ def _junk(output: object) -> str | None:
 
 
 def _argument_problem(tool: FunctionTool, arguments: str, invocation: Invocation) -> str | None:
-    """Return what is wrong with arguments, in words for the model.
+    """Return the problem of a call's arguments, worded for the model.
 
-    Where somebody else has to hear of the call, or the tool or the run has words of its own, it is
-    run and says it then.
+    If hooks or guardrails observe the call, or the tool or run has its own error messages, the call
+    runs
+    and reports the problem then.
     """
     heard = invocation.hooked("on_tool_start", "on_tool_start") or invocation.hooked(
         "on_tool_end", "on_tool_end"
@@ -322,19 +326,20 @@ def _argument_problem(tool: FunctionTool, arguments: str, invocation: Invocation
         if tool.validate is not None:
             return tool.validate(arguments)
         fits = isinstance(json.loads(arguments or "{}"), dict)
-    except Exception as error:  # noqa: BLE001  the model is paid: a user's check must not repeat it
+    except Exception as error:  # noqa: BLE001  a user's check must not repeat a paid model call
         logger.warning("the arguments of %s could not be checked: %r", tool.name, error)
         fits = False
-    return None if fits else f"The arguments of {tool.name} have to be a JSON object."
+    return None if fits else f"The arguments of {tool.name} must be a JSON object."
 
 
 def _final(
     items: Sequence[JsonObject], agent: Agent[Any]
 ) -> tuple[FinalKind, Json, Failure | None]:
-    """Say what a reply without calls means: an answer, its value, or nothing yet.
+    """Return the meaning of a reply without calls: an answer, its value, or no answer yet.
 
-    A reply in which the provider only did things of its own is not an answer yet; neither is an
-    empty message of an agent whose answers have a type.
+    A reply that only holds the provider's own tool calls is no answer yet; neither is an empty
+    message
+    of an agent with an output type.
     """
     types = {raw.get("type") for raw in items}
     if types - {"message", "reasoning"} and "message" not in types:
@@ -351,6 +356,6 @@ def _final(
         return "value", write_output(schema, schema.validate_json(text)), None
     except ModelBehaviorError as error:
         return "text", None, Failure(code=failures.INVALID_OUTPUT, message=str(error))
-    except Exception as error:  # noqa: BLE001  a user's schema; the model is paid
+    except Exception as error:  # noqa: BLE001  a user's schema; the model call is paid for
         message = f"The answer of agent {agent.name!r} could not be read: {error}"
         return "text", None, Failure(code=failures.INVALID_OUTPUT, message=message)

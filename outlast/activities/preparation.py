@@ -1,7 +1,6 @@
-"""Answering `PrepareRun`: whether the worker can carry the run, and what the run begins with.
+"""Carries out `PrepareRun`: checks that the worker can run the agent, and prepares the input.
 
-Owns: the checks before anything is paid for, and the input of runs that have a session or work as
-a tool. Knows no Temporal.
+Everything is checked before the first model call is paid for.
 """
 
 from outlast.activities.carry_out import FIRST, Attempt
@@ -9,7 +8,7 @@ from outlast.activities.errors import EffectError, of_user_code
 from outlast.activities.invocation import Invocation
 from outlast.activities.memory import load
 from outlast.activities.model import annotated_type
-from outlast.activities.outer_call import outer_call_of
+from outlast.activities.parent_call import parent_call_of
 from outlast.activities.plan import model_label
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent_tools.agent_tool import nested_input
@@ -31,13 +30,13 @@ async def prepare_run(
     """Look the starting agent up, before anything is paid for.
 
     Raises:
-        EffectError: the worker does not know the agent or what the settings name, the context
-            does not fit, or the session failed.
+        EffectError: the worker lacks the agent or an object named in the settings, the context does
+        not fit, or the session failed.
     """
     del attempt
     effect = request.effect
     settings = effect.settings or {}
-    outer_call_of(worker.registry, settings)  # knows the names in its tool's own settings
+    parent_call_of(worker.registry, settings)  # registers the names in the tool's own settings
     try:
         agent = worker.registry.agent(effect.agent)
         borrowed = worker.borrow(effect.context, effect.context_type, annotated_type(agent))
@@ -63,22 +62,22 @@ async def prepare_run(
 
 
 async def _content(invocation: Invocation, request: PrepareRun) -> tuple[JsonObject, ...] | None:
-    """Return what the run is asked: for a tool, what is made of the call's arguments."""
-    outer = invocation.outer
-    if outer is None:
+    """Return the run's input; for a nested run, made from the call's arguments."""
+    parent_call = invocation.parent_call
+    if parent_call is None:
         return request.input
-    what = f"The input of the tool {outer.tool.name!r}"
+    what = f"The input of the tool {parent_call.tool.name!r}"
     try:
-        built = await nested_input(outer.tool, outer.arguments)
-        what = f"on_tool_start of agent {outer.agent.name!r}"
-        await call_hooks(*outer.hook_calls("on_tool_start", invocation.wrapper))
+        built = await nested_input(parent_call.tool, parent_call.arguments)
+        what = f"on_tool_start of agent {parent_call.agent.name!r}"
+        await call_hooks(*parent_call.hook_calls("on_tool_start", invocation.wrapper))
     except Exception as error:
         raise of_user_code(what, error) from error
     return messages_of(built)
 
 
 class _Request:
-    """A `PrepareRun` as the request of an effect: nothing was spent yet."""
+    """A `PrepareRun` as an effect's request, without usage."""
 
     usage: Usage = NO_USAGE
     turn = 0

@@ -1,12 +1,11 @@
-"""The calls in a model's reply, against what the model was offered.
+"""The calls in a model's reply, compared with the offered tools and handoffs.
 
-Owns: which items are calls that somebody has to plan, what each is a call of, which repeat others,
-and which the run cannot go on with. Must not know: what a call's plan says.
+Finds the calls that need a plan, the calls that repeat others, and those that end the run.
 """
 
 from collections.abc import Sequence
 
-from outlast.activities.offer import AgentTools
+from outlast.activities.offered_tools import OfferedTools
 from outlast.agents.handoffs.handoff import Handoff
 from outlast.agents.tools.definition import FunctionTool
 from outlast.contract import failures
@@ -17,13 +16,13 @@ from outlast.loop.values import Failure, JsonObject
 
 
 class ReplyCalls:
-    """Which items of one reply are calls to be planned.
+    """The items of one reply that are calls to be planned.
 
-    Functions always are. What is called in another form may be the provider's own tool: its answer
-    is in the reply, too, or the agent has such a tool hosted and none here.
+    Function calls always are. A call of another type may be of the provider's own tool: then its
+    output is in the reply, too, or the agent has a hosted tool of that type.
     """
 
-    def __init__(self, output: Sequence[JsonObject], offer: AgentTools) -> None:
+    def __init__(self, output: Sequence[JsonObject], offer: OfferedTools) -> None:
         self._offer = offer
         self._answered = {(str(raw.get("type")), call_id_of(raw)) for raw in output}
 
@@ -39,24 +38,24 @@ class ReplyCalls:
         return tool_of(raw, self._offer) is not None or form.name not in self._offer.hosted_kinds()
 
 
-def tool_of(raw: JsonObject, offer: AgentTools) -> FunctionTool | None:
-    """Return the offered tool that a call is for: it has to have the call's form, too."""
+def tool_of(raw: JsonObject, offer: OfferedTools) -> FunctionTool | None:
+    """Return the offered tool of a call, which must also have the call's type."""
     tool = offer.tools.get(name_of(raw))
     return tool if tool is not None and tool.form == form_of(raw) else None
 
 
-def handoff_of(raw: JsonObject, offer: AgentTools) -> Handoff | None:
-    """Return the offered handoff that a call is for."""
+def handoff_of(raw: JsonObject, offer: OfferedTools) -> Handoff | None:
+    """Return the offered handoff of a call."""
     return offer.handoffs.get(name_of(raw)) if form_of(raw) == FUNCTION else None
 
 
 def unknown_call(
-    items: Sequence[JsonObject], calls: ReplyCalls, offer: AgentTools
+    items: Sequence[JsonObject], calls: ReplyCalls, offer: OfferedTools
 ) -> Failure | None:
-    """Return why a run cannot go on with a call of something that was not offered.
+    """Return why a run cannot go on after a call of something that was not offered.
 
-    A model that calls a shell, an editor or a computer without having one is beyond help; of an
-    unknown name it is told, unless the run wants it otherwise. An MCP server of the provider's that
+    A call of a shell, an editor or a computer that the agent does not have ends the run; an unknown
+    name becomes an output for the model, unless the run wants an error. A hosted MCP server that
     waits for an approval would wait for ever, and ask again on every turn.
     """
     for raw in items:
@@ -73,10 +72,10 @@ def unknown_call(
 
 def _wants_approval(raw: JsonObject) -> Failure:
     message = (
-        f"The hosted MCP server {raw.get('server_label')!r} asks for an approval of its tool "
-        f"{raw.get('name')!r}, which a run cannot give. Set 'require_approval': 'never' in the "
-        "tool_config of HostedMCPTool, or connect to the server with outlast.mcp, whose "
-        "require_approval= asks people."
+        f"The hosted MCP server {raw.get('server_label')!r} requests approval of its tool "
+        f"{raw.get('name')!r}, which runs do not support. Set 'require_approval': 'never' in the "
+        "tool_config of HostedMCPTool, or connect to the server with outlast.mcp and set "
+        "require_approval= there."
     )
     return Failure(code=failures.USER_ERROR, message=message)
 
@@ -84,10 +83,10 @@ def _wants_approval(raw: JsonObject) -> Failure:
 def without_repeats(
     output: Sequence[JsonObject], history: Sequence[Item], calls: ReplyCalls
 ) -> tuple[list[JsonObject], Failure | None]:
-    """Return the items without calls that are repeated word for word, and what is wrong.
+    """Return the items without repeated calls, and a failure for an invalid call id.
 
-    A call id ties a call, its approval and its side effects together. Used again for another
-    call it would mix them up, so that is the model's error.
+    A call id ties a call, its approval and its side effects together. Used again for another call
+    it would mix them up, so that is the model's error.
     """
     seen = {call_id_of(item.raw): item.raw for item in history if item.kind in CALL_KINDS}
     items: list[JsonObject] = []
@@ -109,5 +108,5 @@ def without_repeats(
 
 
 def nonsense(message: str) -> Failure:
-    """Return the failure of a model that did something which makes no sense."""
+    """Return the failure of an invalid model reply."""
     return Failure(code=failures.MODEL_BEHAVIOR, message=message)

@@ -1,8 +1,4 @@
-"""Reading a session at the start of a run, and saving to it, once, as the run goes on.
-
-Owns: which calls of a session these are, and what tells a second save from the first. Must not
-know: Temporal; where a session keeps its items.
-"""
+"""Reads a session at the start of a run, and saves items in it once."""
 
 import json
 from collections.abc import Awaitable, Sequence
@@ -33,19 +29,18 @@ async def load_session(
     callback: SessionInputCallback | None = None,
     reasoning_item_id_policy: ReasoningItemIdPolicy | None = None,
 ) -> MergedInput:
-    """Read what a session remembers, and put the input of a run together.
+    """Read a session's items, and prepare the input of a run.
 
     Args:
         session: the session.
-        new_items: what the run is started with.
-        settings: the run's; they go before those of the session.
+        new_items: the input of the run's start.
+        settings: the run's session settings, which outrank the session's own.
         callback: the run's `session_input_callback`.
-        reasoning_item_id_policy: `omit` takes the ids off the reasoning items of the history.
+        reasoning_item_id_policy: `omit` removes the ids of the history's reasoning items.
 
     Raises:
-        UserError: the object is no session, or it or the callback returned something else than
-            items.
-        Exception: whatever the session or the callback raised.
+        UserError: the object is no session, or the session or the callback returned something other
+        than items. Exception: any error of the session or the callback.
     """
     check_session(session)
     history = await _read(session, _settings_of(session).resolve(settings).limit)
@@ -59,27 +54,26 @@ async def load_session(
 async def save_items(
     session: Session, key: str, items: Sequence[JsonObject], *, attempt: int = 1
 ) -> bool:
-    """Save items, once, however often this is tried.
+    """Save items once, however often this is attempted.
 
-    A session with `add_items_once` stores the key and the items together, so nothing is ever
-    saved twice. Any other cannot know; it is asked for its newest items before every attempt but
-    the first. Where they are those to be saved, an earlier attempt has saved them, and nothing is
-    done. So such a session may hold items twice when it changes what it stores, or when somebody
-    else wrote to it between the attempts. A class that overrides `add_items` of one with
-    `add_items_once`, and not that, is such a session: its own method is called.
+    A session with `add_items_once` stores the key and the items together, so it never stores items
+    twice. Any other session is read before every attempt but the first: if its newest items are
+    those to save, an earlier attempt has saved them. Such a session may store items twice if it
+    alters them, or if another program writes to it between the attempts. A subclass that overrides
+    `add_items` but not `add_items_once` counts as such a session: its own method is called.
 
     Args:
         session: the session.
-        key: stands for these items, and never for others in this session.
-        items: what to save.
-        attempt: 1 for the first try.
+        key: identifies these items, and no others in this session.
+        items: the items to save.
+        attempt: the number of the attempt, from 1.
 
     Returns:
-        Whether the items were stored now.
+        Whether the items were stored by this attempt.
 
     Raises:
         UserError: the object is no session, or an item is no JSON object.
-        Exception: whatever the session raised.
+        Exception: any error of the session.
     """
     check_session(session)
     rows = [to_session_item(item) for item in items]
@@ -94,9 +88,9 @@ async def save_items(
 
 
 async def is_gone(session: Session) -> bool:
-    """Whether a session that knows what it has saved holds nothing at all.
+    """Whether a session that records its saves has lost all items.
 
-    Of others this is not asked: reading them may be slow, or mean something to them.
+    Other sessions are not read: that may be slow, or have side effects.
     """
     if not isinstance(session, IdempotentSession):
         return False
@@ -106,22 +100,22 @@ async def is_gone(session: Session) -> bool:
 def to_session_item(
     raw: object, *, reasoning_item_id_policy: ReasoningItemIdPolicy | None = None
 ) -> JsonObject:
-    """Return an item of the transcript as a session stores it: as the model knows it.
+    """Return an item of the transcript as a session stores it: as the model sees it.
 
-    Nothing is taken off but, under the policy `omit`, the id of a reasoning item. Give that policy
-    for items that the run has made, and not for those of its caller.
+    Only the policy `omit` removes something: the id of a reasoning item. Pass that policy for items
+    of the run, and not for those of its caller.
 
     Raises:
-        UserError: it is no JSON object.
+        UserError: the item is no JSON object.
     """
-    item = plain_item(raw, what="what is saved to the session")
+    item = plain_item(raw, what="an item to save in the session")
     return without_reasoning_ids([item], reasoning_item_id_policy)[0]
 
 
 def _saves_once(session: IdempotentSession) -> bool:
-    """Whether `add_items_once` says how this session stores: nobody has changed how it adds.
+    """Whether `add_items_once` is how this session stores: `add_items` is not overridden.
 
-    A subclass may have, or a program that put another `add_items` on the object, as tests do.
+    A subclass may override it, or a test may replace the method of the object.
     """
     own: dict[str, Any] = getattr(session, "__dict__", {})
     if "add_items" in own and "add_items_once" not in own:
@@ -147,9 +141,9 @@ def _settings_of(session: Session) -> SessionSettings:
 
 
 async def _read(session: Session, limit: int | None) -> list[JsonObject]:
-    # Not every session has the parameter, and none needs it where there is no limit.
-    asked = session.get_items() if limit is None else session.get_items(limit=limit)
-    items = await _awaited(session, "get_items", asked)
+    # Not every session has the parameter, and without a limit none needs it.
+    answer = session.get_items() if limit is None else session.get_items(limit=limit)
+    items = await _awaited(session, "get_items", answer)
     name = type(session).__name__
     if not isinstance(items, list | tuple):
         raise UserError(f"{name}.get_items() returned {type(items).__name__}, not a list.")

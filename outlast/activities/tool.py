@@ -1,7 +1,7 @@
-"""Answering `RunTool`: guard a call, call a user's function, bounded, and keep what it changed.
+"""Carries out `RunTool`: runs one attempt of a tool call.
 
-Owns: one attempt of a call; which failures are retried; what the model reads of the last one.
-Knows no Temporal.
+Runs the guardrails, hooks and the user's function within its time-out; decides which failures are
+retried and what the model reads of the last one.
 """
 
 import asyncio
@@ -24,8 +24,8 @@ from outlast.activities.failure_words import failure_words
 from outlast.activities.finalize import final_of_tool
 from outlast.activities.inner_spans import tell_failure, tell_server
 from outlast.activities.invocation import Invocation
-from outlast.activities.listing import listed_tool
-from outlast.activities.planning import formatted_failure, servers_away
+from outlast.activities.mcp_listing import listed_tool
+from outlast.activities.plan_callbacks import formatted_failure, servers_away
 from outlast.activities.tool_checks import ToolCheck, check_call, check_result
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.callables import call
@@ -50,13 +50,13 @@ from outlast.loop.values import Failure, Json, JsonObject
 logger = get_logger(__name__)
 
 LARGEST_OUTPUT_BYTES = 500_000
-"""More than any model reads, and well below what history can hold."""
+"""The maximum size of an output: more than any model reads, and below the limit of history."""
 
 LARGEST_FAST_OUTPUT_BYTES = 100_000
-"""The outputs of fast tools travel together, in one message of at most 4 MB."""
+"""The maximum output of a fast tool: all fast outputs travel in one message of at most 4 MB."""
 
 LARGEST_FAST_RESULT_BYTES = 300_000
-"""The same for all that a fast call came to, also what it changed in the context."""
+"""The maximum size of a fast call's whole result, including context changes."""
 
 
 @dataclass(kw_only=True)
@@ -79,7 +79,7 @@ class _Attempt:
 async def run_tool(
     worker: WorkerDeps, request: EffectRequest[RunTool], attempt: Attempt = FIRST
 ) -> ToolResult:
-    """Run one attempt of a tool call, and bound what it came to.
+    """Run one attempt of a tool call, and limit the size of its result.
 
     Raises:
         EffectError: as for `_run_attempt`.
@@ -92,13 +92,13 @@ async def _run_attempt(worker: WorkerDeps, request: RunTool, *, attempt: int) ->
     """Run one attempt of a tool call.
 
     Args:
-        worker: the definitions.
+        worker: the worker's definitions.
         request: the call.
-        attempt: 1 for the first try.
+        attempt: the number of the attempt, from 1.
 
     Raises:
-        EffectError: the attempt failed and is to be repeated; or it was the last and the tool
-            does not let the model know.
+        EffectError: the attempt failed and needs a retry; or it was the last, and the tool does not
+        report failures to the model.
     """
     away: Sequence[str] = ()
     try:
@@ -132,7 +132,7 @@ async def _run_attempt(worker: WorkerDeps, request: RunTool, *, attempt: int) ->
 
 
 def _lists_tools(worker: WorkerDeps, agent: str) -> bool:
-    """Whether an agent is known here and has tools that only its servers know."""
+    """Whether this worker has the agent, and the agent has MCP servers."""
     try:
         return bool(worker.registry.agent(agent).mcp_servers)
     except UserError:
@@ -140,12 +140,12 @@ def _lists_tools(worker: WorkerDeps, agent: str) -> bool:
 
 
 def _gone(request: RunTool, attempt: int, away: Sequence[str]) -> ToolResult:
-    """Tell the model of a tool that its server does not have any more, or whose server is away.
+    """Return the output of a tool that its server no longer has, or whose server is unavailable.
 
     Raises:
-        EffectError: another worker may still see it.
+        EffectError: another worker may still have the tool.
     """
-    why = servers_away(away) if away else f"The tool {request.name} is not there any more."
+    why = servers_away(away) if away else f"The tool {request.name} no longer exists."
     text = f"{why} The call was not carried out."
     if attempt < request.policy.attempts:
         raise EffectError(failures.USER_ERROR, text, retryable=True)
@@ -153,13 +153,13 @@ def _gone(request: RunTool, attempt: int, away: Sequence[str]) -> ToolResult:
 
 
 async def _invoked(this: _Attempt) -> ToolResult:
-    """Call the function, and return its result or what its failure comes to."""
+    """Call the function, and return its result or handle its failure."""
     tool, request = this.tool, this.request
     if isinstance(tool, MCPFunctionTool):
         tell_server(tool.server_name)
     try:
         problem = tool.validate(request.arguments) if tool.validate is not None else None
-    except Exception as error:  # noqa: BLE001  a user's check is as good as the user's function
+    except Exception as error:  # noqa: BLE001  argument checks may be user code
         return await _failed(this, error)
     if problem is not None:
         return await _misfit(this, problem)
@@ -168,12 +168,10 @@ async def _invoked(this: _Attempt) -> ToolResult:
     try:
         async with bound:
             value = await tool.on_invoke_tool(this.context, request.arguments)
-        this.invocation.borrowed.changes(
-            this.context
-        )  # what cannot be written is the call's failure
+        this.invocation.borrowed.changes(this.context)  # a context that is not JSON fails the call
         return _result(this, value)
     except TimeoutError as error:
-        if not bound.expired():  # the tool's own business, such as a socket that timed out
+        if not bound.expired():  # raised by the tool itself, such as a socket time-out
             return await _failed(this, error)
         late = ToolTimeoutError(
             f"The tool {tool.name} took longer than {bound_seconds:g} s.",
@@ -185,13 +183,13 @@ async def _invoked(this: _Attempt) -> ToolResult:
         task = asyncio.current_task()
         if task is not None and task.cancelling():
             raise
-        return await _failed(this, RuntimeError("it cancelled itself"))
-    except Exception as error:  # noqa: BLE001  whatever a user's function raises
+        return await _failed(this, RuntimeError("the function cancelled itself"))
+    except Exception as error:  # noqa: BLE001  user code
         return await _failed(this, error)
 
 
 async def _finished(this: _Attempt, result: ToolResult) -> ToolResult:
-    """Ask the output guardrails, call the end hooks, and return what the call came to."""
+    """Run the output guardrails and the end hooks, and return the result of the call."""
     if result.failure is not None:
         return replace(result, checks=this.checks)
     tool, context, invocation = this.tool, this.context, this.invocation
@@ -224,7 +222,7 @@ async def _finished(this: _Attempt, result: ToolResult) -> ToolResult:
 
 
 def _before_call(this: _Attempt) -> Any:
-    """Return the context as guardrails and hooks left it: what a failed call changed is dropped."""
+    """Return the context after guardrails and hooks; a failed call's changes are dropped."""
     value = apply(this.invocation.borrowed.value, this.changes)
     request = this.request
     return this.invocation.worker.borrow(
@@ -256,14 +254,14 @@ def _tool_context(invocation: Invocation, request: RunTool, attempt: int) -> Too
 
 
 def _result(this: _Attempt, value: Any) -> ToolResult:
-    if isinstance(this.tool, LocalTool):  # it has written its output itself
+    if isinstance(this.tool, LocalTool):  # local tools write their output themselves
         return ToolResult(output=_bounded(this.tool, value))
     output = _bounded(this.tool, encode_output(value, tool_name=this.tool.name))
     return ToolResult(output=output, value=_value(this, value, output))
 
 
 def _value(this: _Attempt, value: Any, output: Json) -> Json:
-    """Return the result as the answer of the run, where it may become one."""
+    """Return the result as the answer of the run, if it may become the answer."""
     if not this.request.final:
         return None
     if this.invocation.agent.tool_use_behavior == "stop_on_first_tool" or not callable(
@@ -278,7 +276,7 @@ def _value(this: _Attempt, value: Any, output: Json) -> Json:
 
 
 async def _misfit(this: _Attempt, problem: str) -> ToolResult:
-    """Arguments that do not fit are the model's to mend, unless the tool says otherwise."""
+    """Report wrong arguments to the model, unless the tool says otherwise."""
     error = ModelBehaviorError(problem)
     if this.tool.failure_error_function is default_tool_error:
         said = await formatted_failure(this.invocation, this.request, problem, error)
@@ -290,7 +288,7 @@ async def _misfit(this: _Attempt, problem: str) -> ToolResult:
 
 
 async def _late(this: _Attempt, error: ToolTimeoutError) -> ToolResult:
-    """Repeat an attempt that took too long, or tell the model, or end the run."""
+    """Retry a timed-out attempt, or report it to the model, or end the run."""
     tool = this.tool
     if this.is_last and tool.timeout_behavior == "raise_exception":
         details: JsonObject = {
@@ -310,7 +308,7 @@ async def _late(this: _Attempt, error: ToolTimeoutError) -> ToolResult:
 
 
 async def _failed(this: _Attempt, error: Exception) -> ToolResult:
-    """Repeat the attempt, or tell the model, or end the run: what the tool's definition says."""
+    """Retry the attempt, report it to the model, or end the run, as the tool's definition says."""
     tool, late = this.tool, isinstance(error, ToolTimeoutError)
     code = failures.TOOL_TIMEOUT if late else failures.TOOL_FAILED
     message = str(error) if late else f"{tool.name} raised {type(error).__name__}: {error}"
@@ -320,16 +318,16 @@ async def _failed(this: _Attempt, error: Exception) -> ToolResult:
     if tool.failure_error_function is None:
         raised = failure_of(tool.name, error).details
         raise EffectError(code, message, retryable=False, details=raised) from error
-    # What is raised, the worker logs; of this, nobody else would hear.
+    # The worker logs raised errors, but not this one.
     key = this.context.idempotency_key
     logger.warning("attempt %d of %s failed: %s", this.number, key, failure_words(message, error))
     return await _told(this, error)
 
 
 async def _told(this: _Attempt, error: Exception) -> ToolResult:
-    """Return what the model reads of a failure: the tool's own words, else those of the run.
+    """Return the output of a failed call: the tool's own text, or the run's.
 
-    The run is not asked about a call that took too long, for which there are other words.
+    The run's formatter is not called after a time-out, which has its own texts.
     """
     function = this.tool.failure_error_function or default_tool_error
     try:
@@ -345,7 +343,7 @@ async def _told(this: _Attempt, error: Exception) -> ToolResult:
 
 
 def _stopped(this: _Attempt, checked: ToolCheck) -> ToolResult:
-    """A guardrail decided: the model reads its message, or the run ends."""
+    """Return the result after a guardrail's decision: its message, or a failure of the run."""
     failure = checked.failure
     output = checked.message if failure is None else failure.message
     value = output if this.request.final and failure is None else None
@@ -361,10 +359,10 @@ def _broken(this: _Attempt, what: str, error: Exception) -> ToolResult:
 
 
 def _within_bounds(request: RunTool, result: ToolResult) -> ToolResult:
-    """Return a result that fits where it travels, whoever wrote its texts.
+    """Return a result within its size limits.
 
     Raises:
-        EffectError: what a fast call changed is too large for a local activity.
+        EffectError: the changes of a fast call are too large for a local activity.
     """
     fast = request.policy.fast
     limit = LARGEST_FAST_OUTPUT_BYTES if fast else LARGEST_OUTPUT_BYTES
@@ -382,8 +380,8 @@ def _within_bounds(request: RunTool, result: ToolResult) -> ToolResult:
     size = len(json.dumps(write(result))) if fast else 0
     if size > LARGEST_FAST_RESULT_BYTES:
         message = (
-            f"The fast tool {request.name} returned {size:,} bytes with what it changed in the "
-            f"context, of at most {LARGEST_FAST_RESULT_BYTES:,}. Leave fast=True out."
+            f"The fast tool {request.name} returned {size:,} bytes with its context changes, of at "
+            f"most {LARGEST_FAST_RESULT_BYTES:,}. Remove fast=True."
         )
         raise EffectError(failures.TOOL_FAILED, message, retryable=False)
     return result
@@ -395,7 +393,7 @@ def _shortened(text: str, limit: int = LARGEST_OUTPUT_BYTES) -> str:
 
 def _too_long(name: str, size: int, limit: int) -> str:
     return (
-        f"The tool {name} worked, but its output of {size:,} bytes is too long to read: at "
+        f"The tool {name} succeeded, but its output of {size:,} bytes is too long to read: at "
         f"most {limit:,} bytes. Ask for less, such as a smaller range or a summary."
     )
 

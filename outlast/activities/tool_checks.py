@@ -1,7 +1,4 @@
-"""A tool's own guardrails, before its call and after.
-
-Owns: their order, and what their verdicts come to. Knows no Temporal.
-"""
+"""Runs a tool's own guardrails, before and after its call."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -24,11 +21,11 @@ from outlast.loop.values import Failure
 
 @dataclass(frozen=True, slots=True)
 class ToolCheck:
-    """What a tool's guardrails came to.
+    """The results of a tool's guardrails.
 
     Attributes:
-        records: what each said, in order.
-        message: what the model reads instead; None where all let it pass.
+        records: the result of each guardrail, in order.
+        message: a guardrail's text that replaces the output; None if all passed.
         failure: why the run cannot go on.
     """
 
@@ -38,10 +35,10 @@ class ToolCheck:
 
 
 async def check_call(tool: FunctionTool, context: ToolContext[Any]) -> ToolCheck:
-    """Ask a tool's input guardrails, in order; the first that does not allow the call decides.
+    """Run a tool's input guardrails in order; the first that does not allow the call decides.
 
     Raises:
-        Exception: what a guardrail raised.
+        Exception: any error of a guardrail.
     """
     data = ToolInputGuardrailData(context=context, agent=context.agent)
     records: list[GuardrailRecord] = []
@@ -55,10 +52,10 @@ async def check_call(tool: FunctionTool, context: ToolContext[Any]) -> ToolCheck
 
 
 async def check_result(tool: FunctionTool, context: ToolContext[Any], output: Any) -> ToolCheck:
-    """Ask a tool's output guardrails, in order; the first that does not allow the output decides.
+    """Run a tool's output guardrails in order; the first that does not allow the output decides.
 
     Raises:
-        Exception: what a guardrail raised.
+        Exception: any error of a guardrail.
     """
     data = ToolOutputGuardrailData(context=context, agent=context.agent, output=output)
     records: list[GuardrailRecord] = []

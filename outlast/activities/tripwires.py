@@ -1,7 +1,6 @@
-"""Tripwires: what one is, what a guardrail found, and what stands in place of what one blocked.
+"""Tripwires: their failures, their guardrail results, and placeholders for blocked outputs.
 
-Owns: what a nested run's failure says of the guardrail, because the run that asked has no record
-of it. Must not know: when guardrails are asked. Knows no Temporal.
+A nested run's failure carries its guardrail's record, because the parent has no such record.
 """
 
 from collections.abc import Sequence
@@ -26,13 +25,13 @@ from outlast.loop.values import Failure, JsonObject
 def tripwire(
     invocation: Invocation, code: str, stage: str, said: Sequence[GuardrailRecord]
 ) -> Failure | None:
-    """Return the failure of the tripwire among guardrails' verdicts, if there is one."""
+    """Return the failure of the first tripped guardrail, if any."""
     tripped = next((record for record in said if record.tripped), None)
     if tripped is None:
         return None
     message = f"The {stage} guardrail {tripped.name!r} of agent {tripped.agent!r} was triggered."
     details: JsonObject = {"guardrail": tripped.name}
-    if invocation.outer is not None:
+    if invocation.parent_call is not None:
         details[TRIPPED_RECORD] = records.write(tripped)
     return Failure(code=code, message=message, details=details)
 
@@ -40,19 +39,19 @@ def tripwire(
 def finding(
     invocation: Invocation, failure: Failure
 ) -> InputGuardrailResult | OutputGuardrailResult | None:
-    """Return what the guardrail found whose tripwire ended a nested run, or None."""
-    told: JsonObject | None = (failure.details or {}).get(TRIPPED_RECORD)
-    if told is None:
+    """Return the result of the guardrail whose tripwire ended a nested run, or None."""
+    written: JsonObject | None = (failure.details or {}).get(TRIPPED_RECORD)
+    if written is None:
         return None
-    record = records.read(GuardrailRecord, told)
+    record = records.read(GuardrailRecord, written)
     output = GuardrailFunctionOutput(output_info=record.info, tripwire_triggered=record.tripped)
     try:
         agent = invocation.worker.registry.agent(record.agent)
-    except UserError:  # it has gone with a deploy
+    except UserError:  # removed by a deploy
         return None
-    for asked in invocation.input_guardrails(agent) if record.stage == "input" else ():
-        if asked.get_name() == record.name:
-            return InputGuardrailResult(guardrail=asked, output=output)
+    for guardrail in invocation.input_guardrails(agent) if record.stage == "input" else ():
+        if guardrail.get_name() == record.name:
+            return InputGuardrailResult(guardrail=guardrail, output=output)
     for judge in invocation.output_guardrails(agent) if record.stage == "output" else ():
         if judge.get_name() == record.name:
             return OutputGuardrailResult(
@@ -62,29 +61,29 @@ def finding(
 
 
 def without_payload(said: Sequence[GuardrailRecord], placeholder: str) -> list[GuardrailRecord]:
-    """Return output guardrails' verdicts on a tool's output without anything of that output.
+    """Return the records of output guardrails without the blocked tool output.
 
-    Neither an error that is logged nor a result says what must not leave the run.
+    Logged errors and results must not reveal a blocked output.
 
     Args:
-        said: what the guardrails said, the one that blocked the output among them.
-        placeholder: what stands in place of the output.
+        said: the records of the guardrails, including the one that blocked the output.
+        placeholder: the text that replaces the output.
     """
     return [replace(record, info=None, output=placeholder) for record in said]
 
 
 def withheld(invocation: Invocation, guardrail: str) -> str:
-    """Return what stands in place of an output that this guardrail has blocked."""
+    """Return the placeholder for an output that this guardrail has blocked."""
     message = invocation.settings.get("output_guardrail_blocked_message")
     if message is None and (formatter := invocation.reference(BLOCKED_MESSAGE_REF)) is not None:
-        given = OutputGuardrailBlockedMessageArgs(
+        arguments = OutputGuardrailBlockedMessageArgs(
             default_message=WITHHELD,
             guardrail_name=guardrail,
             agent=invocation.agent,
             run_context=invocation.wrapper,
         )
         try:
-            message = formatter(given)
-        except Exception:  # noqa: BLE001  what is blocked stays blocked, whatever the formatter does
+            message = formatter(arguments)
+        except Exception:  # noqa: BLE001  the output stays blocked
             message = None
     return message if isinstance(message, str) and message else WITHHELD

@@ -1,7 +1,4 @@
-"""What every effect needs of its worker: the definitions, and a way to models.
-
-Owns: `WorkerDeps`, handed to each effect explicitly; there are no globals.
-"""
+"""The worker's definitions, model provider and blob store, which every effect gets."""
 
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -15,14 +12,14 @@ from outlast.ports.model import ModelProvider
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerDeps:
-    """The registry of users' definitions, the provider of models, and the store for content."""
+    """The registry of users' definitions, the model provider, and the blob store."""
 
     registry: Registry
     models: ModelProvider
     content: LargeContent = field(default=LargeContent(None), compare=False)
 
     def of_run(self, run_id: str) -> "WorkerDeps":
-        """Return what is known to the effects of one run, which may have its own definitions."""
+        """Return the dependencies of one run, which may have its own definitions."""
         own = self.registry.of_run(run_id)
         return self if own is self.registry else replace(self, registry=own)
 
@@ -30,7 +27,7 @@ class WorkerDeps:
         """Return the run's context for callables.
 
         The type is the one that the callable is annotated with, or else the one that the run
-        was started with, or else the only one that the worker knows.
+        was started with, or else the only one that the worker has.
 
         Raises:
             UserError: the context does not fit the type.

@@ -305,24 +305,24 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
     of
     the trace always come from the parent.
     """
-    nested, outer = effect.nested, effect.settings or {}
+    nested, parent = effect.nested, effect.settings or {}
     call: JsonObject = {
         "agent": effect.agent,
         "tool": effect.name,
         "call_id": effect.call_id,
         "arguments": effect.arguments,
     }
-    if "hooks" in outer:
-        call["hooks"] = outer["hooks"]
+    if "hooks" in parent:
+        call["hooks"] = parent["hooks"]
     if effect.trace is not None:
         call[TRACE] = _place_in_trace(effect, effect.trace)
         if nested.settings is not None:  # then the trace's name may not be the workflow's
             call[TRACE]["task"] = nested.settings.get("workflow_name")
     settings = nested.settings
     if settings is None:
-        settings = {name: value for name, value in outer.items() if name not in NOT_INHERITED}
+        settings = {name: value for name, value in parent.items() if name not in NOT_INHERITED}
     else:
-        settings = settings | {name: outer[name] for name in SETTINGS_OF_TRACE if name in outer}
+        settings = settings | {name: parent[name] for name in SETTINGS_OF_TRACE if name in parent}
     return RunInput(
         agent=effect.target,
         message_id=effect.call_id,
@@ -342,10 +342,10 @@ def _place_in_trace(effect: RunAgent, mark: TraceMark) -> JsonObject:
     """Return the effect and turn of the call that a nested run answers, and the root question."""
     key = mark.key(effect.run_id)
     around: JsonObject = (effect.settings or {}).get(SETTING_AS_TOOL) or {}
-    outer: JsonObject = around.get(TRACE) or {}
+    parent: JsonObject = around.get(TRACE) or {}
     return {
         "key": key,
-        "root": outer.get("root", key),
+        "root": parent.get("root", key),
         "handovers": mark.handovers,
         "turn": mark.turn.number if mark.turn is not None and tells_turns(effect.settings) else 0,
         "effect": effect.effect,

@@ -204,7 +204,7 @@ async def test_a_tool_that_is_gone_when_it_is_called_is_told_to_the_model(desk: 
     (request,) = await handle.approvals()
     await handle.approve(request.id)
     assert (await desk.result(handle)).final_output == "Sorry."
-    assert "find is not there any more" in outputs(model.requests[0])["c1"]
+    assert "find no longer exists" in outputs(model.requests[0])["c1"]
 
 
 async def test_tools_that_clash_end_the_run_before_the_model_is_paid(desk: Desk) -> None:

@@ -96,9 +96,9 @@ async def test_a_session_that_is_deleted_meanwhile_costs_no_answer_and_is_missed
         assert (await sent.answer()).final_output == "Done."
         assert (await (await handle.send("Sure?")).answer()).final_output == "Still here."
     await desk.settled(handle)
-    assert "The session 's' holds nothing any more" in caplog.text
+    assert "The session 's' no longer holds the items" in caplog.text
     history = await desk.workflow(handle).fetch_history()
-    assert "holds nothing any more" in str(history.events)
+    assert "no longer holds the items" in str(history.events)
     found = outlast.SQLiteSession("s", session.db_path)
     assert await saved(found) == ["function_call_output", "Done.", "Sure?", "Still here."]
     # The next run begins with what stands by itself, and not with half of a call.

@@ -245,6 +245,6 @@ def _problem(name: str, required: Sequence[str], arguments: str) -> str | None:
     except ValueError as error:
         return f"The arguments of {name} are no JSON: {error}."
     if not isinstance(fields, dict):
-        return f"The arguments of {name} have to be a JSON object."
+        return f"The arguments of {name} must be a JSON object."
     missing = [one for one in required if one not in fields]
     return f"The arguments of {name} lack {', '.join(missing)}." if missing else None

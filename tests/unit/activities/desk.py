@@ -143,7 +143,7 @@ def save_request(*items: Item, **fields: Any) -> EffectRequest[SaveSession]:
     return EffectRequest(effect=replace(call, **fields), items=items)
 
 
-def scene_of(
+def invocation_of(
     *agents: Agent[Any], context: Json = None, settings: JsonObject | None = None
 ) -> Invocation:
     """Return the invocation of a model call of the agent `A`."""

@@ -12,7 +12,7 @@ from outlast.agents.tools.custom import CustomTool
 from outlast.agents.tools.function_tool import FunctionTool, function_tool
 from outlast.loop.values import JsonObject
 from outlast.testing import call, custom_call, shell_call
-from tests.unit.activities.desk import raising, scene_of
+from tests.unit.activities.desk import invocation_of, raising
 
 SHUT = ApprovalRule(needs_approval=True)
 
@@ -40,7 +40,7 @@ def querying(rule: Any) -> CustomTool:
 @pytest.mark.parametrize("rule", [True, False])
 async def test_a_plain_rule_is_the_answer(*, rule: bool) -> None:
     pay = call("pay", "c1", amount=5)
-    assert await approval_rule_of(paying(rule), pay, scene_of()) == ApprovalRule(
+    assert await approval_rule_of(paying(rule), pay, invocation_of()) == ApprovalRule(
         needs_approval=rule
     )
 
@@ -67,23 +67,25 @@ async def test_a_predicate_is_asked_about_what_the_call_says(
         asked.append((context, subject, call_id))
         return True
 
-    invocation = scene_of()
+    invocation = invocation_of()
     assert await approval_rule_of(make(rule), raw, invocation) == SHUT
     assert asked == [(invocation.wrapper, subject, "c1")]
 
 
 async def test_a_predicate_that_would_not_see_everything_is_not_asked() -> None:
     tool = paying(raising(AssertionError()))
-    gate = await approval_rule_of(tool, call("pay", "c1", amount=5), scene_of())
+    gate = await approval_rule_of(tool, call("pay", "c1", amount=5), invocation_of())
     assert gate.needs_approval
     assert gate.reason == "The call leaves reason out, so a person decides."
 
 
 async def test_a_predicate_that_would_see_something_else_than_the_function_is_not_asked() -> None:
     tool = paying(raising(AssertionError()))
-    gate = await approval_rule_of(tool, call("pay", "c1", amount="500", reason="x"), scene_of())
+    gate = await approval_rule_of(
+        tool, call("pay", "c1", amount="500", reason="x"), invocation_of()
+    )
     assert gate.needs_approval
-    assert gate.reason == "The function reads amount otherwise, so a person decides."
+    assert gate.reason == "The function parses amount differently, so a person decides."
 
 
 async def test_nor_is_one_of_an_agent_that_works_as_a_tool() -> None:
@@ -95,11 +97,11 @@ async def test_nor_is_one_of_an_agent_that_works_as_a_tool() -> None:
 
     clerk = Agent[Any](name="Clerk").as_tool("order", "", parameters=Order, needs_approval=rule)
     kept = call("order", "c1", cancel=False)
-    assert await approval_rule_of(clerk, kept, scene_of()) == OPEN
-    gate = await approval_rule_of(clerk, call("order", "c1", cancel="yes"), scene_of())
+    assert await approval_rule_of(clerk, kept, invocation_of()) == OPEN
+    gate = await approval_rule_of(clerk, call("order", "c1", cancel="yes"), invocation_of())
     assert (gate.needs_approval, gate.reason) == (
         True,
-        "The function reads cancel otherwise, so a person decides.",
+        "The function parses cancel differently, so a person decides.",
     )
 
 
@@ -111,13 +113,13 @@ async def test_a_predicate_is_not_asked_about_a_number_that_passes_any_limit() -
     rule = raising(AssertionError())
     tool = FunctionTool("pay", "", schema, pay, strict_json_schema=False, needs_approval=rule)
     raw = {**call("pay", "c1"), "arguments": '{"amount": NaN}'}
-    gate = await approval_rule_of(tool, raw, scene_of())
+    gate = await approval_rule_of(tool, raw, invocation_of())
     assert gate.reason == "The approval rule failed (ValueError), so a person decides."
 
 
 async def test_a_rule_that_fails_shuts_the_gate() -> None:
     gate = await approval_rule_of(
-        shell(raising(ValueError("secret"))), shell_call("c1", "ls"), scene_of()
+        shell(raising(ValueError("secret"))), shell_call("c1", "ls"), invocation_of()
     )
     assert gate.needs_approval
     assert gate.reason == "The approval rule failed (ValueError), so a person decides."
@@ -142,7 +144,7 @@ async def test_a_tool_may_decide_instead_of_a_person(verdict: Any, gate: Approva
         items.append((context, item))
         return verdict
 
-    invocation = scene_of()
+    invocation = invocation_of()
     tool = shell(on_approval=decide, name="bash")
     assert await approval_rule_of(tool, shell_call("c1", "ls"), invocation) == gate
     ((context, item),) = items
@@ -153,14 +155,16 @@ async def test_a_tool_may_decide_instead_of_a_person(verdict: Any, gate: Approva
 
 async def test_it_is_not_asked_about_what_needs_no_approval() -> None:
     tool = shell(rule=False, on_approval=raising(AssertionError()))
-    assert await approval_rule_of(tool, shell_call("c1", "ls"), scene_of()) == OPEN
+    assert await approval_rule_of(tool, shell_call("c1", "ls"), invocation_of()) == OPEN
 
 
 async def test_one_that_fails_leaves_it_to_a_person() -> None:
     def decide(_context: Any, _item: Any) -> Any:
         raise KeyError("x")
 
-    gate = await approval_rule_of(shell(on_approval=decide), shell_call("c1", "ls"), scene_of())
+    gate = await approval_rule_of(
+        shell(on_approval=decide), shell_call("c1", "ls"), invocation_of()
+    )
     assert gate == ApprovalRule(
         needs_approval=True, reason="on_approval failed (KeyError), so a person decides."
     )
@@ -178,7 +182,7 @@ async def test_nobody_is_asked_about_a_tool_for_which_a_person_has_decided(name:
         asked.append("on_approval")
         return {"approve": True}
 
-    invocation = scene_of()
+    invocation = invocation_of()
     invocation.decided = (name,)
     gate = await approval_rule_of(
         shell(rule, on_approval=decide, name="bash"), shell_call("c1", "ls"), invocation

@@ -194,7 +194,7 @@ async def test_a_run_that_stays_busy_fails_the_attempt_and_not_the_run(
 ) -> None:
     monkeypatch.setattr(boundary, "CLAIM_WAIT_SECONDS", 0)
     run = QueriedRun(*[refusal(RPCStatusCode.UNAVAILABLE)] * 100)
-    with pytest.raises(ApplicationError, match="The worker could not answer: RPCError") as caught:
+    with pytest.raises(ApplicationError, match="The worker failed: RPCError") as caught:
         await perform(environment(run), activities(), "call_model", {"claim": 2})
     assert (caught.value.type, caught.value.non_retryable) == ("internal_error", False)
     assert 100 - len(run.answers) == boundary.CLAIM_ATTEMPTS
@@ -209,7 +209,7 @@ async def test_a_run_that_is_gone_is_not_asked_again() -> None:
 
 async def test_a_request_that_nobody_waits_for_any_more_is_given_up() -> None:
     run = QueriedRun({"data": "", "more": False})
-    with pytest.raises(ApplicationError, match="does not wait for this any more") as caught:
+    with pytest.raises(ApplicationError, match="The run has ended; this attempt") as caught:
         await perform(environment(run), activities(), "call_model", {"claim": 2})
     assert (caught.value.type, caught.value.non_retryable) == ("cancelled", True)
 
@@ -226,7 +226,7 @@ async def test_a_request_that_cannot_be_read_is_not_tried_again(payload: JsonObj
 
 @pytest.mark.parametrize("payload", [{"claim": "x"}, None])
 async def test_an_input_that_is_none_of_ours_is_an_error_in_words(payload: Any) -> None:
-    with pytest.raises(ApplicationError, match="The worker could not answer") as caught:
+    with pytest.raises(ApplicationError, match="The worker failed") as caught:
         await perform(environment(), activities(), "prepare_run", payload)
     assert caught.value.type == "internal_error"
 
@@ -516,7 +516,7 @@ async def test_a_defect_of_ours_has_a_stable_code(
         raise defect
 
     monkeypatch.setattr(boundary, "carry_out", broken)
-    with pytest.raises(ApplicationError, match=f"could not answer: {type(defect).__name__}") as one:
+    with pytest.raises(ApplicationError, match=f"worker failed: {type(defect).__name__}") as one:
         await perform(environment(), activities(), "prepare_run", inline(PREPARE))
     assert (one.value.type, one.value.non_retryable) == ("internal_error", not again)
 

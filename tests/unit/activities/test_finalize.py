@@ -458,7 +458,9 @@ async def test_an_answer_of_a_handler_reads_as_if_the_model_had_given_it() -> No
 
 @pytest.mark.parametrize("returned", ["no invoice", {"total": "x"}, {"final_output": 1, "x": 2}])
 async def test_an_answer_of_a_handler_that_does_not_fit_is_told(returned: Any) -> None:
-    with pytest.raises(EffectError, match="handler for max_turns gave no valid answer") as caught:
+    with pytest.raises(
+        EffectError, match="handler for max_turns returned no valid answer"
+    ) as caught:
         await concluded(
             Agent(name="A", output_type=Invoice),
             Candidate(failure=TURNS),

@@ -174,7 +174,7 @@ async def test_a_handoff_may_pick_the_agent_when_it_is_called() -> None:
 @pytest.mark.parametrize(
     ("chosen", "problem"),
     [
-        ("B", "chose 'B': on_invoke_handoff has to return an Agent"),
+        ("B", "chose 'B': on_invoke_handoff must return an Agent"),
         (Agent(name="Stranger"), "knows no agent 'Stranger'"),
     ],
 )

@@ -21,7 +21,7 @@ from outlast.agents.references import register
 from outlast.agents.tools.function_tool import function_tool
 from outlast.loop.changes import Change
 from outlast.loop.values import Usage
-from tests.unit.activities.desk import Notes, answering, model_request, scene_of, worker_of
+from tests.unit.activities.desk import Notes, answering, invocation_of, model_request, worker_of
 
 PASSES = GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
 
@@ -78,14 +78,14 @@ def test_what_this_worker_lacks_another_may_have(fields: dict[str, Any], problem
 
 def test_a_name_in_the_settings_stands_for_a_thing() -> None:
     hooks = RunEnds()
-    invocation = scene_of(settings={"hooks": register(hooks)})
+    invocation = invocation_of(settings={"hooks": register(hooks)})
     assert invocation.reference("hooks") is hooks
     assert invocation.run_hooks is hooks
     assert invocation.reference("call_model_input_filter") is None
 
 
 def test_a_name_that_nobody_knows_is_named() -> None:
-    invocation = scene_of(settings={"hooks": "gone:Hooks", "input_guardrails": ["gone:check"]})
+    invocation = invocation_of(settings={"hooks": "gone:Hooks", "input_guardrails": ["gone:check"]})
     with pytest.raises(EffectError, match="knows nothing named 'gone:Hooks'") as caught:
         _ = invocation.run_hooks
     assert caught.value.retryable
@@ -97,12 +97,12 @@ def test_the_runs_guardrails_come_after_the_agents() -> None:
     agent = Agent[Any](name="A", input_guardrails=[beside], output_guardrails=[polite])
     other = InputGuardrail[Any](before.guardrail_function, name="other")
     settings = write_run_config(RunConfig(input_guardrails=[other], output_guardrails=[polite]))
-    invocation = scene_of(agent, settings=settings)
+    invocation = invocation_of(agent, settings=settings)
     assert invocation.input_guardrails() == [beside, other]
     assert invocation.output_guardrails() == [polite, polite]
-    assert scene_of(agent, settings={"input_guardrails": "typed by hand"}).input_guardrails() == [
-        beside
-    ]
+    assert invocation_of(
+        agent, settings={"input_guardrails": "typed by hand"}
+    ).input_guardrails() == [beside]
 
 
 @pytest.mark.parametrize(
@@ -118,18 +118,18 @@ def test_the_runs_guardrails_come_after_the_agents() -> None:
     ],
 )
 def test_what_is_due_for_an_agent(fields: dict[str, Any], required_steps: tuple[str, ...]) -> None:
-    assert scene_of(Agent(name="A", **fields)).required_steps() == required_steps
+    assert invocation_of(Agent(name="A", **fields)).required_steps() == required_steps
 
 
 @pytest.mark.parametrize(
     ("hooks", "required_steps"), [(RunEnds(), ("finalize_answer",)), (Idle(), ())]
 )
 def test_hooks_that_do_nothing_cost_nothing(hooks: Any, required_steps: tuple[str, ...]) -> None:
-    assert scene_of(settings={"hooks": register(hooks)}).required_steps() == required_steps
+    assert invocation_of(settings={"hooks": register(hooks)}).required_steps() == required_steps
 
 
 def test_what_is_due_for_the_agent_that_takes_over_can_be_asked() -> None:
-    invocation = scene_of(Agent(name="A"), Agent(name="B", output_guardrails=[polite]))
+    invocation = invocation_of(Agent(name="A"), Agent(name="B", output_guardrails=[polite]))
     assert invocation.required_steps() == ()
     assert invocation.required_steps(invocation.worker.registry.agent("B")) == (
         "finalize_answer",
@@ -138,7 +138,7 @@ def test_what_is_due_for_the_agent_that_takes_over_can_be_asked() -> None:
 
 
 def test_what_callables_changed_is_found_also_in_a_new_context() -> None:
-    invocation = scene_of(context={"n": 1})
+    invocation = invocation_of(context={"n": 1})
     invocation.wrapper.context["n"] = 2
     assert invocation.changes() == (Change("set", ("n",), 2),)
     invocation.wrapper.context = {"other": True}
@@ -146,7 +146,7 @@ def test_what_callables_changed_is_found_also_in_a_new_context() -> None:
 
 
 def test_a_context_that_cannot_be_written_is_an_error_in_words() -> None:
-    invocation = scene_of(context={})
+    invocation = invocation_of(context={})
     invocation.wrapper.context["x"] = object()
     with pytest.raises(EffectError, match="cannot be written as JSON") as caught:
         invocation.changes()
@@ -155,9 +155,9 @@ def test_a_context_that_cannot_be_written_is_an_error_in_words() -> None:
 
 def test_a_step_is_hooked_where_the_run_or_the_agent_overrides_it() -> None:
     agent = Agent[Any](name="A", hooks=EndHooks())
-    assert scene_of(agent).hooked("on_agent_end", "on_end")
-    assert not scene_of(agent).hooked("on_agent_start", "on_start")
-    assert scene_of(settings={"hooks": register(RunEnds())}).hooked("on_agent_end", "on_end")
+    assert invocation_of(agent).hooked("on_agent_end", "on_end")
+    assert not invocation_of(agent).hooked("on_agent_start", "on_start")
+    assert invocation_of(settings={"hooks": register(RunEnds())}).hooked("on_agent_end", "on_end")
 
 
 @function_tool
@@ -170,14 +170,14 @@ def test_a_nested_run_is_not_asked_as_the_outer_one_was() -> None:
     tool = Agent(name="B").as_tool(tool_name="ask_b", tool_description="Asks B.")
     agent = Agent(name="A", tools=[tool])
     nested = {"as_tool": {"agent": "A", "tool": "ask_b"}}
-    assert scene_of(agent, settings={AS_ITEMS: True}).shows_items
-    assert not scene_of(agent, settings={AS_ITEMS: True, **nested}).shows_items
-    assert scene_of(agent, settings={"session": {"ref": "s"}, **nested}).shows_items
+    assert invocation_of(agent, settings={AS_ITEMS: True}).shows_items
+    assert not invocation_of(agent, settings={AS_ITEMS: True, **nested}).shows_items
+    assert invocation_of(agent, settings={"session": {"ref": "s"}, **nested}).shows_items
 
 
 def test_a_run_that_works_for_nobody_is_no_tool() -> None:
-    invocation = scene_of(Agent(name="A", tools=[look_up]))
-    assert (invocation.outer, invocation.tool) == (None, None)
+    invocation = invocation_of(Agent(name="A", tools=[look_up]))
+    assert (invocation.parent_call, invocation.tool) == (None, None)
 
 
 @pytest.mark.parametrize(
@@ -194,5 +194,5 @@ def test_outputs_that_may_be_the_answer_have_to_be_told_in_the_end(
 ) -> None:
     inner = Agent[Any](name="B", tools=[look_up], tool_use_behavior=behavior)
     outer = Agent[Any](name="A", tools=[inner.as_tool("ask", on_stream=on_stream)])
-    invocation = scene_of(outer, settings=answering("ask"))
+    invocation = invocation_of(outer, settings=answering("ask"))
     assert (invocation.is_streamed, invocation.required_steps(inner)) == (streamed, required_steps)

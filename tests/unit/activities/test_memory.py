@@ -185,7 +185,7 @@ async def test_a_session_that_lost_what_it_held_is_missed_and_goes_on(
     delete(kept)
     request = save_request(Item("input", BYE, "A", 1), settings=settings, start=1, follows=True)
     note = await save_session(WORKER, request, Attempt(number=1))
-    lost = "The session 'support-42' holds nothing any more of what was saved before"
+    lost = "The session 'support-42' no longer holds the items that were saved before"
     assert str(note["note"]).startswith(lost)
     assert lost in caplog.text
     assert await kept.get_items() == [BYE]

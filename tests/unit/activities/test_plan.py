@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from outlast.activities.invocation import Invocation
-from outlast.activities.offer import AgentTools
+from outlast.activities.offered_tools import OfferedTools
 from outlast.activities.plan import (
     LARGEST_REPLY_BYTES,
     Plan,
@@ -39,7 +39,7 @@ from outlast.loop.phrases import REJECTED
 from outlast.loop.values import JsonObject
 from outlast.testing import ScriptedModel, call, refuse, say, shell_call
 from outlast.testing.scripted_model import raw_call
-from tests.unit.activities.desk import answering, raising, scene_of
+from tests.unit.activities.desk import answering, invocation_of, raising
 
 
 @function_tool
@@ -73,8 +73,10 @@ def by_hand(**fields: Any) -> FunctionTool:
 BILLING = Agent[Any](name="Billing", model="gpt-5-mini")
 
 
-def offer_of(*tools: FunctionTool, handoffs: list[Any] | None = None, **fields: Any) -> AgentTools:
-    return AgentTools(
+def offered_tools(
+    *tools: FunctionTool, handoffs: list[Any] | None = None, **fields: Any
+) -> OfferedTools:
+    return OfferedTools(
         tools={tool.name: tool for tool in tools},
         handoffs={entry.tool_name: entry for entry in handoffs or []},
         **fields,
@@ -82,20 +84,20 @@ def offer_of(*tools: FunctionTool, handoffs: list[Any] | None = None, **fields: 
 
 
 async def plan_of(
-    offer: AgentTools,
+    offer: OfferedTools,
     *output: JsonObject,
     history: tuple[Item, ...] = (),
     invocation: Invocation | None = None,
     **agent: Any,
 ) -> Plan:
-    invocation = invocation or scene_of(Agent(name="A", **agent), context={"limit": 10})
+    invocation = invocation or invocation_of(Agent(name="A", **agent), context={"limit": 10})
     plan = await plan_reply(output, offer, history, invocation)
     # Whatever the plan, the loop takes it: a reply that it refused would be paid for again.
     ModelReply(items=plan.items, calls=plan.calls, final=plan.final, failure=plan.failure)
     return plan
 
 
-async def only_call(offer: AgentTools, raw: JsonObject, **more: Any) -> PlannedCall:
+async def only_call(offer: OfferedTools, raw: JsonObject, **more: Any) -> PlannedCall:
     plan = await plan_of(offer, raw, **more)
     assert plan.items == (raw,)
     (planned,) = plan.calls
@@ -106,17 +108,17 @@ async def only_call(offer: AgentTools, raw: JsonObject, **more: Any) -> PlannedC
 
 
 async def test_an_answer_has_no_calls() -> None:
-    assert await plan_of(offer_of(look_up), *say("Hi")) == Plan(items=tuple(say("Hi")))
+    assert await plan_of(offered_tools(look_up), *say("Hi")) == Plan(items=tuple(say("Hi")))
 
 
 async def test_a_call_of_a_tool() -> None:
-    planned = await only_call(offer_of(look_up), call("look_up", "c1", order_id="A-17"))
+    planned = await only_call(offered_tools(look_up), call("look_up", "c1", order_id="A-17"))
     assert planned == PlannedCall(item=0, kind="tool")
 
 
 async def test_a_handoff() -> None:
     entry = handoff(BILLING, on_handoff=print)
-    planned = await only_call(offer_of(handoffs=[entry]), call("transfer_to_billing", "h1"))
+    planned = await only_call(offered_tools(handoffs=[entry]), call("transfer_to_billing", "h1"))
     assert planned == PlannedCall(
         item=0, kind="handoff", target="Billing", target_model="gpt-5-mini", callback=True
     )
@@ -124,23 +126,23 @@ async def test_a_handoff() -> None:
 
 async def test_a_handoff_without_a_callback_and_a_model() -> None:
     entry = handoff(Agent(name="B"))
-    planned = await only_call(offer_of(handoffs=[entry]), call("transfer_to_b", "h1"))
+    planned = await only_call(offered_tools(handoffs=[entry]), call("transfer_to_b", "h1"))
     assert (planned.callback, planned.target_model) == (False, "")
 
 
 async def test_a_name_that_nobody_offers_is_answered_with_those_there_are() -> None:
-    offer = offer_of(look_up, handoffs=[handoff(BILLING)])
+    offer = offered_tools(look_up, handoffs=[handoff(BILLING)])
     planned = await only_call(offer, call("lookup", "c1"))
     assert planned.kind == "unknown"
     assert planned.problem == (
         "There is no tool 'lookup'. Available: look_up, transfer_to_billing."
     )
-    nothing = await only_call(offer_of(), call("lookup", "c1"))
+    nothing = await only_call(offered_tools(), call("lookup", "c1"))
     assert nothing.problem == "There is no tool 'lookup'. Available: none."
 
 
 async def test_a_name_that_nobody_offers_is_an_error_where_the_run_says_so() -> None:
-    offer = offer_of(look_up, unknown_is_fatal=True)
+    offer = offered_tools(look_up, unknown_is_fatal=True)
     plan = await plan_of(offer, *say("One moment"), call("lookup", "c1"))
     assert plan.failure is not None
     assert plan.failure.code == "model_behavior"
@@ -151,7 +153,7 @@ async def test_a_name_that_nobody_offers_is_an_error_where_the_run_says_so() -> 
 
 
 async def test_a_plan_points_into_a_mixed_reply() -> None:
-    offer = offer_of(look_up, refund, handoffs=[handoff(BILLING)])
+    offer = offered_tools(look_up, refund, handoffs=[handoff(BILLING)])
     thought: JsonObject = {"type": "reasoning", "summary": []}
     plan = await plan_of(
         offer,
@@ -176,7 +178,7 @@ async def test_a_plan_points_into_a_mixed_reply() -> None:
 
 @pytest.mark.parametrize("arguments", ["{}", '{"order_id": 5}', "", "[]", "{", "null", '"x"'])
 async def test_arguments_that_do_not_fit_are_told_to_the_model(arguments: str) -> None:
-    planned = await only_call(offer_of(look_up), raw_call("look_up", "c1", arguments))
+    planned = await only_call(offered_tools(look_up), raw_call("look_up", "c1", arguments))
     assert planned.kind == "tool"
     assert planned.problem
 
@@ -186,37 +188,37 @@ DEEP = "[" * 100_000
 
 @pytest.mark.parametrize("arguments", ["[]", "{", "null", "5", DEEP, '{"a":' * 100_000])
 async def test_a_tool_without_a_check_takes_any_object_and_nothing_else(arguments: str) -> None:
-    planned = await only_call(offer_of(by_hand()), raw_call("free", "c1", arguments))
-    assert planned.problem == "The arguments of free have to be a JSON object."
+    planned = await only_call(offered_tools(by_hand()), raw_call("free", "c1", arguments))
+    assert planned.problem == "The arguments of free must be a JSON object."
 
 
 @pytest.mark.parametrize("arguments", ["{}", "", '{"a": [1]}'])
 async def test_an_object_is_an_object(arguments: str) -> None:
-    planned = await only_call(offer_of(by_hand()), raw_call("free", "c1", arguments))
+    planned = await only_call(offered_tools(by_hand()), raw_call("free", "c1", arguments))
     assert planned.problem is None
 
 
 async def test_arguments_nested_without_end_are_told_to_the_model() -> None:
-    planned = await only_call(offer_of(look_up), raw_call("look_up", "c1", DEEP))
+    planned = await only_call(offered_tools(look_up), raw_call("look_up", "c1", DEEP))
     assert planned.problem
 
 
 async def test_a_check_that_fails_does_not_repeat_the_paid_call() -> None:
     tool = by_hand(validate=raising(KeyError("broken")))
-    planned = await only_call(offer_of(tool), raw_call("free", "c1", "{}"))
-    assert planned.problem == "The arguments of free have to be a JSON object."
+    planned = await only_call(offered_tools(tool), raw_call("free", "c1", "{}"))
+    assert planned.problem == "The arguments of free must be a JSON object."
 
 
 # --- Approvals ------------------------------------------------------------------------------------------
 
 
 async def test_a_tool_may_always_need_a_person() -> None:
-    planned = await only_call(offer_of(refund), call("refund", "c1", amount=5))
+    planned = await only_call(offered_tools(refund), call("refund", "c1", amount=5))
     assert (planned.needs_approval, planned.reason) == (True, None)
 
 
 async def test_nobody_is_asked_about_a_call_that_cannot_run() -> None:
-    planned = await only_call(offer_of(refund), call("refund", "c1", amount="all"))
+    planned = await only_call(offered_tools(refund), call("refund", "c1", amount="all"))
     assert planned.problem
     assert not planned.needs_approval
 
@@ -236,7 +238,7 @@ async def test_a_rule_sees_the_context_the_arguments_and_the_call(
         return rule(ctx, arguments, call_id)
 
     tool = by_hand(needs_approval=later if is_async else rule)
-    planned = await only_call(offer_of(tool), call("free", "c1", amount=amount))
+    planned = await only_call(offered_tools(tool), call("free", "c1", amount=amount))
     assert (planned.needs_approval, planned.reason) == (asked, None)
     ((ctx, given, call_id),) = seen
     assert (ctx.run_id, given, call_id) == ("support-42", {"amount": amount}, "c1")
@@ -247,7 +249,9 @@ async def test_a_rule_that_fails_asks_a_person(error: BaseException) -> None:
     def rule(_ctx: object, _arguments: object, _call_id: str) -> bool:
         raise error
 
-    planned = await only_call(offer_of(by_hand(needs_approval=rule)), raw_call("free", "c1", ""))
+    planned = await only_call(
+        offered_tools(by_hand(needs_approval=rule)), raw_call("free", "c1", "")
+    )
     assert planned.needs_approval
     assert planned.reason is not None
     assert "The approval rule failed" in planned.reason
@@ -259,7 +263,7 @@ async def test_a_rule_is_not_asked_about_a_call_that_leaves_arguments_to_their_d
     def pay(order_id: str, amount: float = 500) -> str:
         return f"{amount} for {order_id}"
 
-    planned = await only_call(offer_of(pay), call("pay", "c1", order_id="A-17"))
+    planned = await only_call(offered_tools(pay), call("pay", "c1", order_id="A-17"))
     assert (planned.needs_approval, planned.reason) == (
         True,
         "The call leaves amount out, so a person decides.",
@@ -269,7 +273,9 @@ async def test_a_rule_is_not_asked_about_a_call_that_leaves_arguments_to_their_d
 async def test_a_reply_of_nothing_but_repetitions_is_no_answer() -> None:
     repeated = call("free", "c1", amount=5)
     history = [Item("tool_call", repeated, "A", 1)]
-    plan = await plan_reply([repeated], offer_of(by_hand()), history, scene_of(Agent(name="A")))
+    plan = await plan_reply(
+        [repeated], offered_tools(by_hand()), history, invocation_of(Agent(name="A"))
+    )
     assert (plan.items, plan.calls, plan.final) == ((), (), "again")
 
 
@@ -280,7 +286,7 @@ async def test_no_argument_is_given_to_a_rule_as_an_empty_object() -> None:
         seen.append(arguments)
         return False
 
-    await only_call(offer_of(by_hand(needs_approval=rule)), raw_call("free", "c1", ""))
+    await only_call(offered_tools(by_hand(needs_approval=rule)), raw_call("free", "c1", ""))
     assert seen == [{}]
 
 
@@ -317,7 +323,7 @@ async def test_a_tool_whose_failure_the_model_may_not_know_ends_the_run(
     function: Any, *, fatal: bool
 ) -> None:
     tool = by_hand(failure_error_function=function)
-    assert (await only_call(offer_of(tool), raw_call("free", "c1", "{}"))).fatal is fatal
+    assert (await only_call(offered_tools(tool), raw_call("free", "c1", "{}"))).fatal is fatal
 
 
 # --- Call ids --------------------------------------------------------------------------------------------
@@ -325,7 +331,7 @@ async def test_a_tool_whose_failure_the_model_may_not_know_ends_the_run(
 
 @pytest.mark.parametrize("raw", [call("look_up", "", order_id="x"), {"type": "function_call"}])
 async def test_a_call_without_an_id_is_the_models_error(raw: JsonObject) -> None:
-    plan = await plan_of(offer_of(look_up), *say("Hi"), raw)
+    plan = await plan_of(offered_tools(look_up), *say("Hi"), raw)
     assert plan.failure is not None
     assert "without a call id" in plan.failure.message
     assert plan.items == tuple(say("Hi"))
@@ -333,14 +339,18 @@ async def test_a_call_without_an_id_is_the_models_error(raw: JsonObject) -> None
 
 async def test_a_call_that_is_repeated_word_for_word_is_one_call() -> None:
     one = call("look_up", "c1", order_id="x")
-    plan = await plan_of(offer_of(look_up), one, dict(one), call("look_up", "c2", order_id="x"))
+    plan = await plan_of(
+        offered_tools(look_up), one, dict(one), call("look_up", "c2", order_id="x")
+    )
     assert [raw["call_id"] for raw in plan.items] == ["c1", "c2"]
     assert [planned.item for planned in plan.calls] == [0, 1]
 
 
 async def test_an_id_used_for_two_calls_is_the_models_error() -> None:
     plan = await plan_of(
-        offer_of(look_up), call("look_up", "c1", order_id="x"), call("look_up", "c1", order_id="y")
+        offered_tools(look_up),
+        call("look_up", "c1", order_id="x"),
+        call("look_up", "c1", order_id="y"),
     )
     assert plan.failure is not None
     assert "the call id 'c1' for two different calls" in plan.failure.message
@@ -349,10 +359,10 @@ async def test_an_id_used_for_two_calls_is_the_models_error() -> None:
 
 async def test_an_id_of_an_earlier_turn_counts_too() -> None:
     before = (Item("tool_call", call("refund", "c1", amount=5), "A", 1),)
-    other = await plan_of(offer_of(refund), call("refund", "c1", amount=500), history=before)
+    other = await plan_of(offered_tools(refund), call("refund", "c1", amount=500), history=before)
     assert other.failure is not None
     same = await plan_of(
-        offer_of(refund), *say("Again"), call("refund", "c1", amount=5), history=before
+        offered_tools(refund), *say("Again"), call("refund", "c1", amount=5), history=before
     )
     assert (same.items, same.calls, same.failure) == (tuple(say("Again")), (), None)
 
@@ -375,7 +385,7 @@ async def test_an_id_of_an_earlier_turn_counts_too() -> None:
 async def test_a_reply_in_which_the_provider_only_worked_is_no_answer(
     types: list[str], final: str
 ) -> None:
-    plan = await plan_of(offer_of(), *({"type": one} for one in types))
+    plan = await plan_of(offered_tools(), *({"type": one} for one in types))
     assert plan.final == final
 
 
@@ -391,7 +401,7 @@ JUNK: list[tuple[Any, str]] = [
 
 @pytest.mark.parametrize(("output", "problem"), JUNK)
 async def test_junk_is_the_models_error_and_is_not_kept(output: Any, problem: str) -> None:
-    plan = await plan_reply(output, offer_of(look_up), (), scene_of())
+    plan = await plan_reply(output, offered_tools(look_up), (), invocation_of())
     assert plan.failure is not None
     assert plan.failure.code == "model_behavior"
     assert problem in plan.failure.message
@@ -412,7 +422,7 @@ def test_a_model_has_a_name_for_people(model: object, label: str) -> None:
 
 async def test_an_agent_as_a_tool_is_planned_with_how_it_is_run() -> None:
     tool = BILLING.as_tool("ask", max_turns=3)
-    planned = await only_call(offer_of(tool), call("ask", "c1", input="Hi"))
+    planned = await only_call(offered_tools(tool), call("ask", "c1", input="Hi"))
     assert planned == PlannedCall(
         item=0,
         kind="agent",
@@ -426,7 +436,7 @@ async def test_an_agent_as_a_tool_is_planned_with_how_it_is_run() -> None:
 async def test_what_an_agent_cannot_be_asked_is_told_to_the_model(arguments: str) -> None:
     """No function would say it later, so also where somebody listens."""
     planned = await only_call(
-        offer_of(BILLING.as_tool("ask")), raw_call("ask", "c1", arguments), hooks=ToolHooks()
+        offered_tools(BILLING.as_tool("ask")), raw_call("ask", "c1", arguments), hooks=ToolHooks()
     )
     assert (planned.kind, planned.nested) == ("agent", None)
     assert planned.problem is not None
@@ -436,7 +446,7 @@ async def test_what_an_agent_cannot_be_asked_is_told_to_the_model(arguments: str
 async def test_an_agent_as_a_tool_may_wait_for_a_person_and_end_the_run() -> None:
     tool = BILLING.as_tool("ask", needs_approval=True, failure_error_function=None)
     planned = await only_call(
-        offer_of(tool), call("ask", "c1", input="Hi"), tool_use_behavior="stop_on_first_tool"
+        offered_tools(tool), call("ask", "c1", input="Hi"), tool_use_behavior="stop_on_first_tool"
     )
     assert (planned.kind, planned.needs_approval, planned.fatal, planned.final) == (
         "agent",
@@ -450,7 +460,7 @@ async def test_settings_of_a_tool_that_cannot_travel_are_told_and_not_paid_for_a
     config = RunConfig()
     config.trace_metadata = {"x": object()}
     plan = await plan_of(
-        offer_of(BILLING.as_tool("ask", run_config=config)), call("ask", "c1", input="Hi")
+        offered_tools(BILLING.as_tool("ask", run_config=config)), call("ask", "c1", input="Hi")
     )
     assert plan.failure is not None
     assert (plan.failure.code, plan.items) == ("user_error", ())
@@ -490,16 +500,16 @@ def checks(*_arguments: Any) -> Any:
 async def test_a_handoff_needs_an_activity_where_it_has_something_to_run(
     options: dict[str, Any], config: dict[str, Any], *, callback: bool, filters: bool
 ) -> None:
-    invocation = scene_of(settings=write_run_config(RunConfig(**config)))
-    offer = offer_of(handoffs=[handoff(BILLING, **options)])
+    invocation = invocation_of(settings=write_run_config(RunConfig(**config)))
+    offer = offered_tools(handoffs=[handoff(BILLING, **options)])
     planned = await only_call(offer, call("transfer_to_billing", "h1"), invocation=invocation)
     assert (planned.callback, planned.filters) == (callback, filters)
 
 
 async def test_a_handoff_that_is_told_to_an_on_stream_sees_the_transcript() -> None:
     tool = Agent[Any](name="B").as_tool("ask", on_stream=checks)
-    invocation = scene_of(Agent(name="A", tools=[tool]), settings=answering("ask"))
-    offer = offer_of(handoffs=[handoff(BILLING)])
+    invocation = invocation_of(Agent(name="A", tools=[tool]), settings=answering("ask"))
+    offer = offered_tools(handoffs=[handoff(BILLING)])
     planned = await only_call(offer, call("transfer_to_billing", "h1"), invocation=invocation)
     assert (planned.callback, planned.filters) == (True, True)
 
@@ -507,20 +517,20 @@ async def test_a_handoff_that_is_told_to_an_on_stream_sees_the_transcript() -> N
 async def test_what_the_providers_server_keeps_is_not_told_as_a_summary(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    invocation = scene_of(settings={"nest_handoff_history": True})
+    invocation = invocation_of(settings={"nest_handoff_history": True})
     invocation.server_managed = True
-    offer = offer_of(handoffs=[handoff(BILLING)])
+    offer = offered_tools(handoffs=[handoff(BILLING)])
     with caplog.at_level(logging.WARNING):
         planned = await only_call(offer, call("transfer_to_billing", "h1"), invocation=invocation)
     assert (planned.filters, planned.callback) == (False, False)
-    assert "keeps the conversation, so it is not nested" in caplog.text
+    assert "no nested history, because the provider" in caplog.text
 
 
 async def test_hooks_on_handoffs_need_an_activity() -> None:
-    offer = offer_of(handoffs=[handoff(BILLING)])
+    offer = offered_tools(handoffs=[handoff(BILLING)])
     raw = call("transfer_to_billing", "h1")
     assert (await only_call(offer, raw, hooks=HandoffHooks())).callback
-    of_run = scene_of(settings={"hooks": register(RunHandoffHooks())})
+    of_run = invocation_of(settings={"hooks": register(RunHandoffHooks())})
     assert (await only_call(offer, raw, invocation=of_run)).callback
     assert not (await only_call(offer, raw, hooks=AgentHooks[Any]())).callback
 
@@ -532,14 +542,14 @@ async def test_a_handoff_that_picks_its_agent_says_so_when_it_is_run() -> None:
     entry = Handoff(
         tool_name="escalate", tool_description="", agent_name="Somebody", on_invoke_handoff=pick
     )
-    planned = await only_call(offer_of(handoffs=[entry]), call("escalate", "h1"))
+    planned = await only_call(offered_tools(handoffs=[entry]), call("escalate", "h1"))
     assert (planned.target, planned.callback) == ("Somebody", True)
     assert (planned.target_model, planned.target_duties) == ("", ())
 
 
 async def test_what_is_due_for_the_agent_that_takes_over_is_in_the_plan() -> None:
     target = Agent[Any](name="B", output_guardrails=[OutputGuardrail(checks)])
-    offer = offer_of(handoffs=[handoff(target)])
+    offer = offered_tools(handoffs=[handoff(target)])
     planned = await only_call(offer, call("transfer_to_b", "h1"))
     assert planned.target_duties == ("finalize_answer", "check_output")
 
@@ -563,7 +573,7 @@ LOOK, PAY = call("look_up", "c1", order_id="x"), call("free", "c2")
 async def test_which_output_is_the_answer_is_planned(
     behavior: Any, finals: list[int], ends_with: Any
 ) -> None:
-    offer = offer_of(look_up, by_hand())
+    offer = offered_tools(look_up, by_hand())
     plan = await plan_of(offer, LOOK, PAY, tool_use_behavior=behavior)
     assert [one.item for one in plan.calls if one.final] == finals
     assert plan.ends_with == ends_with
@@ -571,13 +581,13 @@ async def test_which_output_is_the_answer_is_planned(
 
 async def test_a_name_that_nobody_offers_is_never_the_answer() -> None:
     plan = await plan_of(
-        offer_of(look_up), call("gone", "c0"), LOOK, tool_use_behavior="stop_on_first_tool"
+        offered_tools(look_up), call("gone", "c0"), LOOK, tool_use_behavior="stop_on_first_tool"
     )
     assert plan.ends_with == 1
 
 
 async def test_a_reply_that_hands_over_has_no_other_end() -> None:
-    offer = offer_of(look_up, handoffs=[handoff(BILLING)])
+    offer = offered_tools(look_up, handoffs=[handoff(BILLING)])
     plan = await plan_of(
         offer, LOOK, call("transfer_to_billing", "h1"), tool_use_behavior="stop_on_first_tool"
     )
@@ -594,14 +604,14 @@ def off(_ctx: object, _agent: object) -> bool:
 @pytest.mark.parametrize(
     ("predicate", "code", "message"),
     [
-        (off, "model_behavior", "'free', which is not enabled any more"),
+        (off, "model_behavior", "'free', which is no longer enabled"),
         (raising(ConnectionError("down")), "user_error", "is_enabled of 'free' of agent 'A' rais"),
     ],
 )
 async def test_a_tool_that_is_off_by_now_stops_its_siblings_too(
     predicate: Any, code: str, message: str
 ) -> None:
-    offer = offer_of(look_up, by_hand(is_enabled=predicate))
+    offer = offered_tools(look_up, by_hand(is_enabled=predicate))
     plan = await plan_of(offer, *say("One moment"), LOOK, PAY)
     assert plan.failure is not None
     assert plan.failure.code == code
@@ -632,7 +642,7 @@ def passing(_data: Any) -> ToolGuardrailFunctionOutput:
 async def test_where_somebody_hears_of_bad_arguments_the_tool_is_run_to_say_it(
     options: dict[str, Any], agent: dict[str, Any]
 ) -> None:
-    offer = offer_of(by_hand(**options))
+    offer = offered_tools(by_hand(**options))
     planned = await only_call(offer, raw_call("free", "c1", "["), **agent)
     assert planned.problem is None
 
@@ -645,14 +655,16 @@ async def test_what_the_model_reads_of_a_rejection_is_written_beforehand() -> No
         return f"{args.kind}: {args.tool_name}"
 
     settings = write_run_config(RunConfig(tool_error_formatter=explain))
-    offer = offer_of(refund, look_up)
+    offer = offered_tools(refund, look_up)
     asked = await only_call(
-        offer, call("refund", "c1", amount=5), invocation=scene_of(settings=settings)
+        offer, call("refund", "c1", amount=5), invocation=invocation_of(settings=settings)
     )
     assert asked.rejection == "approval_rejected: refund"
-    unknown = await only_call(offer, call("gone", "c1"), invocation=scene_of(settings=settings))
+    unknown = await only_call(
+        offer, call("gone", "c1"), invocation=invocation_of(settings=settings)
+    )
     assert unknown.problem == "tool_not_found: gone"
-    free = await only_call(offer, LOOK, invocation=scene_of(settings=settings))
+    free = await only_call(offer, LOOK, invocation=invocation_of(settings=settings))
     assert free.rejection is None
 
 
@@ -673,10 +685,10 @@ async def test_a_guardrail_may_answer_before_a_person_is_asked(
     verdict: Any, problem: str | None, *, needs_approval: bool, code: str | None
 ) -> None:
     execution = ToolExecutionConfig(pre_approval_tool_input_guardrails=True)
-    invocation = scene_of(settings=write_run_config(RunConfig(tool_execution=execution)))
+    invocation = invocation_of(settings=write_run_config(RunConfig(tool_execution=execution)))
     guardrail = ToolInputGuardrail[Any](lambda _data: verdict)
     tool = by_hand(needs_approval=True, tool_input_guardrails=[guardrail])
-    plan = await plan_of(offer_of(tool), raw_call("free", "c1", "{}"), invocation=invocation)
+    plan = await plan_of(offered_tools(tool), raw_call("free", "c1", "{}"), invocation=invocation)
     assert [(one.tool, one.call_id, one.behavior) for one in plan.checks] == [
         ("free", "c1", verdict.behavior)
     ]
@@ -710,13 +722,13 @@ async def test_an_answer_is_read_as_the_agents_type(
     output_type: Any, text: str, value: Any
 ) -> None:
     schema = AgentOutputSchema(output_type, strict_json_schema=False)
-    plan = await plan_of(offer_of(), *say(text), output_type=schema)
+    plan = await plan_of(offered_tools(), *say(text), output_type=schema)
     assert (plan.final, plan.value, plan.failure) == ("value", value, None)
 
 
 @pytest.mark.parametrize("text", ["No idea.", '{"number": 5}', '{"response": {"number": "5"}}'])
 async def test_an_answer_that_does_not_fit_is_a_failure_of_its_own(text: str) -> None:
-    plan = await plan_of(offer_of(), *say(text), output_type=Order)
+    plan = await plan_of(offered_tools(), *say(text), output_type=Order)
     assert plan.failure is not None
     assert plan.failure.code == "invalid_final_output"
     assert "does not fit Order" in plan.failure.message
@@ -724,7 +736,9 @@ async def test_an_answer_that_does_not_fit_is_a_failure_of_its_own(text: str) ->
 
 
 async def test_only_the_last_message_is_the_answer() -> None:
-    plan = await plan_of(offer_of(), *say("Let me see."), *say('{"response": 5}'), output_type=int)
+    plan = await plan_of(
+        offered_tools(), *say("Let me see."), *say('{"response": 5}'), output_type=int
+    )
     assert plan.value == 5
 
 
@@ -734,12 +748,12 @@ async def test_only_the_last_message_is_the_answer() -> None:
 async def test_an_empty_answer_is_asked_for_again_and_a_refusal_is_not(
     output: Any, final: str
 ) -> None:
-    plan = await plan_of(offer_of(), *output, output_type=Order)
+    plan = await plan_of(offered_tools(), *output, output_type=Order)
     assert (plan.final, plan.value, plan.failure) == (final, None, None)
 
 
 async def test_what_is_said_beside_a_call_is_not_read() -> None:
-    plan = await plan_of(offer_of(look_up), *say("No idea."), LOOK, output_type=Order)
+    plan = await plan_of(offered_tools(look_up), *say("No idea."), LOOK, output_type=Order)
     assert (plan.failure, len(plan.calls)) == (None, 1)
 
 
@@ -748,7 +762,7 @@ async def test_a_schema_of_the_users_that_fails_does_not_repeat_the_paid_call() 
         def validate_json(self, json_str: str) -> Any:
             raise ZeroDivisionError
 
-    plan = await plan_of(offer_of(), *say("{}"), output_type=Broken(Order))
+    plan = await plan_of(offered_tools(), *say("{}"), output_type=Broken(Order))
     assert plan.failure is not None
     assert plan.failure.code == "invalid_final_output"
     assert "The answer of agent 'A' could not be read" in plan.failure.message
@@ -761,8 +775,8 @@ def shell(**options: Any) -> ShellTool:
     return ShellTool(lambda _request: "", **options)
 
 
-def shell_offer(**options: Any) -> AgentTools:
-    return AgentTools(tools={"shell": shell(**options)}, handoffs={})
+def shell_offer(**options: Any) -> OfferedTools:
+    return OfferedTools(tools={"shell": shell(**options)}, handoffs={})
 
 
 async def test_a_command_is_planned_like_a_function_and_tried_once() -> None:
@@ -792,7 +806,9 @@ async def test_a_call_that_the_tool_refuses_is_settled_with_its_reason() -> None
 
 
 async def test_a_run_ends_with_a_command_that_nobody_can_carry_out() -> None:
-    plan = await plan_of(offer_of(look_up), call("look_up", "c1", order_id="x"), shell_call("c2"))
+    plan = await plan_of(
+        offered_tools(look_up), call("look_up", "c1", order_id="x"), shell_call("c2")
+    )
     assert plan.failure is not None
     assert "'shell'" in plan.failure.message
     assert (plan.items, plan.calls) == ((), ())
@@ -801,18 +817,18 @@ async def test_a_run_ends_with_a_command_that_nobody_can_carry_out() -> None:
 async def test_what_the_provider_did_itself_is_kept_and_not_planned() -> None:
     asked = shell_call("c1", "ls")
     answered: JsonObject = {"type": "shell_call_output", "call_id": "c1", "output": []}
-    plan = await plan_of(offer_of(), asked, answered)
+    plan = await plan_of(offered_tools(), asked, answered)
     assert (plan.items, plan.calls, plan.final) == ((asked, answered), (), "again")
 
 
 async def test_a_command_that_is_off_by_now_ends_the_run() -> None:
     plan = await plan_of(shell_offer(is_enabled=off), shell_call("c1", "ls"))
     assert plan.failure is not None
-    assert "not enabled any more" in plan.failure.message
+    assert "no longer enabled" in plan.failure.message
 
 
 async def test_a_commands_output_is_never_the_answer() -> None:
-    offer = AgentTools(tools={"shell": shell(), "look_up": look_up}, handoffs={})
+    offer = OfferedTools(tools={"shell": shell(), "look_up": look_up}, handoffs={})
     reply = [shell_call("c1", "ls"), call("look_up", "c2", order_id="x")]
     plan = await plan_of(offer, *reply, tool_use_behavior="stop_on_first_tool")
     assert plan.ends_with == 1

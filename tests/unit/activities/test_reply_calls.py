@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from outlast.activities.offer import AgentTools
+from outlast.activities.offered_tools import OfferedTools
 from outlast.activities.reply_calls import (
     ReplyCalls,
     handoff_of,
@@ -51,10 +51,10 @@ SQL = CustomTool("sql", "", query)
 HOSTED = ShellTool(environment={"type": "container_auto"})
 
 
-def offer_of(
+def offered_tools(
     *tools: FunctionTool, hosted: tuple[HostedTool, ...] = (), unknown_is_fatal: bool = False
-) -> AgentTools:
-    return AgentTools(
+) -> OfferedTools:
+    return OfferedTools(
         tools={tool.called_name: tool for tool in tools},
         handoffs={"go": handoff(Agent(name="B"), tool_name_override="go")},
         hosted=hosted,
@@ -78,27 +78,27 @@ ALL = [
 
 @pytest.mark.parametrize("raw", ALL, ids=lambda raw: raw["type"])
 def test_a_call_of_any_form_is_to_be_planned(raw: JsonObject) -> None:
-    assert ReplyCalls([raw], offer_of()).has(raw)
+    assert ReplyCalls([raw], offered_tools()).has(raw)
 
 
 @pytest.mark.parametrize("raw", [*say("Hi"), {"type": "web_search_call", "id": "w1"}])
 def test_nothing_else_is(raw: JsonObject) -> None:
-    assert not ReplyCalls([raw], offer_of()).has(raw)
+    assert not ReplyCalls([raw], offered_tools()).has(raw)
 
 
 @pytest.mark.parametrize("raw", ALL[1:], ids=lambda raw: raw["type"])
 def test_what_the_provider_has_answered_is_its_own(raw: JsonObject) -> None:
-    assert not ReplyCalls([raw, output_of(raw)], offer_of(SHELL, SQL)).has(raw)
+    assert not ReplyCalls([raw, output_of(raw)], offered_tools(SHELL, SQL)).has(raw)
     other = {**output_of(raw), "call_id": "c9"}
-    assert ReplyCalls([raw, other], offer_of(SHELL, SQL)).has(raw)
+    assert ReplyCalls([raw, other], offered_tools(SHELL, SQL)).has(raw)
 
 
 def test_so_is_a_hosted_shell_unless_there_is_one_here() -> None:
     raw = shell_call("c1", "ls")
-    assert not ReplyCalls([raw], offer_of(hosted=(HOSTED,))).has(raw)
-    assert ReplyCalls([raw], offer_of(SHELL, hosted=(HOSTED,))).has(raw)
+    assert not ReplyCalls([raw], offered_tools(hosted=(HOSTED,))).has(raw)
+    assert ReplyCalls([raw], offered_tools(SHELL, hosted=(HOSTED,))).has(raw)
     patch = patch_call("c1", "delete_file", "a")
-    assert ReplyCalls([patch], offer_of(hosted=(HOSTED,))).has(patch)
+    assert ReplyCalls([patch], offered_tools(hosted=(HOSTED,))).has(patch)
 
 
 @pytest.mark.parametrize(
@@ -118,12 +118,12 @@ def test_so_is_a_hosted_shell_unless_there_is_one_here() -> None:
 def test_a_call_is_for_the_tool_of_its_name_and_form(
     raw: JsonObject, tool: FunctionTool | None
 ) -> None:
-    assert tool_of(raw, offer_of(look, SHELL, SQL)) is tool
+    assert tool_of(raw, offered_tools(look, SHELL, SQL)) is tool
 
 
 def test_only_functions_hand_over() -> None:
-    assert handoff_of(call("go", "c1"), offer_of()) is not None
-    assert handoff_of(custom_call("go", "c1", "x"), offer_of()) is None
+    assert handoff_of(call("go", "c1"), offered_tools()) is not None
+    assert handoff_of(custom_call("go", "c1", "x"), offered_tools()) is None
 
 
 @pytest.mark.parametrize("fatal", [False, True])
@@ -142,7 +142,7 @@ def test_only_functions_hand_over() -> None:
 def test_a_run_ends_with_a_machine_that_was_not_offered(
     raw: JsonObject, ends: tuple[bool, bool], *, fatal: bool
 ) -> None:
-    offer = offer_of(look, LocalShellTool(run), unknown_is_fatal=fatal)
+    offer = offered_tools(look, LocalShellTool(run), unknown_is_fatal=fatal)
     failure = unknown_call([raw], ReplyCalls([raw], offer), offer)
     assert (failure is not None) == ends[fatal]
 
@@ -151,7 +151,7 @@ def repeats(
     *output: JsonObject, history: tuple[JsonObject, ...] = ()
 ) -> tuple[list[JsonObject], str | None]:
     items = [Item("tool_call", raw, "A") for raw in history]
-    calls = ReplyCalls(output, offer_of(hosted=(HOSTED,)))
+    calls = ReplyCalls(output, offered_tools(hosted=(HOSTED,)))
     kept, failure = without_repeats(output, items, calls)
     return kept, None if failure is None else failure.message
 
@@ -188,9 +188,9 @@ def test_such_an_error_has_the_models_code() -> None:
 
 def test_an_approval_that_a_hosted_server_waits_for_ends_the_run_with_the_way_out() -> None:
     raw = {"type": "mcp_approval_request", "id": "r", "server_label": "crm", "name": "delete"}
-    offer = offer_of()
+    offer = offered_tools()
     failure = unknown_call([raw], ReplyCalls([raw], offer), offer)
     assert failure is not None
     assert failure.code == failures.USER_ERROR
-    assert failure.message.startswith("The hosted MCP server 'crm' asks for an approval of")
+    assert failure.message.startswith("The hosted MCP server 'crm' requests approval of")
     assert "'require_approval': 'never'" in failure.message

@@ -280,7 +280,7 @@ class TestSaving:
 
     async def test_what_is_no_item_is_refused_and_nothing_saved(self) -> None:
         session = Notebook()
-        with pytest.raises(UserError, match="what is saved to the session"):
+        with pytest.raises(UserError, match="an item to save in the session"):
             await save_items(session, "k", [HELLO, {"content": object()}])
         assert session.items == []
 

@@ -831,13 +831,13 @@ async def test_a_tool_of_an_mcp_server_is_called_where_it_was_not_listed() -> No
 async def test_a_tool_that_an_mcp_server_has_lost_is_told_in_the_end() -> None:
     worker = worker_of(Agent[Any](name="A", mcp_servers=[Shelf()]))
     request = tool_request("tear", policy=Policy(attempts=2), final=True)
-    with pytest.raises(EffectError, match="tear is not there any more") as caught:
+    with pytest.raises(EffectError, match="tear no longer exists") as caught:
         await run_tool(worker, request, FIRST)
     assert caught.value.retryable
     result = await run_tool(worker, request, Attempt(number=2))
     assert result.failed
     assert result.output == result.value
-    assert "The tool tear is not there any more." in str(result.output)
+    assert "The tool tear no longer exists." in str(result.output)
 
 
 async def test_what_an_mcp_server_refuses_is_not_tried_again() -> None:
@@ -882,7 +882,7 @@ async def test_a_call_in_another_form_than_the_tools_is_not_carried_out(
     policy = Policy(attempts=attempts)
     fields: dict[str, Any] = {"name": "shell", "arguments": LS, "policy": policy}
     if number < attempts:
-        with pytest.raises(EffectError, match="not there any more"):
+        with pytest.raises(EffectError, match="no longer exists"):
             await attempt(SHELL, number, **fields)
         return
     result = await attempt(SHELL, number, **fields)

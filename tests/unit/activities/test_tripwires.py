@@ -28,7 +28,7 @@ def check(*_arguments: Any) -> GuardrailFunctionOutput:
     return GuardrailFunctionOutput(output_info=None, tripwire_triggered=True)
 
 
-def scene_of(*, is_nested: bool = True, **guardrails: Any) -> Invocation:
+def invocation_of(*, is_nested: bool = True, **guardrails: Any) -> Invocation:
     """The invocation of an agent, which works as a tool of the agent A."""
     expert = Agent[Any](name="Expert", **guardrails)
     outer = Agent[Any](name="A", tools=[expert.as_tool("ask", "Ask.")])
@@ -43,7 +43,7 @@ def failed(invocation: Invocation, record: GuardrailRecord) -> Failure:
 
 
 def test_the_first_that_tripped_is_named() -> None:
-    invocation = scene_of(is_nested=False)
+    invocation = invocation_of(is_nested=False)
     assert tripwire(invocation, "code", "input", [FINE]) is None
     failure = failed(invocation, POLITE)
     assert failure == Failure(
@@ -56,7 +56,7 @@ def test_the_first_that_tripped_is_named() -> None:
 
 def test_what_ended_a_nested_run_is_found_in_its_failure() -> None:
     polite, secret = InputGuardrail(check, name="polite"), OutputGuardrail(check, name="secret")
-    invocation = scene_of(input_guardrails=[polite], output_guardrails=[secret])
+    invocation = invocation_of(input_guardrails=[polite], output_guardrails=[secret])
     asked = finding(invocation, failed(invocation, POLITE))
     assert isinstance(asked, InputGuardrailResult)
     assert (asked.guardrail, asked.output.output_info) == (polite, [1])
@@ -68,5 +68,5 @@ def test_what_ended_a_nested_run_is_found_in_its_failure() -> None:
 
 @pytest.mark.parametrize("record", [POLITE, SECRET, replace(POLITE, agent="Gone")])
 def test_a_guardrail_that_has_gone_with_a_deploy_is_not_found(record: GuardrailRecord) -> None:
-    invocation = scene_of()
+    invocation = invocation_of()
     assert finding(invocation, failed(invocation, record)) is None

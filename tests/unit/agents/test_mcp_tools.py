@@ -190,7 +190,7 @@ async def test_structured_content_is_the_servers_choice() -> None:
         ('{"title": "Dune"}', None),
         ('{"title": "Dune", "more": 1}', None),
         ("", "The arguments of find lack title."),
-        ("[]", "have to be a JSON object"),
+        ("[]", "must be a JSON object"),
         ("{", "are no JSON"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 from pydantic import BaseModel
 
 from outlast.activities.errors import EffectError
-from outlast.activities.outer_call import OuterCall, outer_call_of
+from outlast.activities.parent_call import ParentCall, parent_call_of
 from outlast.agents.agent import Agent
 from outlast.agents.agent_tools.agent_tool import AgentTool
 from outlast.agents.config.run_config import CallModelData, ModelInputData, RunConfig
@@ -44,15 +44,15 @@ def expert(**options: Any) -> AgentTool:
     return Agent[Any](name="Expert").as_tool("ask", "Ask.", **options)
 
 
-def answered(registry: Registry, settings: JsonObject) -> OuterCall:
-    outer = outer_call_of(registry, settings)
+def answered(registry: Registry, settings: JsonObject) -> ParentCall:
+    outer = parent_call_of(registry, settings)
     assert outer is not None
     return outer
 
 
 def test_a_run_of_its_own_answers_no_call() -> None:
-    assert outer_call_of(asking(), {}) is None
-    assert outer_call_of(asking(), {"as_tool": "typed by hand"}) is None
+    assert parent_call_of(asking(), {}) is None
+    assert parent_call_of(asking(), {"as_tool": "typed by hand"}) is None
 
 
 def test_the_tool_and_the_agent_that_called_it_are_found() -> None:
@@ -67,7 +67,7 @@ def test_the_tool_and_the_agent_that_called_it_are_found() -> None:
     [
         (answering("gone"), "'A' has no tool 'gone'"),
         ({"as_tool": {"agent": "Nobody", "tool": "ask"}}, "knows no agent 'Nobody'"),
-        ({"as_tool": {}}, "cannot find the call that the run answers"),
+        ({"as_tool": {}}, "cannot find the tool call that the run answers"),
         (answering("ask", hooks="gone:Hooks"), "knows nothing named 'gone:Hooks'"),
         (answering("look_up"), "The tool 'look_up' of agent 'A' is no agent on this worker"),
     ],
@@ -77,7 +77,7 @@ def test_a_call_that_this_worker_does_not_know_another_may(
 ) -> None:
     """During a deploy, old and new workers share a queue."""
     with pytest.raises(EffectError, match=problem) as caught:
-        outer_call_of(asking(expert(), look_up), settings)
+        parent_call_of(asking(expert(), look_up), settings)
     assert (caught.value.code, caught.value.retryable) == ("worker_lacks", True)
 
 
@@ -136,5 +136,5 @@ def test_what_the_tools_settings_name_is_known_also_where_the_call_was_not_plann
     registry = asking(expert(run_config=RunConfig(call_model_input_filter=shorten)))
     name = reference_of(shorten)
     assert not is_registered(name)
-    outer_call_of(registry, answering("ask"))
+    parent_call_of(registry, answering("ask"))
     assert is_registered(name)

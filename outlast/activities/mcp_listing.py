@@ -1,7 +1,6 @@
-"""The tools of an agent's MCP servers: listed for its model, and found again when called.
+"""Lists the tools of an agent's MCP servers, for its model and for later calls.
 
-Owns: listing them, and what a failure of that comes to. From there on they are function tools like
-any other. Knows no Temporal and no protocol.
+Listed tools are function tools like any other.
 """
 
 from collections.abc import Sequence
@@ -21,15 +20,15 @@ from outlast.agents.tools.definition import FunctionTool
 logger = get_logger(__name__)
 
 LATE_ATTEMPTS = 2
-"""How often a server is asked that answers too late or cannot be understood."""
+"""Attempts for a server whose answer is late or invalid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The tools of an agent's servers.
+    """The tools of an agent's MCP servers.
 
     Attributes:
-        tools: those of the servers that could be asked.
+        tools: the tools of the available servers.
         away: the names of the other servers.
     """
 
@@ -38,20 +37,18 @@ class Listing:
 
 
 async def list_mcp_tools(invocation: Invocation, *, attempt: int = 1, attempts: int = 1) -> Listing:
-    """Ask the agent's MCP servers for their tools.
+    """List the tools of the agent's MCP servers.
 
-    A server that is down may be back soon, so all attempts of the effect are for it. One that
-    answers too late, or that makes no sense, has two. After its last attempt, a server that is not
-    required is left out.
-
-    Args:
+    A server that is down gets all attempts of the effect, because it may be back soon. One whose
+    answer is late or invalid gets two. After its last attempt, a server that is not required is
+    left out. Args:
         invocation: the agent and the context.
-        attempt: of the effect.
-        attempts: how many there are.
+        attempt: the number of the effect's attempt.
+        attempts: the maximum number of attempts.
 
     Raises:
-        EffectError: a server is to be asked again, or is required and cannot be asked, or the tools
-            do not fit.
+        EffectError: a server needs a retry, or a required server is unavailable, or the tools do
+        not fit.
     """
     agent, away = invocation.agent, list[str]()
 
@@ -83,11 +80,11 @@ async def list_mcp_tools(invocation: Invocation, *, attempt: int = 1, attempts: 
 
 
 def _attempts_for(error: Exception, attempts: int) -> int | None:
-    """Return how often a server is asked that failed so; None where it is not the server's fault.
+    """Return the attempts for a server after an error; None if the server is not at fault.
 
     Args:
-        error: how listing failed.
-        attempts: how many there are.
+        error: the error of listing.
+        attempts: the maximum number of attempts of the effect.
     """
     if isinstance(error, MCPRefusal):  # asking again would not help
         return 1
@@ -101,20 +98,21 @@ def _attempts_for(error: Exception, attempts: int) -> int | None:
 async def listed_tool(
     invocation: Invocation, name: str, *, attempt: int = 1, attempts: int = 1
 ) -> tuple[FunctionTool | None, Sequence[str]]:
-    """Return a tool that this worker does not know, from the agent's MCP servers.
+    """Return a tool that this worker has not listed, from the agent's MCP servers.
 
-    Another worker has listed it. None where it is gone, or where its server is one of those that
-    could not be asked, whose names are returned with it.
+    Another worker has listed the tool. Returns None if no available server has the tool, with the
+    names
+    of the servers that are unavailable.
 
     Args:
         invocation: the agent and the context.
-        name: the tool's.
-        attempt: of the effect.
-        attempts: how many there are.
+        name: the name of the tool.
+        attempt: the number of the effect's attempt.
+        attempts: the maximum number of attempts.
 
     Raises:
-        EffectError: the agent has no such servers, or they are to be asked again. Another worker
-            may know the tool: during a deploy, old and new ones share a queue.
+        EffectError: the agent has no such servers, or they need a retry. Another worker may have
+        the tool: during a deploy, old and new workers share a queue.
     """
     registry, away = invocation.worker.registry, list[str]()
     if invocation.agent.mcp_servers:

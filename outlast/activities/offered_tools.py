@@ -1,7 +1,4 @@
-"""What an agent offers its model in one call: the tools and handoffs that are enabled now.
-
-Owns: `AgentTools`, and what happens where two entries have one name. Knows no Temporal.
-"""
+"""The tools and handoffs of an agent that are enabled for one model call."""
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
@@ -9,7 +6,7 @@ from dataclasses import dataclass
 
 from outlast.activities.errors import EffectError, of_user_code
 from outlast.activities.invocation import Invocation
-from outlast.activities.listing import list_mcp_tools
+from outlast.activities.mcp_listing import list_mcp_tools
 from outlast.agents.callables import call
 from outlast.agents.handoffs.handoff import Handoff
 from outlast.agents.logs import get_logger
@@ -26,12 +23,11 @@ logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AgentTools:
-    """What an agent offered its model in one call: tools and handoffs by name.
+class OfferedTools:
+    """The tools and handoffs that a model call offers, by name.
 
-    `hosted` are the tools that the provider runs itself. A tool that is called in a form of its own
-    has the name that calls of that form have. `away` are the MCP servers whose tools are missing,
-    because they could not be listed.
+    `hosted` are the tools that the provider runs. A tool with its own Responses item type has the
+    name that calls of that type have. `away` are the MCP servers that could not be listed.
     """
 
     tools: Mapping[str, FunctionTool]
@@ -41,33 +37,33 @@ class AgentTools:
     away: Sequence[str] = ()
 
     def specs(self) -> list[ToolSpec]:
-        """Return what the provider is told of those that are functions to it."""
+        """Return the specifications of the function tools."""
         return function_specs(self.tools.values(), self.handoffs.values())
 
     def entries(self) -> list[HostedTool]:
-        """Return those that have an entry of their own in a request: no functions."""
+        """Return the tools with their own request entries, which are not functions."""
         return [
             *(tool for tool in self.tools.values() if isinstance(tool, LocalTool)),
             *self.hosted,
         ]
 
     def hosted_kinds(self) -> set[str]:
-        """Return what the provider calls the kinds of tools that it runs itself."""
+        """Return the provider's types of the tools that it runs."""
         return {str(one.to_tool_param().get("type")) for one in self.hosted}
 
 
-async def offer_of(invocation: Invocation, *, attempt: int = 1) -> AgentTools:
-    """Return what is enabled now, tools of MCP servers first.
+async def offered_tools(invocation: Invocation, *, attempt: int = 1) -> OfferedTools:
+    """Return the enabled tools and handoffs, tools of MCP servers first.
 
-    A handoff beats a function tool of its name; a later one an earlier.
+    A handoff hides a function tool with its name; a later entry hides an earlier one.
 
     Args:
         invocation: the agent and the context.
-        attempt: of the model call.
+        attempt: the number of the model call's attempt.
 
     Raises:
         EffectError: a predicate or a server failed, or two entries have one name and the run
-            forbids that, or one of them is no function.
+        forbids that, or one of them is no function.
     """
     agent = invocation.agent
     listed = await list_mcp_tools(invocation, attempt=attempt, attempts=MODEL.attempts)
@@ -80,17 +76,17 @@ async def offer_of(invocation: Invocation, *, attempt: int = 1) -> AgentTools:
     if invocation.server_managed:
         _check_server_managed(invocation, handoffs.values())
     for name in sorted(tools.keys() & handoffs.keys()):
-        if isinstance(tools[name], LocalTool):  # the handoff was added after the worker began
+        if isinstance(tools[name], LocalTool):  # the handoff was added after the worker started
             message = taken_by_handoff(agent.name, name)
             raise EffectError(failures.USER_ERROR, message, retryable=False)
         _collided(
             invocation, f"Agent {agent.name!r}: the handoff {name!r} hides a tool of that name"
         )
-    return AgentTools(
+    return OfferedTools(
         tools={name: tool for name, tool in tools.items() if name not in handoffs},
         handoffs=handoffs,
         hosted=hosted_tools(agent.tools),
-        # What a server has that is away, the model may well remember.
+        # The model may remember tools of servers that are unavailable.
         unknown_is_fatal=not listed.away
         and invocation.settings.get("tool_not_found_behavior") == "raise",
         away=listed.away,
@@ -109,7 +105,7 @@ def _collided(invocation: Invocation, message: str) -> None:
 
 
 def _check_server_managed(invocation: Invocation, handoffs: Iterable[Handoff]) -> None:
-    """Refuse what cannot take anything back, where the provider's server keeps the conversation.
+    """Refuse features that need to take items back from the provider's server.
 
     Raises:
         EffectError: there are output guardrails, or a handoff has a filter.
@@ -133,7 +129,7 @@ def _check_server_managed(invocation: Invocation, handoffs: Iterable[Handoff]) -
 
 
 async def is_enabled(invocation: Invocation, name: str, entry: FunctionTool | Handoff) -> bool:
-    """Ask whether an entry is enabled now.
+    """Return whether an entry is enabled now.
 
     Raises:
         EffectError: the predicate failed.
@@ -150,14 +146,14 @@ async def is_enabled(invocation: Invocation, name: str, entry: FunctionTool | Ha
 async def _enabled(
     invocation: Invocation, tools: Sequence[FunctionTool], handoffs: Sequence[Handoff]
 ) -> tuple[list[FunctionTool], list[Handoff]]:
-    """Return those that are enabled; all predicates are asked at once."""
-    asked: list[FunctionTool | Handoff] = [
+    """Return the enabled entries; all predicates run in parallel."""
+    conditional: list[FunctionTool | Handoff] = [
         one for one in [*tools, *handoffs] if not isinstance(one.is_enabled, bool)
     ]
-    # Nothing to ask is the usual case, and even an empty gather takes a turn of the event loop.
-    asking = (is_enabled(invocation, _name_of(one), one) for one in asked)
-    answers = await asyncio.gather(*asking) if asked else []
-    yes = {id(one): answer for one, answer in zip(asked, answers, strict=True)}
+    # Usually there is no predicate, and even an empty gather takes a turn of the event loop.
+    checks = (is_enabled(invocation, _name_of(one), one) for one in conditional)
+    answers = await asyncio.gather(*checks) if conditional else []
+    yes = {id(one): answer for one, answer in zip(conditional, answers, strict=True)}
     return (
         [one for one in tools if yes.get(id(one), one.is_enabled)],
         [one for one in handoffs if yes.get(id(one), one.is_enabled)],

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from outlast.activities.invocation import Invocation
-from outlast.activities.planning import (
-    checked_before_asking,
+from outlast.activities.plan_callbacks import (
+    checked_before_approval,
     nested_plan,
     not_offered,
     rejection_text,
@@ -29,23 +29,25 @@ from outlast.loop.changes import Change
 from outlast.loop.values import JsonObject, ServerThread
 from outlast.sessions.sqlite import SQLiteSession
 from outlast.testing import call, custom_call
-from tests.unit.activities.desk import answering, raising, scene_of
+from tests.unit.activities.desk import answering, invocation_of, raising
 
 PAY = call("pay", "c1", amount=5)
 
 
 def with_formatter(formatter: Any, **config: Any) -> Invocation:
-    return scene_of(settings=write_run_config(RunConfig(tool_error_formatter=formatter, **config)))
+    return invocation_of(
+        settings=write_run_config(RunConfig(tool_error_formatter=formatter, **config))
+    )
 
 
 # --- Texts ------------------------------------------------------------------------------------------------
 
 
 async def test_without_a_formatter_our_own_words_are_used() -> None:
-    assert await rejection_text(scene_of(), PAY) is None
-    text = await not_offered(scene_of(), PAY, ["look_up", "refund"])
+    assert await rejection_text(invocation_of(), PAY) is None
+    text = await not_offered(invocation_of(), PAY, ["look_up", "refund"])
     assert text == "There is no tool 'pay'. Available: look_up, refund."
-    text = await not_offered(scene_of(), PAY, [], ["bank", "till"])
+    text = await not_offered(invocation_of(), PAY, [], ["bank", "till"])
     assert text.endswith("The tools of 'bank' and 'till' are not available at the moment.")
 
 
@@ -81,7 +83,7 @@ async def test_a_formatter_that_says_nothing_leaves_the_default(said: Any) -> No
 async def test_a_formatter_that_fails_does_not_repeat_the_paid_call() -> None:
     invocation = with_formatter(raising(KeyError("k")))
     assert await rejection_text(invocation, PAY) is None
-    unknown = scene_of(settings={"tool_error_formatter": "gone:formatter"})
+    unknown = invocation_of(settings={"tool_error_formatter": "gone:formatter"})
     assert await rejection_text(unknown, PAY) is None
 
 
@@ -117,22 +119,22 @@ def end(_data: Any) -> ToolGuardrailFunctionOutput:
 
 
 async def test_a_call_that_is_refused_anyway_does_not_bother_a_person() -> None:
-    invocation = scene_of(settings=EARLY)
-    refused = await checked_before_asking(invocation, guarded(reject), PAY)
+    invocation = invocation_of(settings=EARLY)
+    refused = await checked_before_approval(invocation, guarded(reject), PAY)
     assert (refused.message, refused.failure) == ('Not {"amount": 5}.', None)
     (record,) = refused.records
     assert (record.tool, record.behavior) == (
         "pay",
         {"type": "reject_content", "message": 'Not {"amount": 5}.'},
     )
-    allowed = await checked_before_asking(invocation, guarded(allow), PAY)
+    allowed = await checked_before_approval(invocation, guarded(allow), PAY)
     assert (allowed.message, allowed.failure) == (None, None)
     assert [one.behavior for one in allowed.records] == [{"type": "allow"}]
 
 
 async def test_without_the_setting_guardrails_wait_for_the_person() -> None:
     tool = guarded(raising(AssertionError()))
-    assert await checked_before_asking(scene_of(), tool, PAY) == ToolCheck()
+    assert await checked_before_approval(invocation_of(), tool, PAY) == ToolCheck()
 
 
 @pytest.mark.parametrize(
@@ -140,8 +142,8 @@ async def test_without_the_setting_guardrails_wait_for_the_person() -> None:
     [(end, "tool_input_guardrail_tripwire"), (raising(ConnectionError("down")), "user_error")],
 )
 async def test_a_guardrail_that_ends_the_run_is_part_of_the_plan(function: Any, code: str) -> None:
-    invocation = scene_of(settings=EARLY)
-    checked = await checked_before_asking(invocation, guarded(function), PAY)
+    invocation = invocation_of(settings=EARLY)
+    checked = await checked_before_approval(invocation, guarded(function), PAY)
     message, failure = checked.message, checked.failure
     assert message is None
     assert failure is not None
@@ -150,19 +152,19 @@ async def test_a_guardrail_that_ends_the_run_is_part_of_the_plan(function: Any, 
 
 async def test_what_an_early_guardrail_raises_is_what_the_program_catches() -> None:
     tool = guarded(raising(ConnectionError("down")))
-    checked = await checked_before_asking(scene_of(settings=EARLY), tool, PAY)
+    checked = await checked_before_approval(invocation_of(settings=EARLY), tool, PAY)
     assert checked.failure is not None
     assert checked.failure.details == {"exception": "builtins:ConnectionError", "text": "down"}
 
 
 async def test_what_an_early_guardrail_changes_in_the_context_is_kept() -> None:
-    invocation = scene_of(settings=EARLY, context={})
-    await checked_before_asking(invocation, guarded(reject), PAY)
+    invocation = invocation_of(settings=EARLY, context={})
+    await checked_before_approval(invocation, guarded(reject), PAY)
     assert invocation.changes() == (Change("set", ("refused",), "c1"),)
 
 
 def test_the_context_of_a_call_that_is_not_run_yet_knows_the_call() -> None:
-    invocation = scene_of(context={"n": 1})
+    invocation = invocation_of(context={"n": 1})
     context = tool_context(invocation, PAY)
     assert (context.tool_name, context.tool_call_id) == ("pay", "c1")
     assert (context.tool_arguments, context.tool_call.name) == ('{"amount": 5}', "pay")
@@ -176,7 +178,7 @@ def test_the_context_of_a_call_that_is_not_run_yet_knows_the_call() -> None:
 def planned(settings: JsonObject | None = None, **options: Any) -> NestedPlan:
     itself = Agent[Any](name="A")
     itself.tools.append(itself.as_tool("ask_a"))
-    invocation = scene_of(itself, settings=settings)
+    invocation = invocation_of(itself, settings=settings)
     return nested_plan(invocation, Agent[Any](name="B").as_tool("ask", **options))
 
 

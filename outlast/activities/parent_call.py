@@ -1,8 +1,7 @@
-"""The call that a nested run answers: the tool it is, and the run and agent that called it.
+"""The parent's tool call that a nested run answers.
 
-Owns: `OuterCall`, read from a nested run's settings, and the outer run's tool hooks. What belongs
-to a call of a tool happens in the nested run: it begins when that run is prepared, and ends when
-its answer is concluded. Knows no Temporal.
+`ParentCall` is read from the nested run's settings. The tool's start hooks and guardrails run in the
+nested run's preparation, and its end hooks and guardrails when the answer is finalized.
 """
 
 from dataclasses import dataclass
@@ -21,15 +20,15 @@ from outlast.loop.values import JsonObject
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OuterCall:
-    """The call that a nested run answers.
+class ParentCall:
+    """The parent's tool call that a nested run answers.
 
     Attributes:
-        agent: the agent that made it.
-        tool: the tool.
-        call_id: the call's id.
-        arguments: its arguments as JSON text.
-        hooks: the outer run's hooks.
+        agent: the agent that made the call.
+        tool: the called tool.
+        call_id: the id of the call.
+        arguments: the arguments as JSON text.
+        hooks: the parent's run hooks.
     """
 
     agent: Agent[Any]
@@ -39,7 +38,7 @@ class OuterCall:
     hooks: Any = None
 
     def context(self, wrapper: RunContextWrapper[Any]) -> ToolContext[Any]:
-        """Return the context of the call, as callables of the outer run get it."""
+        """Return the context of the call, for user code of the parent."""
         return ToolContext[Any](
             context=wrapper.context,
             usage=wrapper.usage,
@@ -55,7 +54,7 @@ class OuterCall:
     def hook_calls(
         self, step: str, wrapper: RunContextWrapper[Any], *results: Any
     ) -> list[HookCall]:
-        """Return the calls of the outer hooks at the start or the end of the call."""
+        """Return the calls of the parent's hooks at the start or the end of the call."""
         arguments = (self.context(wrapper), self.agent, self.tool, *results)
         return [
             HookCall(self.hooks, step, *arguments),
@@ -63,9 +62,9 @@ class OuterCall:
         ]
 
     def tool_input(self) -> Any:
-        """Return the arguments as the nested run's callables see them.
+        """Return the arguments as user code of the nested run sees them.
 
-        None for plain text, and for arguments that do not fit, which the run's start tells.
+        None for plain text, and for arguments that do not fit, which fail the preparation.
         """
         if not takes_more_than_text(self.tool):
             return None
@@ -75,32 +74,32 @@ class OuterCall:
             return None
 
 
-def outer_call_of(registry: Registry, settings: JsonObject) -> OuterCall | None:
-    """Return the call that a run answers, or None for a run that works for nobody.
+def parent_call_of(registry: Registry, settings: JsonObject) -> ParentCall | None:
+    """Return the parent's call that a run answers, or None if the run is not nested.
 
     Raises:
-        EffectError: this worker does not know the tool.
+        EffectError: this worker does not have the tool.
     """
-    given: Any = settings.get(SETTING_AS_TOOL)
-    if not isinstance(given, dict):
+    setting: Any = settings.get(SETTING_AS_TOOL)
+    if not isinstance(setting, dict):
         return None
-    told = cast("dict[str, str]", given)
+    call = cast("dict[str, str]", setting)
     try:
-        tool = registry.tool(told["agent"], told["tool"])
-        agent = registry.agent(told["agent"])
-        hooks = registry.reference(told["hooks"]) if "hooks" in told else None
+        tool = registry.tool(call["agent"], call["tool"])
+        agent = registry.agent(call["agent"])
+        hooks = registry.reference(call["hooks"]) if "hooks" in call else None
     except (UserError, KeyError) as error:
-        message = f"This worker cannot find the call that the run answers: {error}"
+        message = f"This worker cannot find the tool call that the run answers: {error}"
         raise lacking(message) from error
     if not isinstance(tool, AgentTool):
         message = f"The tool {tool.name!r} of agent {agent.name!r} is no agent on this worker."
         raise lacking(message)
     if tool.run_config is not None:
         write_run_config(tool.run_config)  # another process may have planned the call
-    return OuterCall(
+    return ParentCall(
         agent=agent,
         tool=tool,
-        call_id=str(told.get("call_id", "")),
-        arguments=str(told.get("arguments", "")),
+        call_id=str(call.get("call_id", "")),
+        arguments=str(call.get("arguments", "")),
         hooks=hooks,
     )

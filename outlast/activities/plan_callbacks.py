@@ -1,7 +1,7 @@
-"""What users' code has to say to the plan of a call.
+"""User code that contributes to the plan of a call.
 
-Owns: the texts that a run's `tool_error_formatter` writes, guardrails that are asked before a
-person is, and the settings of nested runs. Knows no Temporal.
+Runs a run's `tool_error_formatter`, and guardrails that run before approval; makes the settings of
+nested runs.
 """
 
 from collections.abc import Sequence
@@ -40,16 +40,16 @@ _TOOL_TYPES: dict[str, ToolType] = {
 async def not_offered(
     invocation: Invocation, raw: JsonObject, offered: list[str], away: Sequence[str] = ()
 ) -> str:
-    """Return what the model reads of a call of something that it was not offered.
+    """Return the output of a call of a tool that was not offered.
 
     Args:
-        invocation: the agent and the run.
+        invocation: the invocation of the model call.
         raw: the call.
-        offered: the names of what was offered.
+        offered: the names of the offered tools.
         away: the MCP servers whose tools could not be listed.
     """
-    known = ", ".join(offered) or "none"
-    default = f"There is no tool {name_of(raw)!r}. Available: {known}."
+    available = ", ".join(offered) or "none"
+    default = f"There is no tool {name_of(raw)!r}. Available: {available}."
     if away:
         default = f"{default} {servers_away(away)}"
     about = _About(name_of(raw), call_id_of(raw), form_of(raw))
@@ -57,27 +57,27 @@ async def not_offered(
 
 
 def servers_away(names: Sequence[str]) -> str:
-    """Return what the model reads of MCP servers whose tools could not be listed."""
+    """Return the text about unavailable MCP servers for the model."""
     servers = " and ".join(repr(name) for name in names)
     return f"The tools of {servers} are not available at the moment."
 
 
 async def rejection_text(invocation: Invocation, raw: JsonObject) -> str | None:
-    """Return what the model reads if a person rejects a call without a word; None for our words.
+    """Return the output if a person rejects the call without a message; None for the default.
 
-    It is asked for when the call is planned, because no user code runs when a person decides.
+    Made when the call is planned, because no user code runs when a person decides.
     """
     about = _About(name_of(raw), call_id_of(raw), form_of(raw))
     return await _formatted(invocation, "approval_rejected", about, phrases.REJECTED)
 
 
-async def checked_before_asking(
+async def checked_before_approval(
     invocation: Invocation, tool: FunctionTool, raw: JsonObject
 ) -> ToolCheck:
-    """Ask a tool's input guardrails before a person is asked, where the run wants that.
+    """Run a tool's input guardrails before approval, if the run wants that.
 
-    A person decides where they leave neither a message nor a failure. Those of an agent that works
-    as a tool are always asked here: its call is a run of its own, which begins when it is let.
+    A person decides only if the guardrails neither reject nor fail the call. Guardrails of an agent
+    used as a tool always run here: its call is a nested run, which starts after approval.
     """
     early = read_tool_execution(invocation.settings).pre_approval_tool_input_guardrails
     if not (early or isinstance(tool, AgentTool)) or not tool.tool_input_guardrails:
@@ -85,19 +85,19 @@ async def checked_before_asking(
     context = tool_context(invocation, raw)
     try:
         checked = await check_call(tool, context)
-    except Exception as error:  # noqa: BLE001  the model is paid, so it is told and not retried
+    except Exception as error:  # noqa: BLE001  the model call is paid for
         return ToolCheck(failure=failure_of(f"A guardrail of the tool {tool.name!r}", error))
     invocation.wrapper.context = context.context
     return checked
 
 
 def nested_plan(invocation: Invocation, tool: AgentTool) -> NestedPlan:
-    """Return how the agent behind a tool is run.
+    """Return how to run the agent of a tool.
 
     Raises:
-        UserError: the tool's `run_config` cannot travel.
+        UserError: the tool's `run_config` cannot be written as JSON.
     """
-    given = tool.conversation_id or tool.previous_response_id
+    thread_start = tool.conversation_id or tool.previous_response_id
     return NestedPlan(
         max_turns=tool.max_turns,
         settings=_nested_settings(invocation, tool),
@@ -107,13 +107,13 @@ def nested_plan(invocation: Invocation, tool: AgentTool) -> NestedPlan:
             previous_response_id=tool.previous_response_id,
             chained=tool.previous_response_id is not None,
         )
-        if given
+        if thread_start
         else None,
     )
 
 
 def _nested_settings(invocation: Invocation, tool: AgentTool) -> JsonObject | None:
-    """Return the settings of a nested run; None where they are those of the run that asks."""
+    """Return the settings of a nested run; None for those of the parent."""
     own: JsonObject = {} if tool.session is None else {SETTING_SESSION: {}}
     if tool.run_config is not None:
         return write_run_config(tool.run_config) | own
@@ -123,7 +123,7 @@ def _nested_settings(invocation: Invocation, tool: AgentTool) -> JsonObject | No
 
 
 def tool_context(invocation: Invocation, raw: JsonObject) -> ToolContext[Any]:
-    """Return the context of a call that is not run yet."""
+    """Return the context of a call that does not run yet."""
     call_id = call_id_of(raw)
     return ToolContext[Any](
         context=invocation.wrapper.context,
@@ -143,7 +143,7 @@ def tool_context(invocation: Invocation, raw: JsonObject) -> ToolContext[Any]:
 async def formatted_failure(
     invocation: Invocation, called: RunTool, default: str, error: Exception
 ) -> str:
-    """Return what the model reads of a tool that failed."""
+    """Return the output of a failed tool, from the run's formatter."""
     about = _About(called.name, called.call_id, called.form)
     text = await _formatted(invocation, "tool_exception", about, default, error)
     return default if text is None else text
@@ -151,7 +151,7 @@ async def formatted_failure(
 
 @dataclass(frozen=True, slots=True)
 class _About:
-    """Which call a text is about."""
+    """The call that a text is about."""
 
     name: str
     call_id: str
@@ -165,7 +165,7 @@ async def _formatted(
     default: str,
     error: Exception | None = None,
 ) -> str | None:
-    """Ask the run's formatter; None where it has none, says nothing, or fails."""
+    """Call the run's formatter; None without a formatter, without a text, or if it fails."""
     try:
         formatter = invocation.reference(FORMATTER)
         if formatter is None:

@@ -7,15 +7,15 @@ from typing import Any, cast
 
 import pytest
 
-from outlast.activities.asking import ask
 from outlast.activities.errors import EffectError
+from outlast.activities.model_response import ask
 from outlast.activities.nested_stream import NestedStream
 from outlast.agents.config.settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.ports.model import Model, ModelError, ModelRequest, ModelResponse
 from outlast.ports.model_arguments import CallObjects
 from outlast.testing import ScriptedModel
-from tests.unit.activities.desk import scene_of
+from tests.unit.activities.desk import invocation_of
 
 REQUEST = ModelRequest(instructions=None, input=[])
 
@@ -80,7 +80,7 @@ class Thinking(Model):
 async def answer_of(
     model: object, *, streams: bool = False, request: ModelRequest = REQUEST
 ) -> ModelResponse:
-    invocation = scene_of()
+    invocation = invocation_of()
     seen: list[JsonObject] = []
     return await ask(
         cast("Model", model),
@@ -121,7 +121,9 @@ async def test_a_model_that_ends_the_program_only_fails(*, streams: bool) -> Non
 
 @pytest.mark.parametrize("model", [Unstreamed(), Mistaken(), Sync("Hi")])
 async def test_a_model_that_cannot_be_read_along_says_what_it_lacks(model: object) -> None:
-    with pytest.raises(EffectError, match="'Desk' cannot be read along: its stream_resp") as caught:
+    with pytest.raises(
+        EffectError, match="'Desk' cannot be streamed: make its stream_resp"
+    ) as caught:
         await answer_of(model, streams=True)
     assert (caught.value.code, caught.value.retryable) == ("user_error", False)
 

@@ -1,8 +1,4 @@
-"""Asking a model, which may be one of the user's own, and whatever it does instead of answering.
-
-Owns: the two ways to ask, and what a model's mistakes are called. Must not know: what is asked, or
-what becomes of the answer.
-"""
+"""Calls a model, and turns a model's mistakes into typed errors."""
 
 import asyncio
 from collections.abc import AsyncIterable, AsyncIterator, Callable
@@ -26,23 +22,23 @@ async def ask(
     model: Model,
     request: ModelRequest,
     on_event: OnEvent | None,
-    told: NestedStream,
+    stream: NestedStream,
     *,
     of: str,
     objects: CallObjects,
 ) -> ModelResponse:
-    """Return a model's answer.
+    """Call a model and return its response.
 
     Args:
         model: the model.
-        request: what it is asked.
-        on_event: gets the raw events, where the run streams.
-        told: gets them, too, where an outer run listens.
-        of: the name of the agent whose model it is.
-        objects: what a model wants that takes arguments.
+        request: the request.
+        on_event: receives the raw events, if the run streams.
+        stream: receives them, too, for the `on_stream` of a nested run's tool.
+        of: the name of the model's agent.
+        objects: the arguments of models that take them as objects.
 
     Raises:
-        EffectError: the model failed, took too long, or gave something else than an answer.
+        EffectError: the model failed, took too long, or returned no response.
     """
     what = f"The model {type(model).__name__} of agent {of!r}"
     limit = request.settings.timeout
@@ -50,11 +46,11 @@ async def ask(
     bound = asyncio.timeout(seconds)
     try:
         async with bound:
-            return await _answer(by_record(model, objects), request, on_event, told, what)
+            return await _answer(by_record(model, objects), request, on_event, stream, what)
     except (TimeoutError, EffectError) as error:
         if not bound.expired():
             raise
-        # The model's own connection may have the same bound, and says less of it.
+        # The model's own connection may have the same time-out, with a worse message.
         raise EffectError(
             ModelTimeoutError.code,
             f"{what} took longer than the {seconds:g} s of ModelSettings(timeout=...).",
@@ -67,12 +63,12 @@ async def _answer(
     model: Model,
     request: ModelRequest,
     on_event: OnEvent | None,
-    told: NestedStream,
+    stream: NestedStream,
     what: str,
 ) -> ModelResponse:
     try:
-        if told.is_heard:
-            events = told.passed(_stream(model, request, what))
+        if stream.is_heard:
+            events = stream.passed(_stream(model, request, what))
             return await response_of_stream(events, on_event)
         if on_event is not None:
             return await response_of_stream(_stream(model, request, what), on_event)
@@ -81,37 +77,37 @@ async def _answer(
         raise of_model(error) from error
     except EffectError:
         raise
-    except SystemExit as error:  # it would end the worker's task, and be tried again for ever
+    except SystemExit as error:  # would end the worker's task, and be retried for ever
         message = f"{what} raised SystemExit: {error}"
         raise EffectError(failures.USER_ERROR, message, retryable=False) from error
     except Exception as error:
         raise of_user_code(what, error) from error
     if isinstance(answer, ModelResponse) and isinstance(cast("object", answer.usage), AnyUsage):
         return answer
-    given = type(answer if not isinstance(answer, ModelResponse) else answer.usage).__name__
+    returned = type(answer if not isinstance(answer, ModelResponse) else answer.usage).__name__
     part = " with usage=" if isinstance(answer, ModelResponse) else " "
     message = (
-        f"{what}: get_response returned{part}{given}: "
+        f"{what}: get_response returned{part}{returned}: "
         "return ModelResponse(output=[...], usage=Usage(...))."
     )
     raise EffectError(failures.USER_ERROR, message, retryable=False)
 
 
 def _stream(model: Model, request: ModelRequest, what: str) -> AsyncIterator[JsonObject]:
-    """Return the events of an answer.
+    """Return the events of a streamed response.
 
     Raises:
-        EffectError: the model has none.
+        EffectError: the model does not stream.
     """
     make = cast("Callable[[ModelRequest], object] | None", getattr(model, "stream_response", None))
     events = make(request) if callable(make) else None
     if isinstance(events, AsyncIterable):
         return aiter(cast("AsyncIterable[JsonObject]", events))
     close = getattr(events, "close", None)
-    if callable(close):  # a coroutine: nobody will await it
+    if callable(close):  # a coroutine that is never awaited
         close()
     message = (
-        f"{what} cannot be read along: its stream_response has to be an async generator of raw "
-        "events (`async def` with `yield`), or the run not streamed (Runner.run)."
+        f"{what} cannot be streamed: make its stream_response an async generator of raw events "
+        "(`async def` with `yield`), or run without streaming (Runner.run)."
     )
     raise EffectError(failures.USER_ERROR, message, retryable=False)

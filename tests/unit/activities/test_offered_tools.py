@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from outlast.activities.errors import EffectError
-from outlast.activities.offer import is_enabled, offer_of
+from outlast.activities.offered_tools import is_enabled, offered_tools
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.config.settings import write_run_config
@@ -17,7 +17,7 @@ from outlast.agents.tools.function_tool import function_tool
 from outlast.agents.tools.hosted import WebSearchTool
 from outlast.loop.changes import Change
 from tests.mcp_servers import Shelf, tool
-from tests.unit.activities.desk import raising, scene_of
+from tests.unit.activities.desk import invocation_of, raising
 
 
 @function_tool
@@ -43,21 +43,25 @@ def colliding() -> Agent[Any]:
 
 
 async def test_tools_come_before_handoffs_in_their_order() -> None:
-    offer = await offer_of(scene_of(Agent(name="A", tools=[look_up], handoffs=[Agent(name="B")])))
+    offer = await offered_tools(
+        invocation_of(Agent(name="A", tools=[look_up], handoffs=[Agent(name="B")]))
+    )
     assert [spec.name for spec in offer.specs()] == ["look_up", "transfer_to_b"]
     assert offer.specs()[0].parameters == look_up.params_json_schema
 
 
 @pytest.mark.parametrize("is_open", [True, False])
 async def test_a_predicate_sees_the_context_and_the_agent(*, is_open: bool) -> None:
-    offer = await offer_of(scene_of(Agent(name="A", tools=[shop]), context={"open": is_open}))
+    offer = await offered_tools(
+        invocation_of(Agent(name="A", tools=[shop]), context={"open": is_open})
+    )
     assert bool(offer.tools) is is_open
 
 
 async def test_a_predicate_that_fails_is_named_and_tried_again() -> None:
     entry = handoff(Agent(name="B"), is_enabled=raising(ConnectionError("down")))
     with pytest.raises(EffectError, match="is_enabled of 'transfer_to_b' of agent 'A'") as caught:
-        await offer_of(scene_of(Agent(name="A", handoffs=[entry])))
+        await offered_tools(invocation_of(Agent(name="A", handoffs=[entry])))
     assert caught.value.retryable
 
 
@@ -66,31 +70,31 @@ async def test_what_a_predicate_changes_in_the_context_is_kept() -> None:
         ctx.context["asked"] += 1
         return True
 
-    invocation = scene_of(Agent(name="A"), context={"asked": 0})
+    invocation = invocation_of(Agent(name="A"), context={"asked": 0})
     assert await is_enabled(invocation, "transfer_to_b", handoff(Agent(name="B"), is_enabled=count))
     assert invocation.changes() == (Change("set", ("asked",), 1),)
 
 
 async def test_a_handoff_beats_a_tool_of_its_name(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.WARNING):
-        offer = await offer_of(scene_of(colliding()))
+        offer = await offered_tools(invocation_of(colliding()))
     assert (list(offer.tools), list(offer.handoffs)) == (["look_up"], ["transfer_to_b"])
     assert "hides a tool of that name" in caplog.text
 
 
 async def test_a_handoff_that_came_late_does_not_hide_a_shell() -> None:
     agent = Agent[Any](name="A", tools=[ShellTool(lambda _request: "done")])
-    invocation = scene_of(agent)
+    invocation = invocation_of(agent)
     agent.handoffs.append(handoff(Agent(name="B"), tool_name_override="shell"))
     with pytest.raises(EffectError, match="has the name of one of its tools") as caught:
-        await offer_of(invocation)
+        await offered_tools(invocation)
     assert not caught.value.retryable
 
 
 async def test_two_entries_of_one_name_are_an_error_where_the_run_says_so() -> None:
     settings = {"tool_name_collision_policy": "error"}
     with pytest.raises(EffectError, match=r"hides a tool of that name\. Rename one") as caught:
-        await offer_of(scene_of(colliding(), settings=settings))
+        await offered_tools(invocation_of(colliding(), settings=settings))
     assert not caught.value.retryable
 
 
@@ -104,7 +108,9 @@ async def test_of_handoffs_of_one_name_the_one_that_is_enabled_is_offered(
         for name, is_on in zip("BC", enabled, strict=True)
     ]
     settings = write_run_config(RunConfig(tool_name_collision_policy=policy))
-    offer = await offer_of(scene_of(Agent(name="A", handoffs=[*entries]), settings=settings))
+    offer = await offered_tools(
+        invocation_of(Agent(name="A", handoffs=[*entries]), settings=settings)
+    )
     assert list(offer.handoffs.values()) == [entries[enabled.index(True)]]
 
 
@@ -112,7 +118,7 @@ async def test_two_enabled_handoffs_of_one_name_are_an_error_where_the_run_says_
     entries = [handoff(Agent(name=name), tool_name_override="escalate") for name in "BC"]
     settings = write_run_config(RunConfig(tool_name_collision_policy="error"))
     with pytest.raises(EffectError, match="two handoffs named 'escalate'"):
-        await offer_of(scene_of(Agent(name="A", handoffs=[*entries]), settings=settings))
+        await offered_tools(invocation_of(Agent(name="A", handoffs=[*entries]), settings=settings))
 
 
 async def test_a_later_handoff_beats_an_earlier_one_of_its_name() -> None:
@@ -120,7 +126,7 @@ async def test_a_later_handoff_beats_an_earlier_one_of_its_name() -> None:
         handoff(Agent(name="B")),
         handoff(Agent(name="C"), tool_name_override="transfer_to_b"),
     )
-    offer = await offer_of(scene_of(Agent(name="A", handoffs=[first, second])))
+    offer = await offered_tools(invocation_of(Agent(name="A", handoffs=[first, second])))
     assert offer.handoffs["transfer_to_b"].agent_name == "C"
 
 
@@ -128,13 +134,13 @@ async def test_a_later_handoff_beats_an_earlier_one_of_its_name() -> None:
 async def test_an_unknown_name_is_fatal_where_the_run_says_so(
     behavior: str | None, *, fatal: bool
 ) -> None:
-    offer = await offer_of(scene_of(settings={"tool_not_found_behavior": behavior}))
+    offer = await offered_tools(invocation_of(settings={"tool_not_found_behavior": behavior}))
     assert offer.unknown_is_fatal is fatal
 
 
 async def test_tools_of_the_provider_are_offered_beside_and_nobody_asks_about_them() -> None:
     search = WebSearchTool()
-    offer = await offer_of(scene_of(Agent(name="A", tools=[search, look_up])))
+    offer = await offered_tools(invocation_of(Agent(name="A", tools=[search, look_up])))
     assert list(offer.hosted) == [search]
     assert [spec.name for spec in offer.specs()] == ["look_up"]
 
@@ -156,28 +162,28 @@ async def test_a_filter_is_refused_where_the_providers_server_keeps_the_conversa
     entry: Any, config: dict[str, Any], *, refused: bool
 ) -> None:
     settings = write_run_config(RunConfig(**config))
-    invocation = scene_of(Agent(name="A", handoffs=[entry]), settings=settings)
-    assert len((await offer_of(invocation)).handoffs) == int(entry.is_enabled)
+    invocation = invocation_of(Agent(name="A", handoffs=[entry]), settings=settings)
+    assert len((await offered_tools(invocation)).handoffs) == int(entry.is_enabled)
     invocation.server_managed = True
     if not refused:
-        await offer_of(invocation)
+        await offered_tools(invocation)
         return
     with pytest.raises(EffectError, match="'transfer_to_b' has an input filter") as caught:
-        await offer_of(invocation)
+        await offered_tools(invocation)
     assert (caught.value.code, caught.value.retryable) == ("user_error", False)
 
 
 async def test_tools_of_mcp_servers_come_first_and_the_agents_own_beats_them() -> None:
     own = function_tool(name_override="tear")(lambda: "own")
     shelf = Shelf(tool("find"), tool("tear"))
-    offer = await offer_of(scene_of(Agent(name="A", tools=[own], mcp_servers=[shelf])))
+    offer = await offered_tools(invocation_of(Agent(name="A", tools=[own], mcp_servers=[shelf])))
     assert [spec.name for spec in offer.specs()] == ["find", "tear"]
     assert offer.tools["tear"] is own
 
 
 async def test_a_tool_of_a_form_of_its_own_has_an_entry_of_its_own() -> None:
     shell, hosted = ShellTool(str, name="bash"), WebSearchTool()
-    offer = await offer_of(scene_of(Agent(name="A", tools=[shell, hosted, look_up])))
+    offer = await offered_tools(invocation_of(Agent(name="A", tools=[shell, hosted, look_up])))
     assert list(offer.tools) == ["shell", "look_up"]
     assert [spec.name for spec in offer.specs()] == ["look_up"]
     assert offer.entries() == [shell, hosted]
@@ -185,5 +191,7 @@ async def test_a_tool_of_a_form_of_its_own_has_an_entry_of_its_own() -> None:
 
 
 async def test_one_that_is_not_enabled_has_none() -> None:
-    offer = await offer_of(scene_of(Agent(name="A", tools=[ShellTool(str, is_enabled=False)])))
+    offer = await offered_tools(
+        invocation_of(Agent(name="A", tools=[ShellTool(str, is_enabled=False)]))
+    )
     assert (offer.entries(), list(offer.tools)) == ([], [])
