@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from openai.types.responses import ResponseFunctionToolCall
 
-from outlast.activities import nested_events
+from outlast.activities import nested_stream
 from outlast.activities.invocation import Invocation
 from outlast.activities.nested_stream import nested_events
 from outlast.agents.agent import Agent

@@ -45,7 +45,7 @@ async def test_a_rejection_tells_the_model_why(
     model = ScriptedModel(REFUND, "We repair it.")
     handle = await waiting_run(client, await open_desk(model), run_id)
 
-    done = await cli("reject", run_id, "a1", "--message", "AgentTools a repair.", "--json")
+    done = await cli("reject", run_id, "a1", "--message", "Offer a repair.", "--json")
 
     assert json.loads(done.stdout) == {
         "run_id": run_id,
@@ -56,7 +56,7 @@ async def test_a_rejection_tells_the_model_why(
         "arguments": '{"order_id": "A-42"}',
     }
     await handle.result()
-    assert model.requests[-1].input[-1]["output"] == "AgentTools a repair."
+    assert model.requests[-1].input[-1]["output"] == "Offer a repair."
 
 
 async def test_of_several_requests_one_has_to_be_named(
