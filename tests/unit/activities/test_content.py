@@ -23,6 +23,7 @@ from outlast.loop.effects import (
     RunTool,
 )
 from outlast.loop.items import Item
+from outlast.loop.stored import OFFLOAD_ABOVE
 from outlast.loop.values import is_reference
 from outlast.loop.view import ViewEdit
 from outlast.ports.blobs import LargeContent
@@ -102,6 +103,16 @@ async def test_a_long_request_makes_the_reply_tell_of_the_store(content: LargeCo
     items = (Item("input", item("x" * 600_000)),)
     request = EffectRequest(effect=CallModel(**FIELDS, input_length=1), items=items)
     assert (await recorded_result(content, request, ModelReply(items=()))).stores
+
+
+@pytest.mark.parametrize(("size", "tells"), [(0, False), (1, True)])
+async def test_half_of_what_makes_a_run_store_content_makes_the_reply_tell(
+    content: LargeContent, size: int, *, tells: bool
+):
+    """The store is known before the run holds so much that it has to use it."""
+    items = (Item("input", item("x" * (OFFLOAD_ABOVE // 2 + size))),)
+    request = EffectRequest(effect=CallModel(**FIELDS, input_length=1), items=items)
+    assert (await recorded_result(content, request, ModelReply(items=()))).stores is tells
 
 
 async def test_a_filters_items_are_stored(content: LargeContent):

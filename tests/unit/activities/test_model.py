@@ -1,15 +1,18 @@
 """What an agent's model is asked, and what comes back."""
 
 import logging
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any, cast
 
 import pytest
 from pydantic import BaseModel
 
+from outlast.activities import model as model_activity
 from outlast.activities.carry_out import Attempt
 from outlast.activities.errors import EffectError
 from outlast.activities.model import call_model
+from outlast.activities.offer import AgentTools
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import CallModelData, ModelInputData
@@ -835,6 +838,42 @@ async def test_a_forced_tool_is_forced_once(*, used: bool, resets: bool, choice:
     )
     request, _ = await asked(agent, tools_used=used)
     assert request.settings.tool_choice == choice
+
+
+@pytest.mark.parametrize(
+    ("choice", "own", "away", "is_forced"),
+    [
+        ("required", True, True, True),
+        ("required", False, True, False),
+        ("required", False, False, True),
+        ("look_up", True, True, True),
+        ("look_up", False, True, False),
+        ("look_up", False, False, True),
+        ("auto", False, True, True),
+        ("none", False, True, True),
+    ],
+)
+def test_no_tool_is_forced_that_is_away_with_its_server(
+    choice: str, *, own: bool, away: bool, is_forced: bool
+) -> None:
+    """A provider refuses to force a tool that the request does not have."""
+    offer = AgentTools(
+        tools={"look_up": look_up} if own else {}, handoffs={}, away=["files"] if away else []
+    )
+    forces_missing = model_activity._forces_missing(ModelSettings(tool_choice=choice), offer)
+    assert forces_missing is not is_forced
+
+
+def test_the_question_is_what_was_put_in_before_the_agents_worked() -> None:
+    said, made = Item("input", {"n": 1}), Item("message", {"n": 2}, "A", 1)
+
+    def question(*items: Item, starts: bool) -> list[JsonObject]:
+        request = model_request("A", *items, starts=starts, history=len(items))
+        return model_activity._question(replace(request, items=items))
+
+    assert question(said, made, starts=False) == [said.raw]
+    assert question(said, made, starts=True) == [said.raw, made.raw]
+    assert question(made, starts=False) == []
 
 
 async def test_the_conversation_at_the_provider_is_named() -> None:

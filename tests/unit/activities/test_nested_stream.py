@@ -194,6 +194,18 @@ async def test_outputs_that_are_the_answer_are_told() -> None:
     assert heard.words == ["tool_output"]
 
 
+async def test_the_answer_that_passed_is_that_of_the_newest_turn() -> None:
+    heard = Told()
+    first, second = (
+        Item("message", say(text)[0], "Inner", at) for at, text in ((1, "earlier"), (2, "newest"))
+    )
+    async with telling(scene_for(heard), turn()) as told:
+        await told.passed_answer(())
+        await told.passed_answer((HELLO, first, second))
+    (only,) = heard.events
+    assert ("newest" in str(only), "earlier" in str(only)) == (True, False)
+
+
 async def test_a_stream_is_told_while_it_passes_and_closed_early() -> None:
     heard, closed = Told(), list[bool]()
 

@@ -106,3 +106,26 @@ def test_the_blank_screen_is_a_picture() -> None:
     at = data.index(b"IDAT")
     length = int.from_bytes(data[at - 4 : at])
     assert zlib.decompress(data[at + 4 : at + 4 + length]) == b"\0\0"  # a filter and a pixel
+
+
+FAILED: dict[str, JsonObject] = {
+    "function_call": {"output": "It broke."},
+    "custom_tool_call": {"output": "It broke."},
+    "local_shell_call": {"output": "It broke."},
+    "apply_patch_call": {"status": "failed", "output": "It broke."},
+    "shell_call": {
+        "output": [
+            {
+                "stdout": "",
+                "stderr": "It broke.",
+                "outcome": {"type": "exit", "exit_code": 1},
+            }
+        ]
+    },
+    "computer_call": {"output": {"type": "computer_screenshot", "image_url": BLANK_SCREEN}},
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_text_stands_where_the_provider_looks_for_it(form: str) -> None:
+    assert FORMS[form].said("It broke.") == FAILED[form]

@@ -127,3 +127,14 @@ def test_a_call_with_two_outputs_breaks_an_invariant() -> None:
     output = Item("tool_output", output_item("c9", "x"))
     assert violations(replace(state, items=(*state.items, call, output))) == []
     assert violations(replace(state, items=(*state.items, call, output, output)))
+
+
+def test_each_step_looks_at_the_calls_of_the_current_question_only() -> None:
+    """So the time it takes does not grow; what is read again is looked at as a whole."""
+    lost = Item("tool_call", tool("f", "c9")[0])
+    state = in_("idle")
+    older = revised(state, items=(lost, *state.items), question_from=1)
+    check(older)
+    assert [law.partition(":")[0] for law in violations(older)] == ["I6"]
+    with pytest.raises(BrokenInvariantError, match="I6"):
+        check(revised(older, question_from=0))

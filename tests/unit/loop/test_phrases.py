@@ -32,6 +32,19 @@ def test_used_up_turns_name_the_number_and_the_way_out() -> None:
     assert "max_turns" in text
 
 
+def test_the_fixed_sentences_are_those_that_transcripts_have() -> None:
+    """Models have read them, and tests of users compare with them."""
+    assert phrases.CANCELLED == "This call was cancelled and did not run to its end."
+    assert phrases.NOT_RUN == "This call was not run, because the run could not go on."
+    assert phrases.STOPPED == "The run was cancelled."
+    assert phrases.REJECTED == "A person decided that this call must not run."
+    assert phrases.WITHHELD == "[This output was withheld by a guardrail.]"
+    assert phrases.UNCHECKED.startswith("[This output is withheld: not all guardrails")
+    assert phrases.UNCHECKED.endswith("could check it.]")
+    assert phrases.HANDOFF_IGNORED.startswith("This handoff was ignored: a reply can hand over")
+    assert phrases.HANDOFF_IGNORED.endswith(" to one agent only.")
+
+
 def test_the_fixed_sentences_differ_from_each_other() -> None:
     fixed = {phrases.CANCELLED, phrases.NOT_RUN, phrases.REJECTED, phrases.HANDOFF_IGNORED}
     assert len(fixed) == 4
