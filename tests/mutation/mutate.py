@@ -56,7 +56,7 @@ AREAS = {
         ["tests/unit/activities", "tests/unit/testing", "tests/conformance"],
         60,
         95,
-        ["boundary", "engine_heartbeat", "heartbeats", "intake", "temporal"],
+        ["boundary", "engine_heartbeat", "heartbeats", "intake"],
     ),
     "contract": Area(
         "outlast/contract", ["tests/unit/contract", "tests/unit/client/test_deltas.py"], 60, 95

@@ -199,7 +199,7 @@ async def test_the_answer_that_passed_is_that_of_the_newest_turn() -> None:
     first, second = (
         Item("message", say(text)[0], "Inner", at) for at, text in ((1, "earlier"), (2, "newest"))
     )
-    async with telling(scene_for(heard), turn()) as told:
+    async with nested_events(scene_for(heard), turn()) as told:
         await told.passed_answer(())
         await told.passed_answer((HELLO, first, second))
     (only,) = heard.events
