@@ -12,7 +12,7 @@ from outlast.activities import model as model_activity
 from outlast.activities.carry_out import Attempt
 from outlast.activities.errors import EffectError
 from outlast.activities.model import call_model
-from outlast.activities.offer import AgentTools
+from outlast.activities.offered_tools import OfferedTools
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.config.run_config import CallModelData, ModelInputData
@@ -857,7 +857,7 @@ def test_no_tool_is_forced_that_is_away_with_its_server(
     choice: str, *, own: bool, away: bool, is_forced: bool
 ) -> None:
     """A provider refuses to force a tool that the request does not have."""
-    offer = AgentTools(
+    offer = OfferedTools(
         tools={"look_up": look_up} if own else {}, handoffs={}, away=["files"] if away else []
     )
     forces_missing = model_activity._forces_missing(ModelSettings(tool_choice=choice), offer)
