@@ -18,7 +18,7 @@ from outlast.cli.events import RunEvent, run_events
 from outlast.client.deltas import with_deltas
 from outlast.client.handle import RunHandle
 from outlast.client.history import Progress
-from outlast.client.reading import is_settled
+from outlast.client.read_range import is_settled
 from outlast.client.results import RunResult, error_of, result_of
 from outlast.client.stream import ApprovalStreamEvent, NumberedEvent, changes
 from outlast.loop.state import LoopState

@@ -73,7 +73,7 @@ def run(
         if detach:
             _show_started(connection, handle, as_json=as_json)
             return ExitCode.OK
-        from outlast.client.reading import is_settled
+        from outlast.client.read_range import is_settled
 
         return await wait_for_answer(
             connection, handle, task_queue=task_queue, until=is_settled, since=None, as_json=as_json

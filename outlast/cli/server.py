@@ -124,9 +124,9 @@ async def pollers(client: "Client", task_queue: str) -> list[str]:
     Raises:
         RPCError: the server refuses to say.
     """
-    from outlast.client import unattended
+    from outlast.client import missing_worker
 
-    return await unattended.pollers(client, task_queue)
+    return await missing_worker.pollers(client, task_queue)
 
 
 @asynccontextmanager

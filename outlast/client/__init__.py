@@ -1,6 +1,6 @@
-"""The client: start runs, talk to them, read them. Talks by contract names only.
+"""The client: start runs, send to them, read them.
 
-Owns: `Runner`, `RunHandle`, results and the errors that a failed run raises. Never imports
+`Runner`, `RunHandle`, results and their errors. Uses the contract's names only and never imports
 workflows or activities: a client may run where no agent is defined.
 """
 

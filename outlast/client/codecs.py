@@ -1,4 +1,4 @@
-"""Finding the payload codec that `--codec` or `OUTLAST_CODEC` names: `MODULE:NAME`."""
+"""Loads the payload codec that `--codec` or `OUTLAST_CODEC` names as `MODULE:NAME`."""
 
 import os
 import sys
@@ -25,10 +25,10 @@ def configured_converter() -> DataConverter | None:
 
 
 def load_converter(target: str) -> DataConverter:
-    """Return a data converter by its address.
+    """Return the data converter at an address.
 
     Args:
-        target: `MODULE:NAME`, of a `PayloadCodec`, of a `DataConverter`, or of a class or function
+        target: `MODULE:NAME` of a `PayloadCodec`, of a `DataConverter`, or of a class or function
             that makes one of them. The module may be in the current directory.
 
     Raises:

@@ -1,7 +1,6 @@
-"""Finding the Temporal server, and what our runs need of it.
+"""Connects to the Temporal server, and adds the search attributes of runs.
 
-Owns: connecting as Temporal's own environment configuration says, and the search attributes. Must
-not know: how a server is started.
+Uses Temporal's own environment configuration.
 """
 
 import re
@@ -24,7 +23,7 @@ DEFAULT_ADDRESS = "localhost:7233"
 
 
 def is_configured() -> bool:
-    """Whether the environment or the profile file says where a server is.
+    """Whether the environment or the profile file names a server.
 
     Raises:
         UserError: the configuration cannot be read.
@@ -36,12 +35,11 @@ async def connect(address: str | None = None, namespace: str | None = None) -> C
     """Connect to a Temporal server.
 
     Args:
-        address: host and port; default: what `TEMPORAL_ADDRESS` or the profile file says, or
-            else `localhost:7233`.
-        namespace: default: what the configuration says, or else `default`.
+        address: host and port; default: `TEMPORAL_ADDRESS`, the profile file, or `localhost:7233`.
+        namespace: default: the configured namespace, or `default`.
 
     Raises:
-        ServerUnavailable: nobody answers there.
+        ServerUnavailable: no server answers at the address.
         UserError: the configuration cannot be read, or OUTLAST_CODEC names no codec.
     """
     options = _configuration()
@@ -58,16 +56,16 @@ async def connect(address: str | None = None, namespace: str | None = None) -> C
     except (RuntimeError, RPCError, ValueError) as error:
         raise ServerUnavailable(
             f"No Temporal server answers at {options['target_host']}: {_reason(error)}. Start one "
-            "with `outlast dev`, or say where yours is with TEMPORAL_ADDRESS."
+            "with `outlast dev`, or set TEMPORAL_ADDRESS to your server's address."
         ) from None
 
 
 async def add_search_attributes(client: Client) -> bool:
-    """Add the search attributes of our runs to the namespace, where they are missing.
+    """Add missing search attributes of runs to the namespace.
 
     Returns:
-        Whether they can be used. False where the server does not let us add them; runs then work
-        without being searchable by agent and status.
+        Whether the search attributes can be used. False if the server does not allow them; runs
+        then work, but cannot be searched by agent and status.
     """
     try:
         await ensure_search_attributes(client, names.SEARCH_ATTRIBUTES)
@@ -84,7 +82,7 @@ async def add_search_attributes(client: Client) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """Return what the engine's core says of a failed connection, without its own type names."""
+    """Return the core's reason for a failed connection, without its internal type names."""
     said = str(error)
     found: list[str] = re.findall(r'(?:message|error): "([^"]+)"', said)
     return found[-1] if found else said.rstrip(".")
@@ -93,8 +91,8 @@ def _reason(error: Exception) -> str:
 def _configuration() -> dict[str, Any]:
     try:
         return dict(ClientConfig.load_client_connect_config())
-    except Exception as error:  # noqa: BLE001  the core has its own kinds, for each one way to be wrong
+    except Exception as error:  # noqa: BLE001  the core raises different types
         raise UserError(
-            f"Temporal's client configuration cannot be read: {error}. It is what the environment "
-            "(TEMPORAL_...) and the profile file say."
+            f"Temporal's client configuration cannot be read: {error}. Check the environment "
+            "(TEMPORAL_...) and the profile file."
         ) from None

@@ -1,8 +1,4 @@
-"""Large content on the client's side: what leaves a message, and how results get it back.
-
-Owns: which store belongs to which client, and reading content where nothing can be awaited. Must
-not know: how a value is split and joined; that is `contract/blobs.py`.
-"""
+"""Large content on the client's side: stored before sending, and read back for results."""
 
 import asyncio
 from collections.abc import Iterable, Sequence
@@ -21,11 +17,11 @@ from outlast.ports.blobs import LargeContent
 R = TypeVar("R", records.RunInput, records.SendRecord)
 
 INLINE_BYTES = 500_000
-"""How much JSON of one message travels in it, where there is a store for the rest."""
+"""How much JSON of a message is sent inline if there is a blob store."""
 
 
 async def outgoing(client: Any, record: R) -> R:
-    """Return a message as it is sent: its large content is in the client's store.
+    """Return a message with its large content moved to the client's store.
 
     Raises:
         ContentUnavailable: the store cannot be written.
@@ -51,10 +47,10 @@ async def outgoing(client: Any, record: R) -> R:
 
 
 class ContentReader:
-    """Puts content back into what was read of a run.
+    """Puts stored content back into values read from a run.
 
     Args:
-        content: where it is kept.
+        content: the store.
     """
 
     def __init__(self, content: LargeContent) -> None:
@@ -66,12 +62,12 @@ class ContentReader:
         return self._content.store is not None
 
     async def prefetch(self, items: Iterable[Item]) -> None:
-        """Read the content of items into memory, so that `whole` need not wait for it."""
-        with suppress(Exception):  # whoever looks at it is told
+        """Read the content of items into the cache, so that `whole` need not wait."""
+        with suppress(Exception):  # raised again when the content is used
             await self._content.joined_all([item.raw for item in items])
 
     def whole(self, value: Json) -> Json:
-        """Return a value with its content, or with placeholders where this process has no store.
+        """Return a value with its content, or with placeholders if this process has no store.
 
         Raises:
             ContentUnavailable: the store lacks the content, or cannot be read.
@@ -79,7 +75,7 @@ class ContentReader:
         return self.all_whole([value])[0]
 
     def all_whole(self, values: list[Json]) -> list[Json]:
-        """Return values with their content, as `whole` does, read together.
+        """Return values with their content; like `whole`, but reads all of it at once.
 
         Raises:
             ContentUnavailable: the store lacks the content, or cannot be read.
@@ -108,7 +104,7 @@ class ContentReader:
         return item if raw is item.raw else replace(item, raw=raw)
 
     def whole_items(self, items: Sequence[Item]) -> tuple[Item, ...]:
-        """Return items with their content, read together.
+        """Return items with their content; reads all of it at once.
 
         Raises:
             ContentUnavailable: as for `whole`.
@@ -121,5 +117,5 @@ class ContentReader:
 
 
 def reader_of(client: Any) -> ContentReader:
-    """Return what puts content back into what is read with a client."""
+    """Return the reader for values that are read with a client."""
     return ContentReader(large_content(client=client))

@@ -1,7 +1,4 @@
-"""What people decided about the calls of a run, as its result's context tells and takes it.
-
-Owns: `ResultDecisions`. Must not know: how decisions are sent.
-"""
+"""Decisions about a run's calls, made and read through a result's context."""
 
 from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.client.run_state import RunState
@@ -12,8 +9,8 @@ class ResultDecisions:
     """Implements `outlast.agents.context.wrapper.Decisions` for a result.
 
     Args:
-        waiting: takes what is decided from now on; `result.to_state()` starts with it.
-        snapshot: the run.
+        waiting: receives new decisions; `result.to_state()` starts with them.
+        snapshot: the state of the run.
     """
 
     def __init__(self, waiting: RunState, snapshot: loop.LoopState) -> None:
@@ -21,7 +18,7 @@ class ResultDecisions:
         self._snapshot = snapshot
 
     def approve(self, approval_item: ToolApprovalItem, always_approve: bool = False) -> None:  # noqa: FBT001, FBT002  as `RunState`
-        """Let a call run, once the run goes on; see `RunState.approve`."""
+        """Approve a call for when the run resumes; see `RunState.approve`."""
         self.waiting.approve(approval_item, always_approve)
 
     def reject(
@@ -31,13 +28,13 @@ class ResultDecisions:
         *,
         rejection_message: str | None = None,
     ) -> None:
-        """Do not let a call run; see `RunState.reject`."""
+        """Reject a call for when the run resumes; see `RunState.reject`."""
         self.waiting.reject(approval_item, always_reject, rejection_message=rejection_message)
 
     def is_approved(self, tool_name: str, call_id: str) -> bool | None:
-        """Return what was decided about a call; None where nothing was.
+        """Return the decision about a call; None if there is none.
 
-        What was decided about the call itself comes before what goes for all calls of its tool.
+        A decision about the call itself outranks a remembered decision for its tool.
         """
         staged = {
             (one.run_id, one.decision.request_id): one.decision

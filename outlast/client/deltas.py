@@ -1,9 +1,7 @@
-"""Following what a model says while it says it.
+"""Streams model output by polling, while the model call is pending.
 
-The server shows the heartbeats of activities that are running to whoever asks, so readers ask
-while a model call is pending, and only then. Nothing is added to the history by it. Owns: when is
-asked, and what is told between which events of the history. Must not know: what windows look like
-(`outlast.contract.deltas`), and who is told.
+The server shows the heartbeats of running activities, so readers poll it only while a model call is
+pending. Nothing is added to the history. `outlast.contract.deltas` has the format of the windows.
 """
 
 import asyncio
@@ -27,29 +25,28 @@ RawEvent: TypeAlias = JsonObject
 """An event of a provider's stream, or one of the `outlast.` types of `delta_reader.py`."""
 
 SHORTEST_WAIT: Final = timedelta(milliseconds=50)
-"""Between two questions, while there is something new."""
+"""The wait between two polls, while there is news."""
 
 LONGEST_WAIT: Final = timedelta(milliseconds=250)
-"""The same, while the model thinks."""
+"""The same, while the model has not begun to answer."""
 
 PATIENCE: Final = 0.1
-"""The wait is this share of the time for which there was nothing new."""
+"""The wait as a share of the time without news."""
 
 
 async def with_deltas(
     progress: AsyncIterator[Progress], client: Client, run_id: str
 ) -> AsyncGenerator[Progress | RawEvent]:
-    """Yield what the history says, and between it what models say.
+    """Yield the history's events, and the models' events between them.
 
-    Before the `Progress` with a model's reply there are all events that tell the reply and were
-    not yielded before, so the deltas of each reply add up to its text for every reader, whether
-    it read along or came later. The server is asked while the reader is busy, too, so that a slow
-    reader misses nothing.
+    Before the `Progress` with a model's reply come all events of the reply that were not yielded
+    before, so the deltas of each reply add up to its text for every reader, live or late. The
+    server is polled while the reader is busy, too, so that a slow reader misses nothing.
 
     Args:
-        progress: the run, as `RunHandle.follow` reads it.
+        progress: the run's progress, from `RunHandle.follow`.
         client: connected to the run's server.
-        run_id: which run.
+        run_id: the run's workflow id.
     """
     poller = DeltaPoller(client, run_id)
     listening = asyncio.create_task(poller.listen())
@@ -59,7 +56,7 @@ async def with_deltas(
         while True:
             await asyncio.wait({coming, hearing, listening}, return_when=asyncio.FIRST_COMPLETED)
             if listening.done():
-                listening.result()  # it ends by failing only
+                listening.result()  # it only ends with an error
             if hearing.done():
                 for event in poller.heard_events():
                     yield event
@@ -89,10 +86,10 @@ def _next(progress: AsyncIterator[Progress]) -> asyncio.Task[Progress | None]:
 
 @dataclass
 class DeltaPoller:
-    """Asks the server what the models of one run have said.
+    """Polls the server for the models' output in one run.
 
     Attributes:
-        state: the run, as far as `take` was told.
+        state: the run's state, as last passed to `take`.
         heard: set while there are events for `heard_events`.
     """
 
@@ -107,11 +104,11 @@ class DeltaPoller:
 
     @staticmethod
     def waits_for(state: LoopState) -> bool:
-        """Whether a model is being asked, so that there may be something to read."""
+        """Whether a model call is pending, so that there may be something to read."""
         return any(isinstance(effect, CallModel) for effect in state.pending)
 
     def take(self, step: Progress) -> list[RawEvent]:
-        """Take note of what the history says; return what is still to be told before it."""
+        """Note the history's next step; return the events to yield before it."""
         before, self.state = self.state, step.state
         if not self.waits_for(self.state):
             self._model_is_asked.clear()
@@ -137,21 +134,21 @@ class DeltaPoller:
                 return []
 
     def heard_events(self) -> list[RawEvent]:
-        """Return what was heard since the last time."""
+        """Return the events since the last call."""
         events, self._events = self._events, []
         self.heard.clear()
         return events
 
     async def listen(self) -> None:
-        """Ask again and again, while a model is asked, and keep what is heard; until cancelled."""
+        """Poll while a model call is pending, and keep the events; until cancelled."""
         while True:
             await self._model_is_asked.wait()
             await self.ask()
 
     async def ask(self) -> None:
-        """Wait for as long as is due, ask once, and keep what is new. Never raises for it.
+        """Wait until a poll is due, poll once, and keep what is new. Never raises for the server.
 
-        Whoever cannot be asked now is asked again: the end of every text is in the history.
+        A failed poll is repeated: the end of every text is in the history.
         """
         loop = asyncio.get_running_loop()
         if self._quiet_since is None:
@@ -172,13 +169,13 @@ class DeltaPoller:
         self._keep(reader.restart(info.attempt))
         try:
             details = await self.client.data_converter.decode(info.heartbeat_details.payloads)
-        except Exception:  # noqa: BLE001  a codec that fails here fails in reading the history, too
+        except Exception:  # noqa: BLE001  a failing codec also fails to read the history
             return
         if details:
             self._keep(reader.feed(details[0]))
 
     def _keep(self, events: list[RawEvent]) -> None:
-        """Keep events at once: the reply may be recorded before the next look."""
+        """Keep events at once: the reply may be recorded before the next poll."""
         if events:
             self._events += events
             self._quiet_since = asyncio.get_running_loop().time()

@@ -1,7 +1,4 @@
-"""What guardrails said in a run, as objects of their kinds.
-
-Owns: making the results of the records that a run keeps. Must not know: when guardrails run.
-"""
+"""Guardrail records of a run as the public result classes."""
 
 from typing import Any, cast
 
@@ -26,18 +23,18 @@ from outlast.loop.values import Failure, JsonObject
 
 
 def guardrail_results(state: LoopState, stage: GuardrailStage, known: KnownAgents) -> list[Any]:
-    """Return what the guardrails of a stage said about the current question, in their order."""
+    """Return the results of a stage's guardrails for the current question, in order."""
     return [guardrail_result(one, known) for one in state.question.guardrails if one.stage == stage]
 
 
 def tripped(state: LoopState, stage: GuardrailStage) -> GuardrailRecord | None:
-    """Return what the guardrail said that ended the run, or None."""
+    """Return the record of the guardrail that ended the run, or None."""
     found = (one for one in reversed(state.question.guardrails) if one.stage == stage)
     return next((one for one in found if one.tripped or _raises(one)), None)
 
 
 def tripped_inside(failure: Failure) -> GuardrailRecord | None:
-    """Return what the guardrail said that ended a nested run, and with it the run that asked."""
+    """Return the record of the guardrail that ended a nested run, and so its parent."""
     told: JsonObject | None = (failure.details or {}).get(TRIPPED_RECORD)
     return None if told is None else records.read(GuardrailRecord, told)
 
@@ -50,7 +47,7 @@ def guardrail_result(
     | ToolInputGuardrailResult
     | ToolOutputGuardrailResult
 ):
-    """Return one record as the result that users know."""
+    """Return one record as a public result."""
     agent, name = record.agent, record.name
     match record.stage:
         case "input":
@@ -91,7 +88,7 @@ def _verdict(record: GuardrailRecord) -> ToolGuardrailFunctionOutput:
 def _checked(record: GuardrailRecord, known: KnownAgents) -> Any:
     try:
         return read_output(known.output_schema(record.agent), record.output)
-    except UserError:  # a tool's output, which need not be of the agent's type
+    except UserError:  # a tool's output need not have the agent's type
         return record.output
 
 

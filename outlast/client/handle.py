@@ -1,7 +1,6 @@
-"""A handle on one run: say more, decide, cancel, wait, look.
+"""A handle on one run: send, decide, cancel, wait, read.
 
-Owns: `RunHandle`. Everything it reads comes from the run's history, so reading works while no
-worker runs. Must not know: how a run is started.
+All reading uses the run's history, so it works without a worker.
 """
 
 import secrets
@@ -15,18 +14,18 @@ from temporalio.client import Client, WorkflowExecutionDescription, WorkflowFail
 from temporalio.service import RPCError
 
 from outlast.agents.errors import DecisionRefused, RunClosed
-from outlast.client import ending
+from outlast.client import run_end
 from outlast.client.content import outgoing, reader_of
 from outlast.client.deltas import RawEvent, with_deltas
 from outlast.client.history import Progress, RunReader
 from outlast.client.known_agents import KnownAgents
 from outlast.client.messages import check_cancel_mode, check_input
-from outlast.client.nested_requests import asker_of
-from outlast.client.reading import CaughtUp, Place, ReadRange, Request, is_settled
+from outlast.client.nested_requests import run_of_request
+from outlast.client.read_range import CaughtUp, Place, ReadRange, Request, is_settled
 from outlast.client.result_members import RunSnapshot
 from outlast.client.results import RunResult, error_of, result_of, result_of_answer, run_details
+from outlast.client.run_address import RunAddress
 from outlast.client.run_state import ENGINE
-from outlast.client.sending import RunAddress
 from outlast.client.stream import RawResponsesStreamEvent, StreamEvent, changes
 from outlast.contract import names, records
 from outlast.loop.approvals import ApprovalRequest, Decision
@@ -42,10 +41,10 @@ class SentMessage:
     handle: "RunHandle" = field(repr=False)
 
     async def answer(self) -> RunResult:
-        """Wait until the message is answered, through approvals and whatever it takes.
+        """Wait until the message is answered, through approvals and however long.
 
         Raises:
-            AgentsException: the question could not be answered; the subclass says why.
+            AgentsException: the question has no answer; the subclass says why.
         """
         return await self.handle.wait_for_answer(self.id)
 
@@ -53,22 +52,22 @@ class SentMessage:
 class RunHandle:
     """A handle on one run, found by its id.
 
-    Costs nothing to make; any number may exist.
+    Cheap to make; any number may exist.
 
     Args:
         client: connected to the run's server.
         run_id: the workflow id.
-        known: the agents that this process knows; without it, results have their names.
-        from_engine: the client is that of this process's own engine, which may be another one
-            by the time the run goes on.
-        patience: how long calls wait for a server that does not answer, or for a run that takes
+        known: the agents that this process has; without it, results only have their names.
+        from_engine: the client belongs to this process's own engine, which may be another one by
+            the time the run resumes.
+        patience: how long calls wait for a server that does not answer, or for a run that accepts
             nothing, before they raise `ServerUnavailable`; default: OUTLAST_PATIENCE_SECONDS, or
             five minutes.
 
     Attributes:
         id: the workflow id.
         client: the client.
-        kept_client: what results keep of it: the client, or `ENGINE`.
+        kept_client: what results keep: the client, or `ENGINE`.
     """
 
     def __init__(
@@ -94,31 +93,31 @@ class RunHandle:
         return f"RunHandle({self.id!r})"
 
     async def check(self) -> WorkflowExecutionDescription:
-        """Make sure that there is such a run, and return what the server says of it.
+        """Check that the run exists, and return the server's description of it.
 
         Raises:
-            RunNotFound: there is none, or it is another workflow.
+            RunNotFound: there is no such run, or it is another workflow.
         """
         return self._address.checked(await self._address.ask(self._workflow.describe))
 
     async def result(self) -> RunResult:
-        """Wait until the run is closed, through approvals, for as long as it takes.
+        """Wait until the run is closed, through approvals and however long.
 
         Raises:
-            RunCancelled: it was cancelled.
+            RunCancelled: the run was cancelled.
             RunNotFound: there is no such run.
-            AgentsException: it failed; the subclass says why.
+            AgentsException: the run failed; the subclass says why.
         """
         try:
             await self._address.ask(self._workflow.result)
         except WorkflowFailureError as error:
-            raised = ending.error_of_closing(error, await self.state(), self._known)
+            raised = run_end.error_of_closing(error, await self.state(), self._known)
         else:
-            return ending.verdict(await self.state(), self._known, self.kept_client)
+            return run_end.result_or_raise(await self.state(), self._known, self.kept_client)
         raise raised
 
     async def state(self) -> RunSnapshot:
-        """Return where the run is now, read from its history; needs no worker.
+        """Return the run's current state, read from its history; needs no worker.
 
         Raises:
             RunNotFound: there is no such run.
@@ -126,7 +125,7 @@ class RunHandle:
         return (await self.present())[0]
 
     async def present(self) -> tuple[RunSnapshot, Place]:
-        """Return where the run is now, and how far its history goes, to read on from there.
+        """Return the run's current state, and the place of its history to read on from.
 
         Raises:
             RunNotFound: there is no such run.
@@ -139,12 +138,12 @@ class RunHandle:
         return state, reader.place
 
     async def wait_for_answer(self, message_id: str) -> RunResult:
-        """Wait until a message is answered, through approvals and whatever it takes.
+        """Wait until a message is answered, through approvals and however long.
 
         Raises:
             RunCancelled: the run was cancelled before there was an answer.
-            RunClosed: the run ended otherwise and did not answer this message.
-            AgentsException: the question could not be answered; the subclass says why.
+            RunClosed: the run ended without answering this message.
+            AgentsException: the question has no answer; the subclass says why.
         """
         state = await self._until(
             lambda state: any(message_id in answer.to for answer in state.answers)
@@ -154,37 +153,37 @@ class RunHandle:
                 if answer.failure is not None:
                     raise error_of(answer.failure, state, self._known)
                 return result_of_answer(state, answer, self._known, client=self.kept_client)
-        result = await self.result()  # it ended without an answer, and says how
+        result = await self.result()  # raises unless it completed
         raise RunClosed(
             f"The run {self.id} has ended and did not answer the message {message_id!r}.",
             run_data=run_details(result.snapshot, self._known),
         )
 
     async def wait_for_people(self) -> RunResult:
-        """Wait until the run is closed, or can go no further without a person or a message.
+        """Wait until the run is closed, or needs a person or a message.
 
         Raises:
-            RunCancelled: it was cancelled.
-            AgentsException: what was asked could not be answered; the subclass says why.
+            RunCancelled: the run was cancelled.
+            AgentsException: the question has no answer; the subclass says why.
         """
         return await self.wait_until_settled((await self.present())[1])
 
     async def wait_until_settled(
         self, since: Place | None, *, without: frozenset[Request] = frozenset()
     ) -> RunResult:
-        """Do the same as `wait_for_people`, not looking at anything before a place.
+        """Like `wait_for_people`, but ignore earlier waits.
 
         Args:
-            since: how far the history went, when that was the present.
-            without: requests that were decided, and are not waited for any more.
+            since: the place of the history up to which earlier waits are over.
+            without: requests that were decided and no longer wait.
 
         Raises:
             AgentsException: as for `wait_for_people`.
         """
         state = await self._until(lambda one: is_settled(one, without), since)
-        if not is_settled(state, without):  # ended by the engine's means
+        if not is_settled(state, without):  # ended by the engine
             return await self.result()
-        return ending.verdict(state, self._known, self.kept_client)
+        return run_end.result_or_raise(state, self._known, self.kept_client)
 
     async def wait(self, condition: Callable[[RunSnapshot], bool]) -> RunResult:
         """Wait until the state satisfies a condition, or the run is closed."""
@@ -193,7 +192,7 @@ class RunHandle:
     async def _until(
         self, condition: Callable[[RunSnapshot], bool], since: Place | None = None
     ) -> RunSnapshot:
-        """Return the first state that satisfies a condition, or the last state there is."""
+        """Return the first state that satisfies a condition, or the last state."""
         reader = RunReader(self.client, self.id, self._patience)
         present = CaughtUp(since, from_start=False)
         async with aclosing(self._follow(reader, from_start=False)) as following:
@@ -206,8 +205,8 @@ class RunHandle:
         """Yield every event of the run with the state after it, until it is closed.
 
         Args:
-            from_start: begin with the run's first event; or else with the state it has had since
-                it last continued as new, which is quicker for a long conversation.
+            from_start: begin with the run's first event; otherwise with its state when it last
+                continued as new, which is faster for a long conversation.
 
         Raises:
             RunNotFound: there is no such run.
@@ -226,14 +225,14 @@ class RunHandle:
             raise await self._address.translated(error) from error
 
     async def read_along(self, read_range: ReadRange) -> AsyncGenerator[RunSnapshot | RawEvent]:
-        """Yield the states of the run and what models say, until it is settled.
+        """Yield the run's states and the models' events, until the run is settled.
 
         Args:
-            read_range: what to read. The first state is the one in which it begins.
+            read_range: the part of the run to read; the first state is the one where it begins.
 
         Raises:
             RunNotFound: there is no such run.
-            AgentsException: it was ended by the engine's means.
+            AgentsException: the engine ended the run.
         """
         from_start = read_range.begins is None
         reader = RunReader(self.client, self.id, self._patience)
@@ -254,18 +253,17 @@ class RunHandle:
                 settled = isinstance(one, Progress) and present.is_reached(reader.place)
                 if settled and is_settled(reader.state, read_range.without):
                     return
-        await self.result()  # ended by the engine's means, and raises how
+        await self.result()  # ended by the engine: raises its error
 
     async def stream_events(self, from_event: int = 0) -> AsyncIterator[StreamEvent]:
-        """Yield what happens in the run, from its first event on, until it is closed.
+        """Yield the run's events from the first one on, until it is closed.
 
-        The events and their numbers are the same for every reader and every reading, while the
-        run works and after it has ended, also across continue-as-new. Between them is what the
-        models say, without a number: whoever reads along has it in pieces, as it is said, and
-        whoever comes later in one piece, before the items of the reply. Needs no worker.
+        Events and their numbers are the same for every reader at any time, also across
+        continue-as-new. Between them come the models' events, without numbers: in pieces for a live
+        reader, in one piece for a late reader, before the items of the reply. Needs no worker.
 
         Args:
-            from_event: the number of the first event wanted: one more than the last one seen.
+            from_event: the number of the first event wanted: the last number seen plus one.
 
         Raises:
             RunNotFound: there is no such run.
@@ -289,16 +287,16 @@ class RunHandle:
     async def send(
         self, input: str | list[JsonObject], *, message_id: str | None = None
     ) -> SentMessage:
-        """Say something more. Returns when the run has taken it, also while the run is busy.
+        """Send a message. Returns when the run has accepted it, even while the run is busy.
 
         Args:
             input: a text, or Responses items.
-            message_id: makes a repeated call the same message; default a new id.
+            message_id: makes a repeated call the same message; default: a new id.
 
         Raises:
-            RunClosed: the run has ended; nothing was said.
+            RunClosed: the run has ended; nothing was sent.
             RunNotFound: there is no such run.
-            UserError: the input is neither, or too large.
+            UserError: the input is neither text nor items, or too large.
         """
         said = check_input(input)
         message_id = message_id or f"m-{secrets.token_hex(8)}"
@@ -308,7 +306,7 @@ class RunHandle:
         return SentMessage(message_id, self)
 
     async def approvals(self) -> tuple[ApprovalRequest, ...]:
-        """Return what people have to decide before the run can go on, here and in nested runs."""
+        """Return the pending approval requests, here and in nested runs."""
         return (await self.state()).pending_approvals
 
     async def approve(
@@ -319,14 +317,14 @@ class RunHandle:
         args_digest: str | None = None,
         always: bool = False,
     ) -> None:
-        """Let a call run, here or in a nested run.
+        """Approve a call, here or in a nested run.
 
         Args:
-            approval_id: which request, such as `a1`; of a nested run, such as `e3.a1`.
+            approval_id: the id of the request, such as `a1`, or `e3.a1` in a nested run.
             by: who decides.
-            args_digest: the digest of the arguments that were seen; when given, the decision only
-                counts for them.
-            always: the same goes for every further call of this tool by this agent in this run.
+            args_digest: the digest of the arguments that the person saw; if set, it must match the
+                call's.
+            always: also approve every further call of this tool by this agent in this run.
 
         Raises:
             DecisionRefused: the request is unknown or already decided; nothing has changed.
@@ -350,7 +348,7 @@ class RunHandle:
         args_digest: str | None = None,
         always: bool = False,
     ) -> None:
-        """Do not let a call run; the model reads `message` as its output.
+        """Reject a call; the model reads `message` as its output.
 
         Raises:
             DecisionRefused: the request is unknown or already decided; nothing has changed.
@@ -367,31 +365,31 @@ class RunHandle:
         await self.decide(decision)
 
     async def decide(self, decision: Decision, *, nested_id: str | None = None) -> None:
-        """Send a decision to the run that its request waits in.
+        """Send a decision to the run whose request it answers.
 
         Args:
-            decision: what was decided.
-            nested_id: the nested run, where it is known; empty for this run itself.
+            decision: the decision.
+            nested_id: the nested run, if it is known; empty for this run itself.
 
         Raises:
             DecisionRefused: the request is unknown or already decided; nothing has changed.
         """
         request_id, taken = decision.request_id, None
-        if nested_id is None and "." in request_id:  # as the ids of nested runs have it
-            nested_id, taken = await asker_of(request_id, await self.state(), self.client)
+        if nested_id is None and "." in request_id:  # an id of a nested run
+            nested_id, taken = await run_of_request(request_id, await self.state(), self.client)
         address = RunAddress(self.client, nested_id, self._patience) if nested_id else self._address
         payload = records.write(decision)
         taken = taken or await address.update(names.UPDATE_DECIDE, payload, request_id)
         wanted = "approved" if decision.type == "approve" else "rejected"
         if taken["status"] != wanted or taken["by"] != decision.by:
-            # The same update id: Temporal answered with what somebody else had decided.
+            # The same update id: Temporal returned the result of somebody else's decision.
             who = f" by {taken['by']}" if taken["by"] else ""
             raise DecisionRefused(f"Approval {request_id} is already {taken['status']}{who}.")
 
     async def cancel(self, mode: Literal["immediate", "after_turn"] = "immediate") -> None:
-        """Stop the run: at once, or after the turn it is in. Returns when the wish has arrived.
+        """Stop the run, immediately or after its turn. Returns when the request has arrived.
 
-        A conversation that waits for its next message is closed as completed by `after_turn`.
+        `after_turn` closes a conversation that waits for a message as completed.
 
         Raises:
             RunClosed: the run has ended already.
@@ -399,7 +397,7 @@ class RunHandle:
         """
         check_cancel_mode(mode)
         if mode == "immediate":
-            # The server takes a cancel of an ended workflow without a word.
+            # The server accepts the cancellation of an ended workflow without an error.
             description = await self._address.ask(self._workflow.describe)
             if description.close_time is not None:
                 raise self._address.closed(description)

@@ -1,8 +1,7 @@
-"""Reading a run's history: from Temporal's event records to the loop's events.
+"""Reads a run's history: from Temporal's event records to the loop's events.
 
-Owns: which of Temporal's records mean something, and to which workflow task each belongs. What
-they mean is `outlast.contract.history`. Needs no worker, so a run can be read while everything
-else is down.
+Finds the records that matter and the workflow task of each; `outlast.contract.history` decodes
+them. Needs no worker, so a run can be read while everything else is down.
 """
 
 import json
@@ -35,7 +34,7 @@ from outlast.payloads.readable import decode_failure, values_of
 
 LOCAL_ACTIVITY = "core_local_activity"
 
-_TIMED_OUT = "The engine ended the run: it took longer than it may."
+_TIMED_OUT = "The engine ended the run: it exceeded its time limit."
 
 _UNSETTLED = {
     EventType.EVENT_TYPE_WORKFLOW_TASK_SCHEDULED,
@@ -54,7 +53,7 @@ CLOSING = {
 
 @dataclass
 class HistoryReader:
-    """Turns Temporal's records, fed in any portions, into what each workflow task delivered."""
+    """Turns Temporal's records, in any portions, into the entries of workflow tasks."""
 
     converter: DataConverter
     history_id: str = ""
@@ -73,10 +72,10 @@ class HistoryReader:
     )
 
     async def feed(self, events: Iterable[HistoryEvent]) -> list[history.WorkflowTask]:
-        """Take in records, and return the workflow tasks that are now complete.
+        """Take records, and return the workflow tasks that are complete now.
 
-        Temporal writes everything that a workflow task does in one transaction, and answers with
-        whole transactions only, so a task is complete when its portion is.
+        Temporal writes all records of a workflow task in one transaction, and answers with whole
+        transactions only, so a task is complete when its portion is.
         """
         for event in events:
             self.size = event.event_id
@@ -128,7 +127,7 @@ class HistoryReader:
         known = signal.signal_name in names.SIGNALS
         arguments = await values_of(self.converter, signal.input.payloads) if known else ()
         if arguments is None:
-            return  # the workflow's SDK drops it, too
+            return  # the workflow's SDK also drops it
         self._note(event, history.Signalled(name=signal.signal_name, arguments=arguments))
 
     async def _take_update(self, event: HistoryEvent) -> None:
@@ -138,7 +137,7 @@ class HistoryReader:
             return
         accepted = event.workflow_execution_update_accepted_event_attributes
         came_at = accepted.accepted_request_sequencing_event_id
-        # What a reset applies again stands in the record of its admission only.
+        # An update that a reset applies again is only in the record of its admission.
         request = self._admitted.pop(came_at, accepted.accepted_request).input
         arguments = await values_of(self.converter, request.args.payloads)
         entry = history.Updated(name=request.name, arguments=arguments or ())
@@ -150,7 +149,7 @@ class HistoryReader:
             return
         data: dict[str, Any] = json.loads(marker.details["data"].payloads[0].data)
         if data["complete_time"] is None or data.get("backoff") is not None:
-            return  # stopped by the workflow, or to be tried again after a durable timer
+            return  # cancelled by the workflow, or retried after a durable timer
         entry = history.Resolved(
             effect=int(data["activity_id"]),
             local_end_ms=_local_end_ms(data),
@@ -161,7 +160,7 @@ class HistoryReader:
         self._local.setdefault(task, []).append(entry)
 
     async def _take_result(self, event: HistoryEvent) -> None:
-        """Take in how an activity or a nested run ended."""
+        """Record the end of an activity or a nested run."""
         match event.event_type:
             case EventType.EVENT_TYPE_ACTIVITY_TASK_COMPLETED:
                 done = event.activity_task_completed_event_attributes
@@ -190,7 +189,7 @@ class HistoryReader:
         self._note(event, history.Resolved(effect=effect, payload=payload, failure=failure))
 
     async def _with_message(self, closing: HistoryEvent) -> HistoryEvent:
-        """Return the record that closes a history; the message of its failure may be encoded."""
+        """Return the record that closes a history, with the message of its failure decoded."""
         if not closing.HasField("workflow_execution_failed_event_attributes"):
             return closing
         event = HistoryEvent()
@@ -237,9 +236,9 @@ class HistoryReader:
         return values[0] if values else None
 
     async def _failure(self, failure: FailureRecord, *, nested: bool = False) -> EngineFailure:
-        """Return what an activity or a nested run ended with, as the workflow reads it."""
+        """Return the failure of an activity or a nested run, as the workflow reads it."""
         if failure.HasField("activity_failure_info") and failure.HasField("cause"):
-            failure = failure.cause  # the SDK shows the cause inside its own wrapper
+            failure = failure.cause  # the SDK wraps the cause
         return failure_of_cause(await decode_failure(self.converter, failure), nested=nested)
 
 
@@ -253,14 +252,14 @@ class Progress:
 
 @dataclass
 class RunReader:
-    """Reads a run from its history, from its first event to its last, across continue-as-new.
+    """Reads a run's history from the first event to the last, across continue-as-new.
 
     Attributes:
         patience: how long to wait for a server that does not answer.
-        state: the run as read so far.
-        place: how far it was read: which of the histories that continue each other, and how many
-            events of it. Places of the same history can be compared.
-        closed_by: the record that ended the run, once there is one.
+        state: the state of the run so far.
+        place: how far the run was read: the index of its history and the number of events. Places
+            of the same history can be compared.
+        closed_by: the record that ended the run, if it has ended.
     """
 
     client: Client
@@ -271,10 +270,10 @@ class RunReader:
     closed_by: HistoryEvent | None = None
 
     async def catch_up(self) -> LoopState:
-        """Read what there is now, and return the state. Does not wait.
+        """Read everything there is, and return the state. Does not wait.
 
         Raises:
-            RPCError: no such run.
+            RPCError: there is no such run.
             ServerUnavailable: the server did not answer for too long.
         """
         history_ = await ride_out(self._handle(None).fetch_history, self.patience)
@@ -283,22 +282,22 @@ class RunReader:
         return self.state
 
     async def follow(self, *, from_start: bool) -> AsyncGenerator[Progress]:
-        """Read what there is, and wait for more until the run is closed.
+        """Read everything there is, and wait for more until the run is closed.
 
         Args:
-            from_start: begin with the first of the histories that continue each other, where it
-                is still retained, and not with the newest, which holds the whole state.
+            from_start: begin with the run's first history, if it is still retained, instead of the
+                newest, which holds the whole state.
 
         Raises:
-            RPCError: no such run.
+            RPCError: there is no such run.
         """
         run: str | None = (await ride_out(self._handle(None).describe, self.patience)).run_id
-        # Walked backwards: the first one's successor may be one that a reset has left behind.
+        # Walked backwards: the first history's successor may be abandoned by a reset.
         earlier = await self._earlier(run) if from_start else []
         while run is not None:
             current = earlier.pop() if earlier else run
             reader = HistoryReader(self.client.data_converter)
-            # All of them are closed here: left to the event loop, it would have to outlive them.
+            # Close all generators here, because the event loop may end before it closes them.
             async with aclosing(self._pages(current)) as pages:
                 async for page in pages:
                     async with aclosing(self._fold(reader, [page])) as folding:
@@ -308,7 +307,7 @@ class RunReader:
                 run = _successor(reader.closed_by)
 
     async def _earlier(self, run: str) -> list[str]:
-        """Return the histories that a history continues, newest first; none if one is lost."""
+        """Return the histories before a history, newest first; none if one is lost."""
         found: list[str] = []
         while True:
             try:
@@ -334,7 +333,7 @@ class RunReader:
                 outage.is_over()
             except RPCError as error:
                 if error.status == RPCStatusCode.INVALID_ARGUMENT and events.next_page_token:
-                    # The server holds the history otherwise than it did when it made the token.
+                    # The history has changed since the server made the token.
                     events = self._handle(run).fetch_history_events(wait_new_event=True)
                 elif error.status not in {
                     RPCStatusCode.DEADLINE_EXCEEDED,
@@ -378,7 +377,7 @@ class RunReader:
             yield Progress(ended, self.state)
 
     def _check_readable(self, reader: HistoryReader) -> None:
-        """Refuse a history whose start a worker could read, and this client cannot.
+        """Refuse a history whose start this client cannot decode, although a worker could.
 
         Raises:
             UserError: this client lacks the codec or the key.
@@ -389,8 +388,8 @@ class RunReader:
         )
         if isinstance(start, Unreadable) and not failed:
             raise UserError(
-                f"The run {self.run_id} cannot be read here: {start.problem} Connect with the "
-                "data converter of its worker, or name its codec with --codec or OUTLAST_CODEC."
+                f"The run {self.run_id} cannot be read here: {start.problem} Connect with the data "
+                "converter of its worker, or name its codec with --codec or OUTLAST_CODEC."
             )
 
     def _handle(self, run: str | None) -> WorkflowHandle[Any, Any]:
@@ -398,11 +397,11 @@ class RunReader:
 
 
 def _settled_length(page: Sequence[HistoryEvent]) -> int:
-    """Return how many events of a page nothing can replace.
+    """Return the number of events in a page that cannot change any more.
 
-    A server sends the workflow task that runs right now before it is stored, at the end of a page.
-    If the task is lost, its numbers go to other events, such as a signal; if it completes, its
-    events are sent again, with other times where it was tried again.
+    A server sends the running workflow task before it is stored, at the end of a page. If the task
+    is lost, other events get its numbers; if it completes, its events are sent again, with other
+    times after a retry.
     """
     length = len(page)
     while length and page[length - 1].event_type in _UNSETTLED:
@@ -411,12 +410,12 @@ def _settled_length(page: Sequence[HistoryEvent]) -> int:
 
 
 def ended_by_engine(state: LoopState, closed_by: HistoryEvent) -> RunEnded | None:
-    """Return the event of a run that the engine ended; None where it goes on in another history."""
+    """Return the event of a run that the engine ended; None if it continues in another history."""
     at_ms = _milliseconds(closed_by.event_time)
     match closed_by.event_type:
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_TERMINATED:
             why = closed_by.workflow_execution_terminated_event_attributes
-            said = f"The run was terminated: {why.reason or 'no reason was given'}"
+            said = f"The run was terminated: {why.reason or 'no reason stated'}"
             failure = Failure(code=failures.TERMINATED, message=_with_name(said, why.identity))
             return RunEnded(at_ms=at_ms, outcome="terminated", failure=failure)
         case EventType.EVENT_TYPE_WORKFLOW_EXECUTION_CANCELED:
@@ -434,7 +433,7 @@ def ended_by_engine(state: LoopState, closed_by: HistoryEvent) -> RunEnded | Non
 
 
 def failure_before_the_start(state: LoopState, failure: Failure) -> Failure:
-    """Return the failure of a run; one that the SDK failed before it began has an unreadable input."""
+    """Return the failure of a run; a run without an event has an unreadable input."""
     if state.phase != "new" or failure.code in failures.CODES:
         return failure
     message = f"The run's input is unreadable: {failure.message}"

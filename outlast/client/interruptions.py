@@ -1,7 +1,4 @@
-"""Calls that wait for a person, as a program that asked sees them.
-
-Owns: `Interruption`, and finding its call in a transcript. Must not know: how it is decided.
-"""
+"""Calls that wait for approval, as results show them."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -19,10 +16,10 @@ from outlast.loop.values import JsonObject
 
 
 class Interruption(ToolApprovalItem):
-    """A call that waits, or waited, for a person.
+    """A call that waits, or waited, for a person's approval.
 
     Attributes:
-        request: the request as the run has it.
+        request: the approval request.
     """
 
     def __init__(
@@ -43,7 +40,7 @@ class Interruption(ToolApprovalItem):
 
     @property
     def id(self) -> str:
-        """The address of the decision, as in `handle.approve(id)`."""
+        """The id for a decision, as in `handle.approve(id)`."""
         return self.request.id
 
     @property
@@ -58,48 +55,48 @@ class Interruption(ToolApprovalItem):
 
     @property
     def reason(self) -> str | None:
-        """Why a person is asked."""
+        """Why a person has to decide."""
         return self.request.reason
 
     @property
     def requested_at_ms(self) -> int:
-        """When, in milliseconds since the epoch."""
+        """The time of the request, in milliseconds since the epoch."""
         return self.request.requested_at_ms
 
     @property
     def handoff_path(self) -> tuple[str, ...]:
-        """The agents the conversation went through, the asking one last."""
+        """The agents that the conversation went through; the calling agent is last."""
         return self.request.handoff_path
 
     @property
     def status(self) -> ApprovalStatus:
-        """How it stood when the result was made."""
+        """The status when the result was made."""
         return self.request.status
 
     @property
     def decision(self) -> Decision | None:
-        """What was decided."""
+        """The decision, if there is one."""
         return self.request.decision
 
     @property
     def run_id(self) -> str:
-        """The nested run in which it waits; empty for the run itself."""
+        """The id of the nested run that waits; empty for the run itself."""
         return self.request.run_id
 
     def to_call(self) -> JsonObject:
-        """Return the call as the model wrote it."""
+        """Return the call with the model's own arguments."""
         return deepcopy(raw_of(self))
 
 
 def interruption(
     request: ApprovalRequest, items: Sequence[Item], known: KnownAgents
 ) -> Interruption:
-    """Return a request as a program sees it.
+    """Return an approval request as a public object.
 
     Args:
-        request: what a person has to decide.
-        items: the transcript that may have the call; that of a nested run has it elsewhere.
-        known: finds the asking agent.
+        request: the request.
+        items: the run's transcript; the calls of nested runs are elsewhere.
+        known: finds the calling agent.
     """
     at = None if request.run_id else place_of_call(request, items)
     raw = _told_call(request, known) if at is None else items[at].raw
@@ -108,9 +105,9 @@ def interruption(
 
 
 def pending_in_order(state: LoopState) -> list[ApprovalRequest]:
-    """Return what people have to decide in the order of the calls, those of nested runs included.
+    """Return the pending requests in the order of the calls, including nested runs.
 
-    A nested run asks while the calls beside it wait already, so it is not the order of asking.
+    A nested run requests approval after its sibling calls do, so the order of requests differs.
     """
     tools = {one.effect: one.nested_id for one in state.pending if isinstance(one, RunAgent)}
     asking = {one.nested_id: [request.id for request in one.requests] for one in state.nested}
@@ -122,7 +119,7 @@ def pending_in_order(state: LoopState) -> list[ApprovalRequest]:
 
 
 def _told_call(request: ApprovalRequest, known: KnownAgents) -> JsonObject:
-    """Return the call of a request whose transcript is elsewhere, as far as it is known here."""
+    """Return the call of a nested run's request, rebuilt from the request."""
     tool = known.tool(request.agent, request.name)
     return call_item(
         FUNCTION if tool is None else tool.form,

@@ -1,7 +1,6 @@
-"""What the calling process knows of a run's agents: the objects behind the names.
+"""The calling process's definitions of a run's agents, found by name.
 
-Owns: finding agents, their tools and guardrails by name, and what stands in for those that only
-the worker knows. Must not know: how a run came to be.
+Agents, tools and guardrails that only the worker has are represented by stand-ins.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -31,7 +30,7 @@ from outlast.loop.values import Json
 from outlast.ports.blobs import LargeContent
 
 NO_CONTENT = ContentReader(LargeContent(None))
-"""Shows placeholders for content that is stored outside of a run."""
+"""Shows placeholders for content in the blob store."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +41,7 @@ class RemoteAgent:
 
     Attributes:
         name: the agent's name at the worker.
-        handoff_description: not known here.
+        handoff_description: always None.
     """
 
     name: str
@@ -50,23 +49,23 @@ class RemoteAgent:
 
 
 class KnownAgents:
-    """The agents that can be reached from the one a program started with, and the run's settings.
+    """The agents reachable from the program's starting agent, and the run's settings.
 
     Args:
-        starting_agent: an `Agent`; anything else is known by name only.
+        starting_agent: an `Agent`; of anything else only the name is used.
         run_config: the settings of the run, for its guardrails.
-        context: the context that the program gave.
-        context_type: its type, where it is known otherwise.
-        lent: a context that was given before, to a run that goes on.
-        items_given: the program asked with a list of items, be it one text in it.
-        make_context: makes the context of its JSON, where its type is not known.
+        context: the program's context.
+        context_type: the type of the context, if it is set separately.
+        lent: the context of an earlier call, for a run that resumes.
+        items_given: the program passed a list of items, even one with a single text.
+        make_context: makes the context from its JSON, if its type is not set.
 
     Attributes:
         context_type: the type of the run's context, or None.
-        make_context: makes the context of its JSON, where its type is not known; or None.
-        lent: the context that the program gave; None for none.
-        items_given: the program asked with a list of items.
-        content: puts back the large content of what is read of the run.
+        make_context: makes the context from its JSON; or None.
+        lent: the program's context; None for none.
+        items_given: the program passed a list of items.
+        content: puts stored content back into values read from the run.
     """
 
     def __init__(
@@ -94,11 +93,11 @@ class KnownAgents:
         self.content = NO_CONTENT
 
     def agent(self, name: str) -> Any:
-        """Return the agent of a name: an `Agent`, or a `RemoteAgent` where it is not known."""
+        """Return the agent with a name: an `Agent`, or else a `RemoteAgent`."""
         return self.definition(name) or RemoteAgent(name)
 
     def definition(self, name: str) -> Agent[Any] | None:
-        """Return the `Agent` of a name, or None."""
+        """Return the `Agent` with a name, or None."""
         if self._start is None:
             return None
         if name == self._start.name:
@@ -107,11 +106,11 @@ class KnownAgents:
             if self._registry is None:
                 self._registry = Registry([self._start])
             return self._registry.agent(name)
-        except UserError:  # unknown here, or a graph that the worker will complain about
+        except UserError:  # unknown here, or an invalid graph that the worker reports
             return None
 
     def output_schema(self, agent: str) -> AgentOutputSchemaBase | None:
-        """Return the schema of an agent's answers; None for text, and where it is not known."""
+        """Return the schema of an agent's answers; None for text, and for unknown agents."""
         known = self.definition(agent)
         return None if known is None else output_schema_of(known.output_type)
 
@@ -123,12 +122,12 @@ class KnownAgents:
         return own or (None if known is None else self._served_tool(known, name))
 
     def origin(self, agent: str, name: str) -> ToolOrigin | None:
-        """Return where a tool of an agent comes from, where it is known here."""
+        """Return the origin of an agent's tool, if the tool is defined here."""
         tool = self.tool(agent, name)
         return None if tool is None else origin_of(tool)
 
     def _served_tool(self, agent: Agent[Any], name: str) -> FunctionTool | None:
-        """Return a tool of an MCP server that this process, or a worker in it, has listed."""
+        """Return a tool of an MCP server, if this process, or a worker in it, has listed it."""
         key = (agent.name, name)
         if key not in self._served:
             found = next((tool for tool in tools_seen(agent) if tool.name == name), None)
@@ -138,7 +137,7 @@ class KnownAgents:
         return self._served[key]
 
     def run_item(self, item: Item) -> RunItem:
-        """Return an entry of a transcript as programs see it; calls are seen before outputs."""
+        """Return a transcript item as a public object; calls come before their outputs."""
         item = self.content.whole_item(item)
         call_id = call_id_of(item.raw)
         if item.kind != "tool_call":
@@ -150,18 +149,18 @@ class KnownAgents:
         return call_item(item, tool, self.agent)
 
     def give_back(self, context: Json) -> None:
-        """Bring the program's own context up to what a run made of it."""
+        """Update the program's own context from the run's."""
         if self.lent is not None:
             self.lent.update(context)
 
     def context(self, value: Json) -> Any:
-        """Return the context as the type it was given in; as JSON where that is not known."""
+        """Return the context as its original type, or as JSON if the type is unknown."""
         if self.context_type is None and self.make_context is not None:
-            with suppress(Exception):  # it may want another JSON than a run keeps
+            with suppress(Exception):  # it may need another JSON than the run's
                 return self.make_context(value)
         try:
             return read_context(value, self.context_type)
-        except UserError:  # a callable has put something else in its place
+        except UserError:  # user code replaced the context
             return value
 
     def input_guardrail(self, agent: str, name: str) -> InputGuardrail[Any]:
@@ -192,14 +191,14 @@ class KnownAgents:
 
 
 def _named(guardrails: Iterable[Any], name: str) -> Any:
-    """Return the guardrail of a name, or None; the run's settings may hold names only."""
+    """Return the guardrail with a name, or None; the run's settings may hold names only."""
     known = (one for one in guardrails if not isinstance(one, str))
     return next((one for one in known if one.get_name() == name), None)
 
 
 @dataclass(frozen=True)
 class _Elsewhere:
-    """What a guardrail does that only the worker has."""
+    """Stands in for a guardrail that only the worker has."""
 
     name: str
 
@@ -217,6 +216,6 @@ class _Elsewhere:
 
     def _refuse(self) -> NoReturn:
         raise UserError(
-            f"The guardrail {self.name!r} is defined at the worker; this process knows its name "
-            "only and cannot run it."
+            f"The guardrail {self.name!r} is defined at the worker; this process only has its name "
+            "and cannot run it."
         )

@@ -1,33 +1,32 @@
-"""Requests of nested runs: which run asked, and how a request stands that waits no more.
+"""Requests of nested runs: which run made a request, and its status in an ended run.
 
-Owns: finding the run by the request's id, where the run that it is nested in has forgotten it.
-Must not know: how a decision is sent.
+A run forgets the requests of a nested run that has ended; the request's id leads to that run.
 """
 
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.client.history import RunReader
-from outlast.client.sending import RunAddress
+from outlast.client.run_address import RunAddress
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.call_forms import name_of
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 
 
-async def asker_of(
+async def run_of_request(
     request_id: str, root: LoopState, client: Client
 ) -> tuple[str, JsonObject | None]:
-    """Return the nested run to send a decision to, and what came of the request in one that ended.
+    """Return the nested run that made a request, and the request's outcome if that run ended.
 
     Args:
-        request_id: the request, such as `e3.a1`.
-        root: the run that the decision was made at.
+        request_id: the id of the request, such as `e3.a1`.
+        root: the run that received the decision.
         client: the client.
 
     Returns:
-        The run's id, empty where the run itself has to say what it knows of the request; and, of
-        a nested run that has ended, the answer that it gave to the decision that counted.
+        The run's id, or an empty text if the root has to answer for the request; and, for a nested
+        run that has ended, the outcome of the request.
     """
     for one in root.pending_approvals:
         if one.id == request_id:
@@ -45,10 +44,10 @@ async def asker_of(
 
 
 async def state_of(run_id: str, client: Client) -> LoopState | None:
-    """Return where a run is, or None if there is no such run, or no more.
+    """Return the state of a run, or None if there is no such run any more.
 
     Raises:
-        AgentsException: the server does not say.
+        AgentsException: the server refused.
     """
     try:
         return await RunReader(client, run_id).catch_up()
@@ -64,10 +63,10 @@ def request_in(run: LoopState, request_id: str) -> ApprovalRequest | None:
 
 
 async def _run_that_asked(request_id: str, run: LoopState, client: Client) -> LoopState | None:
-    """Follow the id down: `e3.e5.a1` is a request of what step 5 of what step 3 began is.
+    """Follow the effects in the id: `e3.e5.a1` leads to effect 3, and from there to effect 5.
 
-    A nested run is named after its tool and its step; the id has the step only, and the transcript
-    the tools. There are never many.
+    The id of a nested run consists of its tool and its effect; a request's id has only the effects,
+    so the tools come from the transcript. There are few candidates.
     """
     own = run.start.parent.prefix if run.start.parent else ""
     step, dot, _ = request_id.removeprefix(own).partition(".")

@@ -1,4 +1,4 @@
-"""Outages of the server: which refusals pass, and how long a caller waits for their end."""
+"""Outages of the server: which errors pass, and how long a caller waits."""
 
 import asyncio
 import os
@@ -13,15 +13,15 @@ from outlast.agents.errors import ServerUnavailable, UserError
 T = TypeVar("T")
 
 PATIENCE: Final = timedelta(minutes=5)
-"""How long a caller waits for a server that does not answer, unless it says otherwise."""
+"""How long a caller waits for a server that does not answer, by default."""
 
 PATIENCE_VARIABLE: Final = "OUTLAST_PATIENCE_SECONDS"
 
 WAITS_SECONDS: Final = (0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
-"""Between attempts; the last one repeats."""
+"""The waits between attempts; the last one repeats."""
 
 LONGEST_CALL_IN_OUTAGE_SECONDS: Final = 90.0
-"""A call that failed later than this after the failure before it worked in between."""
+"""A call that fails later than this after the previous failure starts a new outage."""
 
 PASSING: Final = frozenset(
     {
@@ -35,21 +35,21 @@ PASSING: Final = frozenset(
         RPCStatusCode.UNKNOWN,
     }
 )
-"""A server that is restarted, overtaxed or out of reach answers with one of these."""
+"""The errors of a server that is restarted, overloaded or unreachable."""
 
 AWAY: Final = frozenset(
     {RPCStatusCode.DEADLINE_EXCEEDED, RPCStatusCode.UNAVAILABLE, RPCStatusCode.UNKNOWN}
 )
-"""Of these, the ones that say nothing of the run: nobody answered."""
+"""Those of them that say nothing about the run, because no server answered."""
 
 TOO_LARGE: Final = "larger than max"
 
 
 def patience_of(given: timedelta | None) -> timedelta:
-    """Return how long to wait for a server: as given, as the environment says, or the default.
+    """Return how long to wait for a server: the argument, the environment's value, or the default.
 
     Raises:
-        UserError: it is no duration.
+        UserError: the value is no duration.
     """
     if given is not None:
         if not isinstance(given, timedelta) or given < timedelta(0):  # pyright: ignore[reportUnnecessaryIsInstance]
@@ -84,10 +84,10 @@ def wait_seconds(attempt: int) -> float:
 
 
 class Outage:
-    """Counts how long a server has not answered.
+    """Measures how long a server has not answered.
 
     Args:
-        patience: how long that may take.
+        patience: the longest outage to wait for.
     """
 
     def __init__(self, patience: timedelta) -> None:
@@ -97,15 +97,15 @@ class Outage:
         self._last = 0.0
 
     def is_over(self) -> None:
-        """Note that the server has answered."""
+        """Record that the server has answered."""
         self._since, self._attempt = None, 0
 
     async def wait(self, error: RPCError) -> None:
         """Wait until the next attempt is due.
 
         Raises:
-            RPCError: it will not pass.
-            ServerUnavailable: the server has not answered for too long.
+            RPCError: the error will not pass.
+            ServerUnavailable: the outage took too long.
         """
         if not is_passing(error):
             raise error
@@ -121,15 +121,15 @@ class Outage:
 
 
 async def ride_out(call: Callable[[], Awaitable[T]], patience: timedelta) -> T:
-    """Call, and call again for as long as the server does not answer.
+    """Call a function, and repeat the call while the server does not answer.
 
     Args:
-        call: may be repeated without harm.
-        patience: how long an outage may last.
+        call: the function, which may be repeated safely.
+        patience: the longest outage to wait for.
 
     Raises:
         RPCError: the server refused.
-        ServerUnavailable: it did not answer for too long.
+        ServerUnavailable: the outage took too long.
     """
     outage = Outage(patience)
     while True:

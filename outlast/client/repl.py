@@ -1,7 +1,4 @@
-"""Talking to an agent in a terminal.
-
-Owns: `run_demo_loop`. Must not know: how a run is carried.
-"""
+"""A chat with an agent in a terminal."""
 
 import sys
 from typing import Any, cast
@@ -33,14 +30,14 @@ async def run_demo_loop(
 
     Read messages and print the answers, until `exit`, `quit` or the end of the input.
 
-    The conversation goes on with whichever agent answered last. A call that needs approval is
-    asked about.
+    The conversation continues with the agent that answered last. A call that needs approval is
+    shown with a question.
 
     Args:
-        agent: who is talked to first.
-        stream: whether answers are printed while they are written.
+        agent: the starting agent.
+        stream: whether answers are printed as they arrive.
         context: the context of every run.
-        max_turns: how many model calls an answer takes at most.
+        max_turns: the maximum number of model calls for one answer.
 
     Raises:
         AgentsException: a run failed.
@@ -80,7 +77,7 @@ async def _answer(
 
 
 async def _decided(result: RunResult | RunResultStreaming) -> RunState:
-    """Return the state of a run with what the terminal said of its open calls."""
+    """Return the run's state with the decisions typed in the terminal."""
     state = result.to_state()
     for call in result.interruptions:
         answer = await _line(f"Allow {call.name}({call.arguments})? [y/N] ")
@@ -106,7 +103,7 @@ def _text_of(event: StreamEvent) -> str:
 
 
 async def _line(prompt: str) -> str | None:
-    """Return the next line, or None at the end. Runs go on while it is waited for."""
+    """Return the next line, or None at the end of the input. Runs go on in the meantime."""
     try:
         return (await run_in_thread(input, prompt)).strip()
     except EOFError:

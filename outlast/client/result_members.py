@@ -1,7 +1,6 @@
-"""What can be read of a run: all the members that results have.
+"""The members that all results share.
 
-Owns: `RunResultBase`, which makes them of a state of the loop when they are looked at. Must not
-know: how the state was read, or whether it is the last one.
+`RunResultBase` makes them from a state of the loop when they are read.
 """
 
 from copy import deepcopy
@@ -49,23 +48,23 @@ Its status, transcript, approvals and usage, read from the run's history.
 T = TypeVar("T")
 
 ToInputListMode: TypeAlias = Literal["preserve_all", "normalized"]
-"""Which conversation a result gives: with every item, or as the model would be shown it next."""
+"""The conversation's form: every item, or the model's next input."""
 
 NOBODY = KnownAgents()
-"""A process that knows all agents by name only."""
+"""Definitions of a process that has none, only names."""
 
 
 class RunResultBase:
-    """What can be read of a run, be it at its end, where it waits, or while it is read along.
+    """Everything that can be read of a run: ended, waiting, or still running.
 
     Args:
-        state: the run.
-        known: the agents that this process knows.
-        answer: one of a conversation's answers; default what the newest question came to.
+        state: the state of the run.
+        known: the agents that this process has.
+        answer: one of a conversation's answers; default: the newest question's.
         client: the client that the run was read with; None for a run without a server.
 
     Attributes:
-        snapshot: the state that all of it is read from.
+        snapshot: the state of the run.
     """
 
     def __init__(
@@ -88,12 +87,12 @@ class RunResultBase:
 
     @property
     def status(self) -> Status:
-        """`completed`; or `waiting` for a person, or `idle`, where the run goes on."""
+        """`completed`; or `waiting` for a person, or `idle`, in which the run can go on."""
         return self.snapshot.status
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """The whole transcript, complete whatever the length of the run.
+        """The whole transcript, however long the run.
 
         Raises:
             ContentUnavailable: large content is in a store that cannot be read.
@@ -106,13 +105,13 @@ class RunResultBase:
 
     @property
     def usage(self) -> Usage:
-        """Requests made and tokens spent by the run, and by those nested in it."""
+        """Requests and tokens used by the run, including nested runs."""
         state = self.snapshot
         return Usage.of(state.usage, [one.usage for one in state.responses])
 
     @property
     def turns(self) -> int:
-        """How many model calls were made."""
+        """The number of model calls."""
         return self.snapshot.turns
 
     @property
@@ -124,13 +123,13 @@ class RunResultBase:
         """Return the context as the application's type.
 
         Raises:
-            UserError: it does not fit.
+            UserError: the context does not fit the type.
         """
         return read_context(self.context, context_type)
 
     @cached_property
     def input(self) -> str | list[JsonObject]:
-        """What the run was asked: a text, or items; after a handoff's filter, what that left."""
+        """The input of the run: a text, or items; after a handoff's filter, the rest."""
         raws = self._asked()
         is_list = self._known.items_given or self.snapshot.start.session
         text = None if is_list else only_text(raws)
@@ -138,7 +137,7 @@ class RunResultBase:
 
     @cached_property
     def new_items(self) -> list[RunItem]:
-        """What the run added to its input, by all agents; and the approvals it asked for."""
+        """The items that the run added to its input, and its approval requests."""
         start, stop = self._span()
         asked: dict[int, list[Interruption]] = {}
         for one in self._approvals:
@@ -154,7 +153,7 @@ class RunResultBase:
 
     @cached_property
     def raw_responses(self) -> list[ModelResponse]:
-        """What the models answered, one response for each model call."""
+        """The models' responses, one for each model call."""
         start, stop = self._span()
         items = self.snapshot.items
         until = None if self._answer is None else last_turn(items[:stop])
@@ -162,14 +161,14 @@ class RunResultBase:
 
     @property
     def last_response_id(self) -> str | None:
-        """The provider's id of the newest response; None where there is none."""
+        """The provider's id of the newest response, if any."""
         return self.raw_responses[-1].response_id if self.raw_responses else None
 
     @property
     def final_output(self) -> Any:
-        """The answer, in the type that its agent answers in; None where there is none.
+        """The answer in the agent's output type; None if there is none.
 
-        Where this process does not know the agent, it is the answer's JSON.
+        If this process does not have the agent, the answer's JSON.
 
         Raises:
             UserError: the answer does not fit the agent's output type.
@@ -195,7 +194,7 @@ class RunResultBase:
         try:
             return read_output(schema, output)
         except UserError:
-            if answer.item is None:  # what a tool returned need not be of the type
+            if answer.item is None:  # a tool's output need not have the type
                 return output
             raise
 
@@ -206,26 +205,26 @@ class RunResultBase:
     def final_output_as(self, cls: Any, raise_if_incorrect_type: bool = False) -> Any: ...  # noqa: FBT001, FBT002  the SDK's
 
     def final_output_as(self, cls: Any, raise_if_incorrect_type: bool = False) -> Any:  # noqa: FBT001, FBT002  the SDK's
-        """Return the answer, for a type checker as a value of a type.
+        """Return the answer, typed for a type checker.
 
         Args:
             cls: the type.
-            raise_if_incorrect_type: make sure of it.
+            raise_if_incorrect_type: check the type.
 
         Raises:
-            TypeError: it is not of that type, where that matters.
+            TypeError: the answer has another type, and `raise_if_incorrect_type` is set.
         """
         return output_as(self.final_output, cls, must_fit=raise_if_incorrect_type)
 
     @property
     def last_agent(self) -> Any:
-        """The agent that answered, or is at work: an `Agent`, or its name under `.name`."""
+        """The agent that answered or is active: an `Agent`, or a stand-in with its `.name`."""
         name = self.snapshot.agent if self._answer is None else self._answer.agent
         return self._known.agent(name)
 
     @cached_property
     def context_wrapper(self) -> RunContextWrapper[Any]:
-        """The run's context, in the type that the program gave it in, and its usage."""
+        """The run's context, in its original type, and its usage."""
         wrapper = RunContextWrapper(
             self._known.context(self.context),
             usage=self.usage,
@@ -237,7 +236,7 @@ class RunResultBase:
 
     @cached_property
     def interruptions(self) -> list[Interruption]:
-        """What people have to decide before the run can go on, here and in nested runs."""
+        """The pending approval requests, here and in nested runs."""
         if self._answer is not None:
             return []
         pending = {(one.run_id, one.id): one for one in self._approvals}
@@ -245,44 +244,45 @@ class RunResultBase:
 
     @cached_property
     def input_guardrail_results(self) -> list[InputGuardrailResult]:
-        """What input guardrails found, in the order in which they ended."""
+        """The results of input guardrails, in the order in which they completed."""
         return guardrail_results(self.snapshot, "input", self._known)
 
     @cached_property
     def output_guardrail_results(self) -> list[OutputGuardrailResult]:
-        """What output guardrails found, in the order in which they ended."""
+        """The results of output guardrails, in the order in which they completed."""
         return guardrail_results(self.snapshot, "output", self._known)
 
     @cached_property
     def tool_input_guardrail_results(self) -> list[ToolInputGuardrailResult]:
-        """What tool input guardrails found."""
+        """The results of tool input guardrails."""
         return guardrail_results(self.snapshot, "tool_input", self._known)
 
     @cached_property
     def tool_output_guardrail_results(self) -> list[ToolOutputGuardrailResult]:
-        """What tool output guardrails found."""
+        """The results of tool output guardrails."""
         return guardrail_results(self.snapshot, "tool_output", self._known)
 
     def to_input_list(self, mode: ToInputListMode = "preserve_all") -> list[JsonObject]:
         """Return the conversation as input items, to start another run from.
 
         Args:
-            mode: `preserve_all` is the input and every new item; `normalized` what the model
-                would be shown next. They differ after a handoff whose filter changed the history.
+            mode: `preserve_all` for the input and every new item; `normalized` for the model's next
+                input. They differ after a handoff whose filter changed the history.
 
         Raises:
             UserError: there is no such mode.
-            ContentUnavailable: large content is in a store that this process lacks, or cannot
-                read.
+            ContentUnavailable: this process lacks the store of large content, or cannot read it.
         """
         if mode not in {"preserve_all", "normalized"}:
-            raise UserError(f"to_input_list(mode=...) is preserve_all or normalized, not {mode!r}.")
+            raise UserError(
+                f"to_input_list(mode=...) must be preserve_all or normalized, not {mode!r}."
+            )
         state = self.snapshot
         content = self._known.content
         if not content.has_store and not all(is_plain(item.raw) for item in state.items):
             raise ContentUnavailable(
                 f"Large content of the run {self.run_id} is in a blob store, and this process has "
-                "none. Give it the workers' one: blob_store=, or OUTLAST_BLOB_STORE."
+                "none. Set the workers' store here, too: blob_store=, or OUTLAST_BLOB_STORE."
             )
         if mode == "normalized":
             model_sees = content.whole_items(shown(state.view, state.items, len(state.items)))
@@ -294,14 +294,14 @@ class RunResultBase:
         return [*deepcopy(self._asked()), *without_reasoning_ids(new, self._policy())]
 
     def to_state(self) -> RunState:
-        """Return a handle on the run where it waits, to decide and go on; see `RunState`."""
+        """Return the waiting run as a state, to decide and resume; see `RunState`."""
         state = self._waiting()
         state.adopt(self._decisions.waiting)
         return state
 
     @cached_property
     def _decisions(self) -> ResultDecisions:
-        """What is decided through the context of this result."""
+        """The decisions made through the context of this result."""
         return ResultDecisions(self._waiting(), self.snapshot)
 
     def _waiting(self) -> RunState:
@@ -316,7 +316,7 @@ class RunResultBase:
 
     @cached_property
     def _approvals(self) -> list[Interruption]:
-        """Everything that people were or are asked; the same objects wherever they are shown."""
+        """All approval requests; the same objects wherever they are shown."""
         nested = [one for one in self.snapshot.pending_approvals if one.run_id]
         items = self._spanned.items
         return [
@@ -324,7 +324,7 @@ class RunResultBase:
         ]
 
     def _attributed(self, at: int) -> Item:
-        """Return an entry of the transcript; what was said to a run is the listening agent's."""
+        """Return a transcript item; input items belong to the agent that received them."""
         item = self._spanned.items[at]
         if item.kind != "input" or item.agent:
             return item
@@ -332,7 +332,7 @@ class RunResultBase:
         return replace(item, agent=next(later, self.snapshot.agent))
 
     def _forget(self) -> None:
-        """Forget what was made of a state that is no longer the run's."""
+        """Forget cached members after the state has changed."""
         for name in _MADE & vars(self).keys():
             delattr(self, name)
 
@@ -351,7 +351,7 @@ class RunResultBase:
         return self._known.content.all_whole(self._referred())
 
     def _referred(self) -> list[JsonObject]:
-        """Return what the run was asked, with references to large content."""
+        """Return the input of the question, with references to large content."""
         state = self.snapshot
         if self._answer is not None:
             return [item.raw for item in state.items[: self._span()[0]]]
@@ -377,7 +377,7 @@ class RunResultBase:
 
     @cached_property
     def _own(self) -> dict[int, RunItem]:
-        """What the run added to its input, by the index in the transcript."""
+        """The items that the run added to its input, by index in the transcript."""
         hidden = set(self.snapshot.hidden)
         return {
             at: self._known.run_item(self._attributed(at))
@@ -386,7 +386,7 @@ class RunResultBase:
         }
 
     def _passed_on(self) -> set[int]:
-        """Return the indices of what a handoff made part of the run's input, and of nothing else."""
+        """Return the indices of items that a handoff made part of the input only."""
         state = self.snapshot
         if self._answer is not None or not _has_begun(state):
             return set()
@@ -396,7 +396,7 @@ class RunResultBase:
         return {*given} - {*places_in_transcript(view, length, shown_after)}
 
     def _end_of_reply(self, place: int) -> int:
-        """Return the index of the last item that the model wrote together with another."""
+        """Return the index of the last item of the same reply."""
         items = self.snapshot.items
         turn = items[place].turn
         while place + 1 < len(items):
@@ -419,7 +419,7 @@ def newest_answer(state: RunSnapshot) -> Answer | None:
 
 
 def _has_begun(state: RunSnapshot) -> bool:
-    """Whether the first turn has; before that, what was asked is not in the transcript yet."""
+    """Whether the first turn has begun; before it, the input is not in the transcript."""
     return state.question.asked_from > 0 or state.turns > 0
 
 

@@ -1,16 +1,13 @@
-"""What a run came to, for the program that asked.
-
-Owns: `RunResult`, and the errors of failed runs. Must not know: how the state was read.
-"""
+"""Results of runs, and the errors of failed runs."""
 
 from typing import Any
 
 from outlast.agents.config.run_error import RunErrorDetails
 from outlast.agents.errors import ContentUnavailable
 from outlast.agents.usage import Usage
+from outlast.client.exceptions import Tripwire, code_of_tripwire, exception_of
 from outlast.client.guardrail_results import guardrail_result, tripped, tripped_inside
 from outlast.client.known_agents import KnownAgents
-from outlast.client.raising import Tripwire, code_of_tripwire, exception_of
 from outlast.client.result_members import NOBODY, RunResultBase, RunSnapshot, newest_answer
 from outlast.loop.items import Item
 from outlast.loop.state import Answer, Status
@@ -20,19 +17,19 @@ from outlast.loop.values import Failure
 class RunResult(RunResultBase):
     """The result of a run.
 
-    Two are equal when they are of the same state of a run.
+    Two results are equal if they have the same state of a run.
     """
 
     @property
     def max_turns(self) -> int | None:
-        """How many model calls the answer might take; None for no bound."""
+        """The maximum number of model calls for the answer; None for no limit."""
         return self.snapshot.start.max_turns
 
     def release_agents(self, release_new_items: bool = True) -> None:  # noqa: FBT001, FBT002  the SDK's
-        """Do nothing: a result refers to agents by name and keeps none of them alive."""
+        """Do nothing: a result refers to agents by name and does not keep them alive."""
 
     def __eq__(self, other: object) -> bool:
-        """Compare what they were made of."""
+        """Compare the states."""
         if not isinstance(other, RunResult):
             return NotImplemented
         return (self.snapshot, self._answer) == (other.snapshot, other._answer)
@@ -47,24 +44,24 @@ class RunResult(RunResultBase):
 
 
 def result_of(state: RunSnapshot, known: KnownAgents = NOBODY, *, client: Any = None) -> RunResult:
-    """Return the result in a state."""
+    """Return the result of a state."""
     return RunResult(state, known, client=client)
 
 
 def result_of_answer(
     state: RunSnapshot, answer: Answer, known: KnownAgents = NOBODY, *, client: Any = None
 ) -> RunResult:
-    """Return the result with one of a conversation's answers, which need not be its newest."""
+    """Return the result with one of a conversation's answers, which may be an earlier one."""
     if answer is newest_answer(state) and not state.question.answering:
         return RunResult(state, known, client=client)
     return RunResult(state, known, answer=answer, client=client)
 
 
 class FailedRun(RunErrorDetails):
-    """A run up to its failure, with everything that its result would have.
+    """A run up to its failure, with all members of a result.
 
     Attributes:
-        result: the run as a result tells it.
+        result: the result of the run.
     """
 
     def __init__(self, result: RunResult) -> None:
@@ -88,7 +85,7 @@ class FailedRun(RunErrorDetails):
 
     @property
     def status(self) -> Status:
-        """How the run stands; a conversation goes on after a failure."""
+        """The status of the run; a conversation goes on after a failure."""
         return self.result.status
 
     @property
@@ -98,22 +95,22 @@ class FailedRun(RunErrorDetails):
 
     @property
     def turns(self) -> int:
-        """How many model calls were made."""
+        """The number of model calls."""
         return self.result.turns
 
     @property
     def usage(self) -> Usage:
-        """Tokens spent."""
+        """The usage of the run."""
         return self.result.usage
 
     @property
     def final_output(self) -> Any:
-        """What the run had answered, where it ended without answering a message."""
+        """The run's earlier answer, if it ended without answering a later message."""
         return self.result.final_output
 
 
 def run_details(state: RunSnapshot, known: KnownAgents = NOBODY) -> FailedRun:
-    """Return a run up to its failure, with placeholders for content that cannot be read."""
+    """Return a run up to its failure; unreadable content becomes placeholders."""
     try:
         return FailedRun(RunResult(state, known))
     except ContentUnavailable:
@@ -123,12 +120,12 @@ def run_details(state: RunSnapshot, known: KnownAgents = NOBODY) -> FailedRun:
 def error_of(
     failure: Failure, state: RunSnapshot | None = None, known: KnownAgents = NOBODY
 ) -> Exception:
-    """Return the exception that stands for a failure.
+    """Return the exception of a failure.
 
     Args:
-        failure: what went wrong.
-        state: the run up to the failure, where there was one.
-        known: the agents that this process knows.
+        failure: the failure.
+        state: the run up to the failure, if it had started.
+        known: the agents that this process has.
     """
     if state is None:
         return exception_of(failure)

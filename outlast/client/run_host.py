@@ -1,8 +1,4 @@
-"""Who carries a run: workers elsewhere, or the engine of this process for as long as it is needed.
-
-Owns: `RunHost`: which of them, and when the run is not waited for any more. Must not know: what
-the run is about.
-"""
+"""Where a run is hosted: by workers elsewhere, or by this process's engine while needed."""
 
 from datetime import timedelta
 from types import TracebackType
@@ -24,17 +20,17 @@ from outlast.ports.engine import Engine, Serving, local_engine
 
 
 class RunHost:
-    """What carries one run, while a program starts it and waits for it.
+    """Hosts one run while a program starts it and waits for it.
 
-    Leaving the `with` block says that nobody waits any more, whatever the run does.
+    Leaving the `with` block ends the wait, whatever the run does.
 
     Args:
-        agent: an `Agent`, which this process can carry, or what has only its name.
-        client: the client that the program gave; without one, the process has an engine.
-        task_queue: where workers wait, if the program said so.
+        agent: an `Agent`, which this process can host, or a stand-in with its name.
+        client: the program's client; without one, the process has an engine.
+        task_queue: the task queue of the workers, if the program chose one.
         context: the context of the run.
         patience: how long to wait for a server that does not answer.
-        blob_store: where large content is kept, if the program said so.
+        blob_store: the store for large content, if the program chose one.
     """
 
     def __init__(
@@ -66,7 +62,7 @@ class RunHost:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Wait for the run no more; a run that is carried here goes on, unless it has failed."""
+        """Stop waiting for the run; a run hosted here goes on, unless it has failed."""
         failed = isinstance(error, Exception) and not isinstance(error, ServerUnavailable)
         while self._serving:
             serving = self._serving.pop()
@@ -78,19 +74,19 @@ class RunHost:
                 serving.leave()
 
     def settled(self, *, ended: bool) -> None:
-        """Say that the run can do nothing by itself, and that nobody waits for it.
+        """Record that the run is settled, and that the program no longer waits for it.
 
         Args:
-            ended: it has ended; or else it waits for people.
+            ended: whether it has ended; otherwise it waits for people.
         """
         while self._serving:
             self._serving.pop().let_go(ended=ended)
 
     def read(self, state: LoopState | None) -> None:
-        """Say that nobody reads the run any more.
+        """Record that reading has ended.
 
         Args:
-            state: where it settled; None if it did not, or nobody read so far.
+            state: the state in which the run settled; None if it did not, or was not read.
         """
         if state is not None:
             self.settled(ended=state.phase == "closed")
@@ -116,7 +112,7 @@ class RunHost:
 
         Raises:
             ServerUnavailable: as for `client`.
-            UserError: the agent cannot be carried here.
+            UserError: the agent cannot be hosted here.
         """
         await self.client()
         if not self._is_here:
@@ -138,11 +134,11 @@ class RunHost:
         )
 
     async def follow(self, handle: RunHandle) -> None:
-        """Carry a run that was started before, here or by another program, where it is.
+        """Host a run that was started before, here or by another program.
 
         Raises:
             RunNotFound: there is no such run.
-            UserError: the agent cannot be carried here.
+            UserError: the agent cannot be hosted here.
         """
         if not self._is_here:
             return

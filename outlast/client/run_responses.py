@@ -1,8 +1,4 @@
-"""What the models answered in a run, response by response, read out of its transcript.
-
-Owns: which items of a transcript came in which response. Must not know: what
-the answers led to.
-"""
+"""The model responses of a run, rebuilt from its transcript."""
 
 from collections.abc import Sequence
 
@@ -14,12 +10,12 @@ from outlast.ports.run_response import RunResponse
 
 
 def run_responses(state: LoopState, *, after: int, until: int | None = None) -> list[ModelResponse]:
-    """Return the responses of some turns of a run.
+    """Return the responses of a range of turns.
 
     Args:
-        state: the run.
+        state: the state of the run.
         after: the turn before the first one wanted.
-        until: the last turn wanted; default the newest.
+        until: the last turn wanted; default: the newest.
     """
     wanted = [
         one for one in state.responses if one.turn > after and (until is None or one.turn <= until)
@@ -33,12 +29,12 @@ def run_responses(state: LoopState, *, after: int, until: int | None = None) -> 
 
 
 def last_turn(items: Sequence[Item]) -> int:
-    """Return the last turn that wrote one of the items; 0 where none did."""
+    """Return the last turn that wrote one of the items; 0 if none did."""
     return max((item.turn for item in items), default=0)
 
 
 def _written(items: Sequence[Item], response: Response) -> list[JsonObject]:
-    """Return what the model wrote in a turn: all of it, up to the first output of a call."""
+    """Return the items that the model wrote in a turn: up to the first output of a call."""
     written: list[JsonObject] = []
     for item in items:
         if item.turn == response.turn:

@@ -1,7 +1,7 @@
-"""A run where it waits for people, as a program holds it: decide, say more, go on.
+"""A run that waits for people, as a program holds it: decide, add input, resume.
 
-Owns: `RunState`: what was decided and said and not sent yet, and its JSON. The run itself is where
-it always was; this is its address. Must not know: how decisions are sent.
+A `RunState` holds the run's id and the decisions and input that are not sent yet. The run itself
+stays where it is.
 """
 
 import json
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from outlast.agents.agent import Agent
 
     TAgent = TypeVar("TAgent", bound=Agent[Any], default=Agent[Any])
-else:  # the default is for type checkers only, see `outlast.agents.context.wrapper`
+else:  # the type variable's default is for type checkers only; see `outlast.agents.context.wrapper`
     from typing import TypeVar
 
     TAgent = TypeVar("TAgent")
@@ -37,12 +37,12 @@ else:  # the default is for type checkers only, see `outlast.agents.context.wrap
 SCHEMA_VERSION = 1
 
 ENGINE: Final = "the engine of this process"
-"""Stands for the client of a run that a program gave no client for."""
+"""Stands for the client of a run that was started without a client."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedInput:
-    """Something to be said to a run when it goes on; the id makes it one message."""
+    """Input to be sent when the run resumes; the id makes it one message."""
 
     message_id: str
     input: str | list[JsonObject]
@@ -50,11 +50,11 @@ class StagedInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedDecision:
-    """What was decided about a request.
+    """A decision about a request.
 
     Attributes:
-        run_id: the nested run in which the request waits; empty for the run itself.
-        decision: what was decided.
+        run_id: the id of the nested run that waits; empty for the run itself.
+        decision: the decision.
     """
 
     run_id: str
@@ -64,19 +64,21 @@ class StagedDecision:
 class RunState(Generic[TContext, TAgent]):
     """A run that waits for people, as `result.to_state()` returns it.
 
-    Decide with `approve` and `reject`, and go on with `Runner.run(agent, state)`. Nothing is lost
-    when it is dropped: the run waits, and `Runner.attach(state.run_id)` finds it again. Its JSON
-    holds no secrets of the run, but whoever has it can decide: keep it where decisions are made.
+    Decide with `approve` and `reject`, and resume with `Runner.run(agent, state)`. Dropping a state
+    loses
+    nothing: the run waits, and `Runner.attach(state.run_id)` finds it again. Its JSON holds no
+        secrets of
+    the run, but allows decisions: keep it where decisions are made.
 
     Attributes:
         run_id: the workflow id.
         agent: the name of the agent that waits.
-        client: the client that the run was read with, if the program gave one, or `ENGINE`.
-        snapshot: the run itself, where it lives in no server.
-        context_override: what `from_json` was told the run's context is; as `Runner.run(context=)`.
+        client: the client that the run was read with, if the program passed one, or `ENGINE`.
+        snapshot: the state of a run without a server.
+        context_override: the context passed to `from_json`, like `Runner.run(context=)`.
     """
 
-    if not TYPE_CHECKING:  # `RunState[Context]` in an annotation that is evaluated
+    if not TYPE_CHECKING:  # `RunState[Context]` in annotations evaluated at run time
         __class_getitem__ = classmethod(GenericAlias)
 
     def __init__(
@@ -104,18 +106,18 @@ class RunState(Generic[TContext, TAgent]):
         return f"RunState({self.run_id!r}, waiting=[{waiting}])"
 
     def get_interruptions(self) -> list[Interruption]:
-        """Return what people have to decide."""
+        """Return the pending approval requests."""
         return list(self._interruptions)
 
     def approve(self, approval_item: ToolApprovalItem, always_approve: bool = False) -> None:  # noqa: FBT001, FBT002  the SDK's
-        """Let a call run, once the run goes on.
+        """Approve a call for when the run resumes.
 
         Args:
             approval_item: one of `get_interruptions()` or `result.interruptions`.
-            always_approve: and every further call of this tool by this agent in this run.
+            always_approve: also approve every further call of this tool by this agent in this run.
 
         Raises:
-            UserError: this run waits for no such decision.
+            UserError: the run has no such pending request.
         """
         self._stage(approval_item, remember=always_approve, approved=True, message=None)
 
@@ -126,30 +128,30 @@ class RunState(Generic[TContext, TAgent]):
         *,
         rejection_message: str | None = None,
     ) -> None:
-        """Do not let a call run; the model is told.
+        """Reject a call; the model reads the rejection.
 
         Args:
             approval_item: one of `get_interruptions()` or `result.interruptions`.
-            always_reject: nor any further call of this tool by this agent in this run.
-            rejection_message: what the model reads as the call's output.
+            always_reject: also reject every further call of this tool by this agent in this run.
+            rejection_message: the call's output, which the model reads.
 
         Raises:
-            UserError: this run waits for no such decision.
+            UserError: the run has no such pending request.
         """
         self._stage(
             approval_item, remember=always_reject, approved=False, message=rejection_message
         )
 
     def adopt(self, other: "RunState") -> None:
-        """Take over what was decided in another state of the same run."""
+        """Copy the decisions of another state of the same run."""
         for one in other.staged_decisions():
             self._decisions[one.run_id, one.decision.request_id] = one
 
     def add_input(self, input: str | list[JsonObject]) -> None:
-        """Say something more to the run; it is read after the outputs of the waiting calls.
+        """Add input to the run; the model reads it after the outputs of the waiting calls.
 
         Raises:
-            UserError: it is neither a text nor a list of items.
+            UserError: the input is neither a text nor a list of items.
         """
         said = check_input(input)
         message_id = f"m-{secrets.token_hex(8)}"
@@ -157,22 +159,22 @@ class RunState(Generic[TContext, TAgent]):
 
     @property
     def pending_input(self) -> list[JsonObject]:
-        """What `add_input` was given, as items."""
+        """The input added with `add_input`, as items."""
         return [deepcopy(raw) for one in self._input for raw in records.messages_of(one.input)]
 
     def clear_pending_input(self) -> None:
-        """Forget what `add_input` was given."""
+        """Remove the input added with `add_input`."""
         self._input.clear()
 
     def staged_input(self) -> tuple[StagedInput, ...]:
-        """Return what is to be said, in its order."""
+        """Return the input to be sent, in order."""
         return tuple(self._input)
 
     def staged_decisions(self) -> tuple[StagedDecision, ...]:
-        """Return the decisions in the order in which they have to be sent.
+        """Return the decisions in the order in which they must be sent.
 
-        A decision about one call beats one about all calls of the tool, so it comes first; and of
-        several about all calls only the newest is kept for further ones.
+        A decision about one call outranks one about all calls of the tool, so it comes first; of
+        several about all calls, only the newest is remembered for further calls.
         """
         newest: dict[tuple[str, str, str], tuple[str, str]] = {}
         for key, one in self._decisions.items():
@@ -193,11 +195,11 @@ class RunState(Generic[TContext, TAgent]):
         strict_context: bool = False,
         include_tracing_api_key: bool = False,
     ) -> JsonObject:
-        """Return the state as JSON: the run's id, what it waits for, and what was decided.
+        """Return the state as JSON: the run's id, its pending requests, and the decisions.
 
         Args:
-            context_serializer: not called, because the run keeps its context itself.
-            strict_context: has nothing to be strict about, for the same reason.
+            context_serializer: not used, because the run keeps its context itself.
+            strict_context: has no effect, for the same reason.
             include_tracing_api_key: has no effect; a run has no such key.
         """
         del context_serializer, strict_context, include_tracing_api_key
@@ -242,10 +244,10 @@ class RunState(Generic[TContext, TAgent]):
         Args:
             initial_agent: the agent that the run was started with.
             state_json: what `to_json` returned.
-            context_override: the run's context, as in `Runner.run(agent, state, context=...)`, or
-                a `RunContextWrapper` of it. It may only repeat the run's own.
-            context_deserializer: makes `result.context_wrapper.context` of the context's JSON,
-                where its type is not known from `context_override`.
+            context_override: the run's context, as in `Runner.run(agent, state, context=...)`, or a
+                `RunContextWrapper` of it. It must equal the run's own.
+            context_deserializer: makes `result.context_wrapper.context` from the context's JSON, if
+                its type is not known from `context_override`.
             strict_context: has no effect; the run keeps its context itself.
 
         Raises:
@@ -329,15 +331,13 @@ class RunState(Generic[TContext, TAgent]):
             remember=remember,
         )
         key = (request.run_id, request.id)
-        self._decisions.pop(key, None)  # the newest decision comes last
+        self._decisions.pop(key, None)  # keep the newest decision last
         self._decisions[key] = StagedDecision(run_id=request.run_id, decision=decision)
 
     def _request_of(self, item: ToolApprovalItem) -> ApprovalRequest:
         given = cast("object", item)
         if not isinstance(given, ToolApprovalItem):
-            raise UserError(
-                f"A decision is about one of state.get_interruptions(), not {given!r:.80}."
-            )
+            raise UserError(f"Pass one of state.get_interruptions(), not {given!r:.80}.")
         for one in self._interruptions:
             if one is given:
                 return one.request
@@ -350,8 +350,8 @@ class RunState(Generic[TContext, TAgent]):
                 return one.request
         waiting = ", ".join(f"{one.name} ({one.id})" for one in self._interruptions) or "nothing"
         raise UserError(
-            f"The run {self.run_id} does not wait for a decision about {given.name!r} "
-            f"({given.approval_id or given.call_id}). It waits for: {waiting}."
+            f"The run {self.run_id} has no pending request for {given.name!r} "
+            f"({given.approval_id or given.call_id}). Pending: {waiting}."
         )
 
     def _tool_of(self, key: tuple[str, str]) -> tuple[str, str, str]:
@@ -362,7 +362,7 @@ class RunState(Generic[TContext, TAgent]):
 
 
 def gave_items(input: object) -> bool:
-    """Whether a program asked with a list of items, now or when the run was started."""
+    """Whether the program passed a list of items, now or at the run's start."""
     return input.known.items_given if isinstance(input, RunState) else isinstance(input, list)
 
 
@@ -389,6 +389,6 @@ def _objects(value: object) -> list[JsonObject]:
 
 def _unreadable(why: str) -> UserError:
     return UserError(
-        f"This is not the JSON of a RunState: {why}. Give what state.to_json() or "
+        f"This is not the JSON of a RunState: {why}. Pass the value of state.to_json() or "
         "state.to_string() returned."
     )

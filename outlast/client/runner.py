@@ -1,7 +1,4 @@
-"""Starting runs, and going on with those that waited.
-
-Owns: `Runner`, and what a second start with the same id means. Must not know: who carries the run.
-"""
+"""Starts runs, and resumes runs that wait."""
 
 import asyncio
 import hashlib
@@ -24,13 +21,14 @@ from outlast.client.connection import add_search_attributes
 from outlast.client.content import outgoing
 from outlast.client.handle import RunHandle
 from outlast.client.known_agents import KnownAgents, RemoteAgent
+from outlast.client.missing_worker import warned_without_worker
 from outlast.client.outages import is_passing, patience_of, ride_out, unavailable
-from outlast.client.reading import ReadRange, RunReading
+from outlast.client.read_range import ReadRange, RunReading
 from outlast.client.results import RunResult
-from outlast.client.resuming import resume
+from outlast.client.resumption import resume
+from outlast.client.run_address import RunAddress, check_size
 from outlast.client.run_host import RunHost
 from outlast.client.run_state import ENGINE, RunState, gave_items
-from outlast.client.sending import RunAddress, check_size
 from outlast.client.start import (
     RunOptions,
     agent_name,
@@ -41,7 +39,6 @@ from outlast.client.start import (
 )
 from outlast.client.streaming import RunResultStreaming
 from outlast.client.thread_loop import thread_loop
-from outlast.client.unattended import warned_without_worker
 from outlast.contract import names, records
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 from outlast.payloads.attributes import first_attributes
@@ -51,21 +48,21 @@ from outlast.rendering import Shown, excerpt, inline_within, joined
 from outlast.tracing.provider import join_current_trace
 
 LONGEST_SUMMARY_BYTES = 200
-"""The server refuses to start a run whose summary has more than 400."""
+"""The server's limit for the length of a run's summary."""
 
 
 class Runner:
     """Starts runs and finds them again.
 
-    Where no client is given, runs go to the server that Temporal's environment configuration
-    names; where it names none, an embedded server is started, or joined if one runs. An `Agent`
-    given as an object is then carried by a worker in this process; one given by name by a worker
-    elsewhere. With a client, runs are always carried by the workers of `task_queue`. `using` sets
-    the client and the task queue for all calls of a program.
+    Without a client, runs go to the server of Temporal's environment configuration; without a
+    configuration, to an embedded server, which is started, or joined if one runs. A worker in this
+    process then hosts an agent passed as an `Agent`; workers elsewhere host an agent passed by
+    name. With a client, the workers of `task_queue` always host the runs. `using` sets the client
+    and the task queue for all calls of a program.
     """
 
     _place: ClassVar[RunOptions] = {}
-    """What `using` has set."""
+    """The options set by `using`."""
 
     @classmethod
     def using(
@@ -76,17 +73,17 @@ class Runner:
         patience: timedelta | None = None,
         blob_store: BlobStore | None = None,
     ) -> type[Self]:
-        """Return a runner with the same methods, whose runs are at another place.
+        """Return a runner with the same methods and other default options.
 
-        `runner = Runner.using(client=client, task_queue="desk")`, and `runner.run(agent, "Hi")` is
+        With `runner = Runner.using(client=client, task_queue="desk")`, `runner.run(agent, "Hi")` is
         `Runner.run(agent, "Hi", client=client, task_queue="desk")`. An option of the call itself
-        comes first.
+        outranks these.
 
         Args:
             client: a connected Temporal client.
-            task_queue: where the workers wait that carry the runs.
+            task_queue: the task queue of the workers that host the runs.
             patience: how long to wait for a server that does not answer.
-            blob_store: where large content is kept; the workers need the same one.
+            blob_store: the store for large content; the workers need the same one.
 
         Raises:
             UserError: an argument does not fit.
@@ -102,7 +99,7 @@ class Runner:
 
     @classmethod
     def _placed(cls, options: RunOptions) -> RunOptions:
-        """Return the options of a call, over those that `using` has set."""
+        """Return the options of a call, with the defaults of `using`."""
         check_names(options, RunOptions, caller="Runner")
         given = {name: value for name, value in options.items() if value is not None}
         return cast("RunOptions", {**options, **cls._place, **given})
@@ -114,12 +111,12 @@ class Runner:
         input: str | list[JsonObject] | RunState,
         **options: Unpack[RunOptions],
     ) -> RunResult:
-        """Ask an agent, and wait for the answer, or until a person has to decide.
+        """Run an agent, and wait for the answer, or until a person has to decide.
 
-        Running this again with the same id and input goes on with the same run, also in another
-        process after a crash; once it has completed, the same answer is returned. With a
-        `RunState` it sends what was decided to the run that waits, which has its settings and its
-        count of turns already, and goes on reading. `RunOptions` says what each option is.
+        The same id and input resume the same run, also in another process after a crash; a
+        completed run returns its answer again. With a `RunState`, the decisions are sent to the
+        waiting run, which has its own settings and turn count, and reading continues. `RunOptions`
+        describes the options.
 
         Raises:
             AgentsException: the run failed; the subclass says why.
@@ -142,17 +139,17 @@ class Runner:
         input: str | list[JsonObject] | RunState,
         **options: Unpack[RunOptions],
     ) -> RunResult:
-        """Do the same as `run`, for programs without an event loop.
+        """Like `run`, for programs without an event loop.
 
-        All calls of a thread share one event loop, which is open until the thread ends, so that
-        clients and connections of the program's own stay usable between the calls. The loop is the
-        thread's default one, where the program has set one. It stands still between the calls.
+        All calls of a thread share one event loop, which stays open until the thread ends, so that
+        the program's own clients and connections work across calls. The loop is the thread's
+        default loop, if the program has set one. It does not run between calls.
 
         Raises:
             RuntimeError: an event loop is running in this thread: await `run` there.
             AgentsException: as for `run`.
         """
-        # Not in an `except`: what the run raises would then have "no running event loop" before it.
+        # Not in an `except`, or the run's errors would have "no running event loop" as context.
         if _is_in_loop():
             raise RuntimeError(
                 "Runner.run_sync cannot be used in async code: await Runner.run(...)."
@@ -170,9 +167,9 @@ class Runner:
         input: str | list[JsonObject] | RunState,
         **options: Unpack[RunOptions],
     ) -> RunResultStreaming:
-        """Ask an agent, and read along while it works. Returns at once; nothing is awaited.
+        """Start a run and stream its events. Returns at once, without awaiting anything.
 
-        It is the same run as with `run`, which its models' answers are read along of:
+        The same run as with `run`, with streamed model calls:
         `async for event in result.stream_events()`.
 
         Raises:
@@ -182,7 +179,7 @@ class Runner:
         options = cls._placed(options)
         known = _known(starting_agent, input, options)
         if not isinstance(input, RunState):
-            # Mistakes are found here; and what is asked is read once, as it is now.
+            # Raise errors here, and read the input once, before the caller can change it.
             record = run_input(starting_agent, input, **start_options(options))
             input = record.input  # noqa: A001  the argument's name
         if not _is_in_loop():
@@ -216,13 +213,13 @@ class Runner:
         Args:
             agent: the agent, or its name.
             input: a text, or Responses items.
-            keep_open: stay open after the answer and take further messages; `max_turns` is then
-                for each answer anew.
-            **options: as for `run`. If the id is in use by a run of the same agent with the same
-                input, that run is returned.
+            keep_open: stay open after the answer and accept further messages; `max_turns` then
+                applies to each answer.
+            **options: as for `run`. If a run of the same agent with the same input already uses the
+            id, that run is returned.
 
         Raises:
-            RunAlreadyStarted: the id is in use by a run that was started otherwise.
+            RunAlreadyStarted: a run with another agent or input uses the id.
             UserError: the context is not data, or an argument does not fit.
             ServerUnavailable: no Temporal server answers.
         """
@@ -245,12 +242,12 @@ class Runner:
 
         Args:
             id: the run's id.
-            agent: the agent that the run was started with, for results that have agents and
-                answers as objects; and to carry the run here, as with `run`.
+            agent: the agent that the run was started with, for results with agents and answers as
+                objects, and to host the run here, as with `run`.
             client: a connected Temporal client.
             patience: how long to wait for a server that does not answer; default:
                 OUTLAST_PATIENCE_SECONDS, or five minutes.
-            blob_store: where large content is kept; the workers need the same one.
+            blob_store: the store for large content; the workers need the same one.
 
         Raises:
             RunNotFound: there is no such run.
@@ -283,7 +280,7 @@ async def _open(
     known: KnownAgents | None = None,
     stream: bool = False,
 ) -> tuple[RunHandle, ReadRange]:
-    """Start a run, or send a waiting one what was decided; say which part of it is to be read."""
+    """Start a run, or send a waiting run its decisions; return the range to read."""
     known = known or _known(agent, input, options)
     if isinstance(input, RunState):
         handle = await host.handle(input.run_id, known)
@@ -293,7 +290,7 @@ async def _open(
     handle = await _begin(agent, input, options, host, known=known, stream=stream)
     if options.get("id") is None:
         return handle, ReadRange()
-    _, place = await handle.present()  # it may be a run that has waited and gone on before
+    _, place = await handle.present()  # a run with this id may have waited and resumed before
     return handle, ReadRange(settles=place)
 
 
@@ -350,7 +347,7 @@ def _carrying(agent: Any, input: str | list[JsonObject] | RunState, options: Run
 
 
 def _context(input: object, options: RunOptions) -> Any:
-    """Return the context that a program gave, with the call or with the state that goes on."""
+    """Return the program's context, from the call or from the resumed state."""
     given = options.get("context")
     return input.context_override if given is None and isinstance(input, RunState) else given
 
@@ -358,7 +355,7 @@ def _context(input: object, options: RunOptions) -> Any:
 async def _start(
     client: Client, queue: str, run_id: str, record: records.RunInput, patience: timedelta
 ) -> bool:
-    """Start a run, or find it: return whether it is new."""
+    """Start a run, or find it; return whether it is new."""
 
     async def start(reuse: WorkflowIDReusePolicy) -> None:
         try:
@@ -378,10 +375,10 @@ async def _start(
 async def _is_replaced(
     client: Client, run_id: str, record: records.RunInput, patience: timedelta
 ) -> bool:
-    """The id is known: the same question is the same run; another one needs the first to end.
+    """The id exists: the same input means the same run; other input replaces a run that has ended.
 
     Raises:
-        RunAlreadyStarted: it has not ended.
+        RunAlreadyStarted: the run has not ended.
     """
     address = RunAddress(client, run_id, patience)
     description = await address.ask(address.workflow.describe)
@@ -390,7 +387,7 @@ async def _is_replaced(
     if description.close_time is None:
         raise RunAlreadyStarted(
             f"The id {run_id!r} is in use by a run that was started with another agent or input. "
-            f"Talk to that run with Runner.attach({run_id!r}), or choose another id."
+            f"Use that run with Runner.attach({run_id!r}), or choose another id."
         )
     return True
 
@@ -402,7 +399,7 @@ async def _start_workflow(
     record: records.RunInput,
     reuse: WorkflowIDReusePolicy,
 ) -> WorkflowHandle[Any, Any]:
-    """Start the workflow with its search attributes, or without where there are none.
+    """Start the workflow with its search attributes, or without if the namespace lacks them.
 
     Raises:
         RPCError: the server refuses, or does not answer.

@@ -1,7 +1,6 @@
-"""The input of a run's workflow, made of what a program gives to `Runner`.
+"""The workflow's input, made from the arguments of `Runner`.
 
-Owns: checking it, all of it before anything is sent, and what of it travels in which form. Must
-not know: who carries the run.
+Everything is checked before anything is sent.
 """
 
 from collections.abc import Mapping
@@ -35,22 +34,22 @@ CODES: Final = {
     "model_refusal": failures.MODEL_REFUSAL,
     "invalid_final_output": failures.INVALID_OUTPUT,
 }
-"""By the kind of an error handler, the code of the failures that it may turn into answers."""
+"""By the kind of an error handler: the code of the failures that it may turn into answers."""
 
 
 class StartOptions(TypedDict, total=False):
-    """What a run is started with, besides the agent and the input.
+    """The options with which a run starts, besides the agent and the input.
 
     Attributes:
-        context: a pydantic model, dataclass or JSON value that the agent's callables get.
-        max_turns: how many model calls the answer may take; None for no bound; default 10.
-        hooks: called at the run's steps: `RunHooks`, or the name they have at the worker.
+        context: a pydantic model, dataclass or JSON value for the agent's callables.
+        max_turns: the maximum number of model calls for one answer; None for no limit; default 10.
+        hooks: `RunHooks`, or their registered name at the worker.
         run_config: settings of the run, or a dict of them.
-        error_handlers: what to answer instead of failing.
-        previous_response_id: the response on the provider's server that this run follows.
-        auto_previous_response_id: each response follows the one before on that server.
+        error_handlers: handlers that answer instead of failing.
+        previous_response_id: the response on the provider's server that this run continues.
+        auto_previous_response_id: each response continues the previous one on that server.
         conversation_id: the conversation on the provider's server.
-        session: remembers the conversation between runs.
+        session: stores the conversation between runs.
     """
 
     context: Any
@@ -67,17 +66,17 @@ class StartOptions(TypedDict, total=False):
 class RunOptions(StartOptions, total=False):
     """The options of `Runner.run`, `run_sync`, `run_streamed` and `start`.
 
-    Besides these, the options that a run is started with: `context`, `max_turns`, `hooks`,
+    Besides these, the options with which a run starts: `context`, `max_turns`, `hooks`,
     `run_config`, `error_handlers`, `previous_response_id`, `auto_previous_response_id`,
     `conversation_id` and `session`.
 
     Attributes:
-        id: the run's id, which is the workflow id; default a new one.
+        id: the run's id, which is the workflow id; default: a new one.
         client: a connected Temporal client.
-        task_queue: where the workers wait that carry the run.
-        patience: how long to wait for a server that does not answer, such as one that is being
-            restarted; default: OUTLAST_PATIENCE_SECONDS, or five minutes.
-        blob_store: where large content is kept; the workers need the same one.
+        task_queue: the task queue of the workers that host the run.
+        patience: how long to wait for a server that does not answer, such as one that restarts;
+            default: OUTLAST_PATIENCE_SECONDS, or five minutes.
+        blob_store: the store for large content; the workers need the same one.
     """
 
     id: str | None
@@ -88,7 +87,7 @@ class RunOptions(StartOptions, total=False):
 
 
 def check_names(options: Mapping[str, Any], kind: type[Any], *, caller: str) -> None:
-    """Refuse options that there are not, as Python does for a plain list of parameters.
+    """Refuse unknown options, as Python does for a plain list of parameters.
 
     Raises:
         TypeError: one of them is not in the TypedDict `kind`.
@@ -106,18 +105,19 @@ def run_input(
     stream: bool = False,
     **options: Unpack[StartOptions],
 ) -> records.RunInput:
-    """Return the input of the workflow that carries a run.
+    """Return the input of the run's workflow.
 
     Args:
         starting_agent: an `Agent`, its name, or an object with its `name`.
         input: a text, or Responses items.
-        keep_open: stay open after the answer and take further messages.
-        stream: the run is read along.
+        keep_open: stay open after the answer and accept further messages.
+        stream: the run's model calls stream.
         **options: those of `StartOptions`.
 
     Raises:
-        UserError: something does not fit, or does not go together; the message says what to do.
-        TypeError: the hooks are not those of a run.
+        UserError: an argument is invalid, or arguments exclude each other; the message says what to
+        do.
+        TypeError: the hooks are not run hooks.
     """
     context, session = options.get("context"), options.get("session")
     max_turns = options.get("max_turns", DEFAULT_MAX_TURNS)
@@ -153,16 +153,16 @@ def run_input(
 
 
 def start_options(options: RunOptions) -> StartOptions:
-    """Return those of the options that a run is started with."""
+    """Return the options with which a run starts."""
     names = StartOptions.__optional_keys__
     return cast("StartOptions", {name: options[name] for name in names & options.keys()})
 
 
 def check_place(id: object = None, client: object = None, task_queue: object = None) -> None:
-    """Refuse options that cannot say where a run is.
+    """Refuse invalid values of the options that locate a run.
 
     Raises:
-        UserError: one of them does not fit. The message names it.
+        UserError: a value is invalid; the message names the option.
     """
     for name, given in (("id", id), ("task_queue", task_queue)):
         if given is None:
@@ -175,16 +175,18 @@ def check_place(id: object = None, client: object = None, task_queue: object = N
         try:
             given.encode()
         except UnicodeEncodeError:
-            raise UserError(f"{name}={given!r} holds half a character, which no id can.") from None
+            raise UserError(
+                f"{name}={given!r} holds a lone surrogate. Choose one without it."
+            ) from None
     if client is not None:
         check_client(client, what="client=")
 
 
 def agent_name(given: object) -> str:
-    """Return the name of what a run is to start with.
+    """Return the name of the starting agent.
 
     Raises:
-        UserError: it is no agent and no name.
+        UserError: the value is no agent and no name.
     """
     name = given if isinstance(given, str) else getattr(given, "name", None)
     if not isinstance(name, str) or not name.strip():
@@ -195,7 +197,7 @@ def agent_name(given: object) -> str:
 def _given(
     hooks: object, handlers: dict[str, str], session: Session | None, *, stream: bool
 ) -> JsonObject:
-    """Return the settings that are given beside the `RunConfig`."""
+    """Return the settings that are passed beside the `RunConfig`."""
     given: JsonObject = {
         HOOKS: hooks if hooks is None or isinstance(hooks, str) else _hooks_name(hooks),
         ERROR_HANDLERS: handlers,
@@ -208,7 +210,7 @@ def _given(
 def _check_max_turns(max_turns: object) -> None:
     is_number = isinstance(max_turns, int) and not isinstance(max_turns, bool)
     if max_turns is not None and (not is_number or cast("int", max_turns) < 0):
-        raise UserError(f"max_turns={max_turns!r} makes no sense: give a positive number or None.")
+        raise UserError(f"max_turns={max_turns!r} must be a positive number or None.")
 
 
 def _thread(
@@ -224,7 +226,7 @@ def _thread(
     if conversation_id is not None and (previous_response_id is not None or chained):
         raise UserError(
             "conversation_id= and previous_response_id= are two ways to keep the conversation on "
-            "the provider's server, which exclude each other. Give one of them."
+            "the provider's server, which exclude each other. Use one of them."
         )
     if conversation_id is None and previous_response_id is None and not chained:
         return None
@@ -236,7 +238,7 @@ def _thread(
 
 
 def _check_thread(thread: ServerThread, agent: object, config: RunConfig, session: object) -> None:
-    """Refuse what cannot be while the provider's server keeps the conversation."""
+    """Refuse what does not work while the provider's server keeps the conversation."""
     if thread.conversation_id is not None:
         given, without = "conversation_id=", "without conversation_id="
     else:
@@ -244,12 +246,12 @@ def _check_thread(thread: ServerThread, agent: object, config: RunConfig, sessio
         without = "without previous_response_id= and auto_previous_response_id="
     if session is not None:
         raise UserError(
-            f"session= and {given} would both remember the conversation, and the model would read "
-            f"it twice. Give the session, or run {without}."
+            f"session= and {given} would both store the conversation, and the model would read "
+            f"it twice. Use the session, or run {without}."
         )
     if config.handoff_input_filter is not None:
         raise UserError(
-            "RunConfig(handoff_input_filter=...) cannot change what the provider's server has. "
+            "RunConfig(handoff_input_filter=...) cannot change the provider's copy. "
             f"Leave the filter out, or run {without}."
         )
     known = cast("Agent[Any]", agent) if isinstance(agent, Agent) else None
@@ -268,7 +270,7 @@ def _hooks_name(hooks: object) -> str:
 
 
 def _handler_names(handlers: object) -> dict[str, str]:
-    """Return the names of the handlers, by kind; a handler may be given by its name."""
+    """Return the names of the handlers, by kind; a handler may be passed by name."""
     if isinstance(handlers, Mapping):
         given = cast("Mapping[str, Any]", handlers)
         checked = {kind: None if isinstance(one, str) else one for kind, one in given.items()}
@@ -283,7 +285,7 @@ def _handler_names(handlers: object) -> dict[str, str]:
 
 
 def _described(session: Session) -> JsonObject:
-    """Return how a worker finds the session: its description, or its name in this process."""
+    """Return the data to find a session at a worker: its description, or its registered name."""
     check_session(session)
     described = session.describe() if isinstance(session, DescribedSession) else None
     if described:
@@ -293,7 +295,7 @@ def _described(session: Session) -> JsonObject:
 
 
 def context_class(context: object) -> type[Any] | None:
-    """Return the type that a worker has to know for a context; None for plain JSON."""
+    """Return the type of a context that workers need; None for plain JSON."""
     plain = (dict, list, str, int, float, bool, type(None))
     kind = cast("type[Any]", type(context))
     return None if issubclass(kind, plain) else kind

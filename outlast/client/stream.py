@@ -1,8 +1,7 @@
-"""What a reader of a run sees happen, one event after the other.
+"""The numbered events of a run, for its readers.
 
-Owns: the events that only readers of a run's history know, and the numbers of all. They are made
-from two consecutive states, so every reader of the same history sees the same events under the
-same numbers: whoever was cut off goes on from the number it had, in any process. Must not know: how the states were read.
+They are made from two consecutive states, so every reader of the same history sees the same events
+with the same numbers, and can resume from any number in any process.
 """
 
 from collections.abc import Iterator
@@ -33,7 +32,7 @@ class ApprovalStreamEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StatusStreamEvent:
-    """The run waits, works again, or has ended."""
+    """The status of the run has changed."""
 
     id: int
     status: Status
@@ -50,16 +49,16 @@ StreamEvent: TypeAlias = NumberedEvent | RawResponsesStreamEvent
 def changes(
     before: LoopState, after: LoopState, next_id: int, known: KnownAgents = _NOBODY
 ) -> Iterator[NumberedEvent]:
-    """Yield what happened between two consecutive states, in the order in which it did.
+    """Yield the events between two consecutive states, in order.
 
-    An answer that output guardrails have to pass comes once they have; a blocked one, as the
-    placeholder in its place.
+    An answer that needs output guardrails comes after they pass; a blocked answer comes as its
+    placeholder.
 
     Args:
         before: the state before an event of the loop.
         after: the state after it.
-        next_id: the number of the first event yielded.
-        known: the agents that this process knows.
+        next_id: the number of the first event.
+        known: the agents that this process has.
     """
     for entry in after.items[released(before) : released(after)]:
         yield item_event(entry, known.run_item(entry), next_id)

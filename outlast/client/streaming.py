@@ -1,7 +1,7 @@
-"""A run that is read along while it works.
+"""A run that is streamed while it works.
 
-Owns: `RunResultStreaming`: the events of the field in their order, and a result that grows. Must
-not know: where states come from; a `RunSource` has them, on a server or in memory.
+`RunResultStreaming` has the events, and a result that grows. A `RunSource` provides the states,
+from a server or from memory.
 """
 
 import asyncio
@@ -32,43 +32,43 @@ from outlast.loop.values import JsonObject
 
 
 class RunSource(Protocol):
-    """Where a run is read from.
+    """The source of a run's states.
 
     Attributes:
-        client: the client that it is read with, once it is open; None without a server.
+        client: the client for results to keep, once the run is open; None without a server.
     """
 
     client: Any
 
     def states(self) -> AsyncIterator[LoopState | RawEvent]:
-        """Start the run, or go on with it, and yield its states until it is settled.
+        """Start or resume the run, and yield its states until it is settled.
 
-        The first state is the one in which the reading begins; for a new run, `LoopState()`. Then
-        there is one after each event, and what a model says before the state that has its reply.
+        The first state is the one where reading begins; `LoopState()` for a new run. Then comes one
+        state after each event, and the models' events before the state with their reply.
         """
         ...
 
     async def cancel(self, mode: CancelMode) -> None:
-        """Stop the run; returns when the wish has arrived."""
+        """Stop the run; returns when the request has arrived."""
         ...
 
 
 class RunResultStreaming(RunResultBase):
     """A run and its stream of events; `Runner.run_streamed` returns one.
 
-    The run goes on whether or not somebody reads its events. Everything that a result has can be
-    looked at meanwhile, as far as the run has come.
+    The run goes on even if its events are not read. All members of a result can be read in the
+    meantime, up to the run's current state.
 
     Args:
-        source: where the run is read from; it is opened in the background.
+        source: the source of the run's states; it is opened in the background.
         starting_agent: an `Agent`, or an object with its `name`.
-        asked: what the run is asked.
-        known: the agents that this process knows.
-        max_turns: how many model calls the answer may take.
+        asked: the input of the run.
+        known: the agents that this process has.
+        max_turns: the maximum number of model calls for the answer.
 
     Attributes:
-        max_turns: how many model calls the answer may take; None for no bound.
-        is_complete: whether the run has ended, waits for people, or was given up.
+        max_turns: the maximum number of model calls for the answer; None for no limit.
+        is_complete: whether the run has ended, waits for people, or was cancelled.
     """
 
     def __init__(
@@ -113,31 +113,31 @@ class RunResultStreaming(RunResultBase):
 
     @property
     def current_agent(self) -> Any:
-        """The agent that is at work."""
+        """The active agent."""
         return self._starting_agent if self.snapshot.phase == "new" else self.last_agent
 
     @property
     def last_agent(self) -> Any:
-        """The agent that is, or was last, at work."""
+        """The agent that is, or was last, active."""
         if self.snapshot.phase == "new":
             return self._starting_agent
         return self._known.agent(self.snapshot.agent)
 
     @property
     def current_turn(self) -> int:
-        """How many model calls the answer has taken so far."""
+        """The number of model calls for the answer so far."""
         return self.snapshot.turns - last_turn(
             self.snapshot.items[: self.snapshot.question.asked_from]
         )
 
     @property
     def run_loop_task(self) -> "asyncio.Task[None]":
-        """The task that reads the run; it raises what `stream_events` does."""
+        """The task that reads the run; it raises the same errors as `stream_events`."""
         return self._task
 
     @property
     def run_loop_exception(self) -> Exception | None:
-        """Why the run has no answer, once that is known."""
+        """Why the run has no answer, once it has failed."""
         return self._error
 
     def to_input_list(
@@ -145,8 +145,8 @@ class RunResultStreaming(RunResultBase):
     ) -> list[JsonObject]:
         """Return the conversation as input items, to start another run from.
 
-        While the calls of a turn are at work, and also where a cancel has just stopped them, it
-        is the conversation before that turn: no model takes a call without its output.
+        While calls of a turn are running, or were just cancelled, the conversation ends before that
+        turn: no model accepts a call without its output.
 
         Args:
             mode: see `RunResult.to_input_list`.
@@ -165,8 +165,8 @@ class RunResultStreaming(RunResultBase):
         """Stop the run.
 
         Args:
-            mode: `immediate` stops what is running and ends the events here and now, without an
-                error; `after_turn` lets the turn end, with its tools and what is saved of it.
+            mode: `immediate` cancels everything and ends the events now, without an error;
+                `after_turn` lets the turn finish and save its items.
         """
         check_cancel_mode(mode)
         self._cancelled = mode
@@ -178,15 +178,15 @@ class RunResultStreaming(RunResultBase):
             self._events.put_nowait(None)
 
     async def stream_events(self) -> AsyncGenerator[ProgramEvent]:
-        """Yield what happens: what models say, items, and which agent is at work.
+        """Yield the run's events: model output, items, and changes of the active agent.
 
         Raises:
-            AgentsException: the run failed; after everything that happened before.
-            Exception: what users' code raised in the run.
+            AgentsException: the run failed; raised after all earlier events.
+            Exception: an exception of user code in the run.
         """
         while (event := await self._events.get()) is not None:
             yield event
-        self._events.put_nowait(None)  # for whoever reads again
+        self._events.put_nowait(None)  # for a second reader
         await asyncio.gather(*self._cancelling)
         if self._error is not None and self._cancelled != "immediate":
             raise self._error
@@ -200,7 +200,7 @@ class RunResultStreaming(RunResultBase):
                 else:
                     self._tell(RawResponsesStreamEvent(raw=one, next_id=self._number))
             self._error = self._failure()
-        except Exception as error:  # noqa: BLE001  it is raised below, and where the events are read
+        except Exception as error:  # noqa: BLE001  raised below, and by `stream_events`
             self._error = error
         finally:
             self._known.give_back(self.snapshot.context)
@@ -208,9 +208,9 @@ class RunResultStreaming(RunResultBase):
             raise self._error
 
     def _end(self, reading: "asyncio.Task[None]") -> None:
-        """Tell readers that there is no more, however the reading ended."""
+        """End the events, however the reading ended."""
         if not reading.cancelled():
-            reading.exception()  # it is heard of where the events are read: nobody has to await this
+            reading.exception()  # mark it as retrieved: `stream_events` raises it
         self.is_complete = True
         self._events.put_nowait(None)
 
@@ -219,7 +219,7 @@ class RunResultStreaming(RunResultBase):
         self._forget()
         if not self._opened:
             self._opened = True
-            if state.phase != "new":  # it goes on: programs are told who is at work
+            if state.phase != "new":  # the run resumes: emit its active agent
                 agent = self._known.agent(state.agent)
                 self._tell(AgentUpdatedStreamEvent(id=0, new_agent=agent))
             return
@@ -251,7 +251,7 @@ class RunResultStreaming(RunResultBase):
 
 
 def _end_of_whole_turns(state: LoopState) -> int:
-    """Return where the first turn begins that has calls without their outputs; else the end."""
+    """Return where the first turn with calls that lack outputs begins; otherwise the end."""
     answered = {call_id_of(item.raw) for item in state.items if item.kind in OUTPUT_KINDS}
     open_turns = {
         item.turn

@@ -1,8 +1,8 @@
-"""The event loop of `Runner.run_sync`: one for each thread, which stays open between the calls.
+"""The event loop of `Runner.run_sync`: one for each thread, open between calls.
 
-What a program keeps between two calls, such as a client or a pool of connections, belongs to the
-loop that it was first used in. If each call had a loop of its own, such an object would answer the
-second call on connections of a closed loop.
+Objects that a program keeps between two calls, such as a client or a connection pool, belong to the
+loop that they were first used in. With a new loop for each call, they would use connections of a
+closed loop.
 """
 
 import asyncio
@@ -30,12 +30,12 @@ class ThreadLoop:
         """Run a coroutine to its end; Ctrl-C cancels it."""
         loop = self._open_loop()
         asyncio.set_event_loop(loop)
-        # A runner for each call: it takes over Ctrl-C, and would close the loop if it were closed.
+        # One runner for each call: it handles Ctrl-C, and closing it would close the loop.
         runner = asyncio.Runner(loop_factory=lambda: loop)
         return runner.run(work, context=contextvars.copy_context())
 
     def close(self) -> None:
-        """Close the loop as `asyncio.run` does; what still runs in it is cancelled."""
+        """Close the loop as `asyncio.run` does; cancel its remaining tasks."""
         loop, self._loop = self._loop, None
         if loop is None or loop.is_closed() or not self._is_ours or self._pid != os.getpid():
             return
@@ -49,7 +49,7 @@ class ThreadLoop:
 
     def _open_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None or self._loop.is_closed() or self._pid != os.getpid():
-            # A forked process has its parent's loop, and must not touch it.
+            # A forked process has its parent's loop, and must not use it.
             usual = _default_loop() if self._pid == os.getpid() else None
             self._pid, self._is_ours = os.getpid(), usual is None
             self._loop = usual or asyncio.new_event_loop()
@@ -70,14 +70,14 @@ def thread_loop() -> ThreadLoop:
 
 
 def _default_loop() -> asyncio.AbstractEventLoop | None:
-    """Return the loop that the program has set for this thread, if it is open; none is made."""
+    """Return the loop that the program set for this thread, if it is open; never creates one."""
     if sys.version_info >= (3, 14):
         try:
             loop = asyncio.get_event_loop()
         except RuntimeError:
             return None
     else:
-        # `get_event_loop` makes a loop in the main thread, which would be nobody's to close.
+        # `get_event_loop` makes a loop in the main thread, which nobody would close.
         policy = asyncio.get_event_loop_policy()  # pyright: ignore[reportDeprecated]  not of these versions
         loop: Any = getattr(getattr(policy, "_local", None), "_loop", None)
     return None if loop is None or loop.is_closed() else loop

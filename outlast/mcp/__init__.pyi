@@ -12,10 +12,10 @@ from outlast.agents.mcp.server import MCPConfig as MCPConfig
 from outlast.agents.mcp.server import MCPServer as MCPServer
 from outlast.agents.mcp.server import MCPToolMetaContext as MCPToolMetaContext
 from outlast.agents.mcp.server import MCPToolMetaResolver as MCPToolMetaResolver
+from outlast.mcp.manager import MCPServerManager as MCPServerManager
 from outlast.mcp.servers import MCPServerSse as MCPServerSse
 from outlast.mcp.servers import MCPServerSseParams as MCPServerSseParams
 from outlast.mcp.servers import MCPServerStdio as MCPServerStdio
 from outlast.mcp.servers import MCPServerStdioParams as MCPServerStdioParams
 from outlast.mcp.servers import MCPServerStreamableHttp as MCPServerStreamableHttp
 from outlast.mcp.servers import MCPServerStreamableHttpParams as MCPServerStreamableHttpParams
-from outlast.mcp.together import MCPServerManager as MCPServerManager

@@ -7,7 +7,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any, Unpack
 
 from outlast.agents.mcp.filters import ToolFilter
-from outlast.mcp.connected import ConnectedServer, ServerOptions
+from outlast.mcp.connected_server import ConnectedServer, ServerOptions
 from outlast.mcp.transports import (
     MCPServerSseParams,
     MCPServerStdioParams,

@@ -4,7 +4,7 @@ Owns: `run_in_memory`, `ScriptedModel` and what scripts are written with. Shippe
 Must not know: Temporal.
 """
 
-from outlast.testing.read_along import run_in_memory_streamed
+from outlast.testing.memory_stream import run_in_memory_streamed
 from outlast.testing.run import run_in_memory
 from outlast.testing.scripted_calls import (
     computer_call,

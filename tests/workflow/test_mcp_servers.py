@@ -251,7 +251,7 @@ async def test_a_server_that_makes_no_sense_costs_seconds_and_the_model_is_told(
 async def test_a_process_that_never_says_hello_costs_its_time_to_start_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("outlast.mcp.connected.PATIENCE", timedelta(seconds=1))
+    monkeypatch.setattr("outlast.mcp.connected_server.PATIENCE", timedelta(seconds=1))
     params: Any = {"command": sys.executable, "args": ["-c", "import sys; sys.stdin.read()"]}
     server = MCPServerStdio(params, name="shelf", client_session_timeout_seconds=0.3)
     model = ScriptedModel("Done.")

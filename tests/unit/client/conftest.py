@@ -4,10 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from outlast.client import sending
+from outlast.client import run_address
 
 
 @pytest.fixture(autouse=True)
 def _no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OUTLAST_PATIENCE_SECONDS", "0")
-    monkeypatch.setattr(sending, "SHORTEST_PATIENCE", timedelta(seconds=0.05))
+    monkeypatch.setattr(run_address, "SHORTEST_PATIENCE", timedelta(seconds=0.05))

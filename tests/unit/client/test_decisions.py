@@ -70,5 +70,5 @@ def test_a_call_that_nobody_waits_for_is_refused() -> None:
     foreign = ToolApprovalItem(
         agent=None, raw_item={"type": "function_call", "name": "delete", "call_id": "c9"}
     )
-    with pytest.raises(UserError, match="does not wait for a decision about 'delete'"):
+    with pytest.raises(UserError, match="has no pending request for 'delete'"):
         result.context_wrapper.approve_tool(foreign)

@@ -33,7 +33,7 @@ from outlast.agents.errors import (
     UserError,
 )
 from outlast.client.handle import RunHandle, SentMessage
-from outlast.client.reading import ReadRange
+from outlast.client.read_range import ReadRange
 from outlast.client.stream import NumberedEvent
 from outlast.loop.state import LoopState
 from tests.unit.client.recorded import FakeClient, Kind, Recording, application_failure, refused
@@ -347,7 +347,7 @@ async def test_an_update_that_no_worker_takes_in_time_is_said_in_words() -> None
             await asyncio.Event().wait()
 
     with pytest.raises(
-        ServerUnavailable, match=r"not take it within 0\.05 s\. Is a worker running"
+        ServerUnavailable, match=r"not accept it within 0\.05 s\. Is a worker running"
     ):
         await handle_on(Hanging()).send("More")
 
@@ -378,7 +378,7 @@ async def test_a_way_to_stop_that_no_run_knows_is_refused() -> None:
 async def test_a_workflow_of_another_kind_is_no_run() -> None:
     client = FakeClient(recording().events)
     client.workflow_type = "Invoicing"
-    with pytest.raises(RunNotFound, match=r"is no run of an agent: .* type 'Invoicing'"):
+    with pytest.raises(RunNotFound, match=r"is not a run of an agent, but .* type 'Invoicing'"):
         await handle_on(client).check()
 
 

@@ -8,7 +8,7 @@ from temporalio.service import RPCStatusCode
 
 from outlast.agents.errors import DecisionRefused, ServerUnavailable
 from outlast.client.handle import RunHandle
-from outlast.client.nested_requests import asker_of, request_in, state_of
+from outlast.client.nested_requests import request_in, run_of_request, state_of
 from outlast.loop.state import LoopState
 from tests.unit.client.recorded import FakeClient, Kind, Recording, refused
 
@@ -62,7 +62,7 @@ async def root_of(client: FakeClient) -> LoopState:
 async def test_a_run_that_goes_on_is_found_to_say_itself_what_was_decided(
     client: FakeClient,
 ) -> None:
-    asker = await asker_of("e3.e3.a1", await root_of(client), cast("Client", client))
+    asker = await run_of_request("e3.e3.a1", await root_of(client), cast("Client", client))
     assert asker == ("support-42/ask-3/inner-3", None)
     handle = RunHandle(cast("Client", client), "support-42")
     with pytest.raises(DecisionRefused, match=r"e3\.e3\.a1 is already rejected by ann"):
@@ -85,7 +85,7 @@ async def test_of_a_run_that_has_ended_it_is_read_what_was_decided(
 async def test_what_nobody_has_asked_is_for_the_run_itself_to_refuse(
     client: FakeClient, request_id: str
 ) -> None:
-    asker = await asker_of(request_id, await root_of(client), cast("Client", client))
+    asker = await run_of_request(request_id, await root_of(client), cast("Client", client))
     assert asker == ("", None)
 
 

@@ -11,7 +11,7 @@ from outlast.agents.tools.function_tool import function_tool
 from outlast.client import repl
 from outlast.client.repl import run_demo_loop
 from outlast.testing import ScriptedModel, call, run_in_memory
-from outlast.testing.read_along import run_in_memory_streamed
+from outlast.testing.memory_stream import run_in_memory_streamed
 
 
 @function_tool(needs_approval=True)

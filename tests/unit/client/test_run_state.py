@@ -79,9 +79,9 @@ def test_a_request_is_known_by_its_id_and_by_its_call() -> None:
 def test_what_the_run_does_not_wait_for_cannot_be_decided() -> None:
     state = waiting(gated("refund", "c1"))
     raw = {"type": "function_call", "call_id": "c9", "name": "ban", "arguments": "{}"}
-    with pytest.raises(UserError, match=r"decision about 'ban' \(c9\).*refund \(a1\)"):
+    with pytest.raises(UserError, match=r"pending request for 'ban' \(c9\).*refund \(a1\)"):
         state.approve(ToolApprovalItem(agent=None, raw_item=raw))
-    with pytest.raises(UserError, match=r"about one of state\.get_interruptions"):
+    with pytest.raises(UserError, match=r"Pass one of state\.get_interruptions"):
         state.reject(cast("ToolApprovalItem", "a1"))
 
 

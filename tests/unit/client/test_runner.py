@@ -165,7 +165,7 @@ async def test_the_summary_has_the_first_words_only() -> None:
 @pytest.mark.parametrize(
     ("arguments", "options", "problem"),
     [
-        ((A, "x"), {"max_turns": -1}, "max_turns=-1 makes no sense"),
+        ((A, "x"), {"max_turns": -1}, "max_turns=-1 must be a positive"),
         ((A, 5), {}, "text or a list of items"),
         ((A, [{"a": object()}]), {}, "plain data"),
         ((None, "x"), {}, "an Agent or an agent's name, not None"),
@@ -551,7 +551,7 @@ async def test_the_context_that_a_state_was_read_with_is_that_of_the_run() -> No
     client = cast("Client", Waiting())
     waits = (await RunHandle(client, "support-42").wait_for_people()).to_state()
     other = await RunState.from_json(A, waits.to_json(), context_override={"name": "Ben"})
-    with pytest.raises(UserError, match="has its context already"):
+    with pytest.raises(UserError, match="already has its context"):
         await Runner.run(A, other, client=client)
     same = await RunState.from_json(A, waits.to_json(), context_override={"name": "Ann"})
     same.reject(same.get_interruptions()[0])
@@ -608,7 +608,7 @@ async def nobody() -> Client:
     [
         ("id", 3, "id= must be a non-empty string or None, not 3"),
         ("id", "", "id= must be a non-empty string or None, not ''"),
-        ("id", "a\ud800", "half a character"),
+        ("id", "a\ud800", "lone surrogate"),
         ("id", "a\0b", "NUL character"),
         ("task_queue", "a\0b", "NUL character"),
         ("task_queue", "", "task_queue= must be a non-empty string or None"),

@@ -155,7 +155,7 @@ FILTERED = RunConfig(handoff_input_filter=keep)
         (
             "A",
             {"conversation_id": "c", "previous_response_id": "r"},
-            "exclude each other. Give one of them",
+            "exclude each other. Use one of them",
         ),
         ("A", {"conversation_id": "c", "auto_previous_response_id": True}, "exclude each other"),
         ("A", {"conversation_id": "c", "session": Own()}, "session= and conversation_id="),

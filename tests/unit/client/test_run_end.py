@@ -18,9 +18,9 @@ from outlast.agents.errors import (
     RunTerminated,
     UserError,
 )
-from outlast.client.ending import error_of_closing, verdict
 from outlast.client.history import ended_by_engine
 from outlast.client.known_agents import KnownAgents
+from outlast.client.run_end import error_of_closing, result_or_raise
 from outlast.contract import failures
 from outlast.loop.effects import CallModel
 from outlast.loop.invariants import violations
@@ -36,12 +36,12 @@ KNOWN = KnownAgents(TRIAGE)
 def test_a_run_that_waits_or_has_answered_has_a_result() -> None:
     play = Play.ready()
     play.replies(gated("refund", "c1"))
-    result = verdict(play.state, KNOWN, "a client")
+    result = result_or_raise(play.state, KNOWN, "a client")
     assert result.last_agent is TRIAGE
     assert result.to_state().client == "a client"
     play.decided("a1", "reject")
     play.replies(said("Done."))
-    assert verdict(play.state, KNOWN, None).final_output == "Done."
+    assert result_or_raise(play.state, KNOWN, None).final_output == "Done."
 
 
 def test_a_run_that_failed_has_an_error() -> None:
@@ -49,7 +49,7 @@ def test_a_run_that_failed_has_an_error() -> None:
     play.replies(tool("look_up", "c1"))
     play.returns("c1")
     with pytest.raises(MaxTurnsExceeded) as caught:
-        verdict(play.state, KNOWN, None)
+        result_or_raise(play.state, KNOWN, None)
     assert caught.value.run_data.last_agent is TRIAGE
 
 
@@ -57,14 +57,14 @@ def test_a_question_of_a_conversation_that_failed_has_one_too() -> None:
     play = Play.ready(keep_open=True)
     play.fails(play.only(CallModel), failures.MODEL_CALL_FAILED)
     with pytest.raises(ModelCallFailed):
-        verdict(play.state, KNOWN, None)
+        result_or_raise(play.state, KNOWN, None)
 
 
 def test_a_run_that_was_cancelled_has_no_result() -> None:
     play = Play.ready()
     play.cancelled()
     with pytest.raises(RunCancelled, match="The run support-42 was cancelled"):
-        verdict(play.state, KNOWN, None)
+        result_or_raise(play.state, KNOWN, None)
 
 
 def test_what_the_run_itself_says_of_its_failure_counts_more() -> None:
@@ -126,7 +126,7 @@ def test_a_terminated_run_says_why_and_by_whom() -> None:
     left, commands = advance(state, event)
     assert commands == ()
     with pytest.raises(RunTerminated, match=r"terminated: too large \(by history-service\)"):
-        verdict(left, KNOWN, None)
+        result_or_raise(left, KNOWN, None)
 
 
 def test_a_run_that_was_terminated_before_it_began_says_so() -> None:

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from outlast.agents.errors import RunClosed, ServerUnavailable
-from outlast.client.reading import CaughtUp, ReadRange, RunReading, is_settled
+from outlast.client.read_range import CaughtUp, ReadRange, RunReading, is_settled
 from outlast.loop.state import LoopState
 from tests.loop_driver import Play, gated, play_in, said
 

@@ -19,7 +19,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.mcp.filters import create_static_tool_filter
 from outlast.agents.mcp.server import MCPFault, MCPProtocolError, MCPRefusal
 from outlast.agents.tools.definition import DEFAULT_TIMEOUT
-from outlast.mcp.connected import ConnectedServer
+from outlast.mcp.connected_server import ConnectedServer
 from tests.mcp_servers import said, tool
 
 CLOSED = MCPError(mcp_types.CONNECTION_CLOSED, "Connection closed")
@@ -301,7 +301,7 @@ async def test_pages_without_an_end_have_one_in_time(
             await asyncio.sleep(0)
             return SimpleNamespace(tools=[], next_cursor=f"{cursor}+")
 
-    monkeypatch.setattr("outlast.mcp.connected.PATIENCE", timedelta(milliseconds=20))
+    monkeypatch.setattr("outlast.mcp.connected_server.PATIENCE", timedelta(milliseconds=20))
     server = serve(client_session_timeout_seconds=0.01)
     server.client = Endless()
     with pytest.raises(TimeoutError, match=r"'shelf' took longer than 0.04 s to list its tools"):

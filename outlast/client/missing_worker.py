@@ -1,7 +1,6 @@
-"""A run that nobody carries: what a program that waits for it is told.
+"""Warns about a run that no worker hosts.
 
-Owns: asking who waits for work on a run's task queue, and the warning where nobody does. Must not
-know: how the run is waited for.
+Checks which workers poll the run's task queue.
 """
 
 import asyncio
@@ -19,17 +18,17 @@ from temporalio.service import RPCError
 from outlast.agents.logs import get_logger
 
 WARN_AFTER = timedelta(seconds=5)
-"""A worker that runs has taken up a run well before this."""
+"""A running worker starts a run well before this."""
 
 LONGEST_POLL = timedelta(seconds=70)
-"""A worker that waits has asked at least once within this."""
+"""A waiting worker polls at least once within this."""
 
 logger = get_logger(__name__)
 
 
 @asynccontextmanager
 async def warned_without_worker(client: Client, run_id: str) -> AsyncGenerator[None]:
-    """Warn once, in the log, when the block takes long and no worker asks for the run's work.
+    """Log one warning if the block takes long and no worker polls the run's task queue.
 
     Args:
         client: a connected Temporal client.
@@ -49,9 +48,9 @@ async def _look(client: Client, run_id: str) -> None:
         queue = description.task_queue
         if description.close_time is None and not await pollers(client, queue):
             logger.warning(
-                "The run %s waits: no worker has asked for work on the task queue %r within the "
-                "last minute. Start one, AgentWorker(client, agents=[...], task_queue=%r), or give "
-                "the queue on which yours wait.",
+                "The run %s waits: no worker has polled the task queue %r within the last minute. "
+                "Start one, AgentWorker(client, agents=[...], task_queue=%r), or pass the task "
+                "queue of your workers.",
                 run_id,
                 queue,
                 queue,
@@ -59,12 +58,12 @@ async def _look(client: Client, run_id: str) -> None:
 
 
 async def pollers(client: Client, task_queue: str) -> list[str]:
-    """Return the identities of the workers that wait for runs on a task queue.
+    """Return the identities of the workers that poll a task queue for workflows.
 
-    A worker that was killed is listed until its last poll would have ended, about a minute.
+    A killed worker is listed until its last poll would have ended, about a minute.
 
     Raises:
-        RPCError: the server does not tell.
+        RPCError: the server refused.
     """
     answer = await client.workflow_service.describe_task_queue(
         DescribeTaskQueueRequest(

@@ -1,8 +1,4 @@
-"""How a run ended, as a result or as the error that says why there is none.
-
-Owns: the verdict on a state of the loop, and on what the engine says of a workflow that it ended.
-Must not know: how either was read.
-"""
+"""The result or the error of a run that waits or has ended."""
 
 from typing import Any
 
@@ -18,13 +14,13 @@ from outlast.loop.state import LoopState
 from outlast.loop.values import Failure
 
 
-def verdict(state: LoopState, known: KnownAgents, client: Any) -> RunResult:
-    """Return what a run came to that waits or has ended; the program's context is told of it.
+def result_or_raise(state: LoopState, known: KnownAgents, client: Any) -> RunResult:
+    """Return the result of a run that waits or has ended; update the program's context.
 
     Raises:
-        RunCancelled: it was cancelled.
-        AgentsException: what was asked could not be answered; the subclass says why.
-        Exception: what users' code raised in the run.
+        RunCancelled: the run was cancelled.
+        AgentsException: the question has no answer; the subclass says why.
+        Exception: an exception of user code in the run.
     """
     known.give_back(state.context)
     if state.outcome == "cancelled":
@@ -38,7 +34,7 @@ def verdict(state: LoopState, known: KnownAgents, client: Any) -> RunResult:
 def error_of_closing(
     error: WorkflowFailureError, state: LoopState, known: KnownAgents
 ) -> Exception:
-    """Return what the failure of a workflow stands for; its last cause is that failure."""
+    """Return the exception for a failed workflow, with the workflow's failure as its last cause."""
     raised = _error_of(error.cause, state, known)
     last = raised
     while isinstance(last.__cause__, Exception):

@@ -9,7 +9,7 @@ from temporalio.service import RPCStatusCode
 from outlast.agents.errors import DecisionRefused, RunClosed, RunNotFound, UserError
 from outlast.client.handle import RunHandle
 from outlast.client.results import result_of
-from outlast.client.resuming import resume
+from outlast.client.resumption import resume
 from outlast.client.run_state import RunState
 from tests.loop_driver import Play, gated
 from tests.unit.client.recorded import FakeClient, Kind, Recording, refused
@@ -120,7 +120,7 @@ async def test_the_context_of_a_run_cannot_be_replaced() -> None:
     client = Deciding(waiting("refund", context={"name": "Ann"}).events)
     handle, state = await open_state(client)
     await resume(handle, state, context={"name": "Ann"})
-    with pytest.raises(UserError, match="has its context already"):
+    with pytest.raises(UserError, match="already has its context"):
         await resume(handle, state, context={"name": "Bob"})
 
 

@@ -1,7 +1,6 @@
-"""The exception that stands for a failure.
+"""The exception of a failure.
 
-Owns: finding the class: one of ours by its code, or what users' code raised, where this process
-knows that class. Must not know: how the failure travelled.
+It is outlast's own for a failure's code, or user code's, if this process has imported the class.
 """
 
 import builtins
@@ -24,7 +23,7 @@ _OURS = errors.AgentsException.__module__
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tripwire:
-    """What a guardrail found that ended the run."""
+    """The result of the guardrail that ended a run."""
 
     result: Any
 
@@ -32,16 +31,16 @@ class Tripwire:
 def exception_of(
     failure: Failure, *, run_data: Any = None, tripwire: Tripwire | None = None
 ) -> Exception:
-    """Return the exception that stands for a failure.
+    """Return the exception of a failure.
 
-    What users' code raised is raised again: a builtin exception, or one of a module that this
-    process has imported already. Its cause is the exception of ours, which has the run. What a
-    tool raised is the other way round the cause of `ToolFailed`.
+    An exception of user code is raised again if it is a builtin, or from a module that this process
+    has imported. Its cause is outlast's own exception, which has the run. An exception of a tool is
+    instead the cause of `ToolFailed`.
 
     Args:
-        failure: what went wrong.
+        failure: the failure.
         run_data: the run up to the failure.
-        tripwire: what a guardrail found that ended the run.
+        tripwire: the result of the guardrail that ended the run.
     """
     ours = _ours(failure, run_data, tripwire)
     theirs = _raised_by_users(failure)
@@ -57,7 +56,7 @@ def exception_of(
 
 
 def code_of_tripwire(code: str) -> Any:
-    """Return the stage of the guardrails whose tripwire a code stands for, or None."""
+    """Return the stage of the guardrails that a tripwire's code belongs to, or None."""
     return _STAGES.get(code)
 
 
@@ -95,7 +94,7 @@ def _ours(failure: Failure, run_data: Any, tripwire: Tripwire | None) -> errors.
 
 
 def _raised_by_users(failure: Failure) -> Exception | None:
-    """Return what users' code raised, made again, or None where that cannot be."""
+    """Return user code's exception, created again, or None if that is not possible."""
     details: dict[str, Any] = failure.details or {}
     kind = _known_class(details.get("exception"))
     if kind is None:
@@ -103,13 +102,13 @@ def _raised_by_users(failure: Failure) -> Exception | None:
     text = details.get("text")
     try:
         made = kind(text if isinstance(text, str) else failure.message)
-    except Exception:  # noqa: BLE001  a constructor of users, which may want anything else
+    except Exception:  # noqa: BLE001  a user's constructor may need other arguments
         return None
     return made if isinstance(cast("object", made), Exception) else None
 
 
 def _known_class(name: object) -> type[Exception] | None:
-    """Return the exception class of a name, if this process has it already. Nothing is imported."""
+    """Return the exception class with a name, if this process has imported it. Imports nothing."""
     module_name, _, qualname = name.partition(":") if isinstance(name, str) else ("", "", "")
     found: Any = builtins if module_name == "builtins" else sys.modules.get(module_name)
     for part in qualname.split("."):

@@ -1,7 +1,7 @@
-"""Reading a run along, to where it needs somebody or ends.
+"""Reads a run live, until it is settled.
 
-Owns: telling what is over from what is present, and `RunReading`, which opens a run and reads it
-for `RunResultStreaming`. Must not know: what events look like.
+`CaughtUp` tells past waits from present ones; `RunReading` opens a run and reads it for
+`RunResultStreaming`.
 """
 
 import asyncio
@@ -16,20 +16,20 @@ from outlast.loop.events import CancelMode
 from outlast.loop.state import LoopState
 
 Place: TypeAlias = tuple[str, int]
-"""How far a history was read, as `RunReader.place` has it."""
+"""A place in a history, as in `RunReader.place`."""
 
 Request: TypeAlias = tuple[str, str]
-"""A request for approval: the nested run it waits in, or nothing; and its id."""
+"""An approval request: the id of its nested run, or an empty text; and its id."""
 
 
 def is_settled(state: LoopState, without: frozenset[Request] = frozenset()) -> bool:
-    """Whether nothing more happens unless somebody says or decides something.
+    """Whether the run only goes on after a message or a decision.
 
-    A session has everything by then.
+    Its session is saved by then.
 
     Args:
-        state: the run.
-        without: requests that were decided; of nested ones the run may not know it yet.
+        state: the state of the run.
+        without: requests that were decided, although the run's state may not show it yet.
     """
     if state.phase == "closed":
         return True
@@ -39,14 +39,13 @@ def is_settled(state: LoopState, without: frozenset[Request] = frozenset()) -> b
 
 @dataclass
 class CaughtUp:
-    """Tells whether a reader has come to what was the present at some time.
+    """Whether a reader has read up to a place.
 
-    A history also tells of every time the run waited before; those are over.
+    A history also shows earlier waits, which are over.
 
     Attributes:
-        place: how far the history went at that time; None for its very beginning.
-        from_start: the reader begins with the first of the histories that continue each other,
-            and not with the newest.
+        place: the place of the history to reach; None for its beginning.
+        from_start: the reader begins with the run's first history instead of the newest.
     """
 
     place: Place | None
@@ -54,7 +53,7 @@ class CaughtUp:
     _met: bool = False
 
     def is_reached(self, place: Place) -> bool:
-        """Whether a place that the reader has come to is there, or behind it."""
+        """Whether a reader's place is this place or after it."""
         if self.place is None:
             return True
         if place[0] == self.place[0]:
@@ -65,11 +64,11 @@ class CaughtUp:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRange:
-    """Which part of a run is read along.
+    """The part of a run to read.
 
     Attributes:
-        begins: where what is told begins; None for the run's first event.
-        settles: from where on the run counts as settled when it waits.
+        begins: the place where reading begins; None for the run's first event.
+        settles: the place from which on a wait counts as settled.
         without: requests that were decided.
     """
 
@@ -79,15 +78,15 @@ class ReadRange:
 
 
 class ReadableRun(Protocol):
-    """A run on a server, as far as reading needs it: a `RunHandle`."""
+    """A run on a server that can be read: a `RunHandle`."""
 
     @property
     def kept_client(self) -> Any:
-        """What results keep of the client it is read with."""
+        """The client for results to keep."""
         ...
 
     def read_along(self, read_range: ReadRange) -> AsyncGenerator[LoopState | RawEvent]:
-        """Yield the states of a run, and what models say."""
+        """Yield the states of a run, and the models' events."""
         ...
 
     async def cancel(self, mode: CancelMode) -> None:
@@ -96,15 +95,14 @@ class ReadableRun(Protocol):
 
 
 class RunReading:
-    """Opens a run when it is first read, and reads it along.
+    """Opens a run when it is first read, and reads it live.
 
     Args:
-        open_run: starts the run, or sends it what was decided; returns it, and what to read.
-        at_end: is told the last state when nobody reads any more; None if the run was not read
-            to where it settles.
+        open_run: starts the run, or sends it decisions; returns the run and the range to read.
+        at_end: gets the last state when reading ends; None if the run did not settle.
 
     Attributes:
-        client: what results keep of the client that the run is read with, once it is open.
+        client: the client for results to keep, once the run is open.
     """
 
     def __init__(
@@ -119,10 +117,10 @@ class RunReading:
         self._tried = asyncio.Event()
 
     async def states(self) -> AsyncGenerator[LoopState | RawEvent]:
-        """Yield the states of the run, the one in which the reading begins first.
+        """Yield the states of the run, beginning with the first of the range.
 
         Raises:
-            AgentsException: the run cannot be opened, or ended by the engine's means.
+            AgentsException: the run cannot be opened, or the engine ended it.
         """
         settled: LoopState | None = None
         try:
@@ -142,7 +140,7 @@ class RunReading:
                 self._at_end(settled)
 
     async def cancel(self, mode: CancelMode) -> None:
-        """Stop the run, as soon as it is open. One that has ended is stopped."""
+        """Stop the run once it is open. A run that has ended stays as it is."""
         await self._tried.wait()
         if self._run is not None:
             with suppress(RunClosed):

@@ -11,10 +11,10 @@ import pytest
 from temporalio.client import Client
 from temporalio.service import RPCError, RPCStatusCode
 
-from outlast.client import unattended
-from outlast.client.unattended import LONGEST_POLL, pollers, warned_without_worker
+from outlast.client import missing_worker
+from outlast.client.missing_worker import LONGEST_POLL, pollers, warned_without_worker
 
-WARNING = "no worker has asked for work on the task queue 'suport'"
+WARNING = "no worker has polled the task queue 'suport'"
 
 
 class Server:
@@ -59,7 +59,7 @@ async def warned(server: Server, caplog: pytest.LogCaptureFixture) -> bool:
 
 @pytest.fixture(autouse=True)
 def _at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unattended, "WARN_AFTER", timedelta(0))
+    monkeypatch.setattr(missing_worker, "WARN_AFTER", timedelta(0))
 
 
 async def test_a_run_on_a_queue_that_nobody_asks_is_warned_of(
@@ -91,7 +91,7 @@ async def test_a_server_that_does_not_tell_is_left_alone(
 
 
 async def test_a_short_wait_asks_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unattended, "WARN_AFTER", timedelta(seconds=30))
+    monkeypatch.setattr(missing_worker, "WARN_AFTER", timedelta(seconds=30))
     server = Server()
     async with warned_without_worker(cast("Client", server), "support-42"):
         await asyncio.sleep(0)

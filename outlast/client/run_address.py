@@ -1,7 +1,6 @@
-"""Sending something to a run, and what the refusals of a server mean.
+"""Sends updates to a run, and translates the server's errors.
 
-Owns: updates that meet a moment in which the run takes none, and the translation of the engine's
-errors into ours, and how much may be sent. Must not know: what is sent.
+Retries updates while the run cannot accept any, and limits their size.
 """
 
 import asyncio
@@ -27,6 +26,7 @@ from outlast.agents.errors import (
     ServerUnavailable,
     UserError,
 )
+from outlast.client.exceptions import exception_of
 from outlast.client.outages import (
     AWAY,
     is_passing,
@@ -35,32 +35,32 @@ from outlast.client.outages import (
     unavailable,
     wait_seconds,
 )
-from outlast.client.raising import exception_of
 from outlast.contract import names, records
 from outlast.loop.values import Failure, JsonObject
 
 T = TypeVar("T")
 
 FULL: Final = "total number of"
-"""In the refusal of an update by a history that has taken as many as the server allows."""
+"""A part of the server's error when a history has its maximum number of updates."""
 
 SHORTEST_PATIENCE: Final = timedelta(seconds=5)
-"""An update is a round trip through a worker, so it gets this long at least."""
+"""The least time for an update, which is a round trip through a worker."""
 
 PATIENCE_WITH_FULL: Final = timedelta(seconds=10)
-"""A run whose history is full continues as new after its next step, which is usually soon."""
+"""How long to wait for a run with a full history to continue as new, usually after its next
+step."""
 
 SURELY_SMALL_BYTES: Final = 200_000
-"""No codec makes what has fewer bytes of JSON too large, so that it need not be encoded twice."""
+"""Payloads with fewer bytes of JSON are not encoded to measure them: no codec adds that much."""
 
 
 async def check_size(client: Client, payload: JsonObject) -> None:
-    """Refuse what no server takes, before it is sent; its size is the one that it is sent with.
+    """Refuse a payload that the server would refuse, measured after encoding.
 
-    Where the client has external storage, large payloads go there, and are not measured.
+    With external storage in the client, large payloads go there and are not measured.
 
     Raises:
-        UserError: it is too large.
+        UserError: the payload is too large.
     """
     converter = client.data_converter
     if converter.external_storage is not None:
@@ -75,12 +75,12 @@ async def check_size(client: Client, payload: JsonObject) -> None:
 
 
 class RunAddress:
-    """Where a run is: what is said to it, and what the server says of it.
+    """The address of a run, with calls to its server.
 
     Args:
         client: connected to the run's server.
         run_id: the workflow id.
-        patience: how long to wait for a server that does not answer, and for a run that takes
+        patience: how long to wait for a server that does not answer, or for a run that accepts
             nothing; None for the default.
 
     Attributes:
@@ -97,11 +97,11 @@ class RunAddress:
         self.workflow: WorkflowHandle[Any, Any] = client.get_workflow_handle(run_id)
 
     async def ask(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Call the server, also through an outage.
+        """Call the server, and wait through outages.
 
         Raises:
             RunNotFound: there is no such run.
-            ServerUnavailable: the server did not answer for too long.
+            ServerUnavailable: the outage took too long.
             AgentsException: the server refused.
         """
         try:
@@ -110,16 +110,16 @@ class RunAddress:
             raise await self.translated(error) from error
 
     async def update(self, name: str, payload: JsonObject, update_id: str) -> JsonObject:
-        """Send an update, once, however often it has to be tried.
+        """Send an update once, however often it has to be repeated.
 
-        Updates of one name are sent one after the other, in the order of the calls. The server
-        takes ten of a run at a time and refuses the eleventh, which is then tried again.
+        Updates with one name are sent one after the other, in the order of the calls. The server
+        accepts ten at a time for a run and refuses further ones, which are repeated.
 
         Raises:
             RunClosed: the run has ended.
             RunNotFound: there is no such run.
-            ServerUnavailable: the run did not take it in time.
-            UserError: it is too large.
+            ServerUnavailable: the run did not accept it in time.
+            UserError: the update is too large.
             AgentsException: the run refused it; the subclass says why.
         """
         await check_size(self._client, payload)
@@ -136,10 +136,10 @@ class RunAddress:
     def _not_taken(self, seconds: float, last: RPCError | None) -> ServerUnavailable:
         if last is not None and last.status in AWAY:
             return unavailable(last, timedelta(seconds=seconds))
-        said = f" The server's last answer: {last.message}." if last is not None else ""
+        said = f" The server's last error: {last.message}." if last is not None else ""
         return ServerUnavailable(
-            f"The run {self.run_id} did not take it within {seconds:g} s.{said} Is a worker "
-            "running, and do its workflow tasks succeed? It may still be taken: try again with the "
+            f"The run {self.run_id} did not accept it within {seconds:g} s.{said} Is a worker "
+            "running, and do its workflow tasks succeed? It may still be accepted: retry with the "
             "same id."
         )
 
@@ -156,16 +156,16 @@ class RunAddress:
                 waited = asyncio.get_running_loop().time() - began
                 if is_full(error) and waited >= PATIENCE_WITH_FULL.total_seconds():
                     raise AgentsException(
-                        f"The run {self.run_id} has taken as many messages and decisions as the "
-                        f"server allows for one history: {error.message} It takes more when it "
-                        "continues as new, after its next step."
+                        f"The run {self.run_id} has reached the server's limit of messages and "
+                        f"decisions for one history: {error.message} It accepts more after its "
+                        "next step, when it continues as new."
                     ) from error
                 if not await self._is_passing(error):
                     raise await self.translated(error) from error
             await asyncio.sleep(wait_seconds(len(refusals) - 1))
 
     async def translated(self, error: RPCError) -> AgentsException:
-        """Say what a refusal of the server means; it calls ended runs not found, too."""
+        """Return our error for a server's error; the server also calls ended runs not found."""
         if error.status == RPCStatusCode.NOT_FOUND:
             try:
                 description = await ride_out(self.workflow.describe, self.patience)
@@ -174,7 +174,7 @@ class RunAddress:
             except RPCError:
                 return RunNotFound(
                     f"There is no run {self.run_id!r} in the namespace {self._client.namespace!r}. Is "
-                    "the id right, and its history still retained?"
+                    "the id right, and is its history still retained?"
                 )
             return self.closed(description)
         if is_passing(error):
@@ -182,42 +182,42 @@ class RunAddress:
         return AgentsException(f"The Temporal server refused: {error.message}")
 
     def checked(self, description: WorkflowExecutionDescription) -> WorkflowExecutionDescription:
-        """Return what the server says of the run, if it is one.
+        """Return the server's description of a run, if the workflow is a run.
 
         Raises:
-            RunNotFound: it is another workflow, of which nothing here can be read.
+            RunNotFound: it is another workflow.
         """
         if description.workflow_type != names.WORKFLOW:
             raise RunNotFound(
-                f"{self.run_id!r} is no run of an agent: it is a workflow of the type "
+                f"{self.run_id!r} is not a run of an agent, but a workflow of the type "
                 f"{description.workflow_type!r}. Is the id right?"
             )
         return description
 
     def closed(self, description: WorkflowExecutionDescription) -> RunClosed:
-        """Say that the run has ended."""
+        """Return the error that the run has ended."""
         status = description.status.name.lower() if description.status else "closed"
         status = "cancelled" if status == "canceled" else status
         return RunClosed(
-            f"The run {self.run_id} has ended ({status}). Start a new one; what was said in this "
-            "one can still be read."
+            f"The run {self.run_id} has ended ({status}). Start a new run; this one can still be "
+            "read."
         )
 
     async def _unique(self, name: str, update_id: str) -> str:
-        """Return the id of an update; that of a decision counts for one execution.
+        """Return the id of an update; a decision's id is valid for one execution only.
 
-        A server keeps the ids of the updates that a reset applies again, also of those that the
-        run then refuses: nobody could decide such a request any more.
+        A server keeps the ids of updates that a reset applies again, even if the run then refuses
+        them: such a request could not be decided any more.
         """
         if name != names.UPDATE_DECIDE:
             return update_id
         return f"{update_id}@{(await self.workflow.describe()).run_id}"
 
     async def _is_passing(self, error: RPCError) -> bool:
-        """Whether an update met a moment in which the run takes none; its id makes it one update.
+        """Whether an update may be accepted later; its id makes it one update.
 
-        That is so while a workflow task is repeated, because something arrived at its end, and
-        while the run goes on in a new history. The same goes for a server that is busy or away.
+        So it is while a workflow task is repeated, because a message arrived at its end, while the
+        run continues in a new history, and while the server is busy or away.
         """
         if is_passing(error) or error.status == RPCStatusCode.FAILED_PRECONDITION:
             return True
@@ -241,9 +241,9 @@ class RunAddress:
             raise
         except WorkflowUpdateRPCTimeoutOrCancelledError as error:
             if isinstance(error.__cause__, asyncio.CancelledError):
-                raise error.__cause__ from None  # the caller was cancelled, and has to notice
+                raise error.__cause__ from None  # the caller was cancelled, and must be
             if isinstance(error.__cause__, RPCError):
-                raise error.__cause__ from error  # the server did not answer: it is tried again
+                raise error.__cause__ from error  # the server did not answer: retry
             raise
 
 

@@ -13,7 +13,7 @@ from outlast.agents.errors import (
     ToolTimeoutError,
     UserError,
 )
-from outlast.client.raising import code_of_tripwire, exception_of
+from outlast.client.exceptions import code_of_tripwire, exception_of
 from outlast.contract import failures
 from outlast.loop.values import Failure, JsonObject
 

@@ -13,8 +13,8 @@ from temporalio.client import (
 from temporalio.service import RPCStatusCode
 
 from outlast.agents.errors import AgentsException, RunClosed, RunNotFound, ServerUnavailable
-from outlast.client import outages, sending
-from outlast.client.sending import RunAddress
+from outlast.client import outages, run_address
+from outlast.client.run_address import RunAddress
 from tests.unit.client.recorded import FakeClient, Recording, refused
 
 BUSY = refused(RPCStatusCode.FAILED_PRECONDITION, "the workflow task is repeated")
@@ -24,7 +24,7 @@ GONE = refused(RPCStatusCode.NOT_FOUND, "no such workflow")
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(outages, "WAITS_SECONDS", (0,))
-    monkeypatch.setattr(sending, "PATIENCE_WITH_FULL", timedelta(0))
+    monkeypatch.setattr(run_address, "PATIENCE_WITH_FULL", timedelta(0))
 
 
 def address(client: FakeClient) -> RunAddress:
@@ -71,7 +71,7 @@ async def test_a_server_that_is_busy_or_away_is_asked_again(refusal: Exception) 
 
 async def test_an_update_is_not_tried_for_ever() -> None:
     with pytest.raises(
-        ServerUnavailable, match=r"within 0\.05 s\. The server's last answer: the wo"
+        ServerUnavailable, match=r"within 0\.05 s\. The server's last error: the wo"
     ):
         await address(open_run(BUSY)).update("send", {}, "m1")
 
@@ -81,7 +81,7 @@ async def test_a_history_that_takes_no_more_updates_is_named() -> None:
         RPCStatusCode.FAILED_PRECONDITION,
         "The limit on the total number of distinct updates in this workflow has been reached (2000).",
     )
-    with pytest.raises(AgentsException, match="as many messages and decisions") as raised:
+    with pytest.raises(AgentsException, match="limit of messages and decisions") as raised:
         await address(open_run(full)).update("send", {}, "m1")
     assert not isinstance(raised.value, ServerUnavailable)
 

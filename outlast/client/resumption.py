@@ -1,7 +1,7 @@
-"""Going on with a run that waited for people.
+"""Resumes a run that waits for people.
 
-Owns: what a `RunState` holds, sent to the run in an order in which all of it counts, and only
-once, however often it is tried. Must not know: what comes of it.
+Sends the decisions and messages of a `RunState` in an order in which all of them count, and each
+only once, however often that is attempted.
 """
 
 from typing import Any
@@ -10,42 +10,42 @@ from outlast.agents.context.codec import write_context
 from outlast.agents.errors import DecisionRefused, RunClosed, RunNotFound, UserError
 from outlast.client.handle import RunHandle
 from outlast.client.nested_requests import request_in, state_of
-from outlast.client.reading import ReadRange
+from outlast.client.read_range import ReadRange
 from outlast.client.run_state import RunState, StagedDecision
 from outlast.loop import state as loop
 
 
 async def resume(handle: RunHandle, staged: RunState, *, context: Any = None) -> ReadRange:
-    """Send a run what was decided and said, and return the part of it that is to be read now.
+    """Send a run its decisions and messages, and return the range to read now.
 
     Args:
         handle: the run.
-        staged: what was decided and said.
-        context: what a program gave as context; it has to be the run's own.
+        staged: the decisions and messages.
+        context: the program's context, which must be the run's own.
 
     Raises:
-        DecisionRefused: somebody else has decided otherwise meanwhile.
+        DecisionRefused: somebody else has decided differently in the meantime.
         RunClosed: the run was cancelled, or has ended and takes no more messages.
         RunNotFound: there is no such run here.
-        UserError: the run lives in no server, or has another context.
+        UserError: the run is on no server, or has another context.
     """
     if staged.snapshot is not None:
         raise UserError(
-            f"The run {staged.run_id!r} was run in memory and is on no server. Go on with "
+            f"The run {staged.run_id!r} was run in memory and is on no server. Resume it with "
             "run_in_memory(agent, state, ...)."
         )
     state, begins = await handle.present()
     if state.outcome == "cancelled":
         raise RunClosed(
-            f"The run {staged.run_id!r} was cancelled and cannot go on. Go on with a new one: "
+            f"The run {staged.run_id!r} was cancelled and cannot go on. Start a new run: "
             "Runner.run(result.last_agent, result.to_input_list(mode='normalized'))."
         )
     if context is not None and write_context(context) != state.context:
         raise UserError(
-            f"The run {staged.run_id!r} has its context already, as its callables have left it; it "
-            "cannot be replaced. Leave context= out."
+            f"The run {staged.run_id!r} already has its context, with the changes of its callables, "
+            "and the context cannot be replaced. Leave context= out."
         )
-    # First what is said, and then what lets the run go on, or it might end before it was told.
+    # Send messages before decisions, or the run might end before it gets them.
     for one in staged.staged_input():
         if not loop.has_message(state, one.message_id):
             await handle.send(one.input, message_id=one.message_id)
@@ -66,7 +66,7 @@ async def _send(handle: RunHandle, state: loop.LoopState, one: StagedDecision) -
     """Send a decision, unless it was sent before.
 
     Raises:
-        DecisionRefused: the run that asks has another one.
+        DecisionRefused: the run has another decision.
     """
     if not one.run_id:
         if not _is_made(state, one):
@@ -74,7 +74,7 @@ async def _send(handle: RunHandle, state: loop.LoopState, one: StagedDecision) -
         return
     try:
         await handle.decide(one.decision, nested_id=one.run_id)
-    except (RunClosed, RunNotFound):  # it was decided before, by this decision or by another
+    except (RunClosed, RunNotFound):  # it was decided before, in the same way or another
         nested = await state_of(one.run_id, handle.client)
         if nested is not None:
             _is_made(nested, one)
@@ -84,7 +84,7 @@ def _is_made(state: loop.LoopState, one: StagedDecision) -> bool:
     """Whether a run has this very decision, because it was sent before.
 
     Raises:
-        DecisionRefused: the run has another one.
+        DecisionRefused: the run has another decision.
     """
     request = request_in(state, one.decision.request_id)
     if request is None or request.status == "pending":
