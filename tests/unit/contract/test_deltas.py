@@ -224,6 +224,19 @@ def test_whole_texts_are_dropped_before_newer_ones_lose_any() -> None:
     assert window.details()["first"] == 441
 
 
+@pytest.mark.parametrize("first", [["a" * 2_000], ["word "] * 400], ids=["cut", "merged"])
+def test_what_was_shortened_before_it_was_dropped_is_not_counted_twice(first: list[str]) -> None:
+    window = filled(*map(delta, first), limit_bytes=1_000)
+    said = sum(map(len, first))
+    for index in range(1, 6):
+        window.feed(delta(str(index) * 700, output_index=index))
+        said += 700
+        details = window.details()
+        kept = sum(len(text) for entry in details["events"] for text in entry["deltas"])
+        assert details["first"] + kept == said
+        assert 300 < len(json.dumps(details)) <= 1_000
+
+
 def units_of(event: JsonObject, text: str, at: int = 0) -> list[tuple[str, int, str, int]]:
     """Return what an event counts as: each character of a delta with its place, or itself."""
     place = str(event["type"]), int(event.get("output_index", 0))

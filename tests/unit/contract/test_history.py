@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from outlast.contract import history
+from outlast.contract import failures, history
 from outlast.contract.failures import INTERNAL, EngineFailure
 from outlast.contract.history import (
     CancelAsked,
@@ -51,6 +51,7 @@ from outlast.loop.effects import (
 from outlast.loop.events import (
     CancelRequested,
     DecisionReceived,
+    EffectBlocked,
     Event,
     MessageReceived,
     NestedReported,
@@ -414,6 +415,30 @@ def test_failures_of_activities_are_folded() -> None:
 
 
 # --- Across histories ----------------------------------------------------------------------------
+
+
+def test_an_effect_that_its_worker_lacks_something_for_waits_once_and_then_fails() -> None:
+    play = play_in("running")
+    first, second = play.state.pending
+    lacks = EngineFailure(kind="application", code=failures.WORKER_LACKS, message="No look_up.")
+    ((event, state),) = states(
+        task(5, Resolved(effect=first.effect, failure=lacks)), state=play.state
+    )
+    assert event == EffectBlocked(at_ms=5, effect=first.effect, lacks="No look_up.")
+    assert history.is_blocked(state, first)
+    assert not history.is_blocked(state, second)
+    ((event, state),) = states(task(6, Resolved(effect=first.effect, failure=lacks)), state=state)
+    failure = Failure(code=failures.USER_ERROR, message="No look_up.")
+    assert event == EffectFailed(at_ms=6, effect=first.effect, failure=failure)
+    assert not history.is_blocked(state, first)
+
+
+def test_an_effect_that_a_worker_was_found_for_waits_no_more() -> None:
+    play = play_in("running")
+    effect, _ = play.state.pending
+    found = EngineFailure(kind="application", code=failures.WORKER_FOUND, message="It broke.")
+    ((event, _),) = states(task(5, Resolved(effect=effect.effect, failure=found)), state=play.state)
+    assert event == EffectBlocked(at_ms=5, effect=effect.effect, lacks="")
 
 
 def test_a_continued_history_starts_from_the_carried_state() -> None:

@@ -1,5 +1,6 @@
 """Each invariant is reported when it is broken, and only then."""
 
+import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -138,3 +139,10 @@ def test_each_step_looks_at_the_calls_of_the_current_question_only() -> None:
     assert [law.partition(":")[0] for law in violations(older)] == ["I6"]
     with pytest.raises(BrokenInvariantError, match="I6"):
         check(revised(older, question_from=0))
+
+
+def test_every_law_is_numbered_and_reads_as_a_sentence() -> None:
+    """The number is in the error that ends a run, and in the documents."""
+    broken = {law for _, situation, breaks in BROKEN for law in violations(breaks(in_(situation)))}
+    assert all(re.fullmatch(r"I[0-9]+: [a-z][a-z ,]*[a-z]", law) for law in broken), broken
+    assert {law.partition(":")[0] for law in broken} == {f"I{at}" for at in range(1, 18)}
