@@ -15,7 +15,6 @@ _EFFECTS_BESIDE: Final = BACKGROUND | {"check_input"}
 
 _EFFECT_OF_PHASE: Final = {
     "preparing": "prepare_run",
-    "checking": "check_input",
     "thinking": "call_model",
     "transferring": "run_handoff",
 }

@@ -170,6 +170,14 @@ async def test_a_store_that_is_away_or_missing_is_tried_again(content: LargeCont
         assert (raised.value.code, raised.value.retryable) == ("content_unavailable", True)
 
 
+async def test_a_worker_without_a_store_says_how_it_gets_one() -> None:
+    call = OffloadItems(effect=1, start=0, stop=1, run_id="r")
+    request = EffectRequest(effect=call, items=(Item("input", item()),))
+    with pytest.raises(EffectError, match=r"blob_store=.*OUTLAST_BLOB_STORE\.$") as raised:
+        await offload_items(deps_of(LargeContent(None)), request)
+    assert (raised.value.code, raised.value.retryable) == ("content_unavailable", True)
+
+
 async def test_items_are_offloaded_where_there_is_a_store(content: LargeContent):
     call = OffloadItems(effect=1, start=3, stop=4, run_id="r")
     request = EffectRequest(effect=call, items=(Item("input", item()),))

@@ -28,6 +28,21 @@ def test_every_step_of_a_run_that_stores_content_keeps_the_laws(script: Script) 
         play_script(script)
 
 
+def test_what_decides_whether_content_is_stored_never_changes():
+    """Recorded histories depend on it."""
+    assert (stored.OFFLOAD_ABOVE, stored.MOVED_ABOVE) == (1_000_000, 256)
+    assert {"type", "role", "id", "call_id", "name", "status"} == stored.KEPT
+
+
+def test_fields_that_the_loop_reads_stay_where_they_are():
+    raw = dict.fromkeys((*stored.KEPT, "output"), "x" * 300)
+    assert [path for path, _ in long_texts({**raw, "part": dict(raw)}, 300)] == [
+        ("output",),
+        *(("part", name) for name in raw),
+    ]
+    assert list(long_texts({"output": "x" * 299}, 300)) == []
+
+
 def large(**start: Any) -> Play:
     """A run that asks for its content to be stored."""
     play = Play(said=message("start", LARGE), **start)
