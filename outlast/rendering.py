@@ -132,7 +132,7 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def cut(text: _Text, limit: int) -> _Text:
-    """Return a text of at most so many characters as it is, and of a longer one the beginning.
+    """Return a text, cut if it is longer than a number of characters.
 
     What is left out is stated with the true length: `… (cut: 160 of 12,345 characters)`.
     """
@@ -148,7 +148,7 @@ def excerpt(text: str, limit: int = LONGEST_EXCERPT) -> Shown:
 
 
 def remark(limit: int, length: int) -> str:
-    """Return what stands behind a text that is cut."""
+    """Return the remark behind a text that is cut."""
     return f"… (cut: {limit:,} of {length:,} characters)"
 
 

@@ -79,7 +79,7 @@ def _options(
     ] = False,
     _debug: Annotated[bool, typer.Option(_DEBUG, help="Show the traceback of an error.")] = False,
 ) -> None:
-    """Take the options that belong to no command; `ErrorsInWords` reads `--debug`."""
+    """Accept the options of `outlast` itself; `ErrorsInWords` reads `--debug`."""
 
 
 app = typer.Typer(

@@ -1,7 +1,6 @@
-"""Where the `outlast` command begins.
+"""The entry point of the `outlast` command.
 
-Owns: what to say when the packages of the command line are not installed. Must not import
-anything else of this package before that is known.
+It reports missing packages of the command line, so it must not import other modules before that.
 """
 
 import os

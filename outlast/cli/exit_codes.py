@@ -1,7 +1,4 @@
-"""What the exit codes of `outlast` mean: the one table.
-
-Owns: the codes, their meaning in words, and which error has which. Must not know: commands.
-"""
+"""The exit codes of `outlast`: their meanings, and the errors that have them."""
 
 from enum import IntEnum
 from typing import Final
@@ -10,7 +7,7 @@ from outlast.agents import errors
 
 
 class ExitCode(IntEnum):
-    """The exit codes. Scripts rely on them: never give one another meaning."""
+    """The exit codes. Scripts rely on them: never change the meaning of one."""
 
     OK = 0
     FAILED = 1
@@ -29,7 +26,7 @@ MEANINGS: Final = {
     ExitCode.USAGE: "wrong arguments, or a mistake in the program",
     ExitCode.WAITING: "the run waits for a person to approve something",
     ExitCode.NOT_FOUND: "there is no such run, or it has ended",
-    ExitCode.REFUSED: "the decision does not count: late, unknown, or for other arguments",
+    ExitCode.REFUSED: "the decision was refused: late, unknown, or for other arguments",
     ExitCode.NO_SERVER: "no Temporal server answers",
     ExitCode.CANCELLED: "the run was cancelled",
     ExitCode.INTERRUPTED: "interrupted with Ctrl-C; what was started goes on",
@@ -49,7 +46,7 @@ _CODES: Final[dict[type[errors.AgentsException], ExitCode]] = {
 def exit_code_of(error: errors.AgentsException) -> ExitCode:
     """Return the exit code for an error: that of its class, or of the nearest one above.
 
-    A mistake that a run has failed with is a failed run; without a run, the command was wrong.
+    A user error that failed a run is a failed run; without a run, the command was wrong.
     """
     code = next(_CODES[kind] for kind in type(error).__mro__ if kind in _CODES)
     return ExitCode.FAILED if code is ExitCode.USAGE and error.run_data is not None else code

@@ -81,7 +81,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Retry:
-    """A failed attempt of an effect that Temporal tries again.
+    """A failed attempt of an effect that Temporal retries.
 
     Attributes:
         activity: the activity type, such as `call_model`.
@@ -94,7 +94,8 @@ class Retry:
     reason: str
 
     def __str__(self) -> str:
-        return f"{self.activity}, attempt {self.attempt}: {self.reason} It is tried again."
+        reason = self.reason.rstrip(".")
+        return f"{self.activity}, attempt {self.attempt} failed: {reason}. It will be retried."
 
 
 class Follower:

@@ -109,7 +109,7 @@ def _show_rows(rows: "list[Row]", limit: int) -> None:
     ]
     terminal.say_table(terminal.out(), _COLUMNS, cells)
     if len(rows) == limit:
-        terminal.say(terminal.err(), f"There may be more than these {limit}; see --limit.")
+        terminal.say(terminal.err(), f"Limited to {limit}: there may be more, see --limit.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

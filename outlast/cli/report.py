@@ -78,7 +78,8 @@ def show_report(report: Report, last: int) -> None:
     """Print the report."""
     console, state = terminal.out(), report.state
     usage = state.usage
-    turns = f"{state.turns} model calls, {usage.total_tokens} tokens"
+    calls = "1 model call" if state.turns == 1 else f"{state.turns} model calls"
+    turns = f"{calls}, {usage.total_tokens} tokens"
     rows = [
         ("status", report.status),
         ("agents", " → ".join(state.handoff_path)),

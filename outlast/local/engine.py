@@ -1,7 +1,4 @@
-"""One engine for each event loop: a client, a server if none is configured, and workers.
-
-Owns: when they start and stop, and which queue a run is on. Must not know: what runs on them.
-"""
+"""One engine for each event loop: a client, workers, and a server if none is configured."""
 
 import asyncio
 import contextvars
@@ -27,14 +24,14 @@ from outlast.local.queues import PREFIX, QueueClaim, queue_names
 from outlast.visibility.queries import equals, is_findable
 
 LOOK_AGAIN_SECONDS = 0.25
-"""How often a queue is asked for that a run here is on, and that somebody else carries."""
+"""How often to check whether another process still hosts the queue of a run."""
 
 LOOK_AGAIN_AFTER_ERROR_SECONDS = 5.0
-"""The same, when it could not be carried although nobody else does: each time is logged."""
+"""The same after a failed attempt to host the queue, which is logged each time."""
 
 KEPT_IDLE = 20
-"""How many of the program's own queues are carried while no run is waited for in them: a program
-may make a name for each of its users, and every worker asks the server for work all the time."""
+"""How many of the program's own queues are hosted while no run in them is awaited: a program may
+use a name for each of its users, and every worker polls the server all the time."""
 
 logger = get_logger(__name__)
 
@@ -60,7 +57,7 @@ class LocalEngine:
 
     @classmethod
     async def shared(cls) -> Self:
-        """Return the engine of the running event loop, made on the first call.
+        """Return the engine of the running event loop, created on the first call.
 
         Raises:
             ServerUnavailable: no server answers and none can be started.
@@ -77,21 +74,23 @@ class LocalEngine:
         return engine
 
     async def has_server(self) -> bool:
-        """Whether there is a server: one that died is started again where the client looks for it.
+        """Whether there is a server; one that died is restarted at the same address.
 
-        So what this process carries goes on by itself as soon as the server is back.
+        Hosted runs then continue by themselves.
         """
         if self._server is None or self._server.alive:
             return True
-        logger.error("the server at %s has died, and is started again", self._server.address)
+        logger.error("the server at %s has died; restarting it", self._server.address)
         port = int(self._server.address.rpartition(":")[2])
         await self._server.stop()
         self._server = None
         server = _embedded(port)
         try:
             await server.start()
-        except ServerUnavailable as error:  # somebody has the port, or another server the data
-            logger.error("the server cannot be started where it was: %s", error)  # noqa: TRY400  its words say it
+        except (
+            ServerUnavailable
+        ) as error:  # another program has the port, or another server the data
+            logger.error("the server cannot be restarted: %s", error)  # noqa: TRY400  its words say it
             return False
         self._server = server
         return True
@@ -105,16 +104,17 @@ class LocalEngine:
 
     @classmethod
     async def rest_shared(cls) -> None:
-        """Stop what the engine runs in the running event loop, which will stand still.
+        """Stop the workers in the running event loop, which will pause.
 
-        The server stays for the next call. Tasks of users' code stay, too, and go on with the loop.
+        The server stays for the next call. Tasks of users' code stay, too, and continue with the
+        loop.
         """
         await cls._end()
         keep_out_no_more()
 
     @classmethod
     async def _end(cls) -> None:
-        """Stop what needs the running event loop, but keep the server for the next one.
+        """Stop everything that needs the running event loop, but keep the server for the next one.
 
         A script that calls `Runner.run_sync` again, or ends, does not wait for a server's end.
         """
@@ -145,27 +145,27 @@ class LocalEngine:
         context_type: type[Any] | None = None,
         queue: str | None = None,
     ) -> HostedRun:
-        """Carry a run in this process.
+        """Host a run in this process.
 
-        A new run is started on a queue of this program and agent, so that a script that is run
-        again finds the runs it left, and those of no other program. A run that is on the queue
-        of another program is carried there, as soon as that one does not carry it itself.
+        A new run starts on a queue of this program and agent, so that the same script finds its
+        runs when it is run again, and no other program's. A run on the queue of another program is
+        hosted here once that program no longer hosts it.
 
         Args:
-            agent: the agent that the run has, whatever other runs have under its name.
-            run_id: the run.
-            context_type: the type of its context; the annotations of tools need not name it.
-            queue: where the run is, if it has been started before; a queue that no program has
-                for itself is left to the workers there.
+            agent: the run's agent, whatever agents other runs have under its name.
+            run_id: the id of the run.
+            context_type: the type of the run's context; the annotations of tools need not name it.
+            queue: the task queue of a run that was started before; a queue that no program owns is
+                left to the workers there.
 
         Raises:
-            UserError: the agent does not fit.
+            UserError: the agent is invalid.
         """
         if queue is not None and not queue.startswith(PREFIX):
             return HostedRun(queue, run_id, self._dropped)
-        async with self._serving:  # a queue has one worker, also for runs that start together
+        async with self._serving:  # a queue has one worker, even for runs that start together
             if queue is None:
-                local_worker = await self._own_carrier(agent)
+                local_worker = await self._own_worker(agent)
             else:
                 local_worker = await self._local_worker(queue, agent)
             if local_worker is not None:
@@ -178,7 +178,7 @@ class LocalEngine:
         _keep(run.taking_over, self._taking_over)
         return run
 
-    async def _own_carrier(self, agent: Agent[Any]) -> LocalWorker | None:
+    async def _own_worker(self, agent: Agent[Any]) -> LocalWorker | None:
         if agent.name in self._own:
             return self._own[agent.name]
         for queue in queue_names(self._program, agent.name):
@@ -191,7 +191,7 @@ class LocalEngine:
     async def _local_worker(
         self, queue: str, agent: Agent[Any], *, is_own: bool = False
     ) -> LocalWorker | None:
-        """Return the worker on a queue, or None if somebody else carries it."""
+        """Return the worker on a queue, or None if another process hosts it."""
         if queue in self._local_workers:
             local_worker = self._local_workers[queue]
             local_worker.is_own = local_worker.is_own or is_own
@@ -206,7 +206,7 @@ class LocalEngine:
             raise
         self._local_workers[queue] = local_worker
         try:
-            # If who waits gives up, it starts all the same, and whoever comes next finds it.
+            # If the caller is cancelled, the worker starts anyway, and the next caller finds it.
             await asyncio.shield(asyncio.ensure_future(local_worker.start()))
         except Exception:
             del self._local_workers[queue]
@@ -217,7 +217,7 @@ class LocalEngine:
     async def _take_over(
         self, run: HostedRun, agent: Agent[Any], context_type: type[Any] | None
     ) -> None:
-        """Wait until nobody else carries a run's queue, and carry it then."""
+        """Wait until no other process hosts a run's queue, and host it then."""
         while True:
             pause = LOOK_AGAIN_SECONDS
             try:
@@ -226,16 +226,16 @@ class LocalEngine:
                     if local_worker is not None:
                         run.begin(local_worker, agent, context_type)
                         return
-            except UserError:  # the agent is no good, and will not be
-                logger.exception("the queue %r cannot be carried here", run.queue)
+            except UserError:  # the agent is invalid and stays so
+                logger.exception("the queue %r cannot be hosted here", run.queue)
                 return
             except Exception:
-                logger.exception("the queue %r cannot be carried here yet", run.queue)
+                logger.exception("the queue %r cannot be hosted here yet", run.queue)
                 pause = LOOK_AGAIN_AFTER_ERROR_SECONDS
             await asyncio.sleep(pause)
 
     def _dropped(self, local_worker: LocalWorker) -> None:
-        """Stop carrying what nobody here needs: another program's queue, or the longest unused."""
+        """Stop workers that are not needed: of another program's queue, or the longest unused."""
         if local_worker.users:
             return
         if local_worker.is_own:
@@ -252,9 +252,7 @@ class LocalEngine:
         if was_own and await self._has_runs(local_worker):
             return
         async with self._serving:
-            known = (
-                self._local_workers.get(local_worker.queue) is local_worker
-            )  # or it is stopped already
+            known = self._local_workers.get(local_worker.queue) is local_worker  # or it has stopped
             used = (
                 local_worker.users
                 or local_worker in self._idle
@@ -273,14 +271,14 @@ class LocalEngine:
                 logger.exception("the worker of %r could not be stopped", local_worker.queue)
 
     async def _has_runs(self, local_worker: LocalWorker) -> bool:
-        """Whether a run is open in a queue, such as one that people have to decide in."""
+        """Whether a queue has an open run, such as one that waits for a decision."""
         if not is_findable(local_worker.queue):
             return True
         query = f"{equals('TaskQueue', local_worker.queue)} AND ExecutionStatus = 'Running'"
         try:
             return (await self.client.count_workflows(query)).count > 0
         except RPCError as error:
-            logger.debug("nobody knows whether %r is in use: %s", local_worker.queue, error)
+            logger.debug("cannot tell whether %r is in use: %s", local_worker.queue, error)
             return True
 
     async def close(self, *, keep_server: bool = False) -> None:
@@ -313,6 +311,6 @@ def _embedded(port: int = 0) -> EmbeddedServer:
 
 
 def _keep(task: asyncio.Task[None], among: set[asyncio.Task[None]]) -> None:
-    """Keep a task until it is done: event loops do not."""
+    """Keep a reference to a task until it is done: event loops do not."""
     among.add(task)
     task.add_done_callback(among.discard)

@@ -1,7 +1,4 @@
-"""A worker on a task queue, in this process, and the runs that it is needed for.
-
-Owns: its life, also a second one, and who needs it. Must not know: which queue that is, and why.
-"""
+"""A worker on a task queue in this process, and the runs that need it."""
 
 import asyncio
 from collections.abc import Callable
@@ -24,27 +21,27 @@ from outlast.worker.agent_worker import AgentWorker
 GRACE = timedelta(seconds=1)
 
 LOOK_AGAIN_SECONDS = 2.0
-"""How often a server that has turned a worker away is asked whether it would have one again."""
+"""How often to retry starting a worker after the server ended the previous one."""
 
 _MARK_OF_ANSWERS = "__temporal_task_tag"
-"""What the engine's workers mark the tasks with that answer the server about a run."""
+"""The name of the core's tasks that report to the server about a run."""
 
 logger = get_logger(__name__)
 
 
 class LocalWorker:
-    """Carries the runs of a queue.
+    """Hosts the runs of a queue.
 
     Args:
         client: a connected client.
-        claim: on the queue; it is released when the worker stops.
+        claim: the claim on the queue; released when the worker stops.
         agent: the first agent.
-        is_own: the queue is the program's own, and is carried until the event loop ends.
+        is_own: the queue belongs to this program, and is hosted until the event loop ends.
 
     Attributes:
-        is_own: as given.
-        definitions: which run has which agent.
-        users: how many need the worker.
+        is_own: as passed.
+        definitions: the agents of each run.
+        users: how many runs need the worker.
     """
 
     def __init__(
@@ -66,8 +63,8 @@ class LocalWorker:
         return self._claim.queue
 
     async def start(self) -> None:
-        """Begin to carry runs."""
-        # In a context of its own: what it carries is not in its first caller's trace.
+        """Begin to host runs."""
+        # In its own context: hosted runs do not belong to the first caller's trace.
         await asyncio.create_task(self._worker.__aenter__(), context=kept_out())
 
     def _make_worker(self) -> AgentWorker:
@@ -83,8 +80,8 @@ class LocalWorker:
         )
 
     async def _broke(self, error: BaseException) -> None:
-        """Have another worker take the place of one that ends: the server has turned it away."""
-        logger.error("the worker of %r has ended, and begins again: %s", self.queue, error)
+        """Start another worker after one has ended: the server has refused it."""
+        logger.error("the worker of %r has ended; restarting it: %s", self.queue, error)
         self._beginning_again = asyncio.create_task(self._begin_again(), context=kept_out())
 
     async def _begin_again(self) -> None:
@@ -97,7 +94,7 @@ class LocalWorker:
             try:
                 await self._client.workflow_service.describe_namespace(request)
             except RPCError as error:
-                logger.debug("%r cannot be carried yet: %s", self.queue, error)
+                logger.debug("%r cannot be hosted yet: %s", self.queue, error)
                 continue
             self._worker = self._make_worker()
             self.definitions.move_to(self._worker.registry)
@@ -105,10 +102,10 @@ class LocalWorker:
             return
 
     async def stop(self, *, for_good: bool = False) -> None:
-        """Stop in order.
+        """Stop the worker.
 
         Args:
-            for_good: nobody else will ever carry this queue.
+            for_good: no process will ever host this queue again.
         """
         self._stopped.set()
         try:
@@ -135,13 +132,13 @@ class HostedRun:
     """Implements `outlast.ports.engine.Serving`.
 
     Args:
-        queue: the queue that the run is on, or is to be started on.
-        run_id: the run.
-        dropped: is told of a worker that the run needs no more.
+        queue: the queue of the run.
+        run_id: the id of the run.
+        dropped: called with a worker that the run no longer needs.
 
     Attributes:
-        queue: as given.
-        taking_over: waits for a queue that somebody else carries.
+            queue: as passed.
+            taking_over: waits for a queue that another process hosts.
     """
 
     def __init__(self, queue: str, run_id: str, dropped: Callable[[LocalWorker], None]) -> None:
@@ -156,10 +153,10 @@ class HostedRun:
     def begin(
         self, local_worker: LocalWorker, agent: Agent[Any], context_type: type[Any] | None = None
     ) -> None:
-        """Let a worker carry the run with an agent.
+        """Let a worker host the run with an agent.
 
         Raises:
-            UserError: the agent does not fit.
+            UserError: the agent is invalid.
         """
         self._before = local_worker.definitions.of_run(self._run_id)
         local_worker.definitions.attend(self._run_id, agent, context_type)
@@ -169,21 +166,21 @@ class HostedRun:
             self.leave()
 
     def leave(self) -> None:
-        """Wait no more for a run that goes on."""
+        """Stop waiting for a run that goes on."""
         self._unattended = True
         if self._local_worker is not None:
             self._local_worker.definitions.leave(self._run_id)
             self._local_worker = None
 
     def withdraw(self) -> None:
-        """Take back what was asked for: the run keeps the agents that it had."""
+        """Undo `begin`: the run keeps the agents that it had."""
         local_worker = self._local_worker
         self.let_go(ended=True)
         if local_worker is not None and self._before is not None:
             local_worker.definitions.keep(self._run_id, self._before)
 
     def let_go(self, *, ended: bool) -> None:
-        """Wait no more for a run that has ended, or waits for people."""
+        """Stop waiting for a run that has ended, or waits for people."""
         if self.taking_over is not None:
             self.taking_over.cancel()
         if self._local_worker is not None:

@@ -1,10 +1,8 @@
-"""The task queues of programs that carry their own runs, each of which one event loop claims.
+"""The task queues of programs that host their own runs; one event loop claims each queue.
 
-A queue's runs are carried with the definitions of whoever polls it. So two processes never poll
-the same one, even if they run the same script: the second takes the next number. A queue whose
-process has ended, however it ended, can be claimed again.
-
-Owns: the names of the queues, and who has which. Must not know: what waits in them.
+A queue's runs use the definitions of the process that polls it. So two processes never poll the
+same queue, even if they run the same script: the second takes the next number. A queue whose
+process has ended, in any way, can be claimed again.
 """
 
 import fcntl
@@ -29,14 +27,14 @@ _claiming = threading.Lock()
 
 
 def queue_names(program: Program, agent: str) -> Iterator[str]:
-    """Yield the queues of an agent's runs in a program, the first one first."""
+    """Yield the queues of an agent's runs in a program, in order."""
     for number in count(1):
         which = program.name if number == 1 else f"{program.name}.{number}"
         yield f"{PREFIX}{which}-{agent}"
 
 
 class QueueClaim:
-    """A queue that nobody else on this machine claims."""
+    """A queue that no other process on this machine has claimed."""
 
     def __init__(self, queue: str, path: Path, descriptor: int | None) -> None:
         self.queue = queue
@@ -45,11 +43,11 @@ class QueueClaim:
 
     @classmethod
     def take(cls, queue: str, directory: Path) -> "QueueClaim | None":
-        """Claim a queue, or return None if somebody has it.
+        """Claim a queue, or return None if another process has it.
 
         Args:
             queue: the queue.
-            directory: where processes tell each other.
+            directory: the directory of the processes' lock files.
         """
         path = directory / f"{hashlib.sha256(queue.encode()).hexdigest()[:16]}.lock"
         with _claiming:
@@ -63,10 +61,10 @@ class QueueClaim:
             return cls(queue, path, descriptor)
 
     def release(self, *, for_good: bool = False) -> None:
-        """Let others have it.
+        """Release the claim, so that other processes can take the queue.
 
         Args:
-            for_good: nobody will claim it again.
+            for_good: no process will claim it again.
         """
         with _claiming:
             _claimed_here.discard(self.queue)
@@ -78,10 +76,10 @@ class QueueClaim:
 
 
 def _open(path: Path) -> int | None:
-    """Open the file whose lock is the claim; None where nothing can be written."""
+    """Open the file whose lock is the claim; None if nothing can be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return open_lock(path)
     except OSError as error:
-        logger.debug("other processes cannot see what this one carries: %s", error)
+        logger.debug("other processes cannot see which queues this one hosts: %s", error)
         return None

@@ -1,9 +1,7 @@
-"""Which of a program's agents a run has, where several have one name.
+"""The agent of each run, if a program has several agents with one name.
 
-A program may make an agent for each request: the same name, but other instructions and tools. So a
-run keeps the objects that it was started with, and goes on with those that it is gone on with.
-
-Owns: for how long. Must not know: queues, workers.
+A program may create an agent for each request: the same name, but other instructions and tools. So
+a run keeps the objects that it was started with, or those that it was last resumed with.
 """
 
 from collections import Counter
@@ -14,14 +12,14 @@ from outlast.agents.agent import Agent
 from outlast.agents.registry import Registry
 
 KEPT_UNATTENDED: Final = 1000
-"""How many runs keep their agents while nobody waits for them."""
+"""How many runs keep their agents while they are not awaited."""
 
 
 class RunDefinitions:
     """The agents of the runs of one worker.
 
     Args:
-        registry: the worker's. A run that is not known here has the agents that came last.
+        registry: the worker's. A run without definitions of its own has the newest agents.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -33,7 +31,7 @@ class RunDefinitions:
         self._unattended: dict[str, None] = {}
 
     def attend(self, run_id: str, agent: Agent[Any], context_type: type[Any] | None = None) -> None:
-        """Let a run have an agent, and keep it for as long as somebody waits for the run.
+        """Set a run's agent, and keep it while the run is awaited.
 
         Raises:
             UserError: the agent, or one that it leads to, cannot be registered.
@@ -52,7 +50,7 @@ class RunDefinitions:
         self._unattended.pop(run_id, None)
 
     def move_to(self, registry: Registry) -> None:
-        """Go on with the registry of a worker that takes the place of the first."""
+        """Use the registry of a worker that replaces the first."""
         for agent in self._newest.values():
             if not registry.holds(agent):
                 registry.replace(agent)
@@ -65,22 +63,22 @@ class RunDefinitions:
         self._registry = registry
 
     def of_run(self, run_id: str) -> Registry | None:
-        """Return what a run has of its own, or None."""
+        """Return a run's own definitions, or None."""
         known = self._registry.of_run(run_id)
         return None if known is self._registry else known
 
     def keep(self, run_id: str, definitions: Registry) -> None:
-        """Let a run have again what it had."""
+        """Restore a run's definitions."""
         self._registry.keep_for_run(run_id, definitions)
         if run_id not in self._attended:
             self._unattended[run_id] = None
 
     def leave(self, run_id: str, *, ended: bool = False) -> None:
-        """Wait for a run no more.
+        """Stop waiting for a run.
 
         Args:
-            run_id: the run.
-            ended: it has ended, and needs its agent no more.
+            run_id: the id of the run.
+            ended: the run has ended, and no longer needs its agent.
         """
         self._attended[run_id] -= 1
         if self._attended[run_id] > 0:
@@ -96,7 +94,7 @@ class RunDefinitions:
             self._registry.forget_run(oldest)
 
     def _registry_of(self, agent: Agent[Any]) -> Registry:
-        """Return the registry of an agent, which all runs share that were given this object."""
+        """Return the registry of an agent, shared by all runs that have this object."""
         known = self._made.get(id(agent))
         if known is None or not known.holds(agent):
             known = self._made[id(agent)] = Registry([agent])

@@ -1,7 +1,6 @@
 """For users' tests: agents run like functions, without a server.
 
-Owns: `run_in_memory`, `ScriptedModel` and what scripts are written with. Shipped with the package.
-Must not know: Temporal.
+`run_in_memory`, `ScriptedModel`, and functions that write scripts. Shipped with the package.
 """
 
 from outlast.testing.memory_stream import run_in_memory_streamed

@@ -1,8 +1,8 @@
 """A run without a server: the same loop and the same effects, in milliseconds.
 
-Owns: carrying out the loop's commands in memory. What the workflow does with activities, this
-does with function calls; there is no other difference, so a test of an agent tests what runs in
-production. Nothing is durable, and retries do not wait.
+The loop's commands are carried out with function calls where the workflow uses activities; nothing
+else differs, so a test of an agent tests what runs in production. Nothing is durable, and retries
+do not wait.
 """
 
 import asyncio
@@ -32,10 +32,10 @@ from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 
 OnState = Callable[[LoopState], None]
-"""Called with the state after each event of the outermost run."""
+"""Called with the state after each event of the root run."""
 
 OnDelta = Callable[[JsonObject], None]
-"""Called with the raw events of its models."""
+"""Called with the raw events of the run's models."""
 
 
 _newest_start_ms = 0
@@ -43,18 +43,18 @@ _newest_start_ms = 0
 
 @dataclass
 class MemoryRun:
-    """A run in this process: carries out commands, and takes in how they ended.
+    """A run in this process: carries out commands, and applies their results.
 
     Attributes:
         worker: the definitions.
-        run_id: its id.
-        state: where it is.
-        parent: the run that it works for.
-        nested: the runs that work for it, by id.
-        on_state: told of every event.
-        on_delta: told of what models say meanwhile.
-        first: the state with which it began.
-        states: the states since then, while nobody is told of them.
+        run_id: the id of the run.
+        state: the state of the run.
+        parent: the parent of a nested run.
+        nested: its nested runs, by id.
+        on_state: called after every event.
+        on_delta: called with the models' raw events.
+        first: the first state.
+        states: the states since then, while `on_state` is not set.
     """
 
     worker: WorkerDeps
@@ -75,12 +75,12 @@ class MemoryRun:
         self.first = self.state
 
     def start(self, record: records.RunInput) -> None:
-        """Take the run's input in."""
+        """Apply the run's input."""
         started_at_ms = _start_ms()
         self.take(history.started(self.run_id, record, started_at_ms, str(started_at_ms)))
 
     async def go_on(self) -> LoopState:
-        """Carry out commands until the run is closed, or can go no further without a person."""
+        """Carry out commands until the run is closed, or waits for a person."""
         while self._works():
             await self.take_next()
         return self.state
@@ -95,14 +95,14 @@ class MemoryRun:
         )
 
     def resume(self) -> None:
-        """Carry out again what was in flight when the run was stopped, here and in nested runs."""
+        """Repeat the effects that were pending when the run stopped, also of nested runs."""
         self.first, self.states, self.on_state, self.on_delta = self.state, [], None, None
         for effect in self.state.pending:
             if effect.effect not in self._running:
                 self._carry_out(effect)
 
     def take(self, event: Event) -> None:
-        """Take an event into the run."""
+        """Apply an event to the run."""
         self.state, commands = advance(self.state, event)
         invariants.check(self.state)
         if self.on_state is not None:
@@ -119,7 +119,7 @@ class MemoryRun:
         target.take(DecisionReceived(at_ms=now_ms(), decision=decision))
 
     def find(self, run_id: str) -> "MemoryRun":
-        """Return this run, or the nested one of this id."""
+        """Return this run, or the nested run with this id."""
         if run_id in {"", self.run_id}:
             return self
         for one in self.nested.values():
@@ -128,7 +128,7 @@ class MemoryRun:
         raise LookupError(f"There is no run {run_id!r} in {self.run_id!r}.")
 
     async def stop(self) -> None:
-        """Stop whatever is still in flight, and wait for nested runs that were cancelled."""
+        """Stop all pending effects, and wait for cancelled nested runs."""
         for task in self._running.values():
             task.cancel()
         await asyncio.gather(*self._running.values(), *self._ending, return_exceptions=True)
@@ -151,7 +151,7 @@ class MemoryRun:
                 self._running[command.effect] = asyncio.create_task(self._perform(command))
 
     def _cancel(self, effect: int) -> None:
-        """Stop an effect; a nested run comes to its own end, of which nobody here waits to hear."""
+        """Stop an effect; a nested run ends on its own, and its result is ignored."""
         task = self._running.pop(effect)
         for one in self.nested.values():
             if history.effect_of_nested(one.run_id) == effect:
@@ -161,7 +161,7 @@ class MemoryRun:
         task.cancel()
 
     async def take_next(self) -> None:
-        """Wait for an effect to end, or for somebody to say something, and take it in."""
+        """Wait for an effect to end or an event to arrive, and apply it."""
         self._news.clear()
         waiting = asyncio.create_task(self._news.wait())
         try:
@@ -171,7 +171,7 @@ class MemoryRun:
         finally:
             waiting.cancel()
         for effect in [effect for effect, task in self._running.items() if task in done]:
-            task = self._running.pop(effect, None)  # an event before may have cancelled it
+            task = self._running.pop(effect, None)  # an earlier event may have cancelled it
             if task is not None:
                 self.take(task.result())
 
@@ -183,7 +183,7 @@ class MemoryRun:
             if attempt > 1 and effect.kind == "call_model" and self.on_delta is not None:
                 self.on_delta({"type": RESTARTED, "attempt": attempt})
             try:
-                # Through the wire format and back, so that a test finds what does not survive it.
+                # Through the wire format and back, so that tests find values that change.
                 request = request_of(self.state, effect)
                 one = Attempt(number=attempt, on_event=self.on_delta)
                 result = await carry_out(self.worker, request, one)
@@ -199,8 +199,8 @@ class MemoryRun:
                     details=error.details,
                 )
                 return history.failed(effect, engine, now_ms())
-            except Exception as error:  # noqa: BLE001  as on a server, where it is told, too
-                message = f"The worker could not answer: {type(error).__name__}: {error}"
+            except Exception as error:  # noqa: BLE001  as on a server
+                message = f"The worker failed: {type(error).__name__}: {error}"
                 engine = failures.EngineFailure(
                     kind="application", code=failures.INTERNAL, message=message
                 )
@@ -244,12 +244,12 @@ class MemoryRun:
 
 
 def now_ms() -> int:
-    """Return the time of an event; rounded up, so that nothing before it seems to come after."""
+    """Return the time of an event, rounded up, so that nothing before it seems later."""
     return -(-time_ns() // 1_000_000)
 
 
 def _start_ms() -> int:
-    """Return the time of a start: no two runs in this process have the same."""
-    global _newest_start_ms  # noqa: PLW0603  it is one clock
+    """Return a unique time for the start of a run in this process."""
+    global _newest_start_ms  # noqa: PLW0603  one clock for the process
     _newest_start_ms = max(now_ms(), _newest_start_ms + 1)
     return _newest_start_ms

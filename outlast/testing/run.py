@@ -1,7 +1,6 @@
-"""Running agents like functions: `run_in_memory`, with everything that `Runner.run` takes.
+"""Running agents like functions: `run_in_memory`, with the options of `Runner.run`.
 
-Owns: starting such a run, playing the person, and going on with one that waited. Must not know:
-how commands are carried out; that is `in_memory.py`.
+`in_memory.py` carries out the run's commands.
 """
 
 from collections import OrderedDict
@@ -29,13 +28,13 @@ from outlast.testing.in_memory import MemoryRun, now_ms
 from outlast.tracing.provider import join_current_trace
 
 Decide: TypeAlias = Callable[[ApprovalRequest], bool | str | Awaitable[bool | str]]
-"""Plays the person: true approves, false rejects, a text rejects with that message."""
+"""Decides as the person: true approves, false rejects, a text rejects with that message."""
 
 KEPT_RUNS = 100
-"""How many runs that wait for people are kept, to go on with."""
+"""How many waiting runs are kept so that they can be resumed."""
 
 _waiting: OrderedDict[int, tuple[LoopState, MemoryRun]] = OrderedDict()
-"""Runs that wait, by the identity of the state that their handle holds."""
+"""Waiting runs, by the identity of the state that their handle holds."""
 
 
 async def run_in_memory(
@@ -50,9 +49,9 @@ async def run_in_memory(
     """Run an agent to its answer, or until a person would have to decide.
 
     `model` answers for every agent, such as a `ScriptedModel`. `decide` plays the person: without
-    it the run returns when somebody has to decide, and goes on with the state of its result as
-    `input`. Idempotency keys begin with `run_id`. The options are those of `Runner.run`, but for
-    the ones that say where the run is.
+    it, the run returns when it needs a decision, and resumes with the state of its result as
+    `input`. Idempotency keys begin with `run_id`. The options are those of `Runner.run`, except
+    those that locate the run.
 
     Raises:
         AgentsException: the run failed; the subclass says why, as with `Runner.run`.
@@ -82,7 +81,7 @@ def started(
     stream: bool = False,
     **options: Unpack[StartOptions],
 ) -> MemoryRun:
-    """Return a run that has its input."""
+    """Return a run that has received its input."""
     run = MemoryRun(worker_for(agent, model, options.get("context")), run_id)
     record = run_input(agent, input, stream=stream, **options)
     run.start(replace(record, settings=join_current_trace(record.settings)))
@@ -90,7 +89,7 @@ def started(
 
 
 async def carry(run: MemoryRun, decide: Decide | None = None) -> None:
-    """Carry a run until it ends, or until a person would have to decide and nobody does."""
+    """Carry out a run until it ends, or waits for a person and `decide` is not set."""
     try:
         await run.go_on()
         while decide is not None and run.state.pending_approvals:
@@ -112,10 +111,10 @@ async def carry(run: MemoryRun, decide: Decide | None = None) -> None:
 
 
 def result_in_memory(run: MemoryRun, known: KnownAgents) -> RunResult:
-    """Return what a run came to.
+    """Return the result of a run.
 
     Raises:
-        AgentsException: it failed, or was cancelled.
+        AgentsException: the run failed, or was cancelled.
     """
     state = run.state
     known.give_back(state.context)
@@ -127,7 +126,7 @@ def result_in_memory(run: MemoryRun, known: KnownAgents) -> RunResult:
 
 
 def worker_for(agent: Agent[Any], model: Model, context: object) -> WorkerDeps:
-    """Return what a worker would know: the agent and all it leads to, and one model."""
+    """Return a worker's dependencies: the agent, the agents that it leads to, and one model."""
     registry = Registry([agent])
     if context is not None and not isinstance(context, dict | list | str | int | float):
         registry.add_context_type(cast("type[Any]", type(context)))
@@ -135,7 +134,7 @@ def worker_for(agent: Agent[Any], model: Model, context: object) -> WorkerDeps:
 
 
 def resumed(agent: Agent[Any], waiting: RunState, model: Model, context: object) -> MemoryRun:
-    """Return a run that waited, with what was decided and said since.
+    """Return a waiting run with the decisions and input made since.
 
     Raises:
         UserError: the run waits on a server.
@@ -143,7 +142,7 @@ def resumed(agent: Agent[Any], waiting: RunState, model: Model, context: object)
     snapshot = waiting.snapshot
     if snapshot is None:
         raise UserError(
-            f"The run {waiting.run_id} waits on a server: go on with Runner.run(agent, state)."
+            f"The run {waiting.run_id} waits on a server: resume it with Runner.run(agent, state)."
         )
     _, run = _waiting.pop(id(snapshot), (snapshot, None))
     if run is None or run.state is not snapshot:

@@ -24,11 +24,11 @@ Reply: TypeAlias = Sequence[JsonObject]
 PlainStep: TypeAlias = (
     str | Reply | Exception | Callable[[ModelRequest], "Reply | Awaitable[Reply]"]
 )
-"""Answer with a text, reply with items, fail, or do whatever a function of the request does,
-which may also wait."""
+"""Answer with a text, reply with items, fail, or call a function of the request, which may also
+wait."""
 
 TOKENS = Usage(requests=1, input_tokens=10, output_tokens=5, total_tokens=15)
-"""What a call costs where its step does not say otherwise."""
+"""The default usage of a model call."""
 
 _WORD = re.compile(r"\S+\s*|\s+")
 
@@ -39,12 +39,12 @@ class DirectedStep:
 
     Attributes:
         step: what the model call does.
-        delay: how long it thinks first.
-        gate: what it waits for before anything else.
-        every: how long each event of a stream takes.
-        failure: what it fails with in the end.
-        fails_after: how many events of a stream come before that.
-        usage: what it costs.
+        delay: the wait before the step.
+        gate: an event to wait for before anything else.
+        every: the pause before each event of a stream.
+        failure: the error at the end.
+        fails_after: the number of stream events before the error.
+        usage: the usage of the call.
     """
 
     step: PlainStep
@@ -61,22 +61,22 @@ Step: TypeAlias = PlainStep | DirectedStep
 
 
 def after(delay: timedelta | float, step: Step) -> DirectedStep:
-    """Let the model think before a step.
+    """Delay a step.
 
     Args:
-        delay: how long; a number counts seconds.
-        step: what it does then.
+        delay: the delay; a number counts seconds.
+        step: the step after the delay.
     """
     return replace(_directed(step), delay=_duration(delay))
 
 
 def wait_for(event: asyncio.Event, step: Step) -> DirectedStep:
-    """Let the model think until a test sets an event."""
+    """Delay a step until a test sets an event."""
     return replace(_directed(step), gate=event)
 
 
 def paced(every: timedelta | float, step: Step) -> DirectedStep:
-    """Let a streamed reply take its time.
+    """Stream a reply slowly.
 
     Args:
         every: the pause before each event of the stream, a word or so; a number counts seconds.
@@ -86,23 +86,23 @@ def paced(every: timedelta | float, step: Step) -> DirectedStep:
 
 
 def fail_after(events: int, error: Exception, step: Step) -> DirectedStep:
-    """Let a stream break off; a reply that is not streamed fails as a whole.
+    """Make a stream fail; a reply that is not streamed fails as a whole.
 
     Args:
-        events: how many events come before, `response.created` and all.
-        error: what breaks it off.
-        step: the reply of which only the beginning is heard.
+        events: the number of events before the error, with `response.created`.
+        error: the error.
+        step: the reply whose beginning is streamed.
     """
     return replace(_directed(step), fails_after=events, failure=error)
 
 
 def costing(usage: AnyUsage, step: Step) -> DirectedStep:
-    """Set what a step costs; without it, `TOKENS`."""
+    """Set the usage of a step; the default is `TOKENS`."""
     return replace(_directed(step), usage=plain_usage(usage))
 
 
 def say(text: str) -> list[JsonObject]:
-    """Return a reply that is an answer."""
+    """Return a reply with an answer."""
     content: list[JsonObject] = [{"type": "output_text", "text": text, "annotations": []}]
     return [{"type": "message", "role": "assistant", "status": "completed", "content": content}]
 
@@ -137,22 +137,22 @@ class ScriptedModel:
 
         ScriptedModel([call("look_up_order", "c1", order_id="A-17")], "It is on its way.")
 
-    A call that fails and is tried again takes two steps. The model is its own provider, so it can
-    be given to `AgentWorker(model_provider=...)` as well as to `run_in_memory(model=...)`.
+    A call that fails and is retried takes two steps. The model is its own provider, so both
+    `AgentWorker(model_provider=...)` and `run_in_memory(model=...)` accept it.
 
     Attributes:
-        requests: what the model was asked, oldest first.
-        names: the model names that were asked for.
-        closed: how often it was closed.
+        requests: the requests, oldest first.
+        names: the requested model names.
+        closed: how often the model was closed.
     """
 
     def __init__(self, *steps: Step, always: Step | None = None, repeat: bool = False) -> None:
-        """Write the script.
+        """Set the script.
 
         Args:
             steps: one for each model call, in order.
             always: what every call after them does; None makes them fail.
-            repeat: begin again with the first step after the last one; `always` then means
+            repeat: start again with the first step after the last one; `always` is then ignored.
                 nothing.
         """
         self._steps = list(steps)
@@ -163,12 +163,12 @@ class ScriptedModel:
         self.closed = 0
 
     def then(self, *steps: Step) -> None:
-        """Add to the script."""
+        """Add steps to the script."""
         self._steps.extend(steps)
 
     @property
     def calls(self) -> int:
-        """How often the model was asked."""
+        """The number of model calls."""
         return len(self.requests)
 
     def get_model(self, name: str | None) -> Model:
@@ -177,7 +177,7 @@ class ScriptedModel:
         return self
 
     async def aclose(self) -> None:
-        """Note that somebody closed it."""
+        """Count the call."""
         self.closed += 1
 
     @answers_both_forms
@@ -186,7 +186,7 @@ class ScriptedModel:
 
         Raises:
             Exception: the step is a failure.
-            ModelError: the script is at its end.
+            ModelError: the script has no further step.
         """
         step, reply = await self._play(request)
         if step.failure is not None:
@@ -195,13 +195,13 @@ class ScriptedModel:
 
     @streams_both_forms
     async def stream_response(self, request: ModelRequest) -> AsyncGenerator[JsonObject]:
-        """Take the next step, and tell it as a provider does, a word or so at a time.
+        """Take the next step, and stream it as a provider does, about a word at a time.
 
-        The reply at the end is the one that `get_response` would have given.
+        The reply at the end is the one that `get_response` would have returned.
 
         Raises:
             Exception: the step is a failure, or fails after some events.
-            ModelError: the script is at its end.
+            ModelError: the script has no further step.
         """
         step, reply = await self._play(request)
         response = response_object(
@@ -220,7 +220,7 @@ class ScriptedModel:
             raise step.failure
 
     async def _play(self, request: ModelRequest) -> tuple[DirectedStep, Reply]:
-        """Wait as the next step says, and return it with its reply."""
+        """Wait as the next step requires, and return it with its reply."""
         self.requests.append(request)
         step = self._next_step()
         if step is None:

@@ -1,7 +1,4 @@
-"""A tracing processor for tests: keeps what it is told, in memory.
-
-Owns: `SpanCollector`. Must not know: runs, Temporal.
-"""
+"""A tracing processor for tests that keeps spans in memory."""
 
 import threading
 from datetime import UTC, datetime, timedelta

@@ -1,7 +1,4 @@
-"""A Temporal worker that has nothing to do but to carry runs of agents.
-
-Owns: its arguments, and the engine's refusals in words. Must not know: what runs do.
-"""
+"""A Temporal worker that only hosts runs of agents."""
 
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
@@ -24,13 +21,13 @@ from outlast.worker.plugin import OutlastPlugin
 
 
 class AgentWorker:
-    """Carries the runs of a task queue: a Temporal worker with an `OutlastPlugin`.
+    """Hosts the runs of a task queue: a Temporal worker with an `OutlastPlugin`.
 
         async with AgentWorker(client, agents=[triage], task_queue="support"):
             ...
 
-    or `await AgentWorker(...).run()` until the process is told to stop. Any number of workers
-    may share a task queue. A worker that dies loses nothing: what it ran is tried elsewhere.
+    or `await AgentWorker(...).run()` until the process is stopped. Any number of workers may share
+    a task queue. A worker that dies loses nothing: other workers retry its work.
     """
 
     def __init__(
@@ -46,24 +43,25 @@ class AgentWorker:
         sessions: Iterable[str | Path] = (),
         **worker_options: Any,
     ) -> None:
-        """Make a worker; it starts when it is entered or run.
+        """Create a worker; it starts when it is entered or run.
 
         Args:
             client: a connected Temporal client.
-            agents: starting agents; what they hand over to comes with them.
-            task_queue: where runs wait for this worker.
-            model_provider: where models come from; default: `MultiProvider`, by their prefixes.
+            agents: starting agents; the agents that they hand over to are included.
+            task_queue: the task queue of the runs.
+            model_provider: provides the models; default: `MultiProvider`, by the prefixes of model
+                names.
             context_types: types of run contexts that no callable is annotated with.
-            references: callables and objects that runs refer to in their settings, such as
-                guardrails of a `RunConfig`; a dict gives them names of their own.
-            blob_store: where large content of runs is kept; all workers and clients of a
-                task queue need the same. Default: what `OUTLAST_BLOB_STORE` names, if anything.
-            sessions: SQLite files, or directories of them, that runs may name as their session; a
-                `SQLiteSession` that this process has made is allowed by itself.
+            references: callables and objects that runs name in their settings, such as guardrails
+                of a `RunConfig`; a dict sets their names.
+            blob_store: the store for large content; all workers and clients of a task queue need
+                the same one. Default: the store that `OUTLAST_BLOB_STORE` names, if any.
+            sessions: SQLite files, or directories of them, that runs may use as their session; a
+                `SQLiteSession` created by this process is always allowed.
             worker_options: further options of `temporalio.worker.Worker`.
 
         Raises:
-            UserError: no agents, or two with one name, or another argument does not fit.
+            UserError: no agents, two agents with one name, or an invalid argument.
         """
         check_client(client, what="AgentWorker(client)")
         queue = cast("object", task_queue)
@@ -85,7 +83,7 @@ class AgentWorker:
             self._worker = Worker(client, task_queue=task_queue, plugins=plugins, **worker_options)
 
     async def run(self) -> None:
-        """Carry runs until cancelled or `shutdown` is called.
+        """Host runs until cancelled or `shutdown` is called.
 
         Raises:
             UserError: the server has no such namespace.
@@ -94,11 +92,11 @@ class AgentWorker:
             await self._worker.run()
 
     async def shutdown(self) -> None:
-        """Stop taking work, let running effects finish for a while, and stop."""
+        """Stop accepting work, wait a while for running effects, and stop."""
         await self._worker.shutdown()
 
     async def __aenter__(self) -> Self:
-        """Start carrying runs in the background."""
+        """Start hosting runs in the background."""
         await self._worker.__aenter__()
         return self
 
@@ -119,16 +117,15 @@ class AgentWorker:
 
 @contextmanager
 def _in_words(task_queue: str, namespace: str) -> Generator[None]:
-    """Say in words what the engine's core refuses a worker for; it shows its own call stack."""
+    """Translate the core's refusals of a worker, which only show its call stack."""
     try:
         yield
     except RuntimeError as error:
         said = str(error)
         if "overlapping worker task types" in said:
             raise UserError(
-                f"This process has a worker on the task queue {task_queue!r} already. Give all "
-                "its agents to one AgentWorker, or each worker a task queue or a process of its "
-                "own."
+                f"This process already has a worker on the task queue {task_queue!r}. Pass all its "
+                "agents to one AgentWorker, or use another task queue or process for each worker."
             ) from None
         if "Worker validation failed" in said and "not found" in said:
             raise UserError(f"The namespace {namespace!r} does not exist on this server.") from None

@@ -1,7 +1,4 @@
-"""A worker's regular look at the search attributes of its namespace.
-
-Owns: when to look, and what the log says. Must not know: what runs do without the attributes.
-"""
+"""A worker's regular check of the search attributes of its namespace."""
 
 import asyncio
 import logging
@@ -14,7 +11,7 @@ from outlast.contract import names, searchability
 from outlast.visibility.search_attributes import lacks_search_attributes
 
 LOOKS_EVERY: Final = timedelta(seconds=10)
-"""A run that meets a missing attribute stands still for about this long."""
+"""How long a run that needs a missing attribute is stuck, roughly."""
 
 logger = logging.getLogger("outlast")
 

@@ -1,8 +1,7 @@
-"""What a worker's log says of a failed attempt: one line, in words, with the place in users' code.
+"""Logs a failed attempt as one line, with the place in users' code.
 
-The Temporal SDK logs a stack trace for each exception in the chain of causes of each failed
-attempt, most of it files of this package. The trace comes back with the level DEBUG of the logger
-`outlast`.
+The Temporal SDK logs a stack trace for every exception in the chain of causes, most of it files of
+this package. The level DEBUG of the logger `outlast` logs the trace again.
 """
 
 import asyncio
@@ -21,17 +20,17 @@ _LOGGER: Final = "temporalio.activity"
 
 
 def log_failures_in_lines() -> None:
-    """Have failed attempts of this process logged in a line each. A second call does nothing."""
+    """Log failed attempts of this process as one line each. A second call does nothing."""
     logger = logging.getLogger(_LOGGER)
     if not any(isinstance(one, FailureLines) for one in logger.filters):
         logger.addFilter(FailureLines())
 
 
 class FailureLines(logging.Filter):
-    """Rewrites the SDK's record of a failed attempt; records of other activities stay."""
+    """Rewrites the SDK's log record of a failed attempt; other records stay."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Make a line of the record, and let it through."""
+        """Rewrite the record as one line, and let it through."""
         error = record.exc_info[1] if record.exc_info else None
         if error is None or not _is_ours():
             return True
@@ -61,9 +60,9 @@ def _line(error: BaseException) -> str:
 
 
 def _line_of_silence() -> str:
-    """Return the line of an attempt that the server gave up, although nobody cancelled the run."""
+    """Return the line of an attempt that the server gave up although the run was not cancelled."""
     most = _attempts_of_policy()
-    message = "nothing was heard of it for too long: this process or the server stood still"
+    message = "no heartbeat for too long: this process or the server stood still"
     return _told("was stopped", message, most=most, last=activity.info().attempt == most)
 
 
@@ -72,7 +71,7 @@ def _told(what_happened: str, message: str, *, most: int, last: bool) -> str:
     tries = f"attempt {info.attempt} of {most}" if most else f"attempt {info.attempt}"
     what = one_line(info.activity_type.removeprefix(names.TOOL_PREFIX))
     run_id = one_line(info.workflow_id or "")
-    ending = "" if last else "; it is tried again"
+    ending = "" if last else "; will be retried"
     return f"outlast: {what} {what_happened} in {run_id} ({tries}): {message}{ending}"
 
 
@@ -82,7 +81,7 @@ def _attempts_of_policy() -> int:
 
 
 def _most_attempts(error: BaseException) -> int:
-    """Return how often this may be tried, or 0 where nothing says so."""
+    """Return the maximum number of attempts, or 0 if unlimited."""
     most = _attempts_of_policy()
     fewer = error.attempts if isinstance(error, AttemptError) else None
     return most if fewer is None else min(most or fewer, fewer)

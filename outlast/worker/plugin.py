@@ -1,8 +1,4 @@
-"""The Temporal plugin: everything a worker needs to carry runs.
-
-Owns: the composition of workflow, activities, registry, models and worker options. Must not know:
-clients' options, task queues.
-"""
+"""The Temporal plugin: the workflow, activities, registry, models and worker options."""
 
 import asyncio
 import contextlib
@@ -38,7 +34,7 @@ from outlast.worker.worker_options import with_defaults
 from outlast.workflows.agent_run import AgentRun
 
 ENDING_SECONDS = 2.0
-"""How long a worker may take to end when the program ends around it."""
+"""How long a worker may take to end when the program ends."""
 
 
 class OutlastPlugin(SimplePlugin):
@@ -47,8 +43,8 @@ class OutlastPlugin(SimplePlugin):
         Worker(client, task_queue="support", workflows=[...], plugins=[OutlastPlugin([triage])])
 
     The worker gets the workflow, the activities, and the options that runs need (streaming, a
-    graceful shutdown, quick recovery) where you have set none of your own. It brings a dynamic
-    activity for tools, so the worker may have no other one.
+    graceful shutdown, quick recovery) unless you have set your own. It adds a dynamic activity for
+    tools, so the worker may have no other one.
     """
 
     def __init__(
@@ -64,20 +60,20 @@ class OutlastPlugin(SimplePlugin):
         """Register agents.
 
         Args:
-            agents: starting agents; what they hand over to comes with them.
-            model_provider: where models come from; default: `MultiProvider`, which finds them by
-                the prefixes of their names, and those without one at OpenAI's API, as
-                `OPENAI_API_KEY` and `OPENAI_BASE_URL` say. A provider given here is not closed.
+            agents: starting agents; the agents that they hand over to are included.
+            model_provider: provides the models; default: `MultiProvider`, which chooses by the
+                prefix of a model's name, and OpenAI's API without a prefix, configured by
+                `OPENAI_API_KEY` and `OPENAI_BASE_URL`. A provider passed here is not closed.
             context_types: types of run contexts that no callable is annotated with.
-            references: callables and objects that runs refer to in their settings, such as
-                guardrails of a `RunConfig`; a dict gives them names of their own.
-            blob_store: where large content of runs is kept; all workers and clients of a
-                task queue need the same. Default: what `OUTLAST_BLOB_STORE` names, if anything.
-            sessions: SQLite files, or directories of them, that runs may name as their session; a
-                `SQLiteSession` that this process has made is allowed by itself.
+            references: callables and objects that runs name in their settings, such as guardrails
+                of a `RunConfig`; a dict sets their names.
+            blob_store: the store for large content; all workers and clients of a task queue need
+                the same one. Default: the store that `OUTLAST_BLOB_STORE` names, if any.
+            sessions: SQLite files, or directories of them, that runs may use as their session; a
+                `SQLiteSession` created by this process is always allowed.
 
         Raises:
-            UserError: no agents, or two with one name, or another argument does not fit.
+            UserError: no agents, two agents with one name, or an invalid argument.
         """
         wait_for_native_threads()
         log_failures_in_lines()
@@ -103,9 +99,9 @@ class OutlastPlugin(SimplePlugin):
 
     @contextlib.asynccontextmanager
     async def _run_context(self, own_provider: MultiProvider | None) -> AsyncGenerator[None]:
-        """Prepare a worker's process, and put away what the worker has opened."""
+        """Prepare a worker's process, and close what the worker has opened."""
         begin_attempts_like_this()
-        records.adapter(LoopState)  # built now: in a workflow task it would cost its time
+        records.adapter(LoopState)  # built now, because it would slow down a workflow task
         ending = asyncio.create_task(_end_surely(asyncio.current_task()))
         watching = [
             asyncio.create_task(watch_search_attributes(client, queue))
@@ -123,10 +119,10 @@ class OutlastPlugin(SimplePlugin):
                     await own_provider.aclose()
             finally:
                 if REGISTRATION.active:
-                    await asyncio.to_thread(flush_traces)  # sending takes its time
+                    await asyncio.to_thread(flush_traces)  # sending takes time
 
     def configure_worker(self, config: WorkerConfig) -> WorkerConfig:
-        """Add what runs need to a worker's options; those that the user has set stay.
+        """Add the options that runs need to a worker's options; options set by the user stay.
 
         The worker's data converter marks payloads that it cannot decode, instead of failing their
         workflow tasks, and encodes the texts of failures where the client has a codec.
@@ -135,7 +131,7 @@ class OutlastPlugin(SimplePlugin):
         if "client" in config and "task_queue" in config:
             options: dict[str, Any] = {**config["client"].config(active_config=True)}
             options["data_converter"] = readable(options["data_converter"])
-            options["plugins"] = []  # the worker has taken them already
+            options["plugins"] = []  # the worker has already applied them
             config["client"] = Client(**options)
             self._served = [(config["client"], config["task_queue"])]
         return config
@@ -151,7 +147,7 @@ def _registry_of(agents: Iterable[Agent[Any]]) -> Registry:
     given = cast("object", agents)
     if isinstance(given, Agent | str) or not isinstance(given, Iterable):
         shown = repr(given) if isinstance(given, str) else type(cast("object", given)).__name__
-        raise UserError(f"agents= is a list of agents, not {shown}: agents=[my_agent].")
+        raise UserError(f"agents= must be a list of agents, not {shown}: agents=[my_agent].")
     registry = Registry(agents)
     if not registry.names:
         raise UserError("A worker needs at least one agent: agents=[my_agent].")
@@ -160,19 +156,19 @@ def _registry_of(agents: Iterable[Agent[Any]]) -> Registry:
 
 def _add_context_types(registry: Registry, given: object) -> None:
     if isinstance(given, type) or not isinstance(given, Iterable):
-        raise UserError(f"context_types= is a list of classes, not {given!r}.")
+        raise UserError(f"context_types= must be a list of classes, not {given!r}.")
     for one in cast("Iterable[object]", given):
         if not isinstance(one, type):
-            raise UserError(f"context_types= holds {one!r}: give the class itself.")
+            raise UserError(f"context_types= holds {one!r}: pass the class itself.")
         registry.add_context_type(one)
 
 
 def _allow_sessions(places: object) -> None:
     if isinstance(places, str | Path) or not isinstance(places, Iterable):
-        raise UserError(f"sessions= is a list of files or directories, not {places!r}.")
+        raise UserError(f"sessions= must be a list of files or directories, not {places!r}.")
     for place in cast("Iterable[object]", places):
         if not isinstance(place, str | Path):
-            raise UserError(f"sessions= holds {place!r}: give the path of a file or directory.")
+            raise UserError(f"sessions= holds {place!r}: pass the path of a file or directory.")
         allow_place(place)
 
 

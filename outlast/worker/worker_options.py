@@ -1,7 +1,4 @@
-"""The options that a Temporal worker gets when it carries runs of agents.
-
-Owns: the defaults, and the rule that an option which the user has set stays.
-"""
+"""The default options of a Temporal worker that hosts runs of agents."""
 
 import importlib.metadata
 import inspect
@@ -17,17 +14,17 @@ from temporalio.worker import Worker, WorkerConfig, WorkerDeploymentConfig
 from outlast.contract import names
 
 GRACE: Final = timedelta(seconds=30)
-"""How long running effects may take to finish when the worker is told to stop."""
+"""How long running effects may take to finish when the worker stops."""
 
 DEFAULTS: Final[dict[str, Any]] = {
     "graceful_shutdown_timeout": GRACE,
-    # A run whose worker died is offered to the others after this long.
+    # The server offers a run to other workers this long after its worker died.
     "sticky_queue_schedule_to_start_timeout": timedelta(seconds=5),
-    # A cancel travels with the answer to a heartbeat, and a model's text with the heartbeat
-    # itself, so heartbeats must not be held back.
+    # Cancellations come with the answer to a heartbeat, and a model's stream with the
+    # heartbeat itself, so heartbeats must not be held back.
     "max_heartbeat_throttle_interval": timedelta(milliseconds=20),
 }
-"""What a worker gets where the user has set nothing."""
+"""The defaults for options that the user has not set."""
 
 TASKS_PER_CORE: Final = 8
 MOST_TASKS: Final = 16
@@ -43,7 +40,7 @@ _PARAMETERS = inspect.signature(cast("Any", Worker)).parameters
 
 
 def with_defaults(config: WorkerConfig) -> WorkerConfig:
-    """Return a worker's options, with ours where the user has set none."""
+    """Return a worker's options, with defaults for those that the user has not set."""
     options = cast("dict[str, Any]", config)
     defaults = dict(DEFAULTS)
     deployment: WorkerDeploymentConfig | None = options.get("deployment_config")
@@ -74,11 +71,11 @@ def _cores() -> int:
 def _with_behavior(
     deployment: WorkerDeploymentConfig, workflows: Iterable[type]
 ) -> WorkerDeploymentConfig:
-    """Pin runs where nothing says how they are versioned.
+    """Pin runs if nothing sets a versioning behavior.
 
-    The workflow of a run cannot say it by itself: the server refuses that from a worker without
-    versions. The worker's default holds for the user's workflows too, so where one of those says
-    nothing either, the SDK's refusal stays.
+    The run's workflow cannot set it itself: the server refuses that from a worker without versions.
+    The worker's default also applies to the user's workflows, so if one of those sets nothing
+    either, the SDK's refusal stays.
     """
     if (
         not deployment.use_worker_versioning

@@ -45,7 +45,7 @@ def test_help_names_every_command_and_exit_code() -> None:
 
     for command in (*TALKS_TO_A_SERVER, "dev", "demo"):
         assert f" {command} " in shown
-    assert "5  the decision does not count" in shown
+    assert "5  the decision was refused" in shown
 
 
 def test_options_are_called_the_same_everywhere() -> None:

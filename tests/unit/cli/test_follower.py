@@ -276,7 +276,7 @@ async def test_each_failed_attempt_is_told_once_with_its_reason(
         ("call_model", 2),
     ]
     assert all("The service is busy." in retry.reason for retry in told)
-    assert str(told[0]).startswith("call_model, attempt 1: ")
+    assert str(told[0]).startswith("call_model, attempt 1 failed: ")
 
 
 async def test_the_reason_is_told_also_where_it_was_too_long_for_the_server(

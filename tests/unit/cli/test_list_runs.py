@@ -190,7 +190,7 @@ async def test_a_list_that_may_go_on_says_so(
     done = await cli("list", "--limit", "1")
 
     assert len(done.stdout.splitlines()) == 2
-    assert "more than these 1; see --limit" in done.stderr
+    assert "Limited to 1: there may be more, see --limit" in done.stderr
 
 
 async def test_an_empty_list_is_no_error(cli: Invoke, client: Client) -> None:

@@ -161,7 +161,7 @@ def test_a_second_worker_of_a_process_on_a_queue_is_refused_in_words(
         raise RuntimeError(OVERLAP)
 
     monkeypatch.setattr(agent_worker, "Worker", refused)
-    with pytest.raises(UserError, match="has a worker on the task queue 'support' already") as one:
+    with pytest.raises(UserError, match="already has a worker on the task queue 'support'") as one:
         AgentWorker(CLIENT, agents=[A], task_queue="support")
     assert one.value.__suppress_context__
 

@@ -98,11 +98,11 @@ def test_an_attempt_that_failed_is_one_line_with_the_place_in_the_users_code(
     assert f"outlast: look_up failed in support-42 {tries}: look_up raised ValueError" in line
     assert "No such order (test_failure_lines.py:" in line
     assert " in users_code)" in line
-    assert line.endswith("; it is tried again") == again
+    assert line.endswith("; will be retried") == again
 
 
 def test_what_is_ours_has_no_place(caplog: pytest.LogCaptureFixture) -> None:
-    assert told(ApplicationError("Refused."), caplog).endswith("Refused; it is tried again")
+    assert told(ApplicationError("Refused."), caplog).endswith("Refused; will be retried")
 
 
 def test_who_looks_for_a_mistake_gets_the_stack_trace(caplog: pytest.LogCaptureFixture) -> None:
@@ -130,13 +130,13 @@ def test_a_second_call_changes_nothing() -> None:
         LOGGER.filters[:] = before
 
 
-@pytest.mark.parametrize(("attempt", "ending"), [(1, "; it is tried again"), (3, "stood still")])
+@pytest.mark.parametrize(("attempt", "ending"), [(1, "; will be retried"), (3, "stood still")])
 def test_an_attempt_that_was_silent_for_too_long_is_a_line_too(
     caplog: pytest.LogCaptureFixture, attempt: int, ending: str
 ) -> None:
     line = told(asyncio.CancelledError("Activity cancelled"), caplog, attempt=attempt)
     assert line.count("\n") == 0
-    assert f"look_up was stopped in support-42 (attempt {attempt} of 3): nothing was heard" in line
+    assert f"look_up was stopped in support-42 (attempt {attempt} of 3): no heartbeat" in line
     assert line.endswith(ending)
 
 
@@ -144,7 +144,7 @@ def test_an_error_that_is_none_of_the_effects_is_a_line_too(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     assert told(ValueError("bad payload"), caplog).endswith(
-        "ValueError: bad payload; it is tried again"
+        "ValueError: bad payload; will be retried"
     )
 
 

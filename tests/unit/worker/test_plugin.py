@@ -64,9 +64,9 @@ BAD: list[tuple[Any, str]] = [
     ([Agent(name="A"), Agent(name="A")], "Two agents are named 'A'"),
     (["A"], "'A' is not an Agent"),
     ([None], "None is not an Agent"),
-    (A, "agents= is a list"),
-    ("A", "agents= is a list"),
-    (None, "agents= is a list"),
+    (A, "agents= must be a list"),
+    ("A", "agents= must be a list"),
+    (None, "agents= must be a list"),
 ]
 
 
@@ -81,8 +81,8 @@ def test_agents_that_make_no_sense_are_refused(agents: Any, problem: str) -> Non
     [
         ("model_provider", "gpt-5", "model_provider= must be an object with get_model"),
         ("model_provider", ScriptedModel, "model_provider= must be an object with get_model"),
-        ("context_types", Customer, "context_types= is a list of classes"),
-        ("context_types", [3], "context_types= holds 3: give the class itself"),
+        ("context_types", Customer, "context_types= must be a list of classes"),
+        ("context_types", [3], "context_types= holds 3: pass the class itself"),
         ("references", "shorten", "references="),
         ("references", {"the filter": None}, "references="),
     ],
