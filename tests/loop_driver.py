@@ -9,6 +9,7 @@ from typing import Any, Self, TypeVar
 
 from outlast.contract.blobs import encode, is_plain
 from outlast.contract.effects import EffectRequest
+from outlast.contract.stages import Stage, StageChange, advanced
 from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.loop.calls import (
     AgentResult,
@@ -73,6 +74,7 @@ from tests.loop_step_laws import (
     check_reports,
     check_requests,
     check_saves,
+    check_stages,
     check_view,
     is_inert,
 )
@@ -260,6 +262,8 @@ class Play:
         opened: what the worker knew of the starting agent.
         requests: what each effect asked when it was issued, by number.
         stored: items whose content is stored outside of the run, as they were, by index.
+        stages: what is under way.
+        changes: what of the run began and ended, oldest first.
     """
 
     run_id = "support-42"
@@ -282,6 +286,8 @@ class Play:
         self.opened: PreparedRun | None = None
         self.requests: dict[int, EffectRequest[Any]] = {}
         self.stored: dict[int, Item] = {}
+        self.stages: tuple[Stage, ...] = ()
+        self.changes: list[StageChange] = []
         self.take(
             RunStarted(
                 at_ms=self.now_ms,
@@ -312,7 +318,9 @@ class Play:
         before = self.before = self.state
         inert = bool(self.events) and is_inert(before, self.outstanding, self.accepted, event)
         self.state, commands = advance(before, event)
+        self.stages, changes = advanced(self.stages, before, event, self.state)
         self.events.append(event)
+        self.changes.extend(changes)
         self.commands.extend(commands)
         if not inert:
             self._book(event)
@@ -321,6 +329,7 @@ class Play:
         if inert:
             check_nothing_happened(before, self.state, commands, event)
         self._check_step(before, commands)
+        check_stages(self.state, self.stages, self.changes)
         return commands
 
     # What tests say happened ------------------------------------------------------------------

@@ -1,12 +1,13 @@
 """What holds of every step of every run. `Play` in `loop_driver` checks it after every event."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import pairwise
 from typing import Any
 
 from outlast.contract.blobs import is_plain
 from outlast.contract.effects import EffectRequest, request_of
+from outlast.contract.stages import Stage, StageBegun, StageChange
 from outlast.loop.approvals import refusal
 from outlast.loop.calls import PreparedRun
 from outlast.loop.effects import (
@@ -244,3 +245,41 @@ def check_requests(state: LoopState, requests: dict[int, EffectRequest[Any]]) ->
     for effect in state.pending:
         request = request_of(state, effect)
         assert requests.setdefault(effect.effect, request) == request
+
+
+OUTER = {"agent": "question", "turn": "agent", "handoff": "turn", "nested_run": "turn"}
+"""Which stage each stage is in."""
+
+
+def check_stages(state: LoopState, stages: Sequence[Stage], changes: Sequence[StageChange]) -> None:
+    """Every stage begins once and ends once, inside of the one around it; none outlives its run."""
+    under_way: list[Stage] = []
+    begun: set[Any] = set()
+    for change in changes:
+        stage = change.stage
+        if isinstance(change, StageBegun):
+            assert stage.identity not in begun, f"{stage} begins twice"
+            begun.add(stage.identity)
+            if stage.kind in OUTER:
+                assert [one for one in under_way if _is_around(one, stage)], f"{stage} is alone"
+            under_way.append(stage)
+        else:
+            assert not [one for one in under_way if _is_around(stage, one)], f"{stage} ends early"
+            assert change.at_ms >= stage.since_ms
+            assert all(count >= 0 for count in asdict(change.usage).values())
+            under_way.remove(stage)
+    assert under_way == list(stages)
+    assert not stages or state.question.answering
+    assert not stages or state.phase not in {"closing", "closed", "idle"}
+
+
+def _is_around(outer: Stage, inner: Stage) -> bool:
+    return (
+        OUTER.get(inner.kind) == outer.kind
+        and outer.question == inner.question
+        and (
+            outer.kind == "question"
+            or (outer.kind == "agent" and outer.handovers == inner.handovers)
+            or (outer.handovers, outer.turn) == (inner.handovers, inner.turn)
+        )
+    )

@@ -415,15 +415,11 @@ def briefing_of(effect: PrepareRun, b: int) -> PreparedRun:
     """Return what the worker may know: where there is a session, also what was said in it."""
     required_steps = DUTIES[b % len(DUTIES)]
     if effect.input is None or b % 3 == 0:
-        return PreparedRun(
-            model="m", required_steps=required_steps, traced=b % 4 == 1, stores=b % 2 == 0
-        )
+        return PreparedRun(model="m", required_steps=required_steps, stores=b % 2 == 0)
     old: JsonObject = {"role": "assistant", "content": "said before"}
     content = ((old, *effect.input), (*effect.input, old, *effect.input), ())[b % 3 - 1 + b % 2]
     known = tuple(at for at, raw in enumerate(content) if raw is old)
-    return PreparedRun(
-        model="m", required_steps=required_steps, input=content, old=known, traced=b % 4 == 1
-    )
+    return PreparedRun(model="m", required_steps=required_steps, input=content, old=known)
 
 
 def answer_to_side_effect(effect: Effect, b: int, at_ms: int) -> Event:

@@ -44,7 +44,7 @@ async def carry_out(worker: WorkerDeps, request: EffectRequest[Effect], attempt:
         EffectError: the attempt failed; the error says whether a retry may help.
     """
     work = partial(_function(kind_of(request.effect).function), worker, request, attempt)
-    return await traced(worker, request, work, attempt=attempt.number)
+    return await traced(request, work, attempt=attempt.number)
 
 
 @cache

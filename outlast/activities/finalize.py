@@ -91,9 +91,6 @@ async def finalize_answer(
     Raises:
         EffectError: user code failed.
     """
-    failure = request.effect.candidate.failure
-    if failure is not None and failure.code == failures.CANCELLED:
-        return FinalizedAnswer(final=False, declined=True)  # only the trace needs its end
     invocation = Invocation.of(worker, request.effect)
     is_last = attempt.number >= policies.CHECK.attempts
     async with nested_events(invocation, request.effect) as stream:

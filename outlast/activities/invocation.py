@@ -78,7 +78,6 @@ class Invocation:
         wrapper: the context as user code gets it.
         server_managed: the provider's server keeps the conversation.
         decided: the agent's tools with a remembered decision.
-        traced: the run is traced.
     """
 
     worker: WorkerDeps
@@ -89,7 +88,6 @@ class Invocation:
     usage: Usage
     turn: int
     run_id: str
-    traced: bool = False
     server_managed: bool = False
     decided: tuple[str, ...] = ()
 
@@ -125,7 +123,6 @@ class Invocation:
                 usage=Usage.of(request.usage),
                 turn=request.turn,
                 run_id=request.run_id,
-                traced=getattr(request, "trace", None) is not None,
             )
         except UserError as error:
             raise lacking(str(error)) from error

@@ -55,6 +55,7 @@ from outlast.ports.model import (
 )
 from outlast.ports.model_arguments import CallObjects, ModelTracing, output_spec
 from outlast.ports.run_response import RunResponse
+from outlast.tracing.provider import get_current_span
 
 
 async def call_model(
@@ -351,7 +352,8 @@ def _model_of(invocation: Invocation) -> tuple[Model, str]:
 
 def _objects(invocation: Invocation, offer: OfferedTools) -> CallObjects:
     """Return the arguments of models that take them as objects."""
-    if not invocation.traced:
+    span = get_current_span()
+    if span is None or not span.is_recorded:
         tracing = ModelTracing.DISABLED
     elif invocation.settings.get("trace_include_sensitive_data") is False:
         tracing = ModelTracing.ENABLED_WITHOUT_DATA

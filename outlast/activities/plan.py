@@ -123,7 +123,6 @@ async def plan_reply(
         return Plan(items=rest, failure=refused, checks=checks)
     if calls:
         plans = tuple(call.plan for call in calls)
-        plans = _with_rivals(plans) if invocation.traced else plans
         return Plan(items=tuple(items), calls=plans, ends_with=ends_with, checks=checks)
     if any(ours.has(raw) for raw in output):  # only repeated calls: their outputs stand
         return Plan(items=tuple(items), final="again")
@@ -207,18 +206,9 @@ def _plan_handoff(index: int, entry: Handoff, invocation: Invocation) -> Planned
         target=entry.agent_name,
         target_model=model_label(target.model) if target is not None else "",
         target_duties=invocation.required_steps(target) if target is not None else (),
-        callback=entry.needs_activity or filters or hooked or invocation.traced,
+        callback=entry.needs_activity or filters or hooked,
         filters=filters,
     )
-
-
-def _with_rivals(plans: Sequence[PlannedCall]) -> tuple[PlannedCall, ...]:
-    """Return the plans; the first handoff's names the agents of the others, which are ignored."""
-    first, *others = [plan for plan in plans if plan.kind == "handoff"] or [None]
-    if first is None or not others:
-        return tuple(plans)
-    rivals = tuple(plan.target for plan in others if plan is not None)
-    return tuple(replace(plan, rivals=rivals) if plan is first else plan for plan in plans)
 
 
 def _changes_view(entry: Handoff, invocation: Invocation) -> bool:

@@ -43,6 +43,9 @@ SETTING_STREAM: Final = "stream"
 SETTING_AS_TOOL: Final = "as_tool"
 """The setting of a nested run with the tool call that it answers."""
 
+OBSERVER: Final = "outlast_observer"
+"""The extern function of a worker that observes stages: see `contract/stages.py`."""
+
 TRACE: Final = "trace"
 """The key of a nested run's place in its parent's trace, within `SETTING_AS_TOOL`."""
 
@@ -70,6 +73,17 @@ ACTIVITY_REFUSE: Final = "refuse_effect"
 """The activity type that fails an effect for whose result the history has no room."""
 TOOL_PREFIX: Final = "tool:"
 HANDOFF_PREFIX: Final = "handoff:"
+
+
+def question_key(run_id: str, started_at_ms: int, question: int) -> str:
+    """Return the name of a question, which no other question of any run has.
+
+    Args:
+        run_id: the run's; another run may get it later.
+        started_at_ms: when the run began.
+        question: how many questions of the run were settled before.
+    """
+    return f"{run_id}@{started_at_ms}.{question}"
 
 
 def tells_turns(settings: JsonObject | None) -> bool:

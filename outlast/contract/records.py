@@ -21,15 +21,15 @@ from outlast.contract.names import (
     SETTING_AS_TOOL,
     SETTINGS_OF_TRACE,
     TRACE,
-    tells_turns,
+    question_key,
 )
+from outlast.contract.stages import Stage
 from outlast.loop.approvals import ApprovalRequest
 from outlast.loop.effects import RunAgent
 from outlast.loop.events import Parent
 from outlast.loop.invariants import violations
 from outlast.loop.items import Message
 from outlast.loop.state import LoopState
-from outlast.loop.trace_mark import TraceMark
 from outlast.loop.values import DEFAULT_MAX_TURNS, Failure, Json, JsonObject, ServerThread, Usage
 
 T = TypeVar("T")
@@ -105,6 +105,7 @@ class RunInput:
         handled: codes of the failures that a handler may turn into answers.
         parent: the parent of a nested run.
         carried: the state of the run that this one continues.
+        stages: what was under way in that run, and since when.
         schema_version: the version of this record.
     """
 
@@ -123,6 +124,7 @@ class RunInput:
     handled: tuple[str, ...] = ()
     parent: Parent | None = None
     carried: JsonObject | None = None
+    stages: tuple[Stage, ...] | None = None
     schema_version: int = SCHEMA_VERSION
 
     def __post_init__(self) -> None:
@@ -314,10 +316,9 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
     }
     if "hooks" in parent:
         call["hooks"] = parent["hooks"]
-    if effect.trace is not None:
-        call[TRACE] = _place_in_trace(effect, effect.trace)
-        if nested.settings is not None:  # then the trace's name may not be the workflow's
-            call[TRACE]["task"] = nested.settings.get("workflow_name")
+    call[TRACE] = _place_in_trace(effect)
+    if nested.settings is not None:  # then the trace's name may not be the workflow's
+        call[TRACE]["task"] = nested.settings.get("workflow_name")
     settings = nested.settings
     if settings is None:
         settings = {name: value for name, value in parent.items() if name not in NOT_INHERITED}
@@ -338,18 +339,15 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
     )
 
 
-def _place_in_trace(effect: RunAgent, mark: TraceMark) -> JsonObject:
-    """Return the effect and turn of the call that a nested run answers, and the root question."""
-    key = mark.key(effect.run_id)
+def _place_in_trace(effect: RunAgent) -> JsonObject:
+    """Return the question and effect of the call that a nested run answers, and the root question."""
     around: JsonObject = (effect.settings or {}).get(SETTING_AS_TOOL) or {}
     parent: JsonObject = around.get(TRACE) or {}
-    return {
-        "key": key,
-        "root": parent.get("root", key),
-        "handovers": mark.handovers,
-        "turn": mark.turn.number if mark.turn is not None and tells_turns(effect.settings) else 0,
-        "effect": effect.effect,
-    }
+    key = question_key(effect.run_id, effect.started_at_ms, effect.question)
+    place: JsonObject = {"key": key, "effect": effect.effect}
+    if root := parent.get("root", parent.get("key")):
+        place["root"] = root
+    return place
 
 
 def small(record: object, limit_bytes: int) -> JsonObject | None:

@@ -85,7 +85,6 @@ class PlannedCall:
         rejection: the call's output if a person rejects the call without a message.
         nested: how to run an agent that is used as a tool.
         policy: time-outs and retries of the call.
-        rivals: the agents of the reply's other handoffs, for the trace.
     """
 
     item: int
@@ -103,7 +102,6 @@ class PlannedCall:
     rejection: str | None = None
     nested: NestedPlan | None = None
     policy: Policy = DEFAULT_POLICY
-    rivals: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -236,7 +234,6 @@ class PreparedRun:
             message, or the input of an agent that is used as a tool. None for the message
             unchanged.
         old: the indices of the items that the session already has.
-        traced: the run is traced.
         stores: the worker has a blob store.
     """
 
@@ -246,7 +243,6 @@ class PreparedRun:
     changes: tuple[Change, ...] = ()
     input: tuple[JsonObject, ...] | None = None
     old: tuple[int, ...] = ()
-    traced: bool = False
     stores: bool = False
 
 

@@ -24,7 +24,6 @@ from outlast.loop.calls import (
 from outlast.loop.checks import Candidate, CheckResult, CheckStage, FinalizedAnswer, RequiredStep
 from outlast.loop.items import Item
 from outlast.loop.stored import Offload
-from outlast.loop.trace_mark import TraceMark
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, Usage
 
 
@@ -39,7 +38,9 @@ class AgentEffect:
         context_type: the registered name of the context's type.
         settings: the run's settings, opaque.
         run_id: the workflow id.
-        trace: the effect's place in the run's trace, if the run is traced.
+        started_at_ms: when the run began: tells it from others that had its id.
+        question: how many questions of the run were settled before.
+        handovers: how often the run had changed hands.
     """
 
     effect: int
@@ -48,7 +49,9 @@ class AgentEffect:
     context_type: str | None = None
     settings: JsonObject | None = None
     run_id: str = ""
-    trace: TraceMark | None = None
+    started_at_ms: int = 0
+    question: int = 0
+    handovers: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -227,7 +230,6 @@ class RunHandoff(TurnEffect):
         history: the number of those entries that are input of the question.
         fresh: the number of newest items that belong to this turn.
         policy: time-outs and retries of the callback.
-        rivals: the agents of the reply's other handoffs, which are ignored; only for traced runs.
     """
 
     name: str
@@ -238,7 +240,6 @@ class RunHandoff(TurnEffect):
     history: int = 0
     fresh: int = 0
     policy: Policy = DEFAULT_POLICY
-    rivals: tuple[str, ...] = ()
     kind: Literal["run_handoff"] = "run_handoff"
 
 

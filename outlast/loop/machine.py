@@ -22,8 +22,7 @@ The life of a run, one phase after the other:
     finalizing    --AnswerFinalized-->   idle | closing  the question is answered
     idle          --MessageReceived-->   turned          the next question
     any           --CancelRequested-->   closing         now, or when the turn is over
-    closing       --SessionSaved-->      closed          everything is saved, and the end of a
-                    AnswerFinalized                      stopped question is in the trace
+    closing       --SessionSaved-->      closed          everything is saved
     any           --EffectFailed-->      see `_effect_failed`
 
 `turned`, `finalizing` and `closing` need no further event: `_continue` leaves them, unless input
@@ -107,7 +106,6 @@ from outlast.loop.state import (
     revised,
     waits_for_people,
 )
-from outlast.loop.trace_mark import TraceMark
 from outlast.loop.transcript import (
     begin_question,
     call_of,
@@ -150,7 +148,7 @@ def advance(state: LoopState, event: Event) -> Step:
     state, commands = _take_event(state, event)
     if state is not before:
         state, further = _continue(_without_stale_blocks(state), len(before.items))
-        state, commands = requests.with_marks(state, commands + further, event.at_ms)
+        commands += further
     if state.start.parent is not None and state.pending_approvals != before.pending_approvals:
         commands = (requests.report(state), *commands)
     return state, commands
@@ -304,12 +302,7 @@ def _effect_failed(state: LoopState, effect: Effect, event: EffectFailed) -> Ste
             return _not_passed(state, failure)
         case CallModel() | RunHandoff():
             return _fail_question(state, failure)
-        case FinalizeAnswer() if state.phase == "closing":
-            return _stop_tracing(state), ()
         case FinalizeAnswer():
-            own = effect.candidate.failure
-            if own is not None and not _is_handled(state, own):  # the failure was only to be traced
-                failure = own
             return _finalizing_failed(state, failure)
         case SaveSession():
             return _saving_failed(state, failure, event.at_ms)
@@ -333,8 +326,6 @@ def _prepared(state: LoopState, prepared: PreparedRun) -> LoopState:
     )
     if prepared.stores:
         state = storing(state)
-    if prepared.traced:
-        state = revised(state, trace=TraceMark(started_at_ms=state.start.started_at_ms))
     return (
         state
         if prepared.input is None
@@ -762,7 +753,7 @@ def _set_candidate(state: LoopState, candidate: Candidate) -> LoopState:
 
 def _finalize(state: LoopState, candidate: Candidate) -> Step:
     """Answer at once, or first run the user code that finalizes the answer."""
-    is_due = "finalize_answer" in state.required_steps or state.trace is not None
+    is_due = "finalize_answer" in state.required_steps
     if candidate.failure is None and not candidate.outcomes and not is_due:
         return _answer(queue_for_session(state, len(state.items)), candidate.output, candidate.item)
     return requests.issue(state, requests.finalization(state, candidate))
@@ -770,8 +761,6 @@ def _finalize(state: LoopState, candidate: Candidate) -> Step:
 
 def _answer_finalized(state: LoopState, finalized: FinalizedAnswer) -> Step:
     """Apply the result of finalizing."""
-    if state.phase == "closing":
-        return _stop_tracing(state), ()
     candidate = state.question.candidate or Candidate()
     state = revised(
         state,
@@ -796,15 +785,11 @@ def _answer_finalized(state: LoopState, finalized: FinalizedAnswer) -> Step:
 
 
 def _fail_question(state: LoopState, failure: Failure) -> Step:
-    """Fail the question, unless a handler turns the failure into an answer.
-
-    In a traced run, `FinalizeAnswer` also ends the question's trace, with or without a handler.
-    """
-    handled = _is_handled(state, failure)
-    if not handled and state.trace is None:
+    """Fail the question, unless a handler turns the failure into an answer."""
+    if not _is_handled(state, failure):
         return _settle_unanswered(state, failure)
-    keep = {"save_session", "check_input"} if handled else {"save_session"}
-    state, stops = _cancel_pending(state, phrases.NOT_RUN, keep=frozenset(keep))
+    keep = frozenset({"save_session", "check_input"})
+    state, stops = _cancel_pending(state, phrases.NOT_RUN, keep=keep)
     return _set_candidate(state, Candidate(failure=failure)), stops
 
 
@@ -826,8 +811,6 @@ def _next_question(state: LoopState) -> Step:
 
 def _cancel_now(state: LoopState) -> Step:
     """Stop immediately, and cancel everything that is pending."""
-    if state.phase == "closing" and any(one.kind == "finalize_answer" for one in state.pending):
-        return state, ()  # already stopped; its trace is being ended
     state, stops = _cancel_pending(state, phrases.CANCELLED, keep=frozenset())
     state = revised(state, candidate=None, to_save=(), queued_up_to=len(state.items))
     return _close(state, "cancelled"), stops
@@ -844,10 +827,7 @@ def _close(state: LoopState, outcome: Ending) -> LoopState:
 
 
 def _end_run(state: LoopState, outcome: Ending) -> Step:
-    """End a run that is done and saved; first end the trace of a stopped question."""
-    if state.trace is not None and state.trace.question == len(state.answers):
-        stopped = Candidate(failure=Failure(code="cancelled", message=phrases.STOPPED))
-        return requests.issue(state, requests.finalization(state, stopped))
+    """End a run that is done and saved."""
     state = revised(state, phase="closed", outcome=outcome, closing=None)
     return state, (requests.finish(state, outcome),)
 
@@ -864,11 +844,6 @@ def _run_ended(state: LoopState, event: RunEnded) -> LoopState:
         candidate=None,
         closing=None,
     )
-
-
-def _stop_tracing(state: LoopState) -> LoopState:
-    """Stop tracing: the end of the last question is in the trace, or cannot be."""
-    return revised(state, trace=None)
 
 
 def _session_saved(state: LoopState) -> LoopState:

@@ -9,7 +9,6 @@ from outlast.loop.checks import INPUT_CHECKS, Candidate, CheckStage
 from outlast.loop.effects import (
     CallModel,
     CheckInput,
-    Command,
     Effect,
     FinalizeAnswer,
     Finish,
@@ -22,7 +21,7 @@ from outlast.loop.effects import (
     SaveSession,
 )
 from outlast.loop.items import Item
-from outlast.loop.state import Ending, ItemsToSave, LoopState, Step, revised, turn_start
+from outlast.loop.state import Ending, ItemsToSave, LoopState, revised, turn_start
 from outlast.loop.transcript import context_before
 from outlast.loop.values import Json
 from outlast.loop.view import size
@@ -32,44 +31,6 @@ def issue(state: LoopState, effect: Effect) -> tuple[LoopState, tuple[Effect, ..
     """Add an effect to the pending ones and return it as a command."""
     pending = (*state.pending, effect)
     return revised(state, pending=pending, next_effect=effect.effect + 1), (effect,)
-
-
-def with_marks(state: LoopState, commands: tuple[Command, ...], at_ms: int) -> Step:
-    """Set each new effect's place in the trace, if the run is traced."""
-    mark = state.trace
-    if mark is None:
-        return state, commands
-    marked: dict[int, Effect] = {}
-    told: list[Command] = []
-    for command in commands:
-        told.append(command)
-        if isinstance(
-            command, CallModel | CheckInput | RunTool | RunAgent | RunHandoff | FinalizeAnswer
-        ):
-            mark = mark.moved(
-                question=len(state.answers),
-                handovers=len(state.handoff_path) - 1,
-                turn=_turn_of(state, command),
-                spent=state.usage,
-                now_ms=at_ms,
-            )
-            marked[command.effect] = replace(command, trace=mark)
-            told[-1] = marked[command.effect]
-    if not marked:
-        return state, commands
-    pending = tuple(marked.get(one.effect, one) for one in state.pending)
-    return revised(state, trace=mark, pending=pending), tuple(told)
-
-
-def _turn_of(state: LoopState, command: Effect) -> int | None:
-    """Return the turn of an effect: 0 outside of turns, None for the current one.
-
-    A question's first input is checked in its first turn, later input between turns.
-    """
-    if isinstance(command, FinalizeAnswer):
-        return None
-    is_between = isinstance(command, CheckInput) and command.stage == "added"
-    return 0 if is_between else max(state.question.turn, 1)
 
 
 def preparation(state: LoopState) -> PrepareRun:
@@ -155,7 +116,6 @@ def handoff_run(state: LoopState, call: Call) -> RunHandoff:
         history=state.view.history if filters else 0,
         fresh=len(state.items) - turn_start(state) if filters else 0,
         policy=call.plan.policy,
-        rivals=call.plan.rivals,
     )
 
 
@@ -245,6 +205,9 @@ def _agent_fields(state: LoopState, context: Json = _OWN) -> dict[str, Any]:
         "context_type": state.start.context_type,
         "settings": state.start.settings,
         "run_id": state.run_id,
+        "started_at_ms": state.start.started_at_ms,
+        "question": len(state.answers),
+        "handovers": len(state.handoff_path) - 1,
     }
 
 

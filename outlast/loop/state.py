@@ -21,7 +21,6 @@ from outlast.loop.effects import (
 )
 from outlast.loop.events import CancelMode, Parent
 from outlast.loop.items import Item, Message
-from outlast.loop.trace_mark import TraceMark
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, ServerThread, Usage
 from outlast.loop.view import WHOLE, View, shown
 
@@ -270,7 +269,6 @@ class LoopState:
         closing: how the run will end, once everything is saved.
         outcome: how the run ended.
         ignored: the newest signals, updates and decisions that had no effect.
-        trace: the newest effect's place in the run's trace, if the run is traced.
     """
 
     run_id: str = ""
@@ -307,7 +305,6 @@ class LoopState:
     closing: Ending | None = None
     outcome: Outcome | None = None
     ignored: tuple[Ignored, ...] = ()
-    trace: TraceMark | None = None
 
     @property
     def status(self) -> Status:

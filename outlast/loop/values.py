@@ -67,6 +67,17 @@ class Usage:
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
         )
 
+    def minus(self, other: "Usage") -> "Usage":
+        """Return what was spent since another usage, which was part of this one."""
+        return Usage(
+            requests=self.requests - other.requests,
+            input_tokens=self.input_tokens - other.input_tokens,
+            output_tokens=self.output_tokens - other.output_tokens,
+            total_tokens=self.total_tokens - other.total_tokens,
+            cached_tokens=self.cached_tokens - other.cached_tokens,
+            reasoning_tokens=self.reasoning_tokens - other.reasoning_tokens,
+        )
+
 
 NO_USAGE = Usage()
 

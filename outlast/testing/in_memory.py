@@ -13,9 +13,10 @@ from time import time_ns
 from outlast.activities.carry_out import Attempt, carry_out
 from outlast.activities.errors import EffectError
 from outlast.activities.worker_deps import WorkerDeps
-from outlast.contract import failures, history, records
+from outlast.contract import failures, history, records, stages
 from outlast.contract.delta_reader import RESTARTED
 from outlast.contract.effects import kind_of, request_of
+from outlast.contract.stages import Stage
 from outlast.loop import invariants
 from outlast.loop.approvals import Decision
 from outlast.loop.effects import (
@@ -30,6 +31,7 @@ from outlast.loop.events import CancelRequested, DecisionReceived, Event, Nested
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
+from outlast.tracing.stage_spans import StageSpans
 
 OnState = Callable[[LoopState], None]
 """Called with the state after each event of the root run."""
@@ -68,11 +70,13 @@ class MemoryRun:
     states: list[LoopState] = field(default_factory=list[LoopState])
     _running: dict[int, asyncio.Task[Event]] = field(default_factory=dict[int, asyncio.Task[Event]])
     _ending: list[asyncio.Task[Event]] = field(default_factory=list[asyncio.Task[Event]])
+    _stages: tuple[Stage, ...] = ()
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
         """Remember the beginning."""
         self.first = self.state
+        self._stages = stages.resumed(self.state)
 
     def start(self, record: records.RunInput) -> None:
         """Apply the run's input."""
@@ -103,8 +107,12 @@ class MemoryRun:
 
     def take(self, event: Event) -> None:
         """Apply an event to the run."""
-        self.state, commands = advance(self.state, event)
+        before = self.state
+        self.state, commands = advance(before, event)
         invariants.check(self.state)
+        self._stages, changes = stages.advanced(self._stages, before, event, self.state)
+        if changes:
+            StageSpans(self.worker.registry)(self.state, changes)
         if self.on_state is not None:
             self.on_state(self.state)
         else:

@@ -7,7 +7,7 @@ from typing import Any, Self
 
 from outlast.tracing.current import Span, Trace
 from outlast.tracing.provider import TracingProcessor, add_trace_processor
-from outlast.tracing.receivers import REGISTRATION
+from outlast.tracing.receivers import BACKLOG, REGISTRATION
 
 
 class SpanCollector(TracingProcessor):
@@ -30,18 +30,21 @@ class SpanCollector(TracingProcessor):
     @property
     def traces(self) -> list[Trace]:
         """The traces that were begun, in that order."""
+        BACKLOG.settle()
         with self._lock:
             return list(self._traces.values())
 
     @property
     def ended_traces(self) -> list[Trace]:
         """The traces that are over, in the order of their ends."""
+        BACKLOG.settle()
         with self._lock:
             return list(self._ended_traces.values())
 
     @property
     def open_spans(self) -> list[Span[Any]]:
         """The spans that were begun and are not over."""
+        BACKLOG.settle()
         with self._lock:
             return [span for key, span in self._started.items() if key not in self._ended]
 
@@ -51,6 +54,7 @@ class SpanCollector(TracingProcessor):
         Args:
             kind: only those with data of this type, such as `function`.
         """
+        BACKLOG.settle()
         with self._lock:
             told = [self._ended[key] for key in self._started if key in self._ended]
             seen_late = [span for key, span in self._ended.items() if key not in self._started]
@@ -80,6 +84,7 @@ class SpanCollector(TracingProcessor):
 
     def clear(self) -> None:
         """Forget everything."""
+        BACKLOG.settle()
         with self._lock:
             for kept in (self._traces, self._ended_traces, self._started, self._ended):
                 kept.clear()

@@ -8,13 +8,13 @@ span that one worker begins and another ends, the parent of a tool's span. A ret
 attempt and is another span; the same attempt told twice has the same id twice.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TypeAlias, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from outlast.agents.config.run_config import DEFAULT_WORKFLOW_NAME
-from outlast.contract.names import tells_turns
+from outlast.contract.names import SETTING_AS_TOOL, TRACE, question_key, tells_turns
 from outlast.loop.values import Json, JsonObject
 from outlast.tracing.current import (
     NO_ID,
@@ -26,7 +26,7 @@ from outlast.tracing.current import (
     derived_span_id,
     derived_trace_id,
 )
-from outlast.tracing.kinds import DiscardedData, SpanData, SpanError
+from outlast.tracing.kinds import DiscardedData, SpanData
 from outlast.tracing.receivers import REGISTRATION
 
 D = TypeVar("D", bound=SpanData)
@@ -147,6 +147,78 @@ def scope_of(
     return scope.in_turn(turn)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OuterCall:
+    """The call that a nested run answers, in the trace of the run that asks.
+
+    Attributes:
+        key: the question of the run that asks.
+        root: the question of the outermost run.
+        effect: the number of the call among that run's effects.
+        task_name: what the nested run calls its work; None where it has no settings of its own.
+    """
+
+    key: str
+    root: str
+    effect: int
+    task_name: str | None
+
+    @property
+    def span_id(self) -> str:
+        """The id of the call's span."""
+        return effect_span_id(self.key, self.effect, 1, "function")
+
+
+def outer_call(settings: JsonObject | None) -> OuterCall | None:
+    """Return the call that a run answers, or None for a run that works for nobody."""
+    told: Any = (settings or {}).get(SETTING_AS_TOOL)
+    place: Any = cast("JsonObject", told).get(TRACE) if isinstance(told, dict) else None
+    if not isinstance(place, dict):
+        return None
+    call = cast("JsonObject", place)
+    key, effect = str(call.get("key")), call.get("effect")
+    return OuterCall(
+        key=key,
+        root=str(call.get("root", key)),
+        effect=effect if isinstance(effect, int) else 0,
+        task_name=str(call["task"] or DEFAULT_WORKFLOW_NAME) if "task" in call else None,
+    )
+
+
+def run_scope(
+    settings: JsonObject | None,
+    run_id: str,
+    *,
+    started_at_ms: int,
+    question: int,
+    agent: str,
+    handovers: int = 0,
+    turn: int = 0,
+) -> TraceScope:
+    """Return where in the traces of a run something belongs, also of a nested run.
+
+    Args:
+        settings: of the run.
+        run_id: the workflow id.
+        started_at_ms: when the run began.
+        question: how many questions of the run were settled before.
+        agent: the agent at work.
+        handovers: how often the run had changed hands.
+        turn: the number of the turn; 0 outside of turns.
+    """
+    outer = outer_call(settings)
+    return scope_of(
+        settings,
+        question_key(run_id, started_at_ms, question),
+        agent=agent,
+        handovers=handovers,
+        turn=turn,
+        root_run_id=outer.root if outer is not None else None,
+        parent_span_id=outer.span_id if outer is not None else None,
+        task_name=outer.task_name if outer is not None else None,
+    )
+
+
 def agent_span_id(run_id: str, agent: str, handovers: int = 0) -> str:
     """Return the id of the span of an agent that has a run in hand."""
     return derived_span_id("agent", run_id, agent, handovers)
@@ -155,6 +227,11 @@ def agent_span_id(run_id: str, agent: str, handovers: int = 0) -> str:
 def turn_span_id(run_id: str, number: int) -> str:
     """Return the id of the span of a turn."""
     return derived_span_id("turn", run_id, number)
+
+
+def handoff_span_id(run_id: str, handovers: int) -> str:
+    """Return the id of the span of a handoff, after so many others in the run."""
+    return derived_span_id("handoff", run_id, handovers)
 
 
 def effect_span(
@@ -195,39 +272,8 @@ def effect_span_id(run_id: str, effect: int, attempt: int, kind: str, part: str 
     return derived_span_id("effect", run_id, effect, attempt, kind, part)
 
 
-def tell_effect_span(
-    scope: TraceScope,
-    span_data: SpanData,
-    *,
-    effect: int,
-    started_at_ms: int,
-    error: SpanError | None = None,
-) -> None:
-    """Tell the whole span of an effect that is over, which was carried out elsewhere.
-
-    Args:
-        scope: where it belongs.
-        span_data: what it tells.
-        effect: the number of the effect in its run.
-        started_at_ms: when it began.
-        error: why it failed, if it did.
-    """
-    if not scope.disabled:
-        span = effect_span(scope, span_data, effect=effect)
-        span.start(at_seconds=started_at_ms / 1000)
-        if error is not None:
-            span.set_error(error)
-        span.finish()
-
-
-TurnOver: TypeAlias = Callable[[SpanError | None], None]
-"""Tells that the turn is over, and why it failed, if it did."""
-
-
 @contextmanager
-def around_effect(
-    scope: TraceScope, *, effect: int, attempt: int = 1, turn_over: TurnOver | None = None
-) -> Generator[None]:
+def around_effect(scope: TraceScope, *, effect: int, attempt: int = 1) -> Generator[None]:
     """Let the code of an effect find itself in the span of its turn.
 
     What it opens is a child of that span, with ids that are those of this attempt; and runs that
@@ -237,7 +283,6 @@ def around_effect(
         scope: where the effect belongs.
         effect: its number in its run.
         attempt: 1 for the first try.
-        turn_over: is called where the effect leaves its turn.
     """
     trace = scope.trace()
     receivers = () if scope.disabled else REGISTRATION.active
@@ -250,7 +295,7 @@ def around_effect(
         durable=True,
     )
     around.within = (scope.run_id, effect, attempt)
-    around.agent_span_id, around.turn_over = scope.agent_span_id, turn_over
+    around.agent_span_id = scope.agent_span_id
     token = PLACE.set(Place(trace, around))
     try:
         yield
@@ -258,36 +303,24 @@ def around_effect(
         PLACE.reset(token)
 
 
-def leave_turn(error: SpanError | None = None) -> None:
-    """Say that the turn is over although the effect is not: what it opens next is the agent's.
-
-    Args:
-        error: why the turn failed, if it did.
-    """
+def leave_turn() -> None:
+    """Say that the turn is over although the effect is not: what it opens next is the agent's."""
     place = PLACE.get()
     if place is not None and isinstance(place.span, _SpanAround):
-        place.span.leave_turn(error)
+        place.span.span_id = place.span.agent_span_id
 
 
 class _SpanAround(Span[DiscardedData]):
     """The span of a turn or an agent, as what is opened in an attempt of an effect sees it."""
 
-    __slots__ = ("agent_span_id", "turn_over", "within")
+    __slots__ = ("agent_span_id", "within")
 
     within: tuple[str, int, int]
     agent_span_id: str
-    turn_over: TurnOver | None
 
     def child_id(self, kind: str) -> str:
         """Return the id of the next span in this attempt."""
         return effect_span_id(*self.within, kind, next(self._children))
-
-    def leave_turn(self, error: SpanError | None) -> None:
-        """Tell, once, that the turn is over."""
-        turn_over, self.turn_over = self.turn_over, None
-        self.span_id = self.agent_span_id
-        if turn_over is not None:
-            turn_over(error)
 
 
 def _text(value: Json) -> str | None:

@@ -3,8 +3,7 @@
 Owns: `TracingProcessor`, and what a program calls: registering one, `trace()`, spans of its own.
 Must not know: Temporal, any backend.
 
-Spans are opened in activities and clients, never in a workflow, so a replay tells nobody anything.
-Nothing is recorded until a processor is registered.
+A replay reports nothing to anybody, and nothing is recorded until a processor is registered.
 
 OpenTelemetry fits behind `TracingProcessor`: `on_span_end` has everything a finished OpenTelemetry
 span needs. The 32 hex digits of a trace id are its 16 bytes, the first 16 digits of a span id are
@@ -41,12 +40,13 @@ D = TypeVar("D", bound=SpanData)
 class TracingProcessor(ABC):
     """Base class for objects that receive all traces and spans of a process.
 
-    The methods are called where the work happens, often in an event loop, from several threads:
-    they return at once and leave sending to a thread of their own. What they raise is logged once.
+    The methods are called from several threads, often in an event loop: they return at once and
+    leave sending to a thread of their own. What they raise is logged once.
 
-    A span of an effect begins and ends in one process. A run's trace and an agent's span may
-    begin in one worker and end in another, which then only hears of the end; the span at the end
-    has its beginning in it. What is told twice, because work was repeated, has the same id twice.
+    The span of a model call, a tool call or a guardrail begins and ends in one process. The spans
+    around them (trace, task, agent, turn, handoff, nested run) may begin in one worker and end in
+    another, which is then called for the end only; that span has its beginning in it. Work that is
+    repeated is reported again, with the same ids.
     """
 
     @abstractmethod

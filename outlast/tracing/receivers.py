@@ -7,7 +7,9 @@ they are told.
 import atexit
 import os
 import threading
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Sequence
+from queue import SimpleQueue
 from typing import TypeAlias
 
 from outlast.agents.logs import get_logger
@@ -16,6 +18,66 @@ logger = get_logger(__name__)
 
 DISABLING_VARIABLES = ("OUTLAST_DISABLE_TRACING", "OPENAI_AGENTS_DISABLE_TRACING")
 """Where the environment disables tracing, with `1` or `true`; the first one that is set counts."""
+
+
+MOST_WAITING = 100_000
+"""More reports are dropped, or slow processors would take all memory."""
+
+
+class Backlog:
+    """Reports of workflows, which must not wait for a processor.
+
+    A thread makes them. Whoever has a report of its own makes the waiting ones first, so processors
+    get everything in order.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: deque[Callable[[], None]] = deque()
+        self._news: SimpleQueue[None] = SimpleQueue()
+        self._lock = threading.RLock()
+        self._is_telling = False
+        self._has_dropped = False
+        self._thread: threading.Thread | None = None
+
+    def add(self, tell: Callable[[], None]) -> None:
+        """Add a report, and return at once; one too many is dropped."""
+        if len(self._waiting) >= MOST_WAITING:
+            if not self._has_dropped:
+                logger.warning("Processors of traces are too slow; some spans are dropped")
+            self._has_dropped = True
+            return
+        self._waiting.append(tell)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="outlast-spans", daemon=True)
+            self._thread.start()
+        self._news.put(None)
+
+    def settle(self) -> None:
+        """Make every report that was added before."""
+        with self._lock:
+            if self._is_telling:
+                return  # a processor reports something itself
+            self._is_telling = True
+            try:
+                while self._waiting:
+                    _tell(self._waiting.popleft())
+            finally:
+                self._is_telling = False
+
+    def _work(self) -> None:
+        while True:
+            self._news.get()
+            self.settle()
+
+
+def _tell(told: Callable[[], None]) -> None:
+    try:
+        told()
+    except Exception:
+        logger.exception("A step of a run could not be told of")
+
+
+BACKLOG = Backlog()
 
 
 class Receiver:
@@ -29,6 +91,7 @@ class Receiver:
 
     def tell(self, method: str, *told: object) -> None:
         """Call a method of the processor; log the first thing it raises."""
+        BACKLOG.settle()
         try:
             getattr(self.processor, method)(*told)
         except Exception:
@@ -67,6 +130,7 @@ class Registration:
 
     def add(self, processors: Sequence[object], *, replace: bool = False) -> None:
         """Register processors, next to those there are or instead of them."""
+        BACKLOG.settle()
         with self._lock:
             kept = () if replace else self._all
             self._all = (*kept, *(Receiver(processor) for processor in processors))
@@ -77,18 +141,21 @@ class Registration:
 
     def remove(self, processor: object) -> None:
         """Tell a processor of nothing that begins from now on."""
+        BACKLOG.settle()
         with self._lock:
             self._all = tuple(one for one in self._all if one.processor is not processor)
             self.active = () if self.is_disabled else self._all
 
     def disable(self, disabled: bool) -> None:  # noqa: FBT001  the one argument
         """Tell nobody any more, or everybody again."""
+        BACKLOG.settle()
         with self._lock:
             self._is_disabled = disabled
             self.active = () if disabled else self._all
 
     def tell_all(self, method: str) -> None:
         """Call a method of every registered processor, disabled or not."""
+        BACKLOG.settle()
         for receiver in self._all:
             receiver.tell(method)
 

@@ -9,7 +9,13 @@ from typing import Any, cast
 from temporalio.client import Client
 from temporalio.converter import DataConverter
 from temporalio.plugin import SimplePlugin
-from temporalio.worker import ReplayerConfig, WorkerConfig
+from temporalio.worker import (
+    Interceptor,
+    ReplayerConfig,
+    WorkerConfig,
+    WorkflowInboundInterceptor,
+    WorkflowInterceptorClassInput,
+)
 
 from outlast.activities.boundary import EffectActivities
 from outlast.activities.intake import begin_attempts_like_this
@@ -19,6 +25,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
 from outlast.blobs import large_content
 from outlast.contract import records
+from outlast.contract.names import OBSERVER
 from outlast.loop.state import LoopState
 from outlast.models.multi_provider import MultiProvider
 from outlast.payloads.readable import readable
@@ -28,6 +35,7 @@ from outlast.ports.model import ModelProvider
 from outlast.ports.session import allow_place
 from outlast.tracing.provider import flush_traces
 from outlast.tracing.receivers import REGISTRATION
+from outlast.tracing.stage_spans import StageSpans
 from outlast.worker.attribute_watch import watch_search_attributes
 from outlast.worker.failure_lines import log_failures_in_lines
 from outlast.worker.worker_options import with_defaults
@@ -94,6 +102,7 @@ class OutlastPlugin(SimplePlugin):
             "outlast",
             workflows=[AgentRun],
             activities=EffectActivities(knowledge).all,
+            interceptors=[_Observed(StageSpans(self.registry))],
             run_context=lambda: self._run_context(own_provider),
         )
 
@@ -141,6 +150,21 @@ class OutlastPlugin(SimplePlugin):
         config = super().configure_replayer(config)
         config["data_converter"] = readable(config.get("data_converter", DataConverter.default))
         return config
+
+
+class _Observed(Interceptor):
+    """Gives the worker's workflows their observer of stages."""
+
+    def __init__(self, observer: StageSpans) -> None:
+        self._observer = observer
+
+    def workflow_interceptor_class(
+        self,
+        input: WorkflowInterceptorClassInput,  # noqa: A002  as in the base class
+    ) -> type[WorkflowInboundInterceptor] | None:
+        """Add the observer; nothing is intercepted."""
+        input.unsafe_extern_functions[OBSERVER] = self._observer  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
+        return None
 
 
 def _registry_of(agents: Iterable[Agent[Any]]) -> Registry:

@@ -24,8 +24,18 @@ from temporalio.api.common.v1 import Payload
 from temporalio.common import RawValue, RetryPolicy, SearchAttributeUpdate, WorkflowIDReusePolicy
 from temporalio.exceptions import ApplicationError, FailureError
 
-from outlast.contract import claims, failures, history, names, policies, records, searchability
+from outlast.contract import (
+    claims,
+    failures,
+    history,
+    names,
+    policies,
+    records,
+    searchability,
+    stages,
+)
 from outlast.contract.effects import activity_type, kind_of, request_of
+from outlast.contract.stages import Stage, StageObserver
 from outlast.loop import invariants, phrases
 from outlast.loop.approvals import refusal
 from outlast.loop.effects import (
@@ -109,6 +119,8 @@ class AgentRun:
         self._id = info.workflow_id
         self._run_id = info.run_id
         self._state = LoopState()
+        self._stages: tuple[Stage, ...] = ()
+        self._observer = _observer()
         self._commands: list[Command] = []
         self._running: dict[int, asyncio.Task[None]] = {}
         self._requests: dict[int, Any] = {}
@@ -135,6 +147,7 @@ class AgentRun:
                 self._take(history.started(self._id, record, self._now_ms(), chain_id))
             else:
                 self._state = records.read_carried(record.carried)
+                self._stages = stages.resumed(self._state, record.stages)
                 self._commands.extend(self._state.pending)
         except records.UnreadableRecordError as error:
             self._defect = typed_error(
@@ -204,8 +217,9 @@ class AgentRun:
 
     def _take(self, event: Event) -> None:
         self._news = True
+        before = self._state
         try:
-            self._state, commands = advance(self._state, event)
+            self._state, commands = advance(before, event)
             invariants.check(self._state)
         except invariants.BrokenInvariantError as error:
             message = f"outlast has a defect: invariant {error} is broken after {event!r:.200}."
@@ -216,6 +230,16 @@ class AgentRun:
             self._defect = typed_error(failures.INTERNAL, message)
             return
         self._commands.extend(commands)
+        self._report_stages(before, event)
+
+    def _report_stages(self, before: LoopState, event: Event) -> None:
+        """Pass the stages that began and ended to the worker, for new events only."""
+        try:
+            self._stages, changes = stages.advanced(self._stages, before, event, self._state)
+            if changes and self._observer is not None and not workflow.unsafe.is_replaying():
+                self._observer(self._state, changes)
+        except Exception:  # noqa: BLE001  whatever it is, the run goes on
+            workflow.logger.exception("The stages of a run could not be reported")
 
     @workflow.signal(
         name=names.SIGNAL_DECIDE,
@@ -554,6 +578,7 @@ class AgentRun:
             visibility=self._visibility,
             unlisted=unlisted,
             carried=carried,
+            stages=self._stages,
         )
         upgrade = workflow.ContinueAsNewVersioningBehavior.AUTO_UPGRADE
         workflow.continue_as_new(
@@ -623,6 +648,12 @@ class AgentRun:
 
     def _now_ms(self) -> int:
         return workflow.time_ns() // 1_000_000
+
+
+def _observer() -> StageObserver | None:
+    """Return the worker's observer of stages, if it has one."""
+    lent: dict[str, Any] = {**workflow.extern_functions()}  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
+    return lent.get(names.OBSERVER)
 
 
 def _json(value: Any) -> Any:

@@ -161,12 +161,17 @@ class OnServer(Executor):
 
     A worker serves one agent with one model, on a task queue of its own; it stays until the test
     ends, because runs that wait for people go on later.
+
+    Args:
+        client: connected to the server.
+        replays: whether the workers keep no workflow, and replay it for every task.
     """
 
     name = "server"
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, *, replays: bool = False) -> None:
         self._client = client
+        self._options: dict[str, Any] = {"max_cached_workflows": 0} if replays else {}
         self._ids: list[str] = []
         self._queue = ""
         self._served: tuple[Agent[Any], ScriptedModel] | None = None
@@ -242,6 +247,7 @@ class OnServer(Executor):
             model_provider=model,
             context_types=_context_types(context),
             graceful_shutdown_timeout=timedelta(milliseconds=100),
+            **self._options,
         )
         await worker.__aenter__()
         self._workers.append(worker)

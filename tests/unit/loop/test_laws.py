@@ -20,7 +20,7 @@ from outlast.contract import records
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import ModelReply
 from outlast.loop.changes import Change, diff
-from outlast.loop.effects import CallModel, Command, FinalizeAnswer, RunTool
+from outlast.loop.effects import CallModel, Command, RunTool
 from outlast.loop.events import DecisionReceived
 from outlast.loop.invariants import violations
 from outlast.loop.machine import advance
@@ -258,13 +258,8 @@ def test_a_run_ends_when_everything_it_asks_for_is_answered(
 @SOME
 @given(scripts(max_moves=12))
 def test_a_run_can_always_be_cancelled(script: Script) -> None:
-    """One whose end somebody is to be told waits until that is done, or has failed."""
     play = play_script(script)
     play.cancelled()
-    if play.outstanding:
-        conclude = play.only(FinalizeAnswer)
-        assert (play.state.phase, conclude.trace is not None) == ("closing", True)
-        play.fails(conclude)
     assert play.state.phase == "closed"
     assert not play.outstanding
 

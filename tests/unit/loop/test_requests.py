@@ -22,7 +22,7 @@ from outlast.loop.events import Parent
 from outlast.loop.requests import finish, issue, preparation
 from outlast.loop.state import Ending, LoopState
 from outlast.loop.values import Failure, Usage
-from tests.loop_driver import Play, gated, nested, play_in, said, tool, transfer
+from tests.loop_driver import STARTED_AT_MS, Play, gated, nested, play_in, said, tool, transfer
 
 SETTINGS = {"model": "gpt-5"}
 
@@ -42,7 +42,11 @@ def test_issuing_numbers_an_effect_and_remembers_it() -> None:
 def test_preparation_asks_for_the_agent_with_everything_its_worker_may_need() -> None:
     play = Play(agent="Orders", context={"n": 0}, context_type="Desk", settings=SETTINGS)
     assert play.only(PrepareRun) == PrepareRun(
-        effect=1, agent="Orders", context={"n": 0}, context_type="Desk", settings=SETTINGS
+        effect=1,
+        agent="Orders",
+        context={"n": 0},
+        context_type="Desk",
+        settings=SETTINGS,
     )
 
 
@@ -58,7 +62,17 @@ def test_a_model_call_is_about_the_items_so_far() -> None:
         usage=Usage(),
         run_id="support-42",
         starts=True,
+        started_at_ms=STARTED_AT_MS,
     )
+
+
+def test_an_effect_says_in_which_question_and_in_whose_hands_the_run_was() -> None:
+    play = Play.ready(keep_open=True)
+    play.replies(said("Hello."))
+    play.hears("m2")
+    play.replies(transfer("Billing", "h1"))
+    call = play.only(CallModel)
+    assert (call.started_at_ms, call.question, call.handovers) == (STARTED_AT_MS, 1, 1)
 
 
 def test_a_model_call_knows_the_usage_and_context_of_the_turns_before() -> None:

@@ -2,11 +2,10 @@
 
 from outlast.testing.span_collector import SpanCollector
 from outlast.tracing.effect_spans import effect_span, scope_of
-from outlast.tracing.kinds import AgentSpanData, FunctionSpanData, HandoffSpanData, SpanError
+from outlast.tracing.kinds import FunctionSpanData, HandoffSpanData, SpanError
 from outlast.tracing.provider import custom_span, trace
 from outlast.tracing.receivers import REGISTRATION
-from outlast.tracing.run_spans import begin_agent_span, end_agent_span
-from outlast.tracing.user_spans import turn_span
+from outlast.tracing.user_spans import agent_span, turn_span
 
 
 def test_it_listens_in_its_block_only() -> None:
@@ -21,7 +20,10 @@ def test_it_listens_in_its_block_only() -> None:
 def test_a_run_is_a_tree() -> None:
     with SpanCollector() as collected:
         scope = scope_of(None, "run-1", agent="Triage")
-        begin_agent_span(scope, AgentSpanData("Triage"), at_ms=1_000)
+        around = trace("Support")
+        around.start()
+        agent = agent_span("Triage", span_id=scope.agent_span_id, parent=around)
+        agent.start(at_seconds=1)
         with effect_span(scope, FunctionSpanData("find"), effect=2), custom_span("query"):
             pass
         with effect_span(scope, FunctionSpanData("pay"), effect=3) as failed:
@@ -29,7 +31,7 @@ def test_a_run_is_a_tree() -> None:
         with effect_span(scope, HandoffSpanData("Triage", "Billing"), effect=4):
             pass
         assert [span.span_data.name for span in collected.open_spans] == ["Triage"]
-        end_agent_span(scope, AgentSpanData("Triage"), started_at_ms=1_000, at_ms=2_000)
+        agent.finish(at_seconds=2)
     assert collected.open_spans == []
     assert collected.tree().splitlines() == [
         "agent Triage",

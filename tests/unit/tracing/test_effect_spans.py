@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from outlast.loop.values import JsonObject
 from outlast.testing.span_collector import SpanCollector
 from outlast.tracing.current import NO_SPAN, derived_span_id
 from outlast.tracing.effect_spans import (
@@ -15,11 +16,12 @@ from outlast.tracing.effect_spans import (
     effect_span,
     effect_span_id,
     leave_turn,
+    outer_call,
+    run_scope,
     scope_of,
-    tell_effect_span,
     turn_span_id,
 )
-from outlast.tracing.kinds import FunctionSpanData, GuardrailSpanData, SpanError
+from outlast.tracing.kinds import FunctionSpanData, GuardrailSpanData
 from outlast.tracing.provider import custom_span, get_current_span, join_current_trace, trace
 
 
@@ -167,17 +169,14 @@ def test_an_effect_is_a_child_of_its_turns_span(collected: SpanCollector) -> Non
 def test_an_effect_that_leaves_its_turn_goes_on_in_the_agents_span(
     collected: SpanCollector,
 ) -> None:
-    over: list[SpanError | None] = []
-    scope, failure = scope_of(None, "run-1", agent="A", turn=2), SpanError(message="x", data=None)
-    with around_effect(scope, effect=1, turn_over=over.append):
+    scope = scope_of(None, "run-1", agent="A", turn=2)
+    with around_effect(scope, effect=1):
         with custom_span("before") as before:
             leave_turn()  # not while a span is open in it
-        leave_turn(failure)
         leave_turn()
         with custom_span("after") as after:
             pass
     leave_turn()
-    assert over == [failure]
     assert (before.parent_id, after.parent_id) == (scope.turn_span_id, scope.agent_span_id)
     assert before.span_id != after.span_id
 
@@ -232,19 +231,6 @@ def test_what_an_effect_opens_in_a_run_that_is_not_traced_is_not_told(
     assert collected.spans() == []
 
 
-def test_a_span_is_told_whole_where_its_end_is_seen(collected: SpanCollector) -> None:
-    scope = scope_of(None, "run-1", agent="A")
-    failure = SpanError(message="Gone", data=None)
-    data = FunctionSpanData("ask", "in", "out")
-    tell_effect_span(scope, data, effect=7, started_at_ms=1_000, error=failure)
-    tell_effect_span(NO_SCOPE, data, effect=8, started_at_ms=1_000)
-    (span,) = collected.spans()
-    assert span.span_id == effect_span_id("run-1", 7, 1, "function")
-    assert (span.started_at, span.error) == ("1970-01-01T00:00:01.000000+00:00", failure)
-    assert (span.parent_id, span.span_data) == (scope.agent_span_id, data)
-    assert get_current_span() is None
-
-
 def test_a_run_that_is_not_traced_silences_its_tools(collected: SpanCollector) -> None:
     with trace("Around"):
         scope = scope_of({"tracing_disabled": True}, "run-1", agent="A")
@@ -284,3 +270,51 @@ def test_a_run_started_in_a_tool_is_a_child_of_the_tool(collected: SpanCollector
         inner = scope_of(join_current_trace(None), "run-2", agent="B")
     assert (inner.trace_id, inner.parent_span_id) == (outer.trace_id, tool.span_id)
     assert inner.is_joined
+
+
+PLACE: JsonObject = {"key": "k", "effect": 7}
+
+
+def nested(**place: Any) -> JsonObject:
+    return {"as_tool": {"agent": "A", "tool": "ask", "trace": PLACE | place}}
+
+
+@pytest.mark.parametrize(
+    "settings", [None, {}, {"as_tool": "x"}, {"as_tool": {}}, {"as_tool": {"trace": 1}}]
+)
+def test_a_run_that_works_for_nobody_answers_no_call(settings: JsonObject | None) -> None:
+    assert outer_call(settings) is None
+
+
+@pytest.mark.usefixtures("collected")
+@pytest.mark.parametrize(
+    ("place", "root"), [({}, "k"), ({"root": "outermost"}, "outermost"), ({"effect": "x"}, "k")]
+)
+def test_a_nested_run_is_in_the_span_of_its_call(place: JsonObject, root: str) -> None:
+    scope = run_scope(nested(**place), "k/ask-7", started_at_ms=1, question=0, agent="B")
+    number = 7 if place.get("effect") is None else 0
+    assert scope.parent_span_id == effect_span_id("k", number, 1, "function")
+    assert scope.trace_id == scope_of(None, root, agent="A").trace_id
+    assert scope.is_joined
+
+
+@pytest.mark.usefixtures("collected")
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [({}, "Support"), ({"task": None}, "Agent workflow"), ({"task": "Own"}, "Own")],
+)
+def test_a_nested_run_with_settings_of_its_own_names_its_task(place: JsonObject, name: str) -> None:
+    settings = {**nested(**place), "workflow_name": "Support"}
+    scope = run_scope(settings, "k/ask-7", started_at_ms=1, question=0, agent="B")
+    assert scope.task_name == name
+
+
+@pytest.mark.usefixtures("collected")
+def test_every_question_of_every_run_has_a_trace_of_its_own() -> None:
+    traces = {
+        run_scope(None, run_id, started_at_ms=at_ms, question=question, agent="A").trace_id
+        for run_id in ("r", "s")
+        for at_ms in (1, 2)
+        for question in (0, 1)
+    }
+    assert len(traces) == 8

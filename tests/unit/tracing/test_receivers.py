@@ -2,10 +2,11 @@
 
 import subprocess
 import sys
+import threading
 
 import pytest
 
-from outlast.tracing.receivers import DISABLING_VARIABLES, Receiver, Registration
+from outlast.tracing.receivers import DISABLING_VARIABLES, Backlog, Receiver, Registration
 
 
 class Listener:
@@ -118,3 +119,62 @@ def test_the_environment_disables_tracing_unless_the_program_says_otherwise(
     registration.disable(False)
     assert registration.active
     assert not registration.is_disabled
+
+
+def test_what_waits_is_told_before_what_is_told_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    backlog, listener = Backlog(), Listener()
+    monkeypatch.setattr("outlast.tracing.receivers.BACKLOG", backlog)
+    receiver = Receiver(listener)
+    release = threading.Event()
+
+    def hold() -> None:
+        release.wait(60)
+
+    backlog.add(hold)
+    for span in ("a", "b"):
+        backlog.add(lambda span=span: receiver.tell("on_span_end", span))
+    threading.Timer(0.05, release.set).start()
+    receiver.tell("on_span_end", "c")
+    assert listener.heard == ["a", "b", "c"]
+
+
+def test_what_waits_is_told_by_itself() -> None:
+    told = threading.Event()
+    Backlog().add(told.set)
+    assert told.wait(60)
+
+
+def test_what_cannot_be_told_is_logged_and_the_rest_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    backlog, heard = Backlog(), list[str]()
+
+    def fail() -> None:
+        raise LookupError("no such stage")
+
+    backlog.add(fail)
+    backlog.add(lambda: heard.append("next"))
+    backlog.settle()
+    assert heard == ["next"]
+    assert "no such stage" in caplog.text
+
+
+def test_too_much_that_waits_is_dropped(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("outlast.tracing.receivers.MOST_WAITING", 2)
+    backlog, release, heard = Backlog(), threading.Event(), list[int]()
+    began = threading.Event()
+
+    def hold() -> None:
+        began.set()
+        release.wait(60)
+
+    backlog.add(hold)
+    assert began.wait(60)
+    for number in range(5):
+        backlog.add(lambda number=number: heard.append(number))
+    release.set()
+    backlog.settle()
+    assert heard == [0, 1]
+    assert len(caplog.records) == 1

@@ -1,0 +1,302 @@
+"""The stages of a run: its questions, agents, turns, handoffs and nested runs.
+
+Owns: `Stage`; the stages of a state; which stages begin and end between two states. Nothing in a
+run depends on its stages, so an observer of them cannot change it. Must not know: traces.
+
+The workflow calls `advanced` for every event, also in a replay, and passes the changes to its
+worker when an event is new. Stages remember what the state does not: when they began, and what the
+run had spent by then. A run that continues as new carries them beside its state.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
+
+from outlast.contract import failures
+from outlast.loop import phrases
+from outlast.loop.calls import PlannedCall
+from outlast.loop.effects import (
+    AgentFinished,
+    AnswerFinalized,
+    EffectFailed,
+    HandoffFinished,
+    ModelReplied,
+    RunAgent,
+    RunHandoff,
+)
+from outlast.loop.events import Event
+from outlast.loop.state import LoopState
+from outlast.loop.values import NO_USAGE, Failure, Usage, is_reference, placeholder
+
+StageKind: TypeAlias = Literal["question", "agent", "turn", "handoff", "nested_run"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stage:
+    """A part of a run that has a beginning and an end.
+
+    Attributes:
+        kind: a question, an agent's work on it, a turn, a handoff, or the run of an agent that
+            works as a tool.
+        question: how many questions of the run were settled before.
+        handovers: how often the run had changed hands.
+        turn: the number of the turn; 0 outside of turns.
+        effect: the number of the effect; 0 for stages without one.
+        agent: the agent at work.
+        name: of a nested run: the name of its tool.
+        arguments: of a nested run: those of its call.
+        targets: of a handoff: the agents of all handoffs in the reply; the first one counts.
+        since_ms: when it began.
+        spent: what the run had spent by then.
+    """
+
+    kind: StageKind
+    question: int
+    handovers: int = 0
+    turn: int = 0
+    effect: int = 0
+    agent: str = ""
+    name: str = ""
+    arguments: str = ""
+    targets: tuple[str, ...] = ()
+    since_ms: int = 0
+    spent: Usage = NO_USAGE
+
+    @property
+    def identity(self) -> tuple[str, int, int, int, int]:
+        """What no other stage of the run has."""
+        return (self.kind, self.question, self.handovers, self.turn, self.effect)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageBegun:
+    """A stage began."""
+
+    stage: Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StageEnded:
+    """A stage is over.
+
+    Attributes:
+        stage: which.
+        at_ms: when it ended.
+        usage: what was spent in it.
+        output: what a nested run came to, in words.
+        target: the agent that took over at the end of a handoff.
+        failure: why it failed, if it did.
+    """
+
+    stage: Stage
+    at_ms: int
+    usage: Usage = NO_USAGE
+    output: str | None = None
+    target: str = ""
+    failure: Failure | None = None
+
+
+StageChange: TypeAlias = StageBegun | StageEnded
+
+StageObserver: TypeAlias = Callable[[LoopState, tuple[StageChange, ...]], None]
+"""Gets the newest state of a run, and what began and ended with the newest event."""
+
+
+def resumed(state: LoopState, carried: tuple[Stage, ...] | None = None) -> tuple[Stage, ...]:
+    """Return the stages of a run that goes on from a state.
+
+    Args:
+        state: the state.
+        carried: the stages that came with it; None for a state alone, whose stages then count
+            from the start of the run.
+    """
+    if carried is not None:
+        return carried
+    return tuple(replace(one, since_ms=state.start.started_at_ms) for one in _under_way(state))
+
+
+def advanced(
+    stages: tuple[Stage, ...], before: LoopState, event: Event, after: LoopState
+) -> tuple[tuple[Stage, ...], tuple[StageChange, ...]]:
+    """Return the stages after an event, outermost first, and what began and ended with it.
+
+    Args:
+        stages: those before the event.
+        before: the state before it.
+        event: what happened.
+        after: the state after it.
+    """
+    if after is before:
+        return stages, ()
+    now = _under_way(after)
+    known = {one.identity: one for one in stages}
+    kept = {one.identity for one in now}
+    begun = {
+        one.identity: _with_targets(
+            replace(one, since_ms=event.at_ms, spent=after.usage), before, event
+        )
+        for one in now
+        if one.identity not in known
+    }
+    changes: list[StageChange] = [
+        *_handed_over(stages, before, event, after),
+        *(
+            _ended(one, event, after)
+            for one in sorted(stages, key=_depth, reverse=True)
+            if one.identity not in kept
+        ),
+        *_settled_at_once(stages, before, event, after),
+        *(StageBegun(stage=one) for one in begun.values()),
+    ]
+    if not changes:
+        return stages, ()
+    return tuple(known.get(one.identity) or begun[one.identity] for one in now), tuple(changes)
+
+
+def _under_way(state: LoopState) -> tuple[Stage, ...]:
+    """Return the stages of a state, without their beginnings."""
+    if not state.question.answering or state.phase in {"closing", "closed"}:
+        return ()
+    number, handovers, turn = len(state.answers), len(state.handoff_path) - 1, _turn(state)
+    stages = [
+        Stage(kind="question", question=number),
+        Stage(kind="agent", question=number, handovers=handovers, agent=state.agent),
+    ]
+    within = Stage(kind="turn", question=number, handovers=handovers, turn=turn, agent=state.agent)
+    if turn > 0:
+        stages.append(within)
+    for effect in state.pending:
+        if isinstance(effect, RunHandoff):
+            stages.append(replace(within, kind="handoff", targets=(effect.target,)))
+        elif isinstance(effect, RunAgent):
+            stages.append(
+                replace(
+                    within,
+                    kind="nested_run",
+                    effect=effect.effect,
+                    name=effect.name,
+                    arguments=effect.arguments,
+                )
+            )
+    return tuple(stages)
+
+
+def _turn(state: LoopState) -> int:
+    """Return the number of the current turn; 0 between turns.
+
+    A question's first input is checked in its first turn, later input between turns.
+    """
+    if state.phase == "checking":
+        return 1 if state.question.turn == 0 else 0
+    if state.phase in {"thinking", "acting", "transferring"}:
+        return state.question.turn
+    candidate = state.question.candidate
+    return state.question.turn if candidate is not None and candidate.failure is None else 0
+
+
+def _ended(stage: Stage, event: Event, after: LoopState) -> StageEnded:
+    over = StageEnded(stage=stage, at_ms=max(event.at_ms, stage.since_ms))
+    if stage.kind == "handoff":
+        return _handoff_ended(over, event)
+    if stage.kind == "nested_run":
+        return _nested_run_ended(over, event)
+    failure = _failure_of(stage.question, after)
+    if stage.kind == "turn":
+        failure = None if isinstance(event, AnswerFinalized) else failure
+        if failure is not None and failure.code == failures.MAX_TURNS_EXCEEDED:
+            failure = None  # it is the next turn that was not to be
+    elif len(after.answers) == stage.question and after.phase not in {"closing", "closed"}:
+        failure = None  # the agent handed over, and a handler may still answer
+    return replace(over, usage=after.usage.minus(stage.spent), failure=failure)
+
+
+def _failure_of(question: int, after: LoopState) -> Failure | None:
+    """Return why a question failed, or is about to; None where it did not."""
+    if question < len(after.answers):
+        return after.answers[question].failure
+    if after.phase in {"closing", "closed"}:
+        return Failure(code=failures.CANCELLED, message=phrases.STOPPED)
+    candidate = after.question.candidate
+    return candidate.failure if candidate is not None else None
+
+
+def _handoff_ended(over: StageEnded, event: Event) -> StageEnded:
+    target = over.stage.targets[0]
+    if isinstance(event, HandoffFinished):
+        return replace(over, target=event.result.target or target)
+    failure = event.failure if isinstance(event, EffectFailed) else _CUT_OFF
+    return replace(over, target=target, failure=failure)
+
+
+def _nested_run_ended(over: StageEnded, event: Event) -> StageEnded:
+    is_own = isinstance(event, AgentFinished | EffectFailed) and event.effect == over.stage.effect
+    if not is_own:
+        return replace(over, failure=_CUT_OFF)
+    if isinstance(event, EffectFailed):
+        return replace(over, failure=event.failure)
+    assert isinstance(event, AgentFinished)  # noqa: S101  it is one of the two
+    result = event.result
+    if result.status != "completed":
+        return replace(over, failure=result.failure or _CUT_OFF)
+    output = result.final_output
+    return replace(
+        over, output=placeholder(output) if is_reference(output) else phrases.as_text(output)
+    )
+
+
+_CUT_OFF = Failure(code=failures.CANCELLED, message="It was cancelled.")
+
+
+def _handed_over(
+    stages: tuple[Stage, ...], before: LoopState, event: Event, after: LoopState
+) -> tuple[StageChange, ...]:
+    """Return the changes of a handoff without user code, which takes no time."""
+    turn = next((one for one in stages if one.kind == "turn"), None)
+    has_stage = any(one.kind == "handoff" for one in stages)
+    if turn is None or has_stage or len(after.handoff_path) == len(before.handoff_path):
+        return ()
+    stage = _with_targets(
+        replace(turn, kind="handoff", since_ms=event.at_ms, targets=(after.handoff_path[-1],)),
+        before,
+        event,
+    )
+    ended = StageEnded(stage=stage, at_ms=event.at_ms, target=after.handoff_path[-1])
+    return StageBegun(stage=stage), ended
+
+
+def _with_targets(stage: Stage, before: LoopState, event: Event) -> Stage:
+    """Return a handoff with the agents of the reply's other handoffs, which are ignored."""
+    if stage.kind != "handoff":
+        return stage
+    plans: tuple[PlannedCall, ...] = (
+        event.result.calls
+        if isinstance(event, ModelReplied)
+        else tuple(call.plan for call in before.calls)
+    )
+    _, *others = [plan.target for plan in plans if plan.kind == "handoff"] or [""]
+    return replace(stage, targets=(stage.targets[0], *others))
+
+
+def _settled_at_once(
+    stages: tuple[Stage, ...], before: LoopState, event: Event, after: LoopState
+) -> tuple[StageChange, ...]:
+    """Return the changes of questions that began and ended with one event, without a turn."""
+    known = {one.question for one in stages}
+    changes: list[StageChange] = []
+    for number in range(len(before.answers), len(after.answers)):
+        answer = after.answers[number]
+        if number in known or not answer.to:
+            continue
+        question = Stage(kind="question", question=number, since_ms=event.at_ms)
+        handovers = len(after.handoff_path) - 1
+        agent = replace(question, kind="agent", agent=answer.agent, handovers=handovers)
+        changes += [StageBegun(stage=question), StageBegun(stage=agent)]
+        changes += [
+            StageEnded(stage=one, at_ms=event.at_ms, failure=answer.failure)
+            for one in (agent, question)
+        ]
+    return tuple(changes)
+
+
+def _depth(stage: Stage) -> int:
+    return {"question": 0, "agent": 1, "turn": 2}.get(stage.kind, 3)

@@ -1,0 +1,181 @@
+"""The spans of a run's stages, derived from consecutive states of the run.
+
+Owns: `StageSpans`, which a worker passes to its workflows: it makes spans of the stages that begin
+and end. Must not know: Temporal, why a stage begins or ends.
+
+A workflow calls it for new events only, never in a replay, and never waits for it. So a registered
+processor changes nothing in a run: no activity, no event, no byte. A span may begin in one process
+and end in another.
+"""
+
+from contextlib import suppress
+from functools import partial
+from typing import Any
+
+from outlast.agents.registry import Registry, handoffs_of
+from outlast.agents.schemas.agent_output import output_schema_of
+from outlast.contract.stages import Stage, StageBegun, StageChange, StageEnded
+from outlast.loop.state import LoopState, Start
+from outlast.loop.values import NO_USAGE, Failure, JsonObject, Usage
+from outlast.tracing.current import Span
+from outlast.tracing.effect_spans import (
+    TraceScope,
+    effect_span_id,
+    handoff_span_id,
+    run_scope,
+)
+from outlast.tracing.kinds import (
+    AgentSpanData,
+    FunctionSpanData,
+    HandoffSpanData,
+    SpanData,
+    SpanError,
+    TaskSpanData,
+    TurnSpanData,
+)
+from outlast.tracing.receivers import BACKLOG, REGISTRATION
+
+
+class StageSpans:
+    """Reports the stages of a worker's runs to processors.
+
+    Args:
+        registry: the worker's agents, whose tools and handoffs are reported.
+    """
+
+    def __init__(self, registry: Registry) -> None:
+        self._registry = registry
+
+    def __call__(self, state: LoopState, changes: tuple[StageChange, ...]) -> None:
+        """Report which stages of a run began and ended, without waiting for processors.
+
+        Args:
+            state: the newest state.
+            changes: what began and ended, in order.
+        """
+        if REGISTRATION.active:
+            BACKLOG.add(partial(self._tell, state.run_id, state.start, changes))
+
+    def _tell(self, run_id: str, start: Start, changes: tuple[StageChange, ...]) -> None:
+        for change in changes:
+            scope = _scope(run_id, start, change.stage)
+            is_whole = change.stage.kind == "question" and not scope.is_joined
+            span = None if scope.disabled else self._span(scope, change.stage)
+            if isinstance(change, StageBegun):
+                if is_whole and not scope.disabled:
+                    scope.trace().start()
+                if span is not None:
+                    span.start(at_seconds=change.stage.since_ms / 1000)
+            else:
+                if span is not None:
+                    _end(span, scope, change)
+                if is_whole and not scope.disabled:
+                    _end_trace(scope)
+
+    def _span(self, scope: TraceScope, stage: Stage) -> Span[Any] | None:
+        """Return the span of a stage; None where a run's tasks and turns have none."""
+        if stage.kind == "question":
+            data: SpanData = TaskSpanData(scope.task_name)
+            return _made(scope, data, scope.task_span_id, scope.parent_span_id)
+        if stage.kind == "agent":
+            around = scope.task_span_id or scope.parent_span_id
+            return _made(scope, self._agent(stage.agent), scope.agent_span_id, around)
+        if stage.kind == "turn":
+            data = TurnSpanData(stage.turn, stage.agent)
+            return _made(scope, data, scope.turn_span_id, scope.agent_span_id)
+        if stage.kind == "handoff":
+            data = HandoffSpanData(stage.agent, stage.targets[0])
+            span_id = handoff_span_id(scope.run_id, stage.handovers)
+            span = _made(scope, data, span_id, scope.inner_span_id)
+            if span is not None and len(stage.targets) > 1:
+                message = "The model asked for several handoffs; the first one counts."
+                requested: dict[str, Any] = {"requested_agents": list(stage.targets)}
+                span.set_error(SpanError(message=message, data=requested))
+            return span
+        data = FunctionSpanData(stage.name, stage.arguments)
+        span_id = effect_span_id(scope.run_id, stage.effect, 1, data.type)
+        return _made(scope, data, span_id, scope.inner_span_id)
+
+    def _agent(self, name: str) -> AgentSpanData:
+        told = AgentSpanData(name)
+        with suppress(Exception):  # the agent may be no good, or another worker's
+            agent = self._registry.agent(name)
+            told.tools = self._registry.tool_names(agent.name)
+            told.handoffs = [entry.agent_name for entry in handoffs_of(agent)]
+            schema = output_schema_of(agent.output_type)
+            told.output_type = schema.name() if schema is not None else "str"
+        return told
+
+
+def _scope(run_id: str, start: Start, stage: Stage) -> TraceScope:
+    return run_scope(
+        start.settings,
+        run_id,
+        started_at_ms=start.started_at_ms,
+        question=stage.question,
+        agent=stage.agent,
+        handovers=stage.handovers,
+        turn=stage.turn,
+    )
+
+
+def _made(
+    scope: TraceScope, data: SpanData, span_id: str | None, parent_id: str | None
+) -> Span[Any] | None:
+    if span_id is None:
+        return None
+    return Span(
+        scope.trace(),
+        data,
+        span_id=span_id,
+        parent_id=parent_id,
+        receivers=REGISTRATION.active,
+        sensitive=scope.sensitive,
+        durable=True,
+    )
+
+
+def _end(span: Span[Any], scope: TraceScope, over: StageEnded) -> None:
+    """Report the end of a span with its final data."""
+    span.restore(started_at_seconds=over.stage.since_ms / 1000)
+    data = span.span_data
+    if isinstance(data, TaskSpanData):
+        data.usage = _task_usage(over.usage)
+    elif isinstance(data, TurnSpanData):
+        data.usage = _turn_usage(over.usage)
+    elif isinstance(data, HandoffSpanData):
+        data.to_agent = over.target
+    elif isinstance(data, FunctionSpanData):
+        data.output = over.output
+    if over.failure is not None and not isinstance(data, TaskSpanData):
+        span.set_error(_error(over.failure, scope))
+    span.finish(at_seconds=over.at_ms / 1000)
+
+
+def _end_trace(scope: TraceScope) -> None:
+    trace = scope.trace()
+    trace.restore()
+    trace.finish()
+
+
+def _error(failure: Failure, scope: TraceScope) -> SpanError:
+    message = failure.message if scope.sensitive else failure.code
+    return SpanError(message=message, data={"code": failure.code})
+
+
+def _turn_usage(usage: Usage) -> JsonObject | None:
+    """Return what a turn has spent as its span tells it; None for nothing."""
+    if usage == NO_USAGE:
+        return None
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": usage.output_tokens,
+        "cached_input_tokens": usage.cached_tokens,
+    }
+
+
+def _task_usage(usage: Usage) -> JsonObject | None:
+    turn = _turn_usage(usage)
+    if turn is None:
+        return None
+    return {**turn, "requests": usage.requests, "total_tokens": usage.total_tokens}
