@@ -1,11 +1,10 @@
 """References: the names under which callables and objects travel.
 
-Owns: how such a name is made, and the table of this process. A run's settings hold names only, so
-that they survive the process that defined what they stand for. Must not know: what is named.
+A run's settings hold only names, so that they survive the process that defined the objects.
 
-A name is `module:qualname`. What a function makes each time it is called (a lambda, a closure)
-has its line added, because several of one name are likely; an object stands under its class. A
-second thing of the same name is `name#2`, a third `name#3`, in the order in which they come.
+A name is `module:qualname`. The name of a function that is created at each call (a lambda, a
+closure) ends with its line number, because several may share a name; an object has the name of its
+class. A second object with the same name is `name#2`, a third `name#3`, in order of registration.
 """
 
 import inspect
@@ -19,10 +18,10 @@ from outlast.agents.errors import UserError
 
 
 class ReferenceTable:
-    """Names and what they stand for. Safe for any number of threads.
+    """A table of names and objects. Safe for any number of threads.
 
-    It keeps what it holds alive: a name stays good for as long as the table. So define what a
-    run refers to once, and not anew for every run.
+    The table keeps its objects alive, so that a name stays valid. So define the objects of runs
+    once, and not again for every run.
     """
 
     def __init__(self) -> None:
@@ -31,12 +30,12 @@ class ReferenceTable:
         self._names: dict[object, str] = {}
 
     def name_for(self, entry: object) -> str:
-        """Return the name that a thing has here, or would be given next."""
+        """Return the name of an object, or the name that it would get."""
         with self._lock:
             return self._name_for(entry)
 
     def register(self, entry: object) -> str:
-        """Enter a thing under its name, unless it is there, and return the name."""
+        """Register an object under its own name, unless it is registered; return the name."""
         with self._lock:
             name = self._name_for(entry)
             self._found[name] = entry
@@ -44,29 +43,29 @@ class ReferenceTable:
             return name
 
     def register_as(self, name: str, entry: object) -> None:
-        """Enter a thing under a name that was chosen for it.
+        """Register an object under a chosen name.
 
         Raises:
-            UserError: the name is no name, or stands for something else.
+            UserError: the name is invalid, or belongs to another object.
         """
         check_name("A reference's name", name)
         with self._lock:
             known = self._found.get(name)
             if name in self._found and _identity(known) != _identity(entry):
                 raise UserError(
-                    f"The name {name!r} stands for two things: {known!r} and {entry!r}. Give each "
-                    "a name of its own: references={'my_name': my_object}."
+                    f"The name {name!r} belongs to two objects: {known!r} and {entry!r}. Give each "
+                    "its own name: references={'my_name': my_object}."
                 )
             self._found[name] = entry
             self._names.setdefault(_identity(entry), name)
 
     def renew(self, name: str, entry: object) -> None:
-        """Enter a thing under a name, in the place of what the name stood for."""
+        """Register an object under a name, replacing the earlier object."""
         with self._lock:
             self._found[name] = entry
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return what a name stands for, or the default."""
+        """Return the object with a name, or the default."""
         with self._lock:
             return self._found.get(name, default)
 
@@ -96,24 +95,24 @@ _process = ReferenceTable()
 
 
 def reference_of(entry: object) -> str:
-    """Return the name under which a thing travels from this process.
+    """Return the name of an object in this process.
 
-    It is the name that the process table has for it, or would give it: `register` makes sure
-    that it resolves.
+    It is the registered name, or the name that the object would get; `register` makes it
+    resolvable.
     """
     return _process.name_for(entry)
 
 
 def register(entry: object) -> str:
-    """Enter a thing into the table of this process and return its name."""
+    """Register an object in this process and return its name."""
     return _process.register(entry)
 
 
 def register_session(session: Any) -> tuple[str, str]:
-    """Enter a session into the table of this process: the newest object of its id is the session.
+    """Register a session in this process; the newest object with its id is the session.
 
     Returns:
-        The name of this session, and that of its kind: a worker elsewhere may know how to make one.
+        The name of this session, and the name of its class, for which a worker may have a factory.
     """
     kind = base_name(session)
     name = f"{kind}/{session.session_id}"
@@ -122,10 +121,10 @@ def register_session(session: Any) -> tuple[str, str]:
 
 
 def resolve(name: str) -> Any:
-    """Return what a name stands for in this process.
+    """Return the object with a name in this process.
 
     Raises:
-        UserError: nothing here has this name.
+        UserError: no object has this name.
     """
     if name not in _process:
         raise unknown_reference(name)
@@ -133,31 +132,31 @@ def resolve(name: str) -> Any:
 
 
 def is_registered(name: str) -> bool:
-    """Say whether a name stands for something in this process."""
+    """Whether an object in this process has a name."""
     return name in _process
 
 
 def unknown_reference(name: object) -> UserError:
-    """Return the error for a name that stands for nothing."""
+    """Return the error for an unknown name."""
     return UserError(
-        f"This worker knows nothing named {name!r}, which the run refers to. Register it where the "
-        "worker is made: AgentWorker(references=[my_callable]), or under a name of its own: "
+        f"This worker has no object named {name!r}, which the run refers to. Register it at the "
+        "worker: AgentWorker(references=[my_callable]), or under its own name: "
         "AgentWorker(references={'my_name': my_callable})."
     )
 
 
 def named_references(given: Iterable[object] | Mapping[str, object]) -> list[tuple[str, object]]:
-    """Return the names and things of `references=`: a list of things, or a dict by name.
+    """Return the names and objects of `references=`: a list of objects, or a dict by name.
 
     Raises:
-        UserError: it is neither, or holds a name without a thing, or the same name twice.
+        UserError: the value is neither, or holds a name without an object, or a name twice.
     """
     if isinstance(given, Mapping):
         named = cast("Mapping[str, object]", given)
         return [(name, _checked(entry)) for name, entry in named.items()]
     if isinstance(given, str) or not isinstance(cast("object", given), Iterable):
         raise UserError(
-            "references= is a list of callables and objects, or a dict of them by name, "
+            "references= must be a list of callables and objects, or a dict of them by name, "
             f"not {given!r}."
         )
     named = [(base_name(_checked(entry)), entry) for entry in given]
@@ -174,16 +173,16 @@ def named_references(given: Iterable[object] | Mapping[str, object]) -> list[tup
 def _checked(entry: object) -> object:
     if entry is None or isinstance(entry, str | bytes | int | float):
         raise UserError(
-            f"references= holds {entry!r}: give the callable or object itself, or a dict of them "
+            f"references= holds {entry!r}: pass the callable or object itself, or a dict of them "
             "by name."
         )
     return entry
 
 
 def base_name(entry: object) -> str:
-    """Return the name of a thing, as if there were no other of that name."""
+    """Return the name of an object without a number."""
     inner: Any = unwrap_partial(cast("Any", entry))
-    # A guardrail is known by what it checks: all of them have the same class.
+    # A guardrail is named for its function: all guardrails have the same class.
     inner = unwrap_partial(getattr(inner, "guardrail_function", inner))
     has_name = isinstance(getattr(inner, "__qualname__", None), str)
     named: Any = inner if has_name else cast("Any", type(inner))
@@ -193,7 +192,7 @@ def base_name(entry: object) -> str:
 
 
 def _line_of(function: Any) -> int | None:
-    """Return the line of a function that is made anew by whatever surrounds it, else None."""
+    """Return the line of a function that is created at each call of its scope, else None."""
     if "<" not in function.__qualname__:  # neither `<lambda>` nor `<locals>`
         return None
     code = getattr(inspect.unwrap(function), "__code__", None)
@@ -201,7 +200,7 @@ def _line_of(function: Any) -> int | None:
 
 
 def _identity(entry: object) -> object:
-    """Return what tells one thing from another. A bound method is made anew at each look."""
+    """Return the identity of an object. A bound method is created again at each access."""
     if inspect.ismethod(entry):
         return ("method", id(entry.__self__), id(entry.__func__))
     return id(entry)

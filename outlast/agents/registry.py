@@ -1,8 +1,7 @@
-"""The registry: what a worker knows, by name.
+"""The registry: a worker's definitions, by name.
 
-Owns: finding every agent that can be reached, and the rules that names obey. A run refers to
-agents, tools, and what its settings hold by name only, so that it survives the process that
-defined them. Must not know: who asks.
+Finds every reachable agent, and checks names. Runs refer to agents, tools and objects of their
+settings only by name, so that runs survive the process that defined them.
 """
 
 import sys
@@ -27,11 +26,11 @@ logger = get_logger(__name__)
 
 
 class Registry:
-    """Agents by name, with all that can be reached from them through handoffs and as tools.
+    """Agents by name, with everything that is reachable from them through handoffs and as tools.
 
-    The graph is walked when something is looked up and not found, so handoffs that are added
-    after the registration (to close a cycle) are seen. An agent that a handoff picks when it is
-    invoked cannot be seen: register it by itself.
+    The graph is searched again if a name is not found, so handoffs that are added later (to close a
+    cycle) are found. An agent that a handoff picks when it is invoked cannot be found: register it
+    separately.
     """
 
     def __init__(self, agents: Iterable[Agent[Any]] = ()) -> None:
@@ -48,8 +47,8 @@ class Registry:
         """Register an agent and everything it can hand over to or use as a tool.
 
         Raises:
-            UserError: it is no agent; another agent has the same name, or two tools of one agent do;
-                its output type cannot be strict, and has to be.
+            UserError: the value is no agent; another agent has the same name, or two tools of one
+            agent do; its output type must be strict and cannot be.
         """
         given = cast("object", agent)
         if not isinstance(given, Agent):
@@ -62,8 +61,8 @@ class Registry:
                 continue
             if known is not None:
                 raise UserError(
-                    f"Two agents are named {one.name!r}. Runs refer to agents by name, so give "
-                    "each its own."
+                    f"Two agents are named {one.name!r}. Runs refer to agents by name, so each needs "
+                    "its own name."
                 )
             _check_tool_names(one)
             check_output_schema(one.output_type, f"Agent {one.name!r}")
@@ -73,12 +72,12 @@ class Registry:
             waiting.extend(_targets_of(one))
 
     def replace(self, agent: Agent[Any]) -> None:
-        """Register an agent, putting it in the place of one of the same name and its graph.
+        """Register an agent, replacing one with the same name and its graph.
 
         For interactive use, where a definition is run again; a worker's agents do not change.
 
         Raises:
-            UserError: as for `add`; what was there stays then.
+            UserError: as for `add`; the earlier agents then stay.
         """
         agents, listed = dict(self._agents), dict(self._listed)
         self._former_servers.update(self.mcp_servers)
@@ -92,22 +91,22 @@ class Registry:
             raise
 
     def holds(self, agent: Agent[Any]) -> bool:
-        """Whether these very objects are registered: an agent, and all that it leads to."""
+        """Whether exactly these objects are registered: an agent, and all that it leads to."""
         return all(self._agents.get(one.name) is one for one in _reachable(agent))
 
     def keep_for_run(self, run_id: str, definitions: "Registry") -> None:
-        """Let one run, and the runs nested in it, have definitions of their own."""
+        """Set separate definitions for one run and the runs nested in it."""
         self._of_runs[run_id] = definitions
         self._former_servers.update(definitions.mcp_servers)
 
     def forget_run(self, run_id: str) -> None:
-        """Let a run have the definitions of all the others again."""
+        """Remove the separate definitions of a run."""
         self._of_runs.pop(run_id, None)
 
     def of_run(self, run_id: str) -> "Registry":
-        """Return the definitions that a run has: its own, or these.
+        """Return the definitions of a run: its own, or these.
 
-        The ids of nested runs begin with that of the run they are in, and a slash.
+        The id of a nested run begins with its parent's id and a slash.
         """
         within = run_id
         while within:
@@ -122,10 +121,10 @@ class Registry:
         return sorted(self._agents)
 
     def agent(self, name: str) -> Agent[Any]:
-        """Return the agent of this name.
+        """Return the agent with a name.
 
         Raises:
-            UserError: no agent has this name; the message lists those that there are.
+            UserError: no agent has this name; the message lists the registered ones.
         """
         if name not in self._agents:
             for agent in list(self._agents.values()):
@@ -133,13 +132,13 @@ class Registry:
         if name not in self._agents:
             known = ", ".join(repr(one) for one in self.names) or "none"
             raise UserError(
-                f"This worker knows no agent {name!r}. It knows: {known}. Register the agent with "
+                f"This worker has no agent {name!r}. It has: {known}. Register the agent with "
                 "AgentWorker(agents=[...]), or send the run to the right task queue."
             )
         return self._agents[name]
 
     def tool(self, agent: str, name: str) -> FunctionTool:
-        """Return a tool of an agent; an `AgentTool` too, and one that an MCP server has listed.
+        """Return a tool of an agent; also an `AgentTool`, or a tool that an MCP server has listed.
 
         Raises:
             UserError: the agent, or the tool, is unknown.
@@ -155,12 +154,12 @@ class Registry:
     def note_listed(self, agent: str, tools: Iterable[FunctionTool]) -> None:
         """Keep the tools that the MCP servers of an agent have listed.
 
-        A list may be made for one run, so what others have seen stays.
+        A list may depend on the run, so earlier tools stay.
         """
         self._listed.setdefault(agent, {}).update({tool.name: tool for tool in tools})
 
     def tool_names(self, agent: str) -> list[str]:
-        """Return the names of an agent's tools, those that its MCP servers have listed first.
+        """Return the names of an agent's tools, listed MCP tools first.
 
         Raises:
             UserError: the agent is unknown.
@@ -170,24 +169,25 @@ class Registry:
 
     @property
     def mcp_servers(self) -> list[MCPServer]:
-        """The MCP servers of the agents that are registered."""
+        """The MCP servers of the registered agents."""
         return [server for agent in self._agents.values() for server in agent.mcp_servers]
 
     async def release_servers(self) -> None:
-        """Let the connections to MCP servers go that were opened on first use."""
+        """Close the connections to MCP servers that were opened on first use."""
         for server in dict.fromkeys([*self.mcp_servers, *self._former_servers]):
             try:
                 await server.release()
             except Exception:
-                logger.exception("the MCP server %r could not be let go", server.name)
+                logger.exception("the MCP server %r could not be closed", server.name)
 
     def handoff(self, agent: str, name: str, target: str = "") -> Handoff:
         """Return a handoff of an agent by its tool name.
 
         Args:
             agent: the agent's name.
-            name: the handoff's tool name. Several may have it, of which one is enabled at a time.
-            target: the name of the agent that the one which is meant leads to.
+            name: the handoff's tool name. Several handoffs may share it if only one is enabled at a
+                time.
+            target: the name of the wanted handoff's agent.
 
         Raises:
             UserError: the agent, or the handoff, is unknown.
@@ -199,11 +199,11 @@ class Registry:
         raise UserError(f"Agent {agent!r} has no handoff {name!r} on this worker.")
 
     def context_type(self, name: str | None) -> Any:
-        """Return the type of a run's context: by its name, or the only one there is, or None.
+        """Return the type of a run's context: by its name, or the only registered type, or None.
 
-        A name that nobody has registered is that of a class which this process has imported: where
-        a script is run again and no callable of its says the type, its class is still there. The
-        only one there is may be the same under another name, as that of a script's own class is.
+        An unregistered name may be that of a class which this process has imported: a script that
+        is run again still has its class, even if no callable is annotated with it. The only
+        registered type may have another name, as a script's own class does.
         """
         if name is not None and name in self._context_types:
             return self._context_types[name]
@@ -213,46 +213,46 @@ class Registry:
         return distinct[0] if len(distinct) == 1 else None
 
     def add_context_type(self, context_type: type) -> None:
-        """Register a type of context, so that runs can be started with it."""
+        """Register a context type, so that runs can use it."""
         self._note_context_type(context_type)
 
     def add_reference(self, entry: object, name: str | None = None) -> str:
-        """Register what settings of runs refer to: a callable, a model, hooks, a guardrail.
+        """Register an object for settings of runs: a callable, a model, hooks, a guardrail.
 
         Args:
-            entry: the thing.
-            name: the name that runs know it by; default the one it travels under by itself.
+            entry: the object.
+            name: the name for runs; default: the object's own name.
 
         Returns:
             The name.
 
         Raises:
-            UserError: the name stands for something else.
+            UserError: the name belongs to another object.
         """
         named = named_references([entry] if name is None else {name: entry})
         self._add_named(named)
         return named[0][0]
 
     def add_references(self, references: Iterable[object] | Mapping[str, object]) -> None:
-        """Register what settings of runs refer to: a list of things, or a dict of them by name.
+        """Register objects for settings of runs: a list, or a dict by name.
 
         Raises:
-            UserError: two things have the same name, or one is nothing that can be referred to.
+            UserError: two objects have the same name, or an object cannot be registered.
         """
         self._add_named(named_references(references))
 
     def reference(self, name: str) -> Any:
-        """Return what a name in a run's settings stands for.
+        """Return the object with a name in a run's settings.
 
-        This registry's own names come first, then those of the process.
+        This registry's own names outrank those of the process.
 
         Raises:
-            UserError: nothing has this name.
+            UserError: no object has this name.
         """
         return self._references.get(name) if name in self._references else resolve(name)
 
     def unknown_references(self, names: Iterable[str]) -> list[str]:
-        """Return those of the names that stand for nothing here."""
+        """Return the names without an object here."""
         return [name for name in names if name not in self._references and not is_registered(name)]
 
     def _add_named(self, named: Iterable[tuple[str, object]]) -> None:
@@ -270,15 +270,15 @@ class Registry:
 
 
 def handoffs_of(agent: Agent[Any]) -> list[Handoff]:
-    """Return an agent's handoffs, in order; a plain agent stands for a handoff to it."""
+    """Return an agent's handoffs, in order; an agent in the list stands for a handoff to it."""
     return [entry if isinstance(entry, Handoff) else handoff(entry) for entry in agent.handoffs]
 
 
 def target_of(entry: Handoff | AgentTool) -> Agent[Any]:
-    """Return the agent that a handoff leads to, or that a tool is.
+    """Return the agent of a handoff or of an agent tool.
 
     Raises:
-        UserError: it is not an agent; it is none yet for a handoff that picks one when invoked.
+        UserError: there is no agent; a handoff that picks an agent when invoked has none yet.
     """
     target: object = entry.agent
     if not isinstance(target, Agent):

@@ -36,7 +36,7 @@ async def test_a_run_that_names_what_its_worker_lacks_is_refused_before_anything
         ({"run_config": RunConfig(call_model_input_filter="forwards")}, "forwards"),
         ({"error_handlers": {"max_turns": "excuses"}}, "excuses"),
     ):
-        named = f"knows nothing named {missing!r}.*references="
+        named = f"has no object named {missing!r}.*references="
         with pytest.raises(UserError, match=re.compile(named, re.DOTALL)):
             await desk.run("A", **options)
     assert model.calls == 0

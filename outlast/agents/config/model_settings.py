@@ -1,7 +1,4 @@
-"""How to call a model: the settings of an agent, and those of a run that are laid over them.
-
-Owns: `ModelSettings`, and its JSON. Must not know: providers, or which of them knows what.
-"""
+"""The settings of model calls: an agent's, and those of a run, which override them."""
 
 import json
 from collections.abc import Mapping
@@ -20,11 +17,11 @@ from outlast.loop.values import JsonObject
 class ModelRetrySettings:
     """The retry policy of model calls.
 
-    The engine retries model calls in any case, honours what the provider asks for, and leaves
-    alone what cannot get better. This only says how often at most.
+    The engine retries model calls in any case, follows the provider's retry delay, and does not
+    retry permanent errors. This only limits the number of retries.
 
     Attributes:
-        max_retries: how many tries after the first; 0 for none.
+        max_retries: the number of attempts after the first; 0 for none.
     """
 
     max_retries: int | None = None
@@ -33,7 +30,7 @@ class ModelRetrySettings:
         """Check the number.
 
         Raises:
-            UserError: it makes no sense.
+            UserError: the number is invalid.
         """
         tries = cast("object", self.max_retries)
         if tries is None:
@@ -46,7 +43,7 @@ class ModelRetrySettings:
 
 @dataclass(frozen=True, slots=True)
 class MCPToolChoice:
-    """Which tool of an MCP server that the provider calls itself has to be called.
+    """A tool choice that names a tool of a hosted MCP server.
 
     Attributes:
         server_label: the label of the server's `HostedMCPTool`.
@@ -63,7 +60,9 @@ class MCPToolChoice:
             UserError: one is no text.
         """
         if not all(isinstance(cast("object", one), str) for one in (self.server_label, self.name)):
-            raise UserError(f"MCPToolChoice(server_label=..., name=...) are texts, not {self!r}.")
+            raise UserError(
+                f"MCPToolChoice(server_label=..., name=...) must be texts, not {self!r}."
+            )
 
 
 _NUMBER: Final = (int, float)
@@ -92,11 +91,11 @@ _KINDS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
     "extra_query": ((Mapping,), "a dict"),
     "extra_args": ((Mapping,), "a dict"),
 }
-"""By field, the types that it takes, and how to say so. Which values are known is the provider's."""
+"""By field: the accepted types, and their description. The provider checks the values."""
 
 
 def _fits(name: str, value: object) -> bool:
-    """Say whether a value is one for a field; None is one for each."""
+    """Whether a value fits a field; None fits every field."""
     if value is None or name not in _KINDS:
         return True
     kinds, _ = _KINDS[name]
@@ -104,7 +103,7 @@ def _fits(name: str, value: object) -> bool:
 
 
 def _number(given: object, kinds: tuple[type, ...]) -> float | int | None:
-    """Return the number that a text is, as a setting from the environment may be; else None."""
+    """Return the number in a text, such as a setting from the environment; else None."""
     if not isinstance(given, str) or int not in kinds:
         return None
     try:
@@ -120,7 +119,7 @@ class _Reasoning(Protocol):
 
 
 class _ReasoningField:
-    """The field `reasoning`: takes a dict or the `openai` package's record and gives a dict."""
+    """The field `reasoning`: accepts a dict or `openai.types.Reasoning`, returns a dict."""
 
     @overload
     def __get__(self, instance: None, owner: type) -> None: ...
@@ -156,38 +155,38 @@ def _dumped(reasoning: _Reasoning) -> dict[str, Any]:
 class ModelSettings:
     """The settings of a model call.
 
-    `None` means: the provider's default.
+    `None` means the provider's default.
 
     Attributes:
-        temperature: how freely the model chooses its words.
-        top_p: from how much of the likely words it chooses.
-        frequency_penalty: of Chat Completions only.
-        presence_penalty: of Chat Completions only.
+        temperature: the sampling temperature.
+        top_p: the share of probability mass to sample from.
+        frequency_penalty: for Chat Completions only.
+        presence_penalty: for Chat Completions only.
         tool_choice: `auto`, `required`, `none`, the name of a tool, or `MCPToolChoice`.
         parallel_tool_calls: whether one reply may hold several calls.
-        truncation: `auto` lets the provider drop the oldest items, `disabled` makes it refuse.
-        max_tokens: upper bound of output tokens.
+        truncation: `auto` lets the provider drop the oldest items; `disabled` makes it refuse.
+        max_tokens: the maximum number of output tokens.
         reasoning: as in the request, `{"effort": "low"}`; the `openai` package's `Reasoning` is
-            taken too, and kept as a dict.
+            also accepted, and kept as a dict.
         verbosity: `low`, `medium` or `high`.
-        metadata: kept by the provider with the response.
-        store: whether the provider keeps the response.
-        include: what else the response is to hold, such as `reasoning.encrypted_content`.
-        response_include: another name for `include`, where it is kept; give one of them.
-        top_logprobs: how many likely tokens are reported for each place.
+        metadata: data that the provider stores with the response.
+        store: whether the provider stores the response.
+        include: further contents of the response, such as `reasoning.encrypted_content`.
+        response_include: another name for `include`, where the value is kept; set one of them.
+        top_logprobs: the number of likely tokens reported for each position.
         prompt_cache_retention: `in_memory` or `24h`.
-        prompt_cache_key: which requests are likely to share a beginning.
-        prompt_cache_options: how the provider finds beginnings that it knows, as in the request.
-        include_usage: False keeps a streamed call of Chat Completions from asking for its tokens,
-            where the server knows no such option; they count as none.
-        preserve_raw_usage: keep the provider's own account of tokens beside ours.
+        prompt_cache_key: groups requests that are likely to share a prefix.
+        prompt_cache_options: the provider's cache options, as in the request.
+        include_usage: False for a streamed call of Chat Completions that does not request usage,
+            for servers without that option; its usage is zero.
+        preserve_raw_usage: keep the provider's own usage data beside ours.
         context_management: how the provider shortens a long conversation.
-        timeout: how long one attempt of a model call may take; a number is seconds.
-        retry: how often a failed call is tried again.
+        timeout: the time-out of one attempt; a number is in seconds.
+        retry: how often a failed call is retried.
         extra_headers: further headers of the provider's request.
-        extra_query: further parameters of its address.
-        extra_body: further fields of its body, laid over all others.
-        extra_args: further fields of its body; those of a run and an agent are merged.
+        extra_query: further query parameters of the request.
+        extra_body: further fields of the request's body, which override all others.
+        extra_args: further fields of the body; those of a run and an agent are merged.
     """
 
     temperature: float | None = None
@@ -219,10 +218,10 @@ class ModelSettings:
     extra_args: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
-        """Bring what has several forms into one, and check it.
+        """Normalize and check the fields.
 
         Raises:
-            UserError: a field does not fit.
+            UserError: a field is invalid.
         """
         for name, (kinds, wanted) in _KINDS.items():
             if not _fits(name, given := getattr(self, name)):
@@ -249,15 +248,15 @@ class ModelSettings:
             )
 
     def resolve(self, override: "ModelSettings | Mapping[str, Any] | None") -> "ModelSettings":
-        """Return these settings with every field that `override` sets laid over them.
+        """Return these settings, overridden by every field that `override` sets.
 
         `extra_args` merge key by key; every other field is replaced.
 
         Args:
-            override: also as a dict of the fields.
+            override: the other settings, also as a dict of the fields.
 
         Raises:
-            UserError: a key is no field, or a field does not fit.
+            UserError: a key is no field, or a field is invalid.
         """
         if override is None:
             return self
@@ -272,7 +271,7 @@ class ModelSettings:
         return replace(self, **changes)
 
     def to_json_dict(self) -> dict[str, Any]:
-        """Return every setting as JSON, those that are not set as None.
+        """Return every setting as JSON; unset ones as None.
 
         `response_include` has the value of `include`, and `timeout` is in seconds.
         """
@@ -286,24 +285,24 @@ class ModelSettings:
 
 
 def _retry(given: Mapping[str, Any]) -> ModelRetrySettings:
-    """Return the retry settings given as a dict."""
+    """Return the retry settings of a dict."""
     if unknown := sorted(given.keys() - {"max_retries"}):
         raise UserError(
-            f"ModelSettings(retry=...) knows no {', '.join(unknown)}: the engine decides what is "
-            "retried and when. Its field is max_retries."
+            f"ModelSettings(retry=...) has no field {', '.join(unknown)}: the engine decides "
+            "what is retried and when. Its field is max_retries."
         )
     return ModelRetrySettings(**given)
 
 
 JsonSettings: TypeAlias = JsonObject
-"""Model settings as a run carries them."""
+"""Model settings as JSON within a run's settings."""
 
 
 def write_model_settings(settings: ModelSettings) -> JsonSettings:
-    """Return model settings as JSON, without those that are not set.
+    """Return model settings as JSON, without unset ones.
 
     Raises:
-        UserError: they are not `ModelSettings`, or not plain data. The message names the field.
+        UserError: they are not `ModelSettings`, or not plain data; the message names the field.
     """
     given = cast("object", settings)
     if not isinstance(given, ModelSettings):
@@ -325,17 +324,16 @@ def write_model_settings(settings: ModelSettings) -> JsonSettings:
             json.dumps(value)
         except (TypeError, ValueError, RecursionError) as error:
             raise UserError(
-                "ModelSettings of a run must be plain data, to travel to the worker: "
-                f"{name}: {error}."
+                f"ModelSettings of a run must be plain data (JSON): {name}: {error}."
             ) from None
     return written
 
 
 def read_model_settings(written: JsonSettings | None) -> ModelSettings | None:
-    """Return the model settings that a run carries as JSON.
+    """Return the model settings from a run's JSON.
 
-    They may have been typed by hand, so what is no setting, and a time-out or number of tries
-    that is none, count as not given.
+    Somebody may have typed them by hand, so unknown settings and invalid time-outs or retry numbers
+    are ignored.
     """
     given = cast("object", written)
     if not given or not isinstance(given, dict):

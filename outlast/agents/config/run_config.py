@@ -1,7 +1,6 @@
-"""The settings of one run, as a program gives them.
+"""The settings of one run, as a program passes them.
 
-Owns: `RunConfig`, and the records that its callables are given. Must not know: how settings
-travel (`settings`), or what each of them does.
+`RunConfig`, and the argument records of its callables. `settings.py` writes them as JSON.
 """
 
 import os
@@ -52,8 +51,8 @@ class CallModelData(Generic[TContext]):
     """The argument of `call_model_input_filter`.
 
     Attributes:
-        model_data: what the model is about to be shown.
-        agent: the agent whose model is called: an `Agent`.
+        model_data: the input of the model call.
+        agent: the agent of the model call: an `Agent`.
         context: the application's object, not the wrapper around it.
     """
 
@@ -67,7 +66,7 @@ CallModelInputFilter: TypeAlias = Callable[
 ]
 """A function that changes a model call's input; sync or async.
 
-Called with (data) before every model call; returns what the model is shown.
+Called with (data) before every model call; returns the changed input.
 """
 
 
@@ -79,13 +78,13 @@ class ToolErrorFormatterArgs(Generic[TContext]):
     """The argument of `tool_error_formatter`.
 
     Attributes:
-        kind: what happened: nobody approved the call, no tool has this name, or it failed.
-        tool_type: what kind of tool it is.
-        tool_name: its name.
-        call_id: the call.
-        default_message: what the model would read.
+        kind: the reason: the call was rejected, the tool does not exist, or it failed.
+        tool_type: the type of the tool.
+        tool_name: the tool's name.
+        call_id: the id of the call.
+        default_message: the default text for the model.
         run_context: the run's context.
-        error: what the tool raised, if it did.
+        error: the tool's exception, if it raised one.
     """
 
     kind: Literal["approval_rejected", "tool_not_found", "tool_exception"]
@@ -113,9 +112,9 @@ class OutputGuardrailBlockedMessageArgs(Generic[TContext]):
     It never holds the blocked output.
 
     Attributes:
-        default_message: what would stand in place of the output.
-        guardrail_name: the guardrail that was triggered.
-        agent: whose output it is.
+        default_message: the default placeholder.
+        guardrail_name: the name of the triggered guardrail.
+        agent: the agent whose output is blocked.
         run_context: the run's context.
     """
 
@@ -134,7 +133,7 @@ Called with (args); None means the default text.
 """
 
 ToolNotFoundBehavior: TypeAlias = Literal["return_error_to_model", "raise_error", "raise"]
-"""The policy for calls of unknown tools: tell the model, or fail the run."""
+"""The policy for calls of unknown tools: report to the model, or fail the run."""
 
 ToolNameCollisionPolicy: TypeAlias = Literal["warn", "error"]
 """The policy where a tool and a handoff have the same name."""
@@ -145,7 +144,7 @@ class TracingConfig(TypedDict, total=False):
 
     Attributes:
         include_task_and_turn_spans: whether tasks and turns have spans, as they do by default.
-        api_key: refused, because a run's settings can be read in its history: give keys to the
+        api_key: refused, because a run's settings can be read in its history; configure keys in the
             worker's trace processor.
     """
 
@@ -162,39 +161,42 @@ def _include_sensitive_data() -> bool:
 class RunConfig:
     """The settings of one run.
 
-    Callables and objects travel by name (see `references`). A worker in the same process knows
-    them; one elsewhere is told of them with `AgentWorker(references=[...])`, and where the caller
-    does not have the thing itself, its name is given instead.
+    Callables and objects travel by name (see `references`). A worker in the same process finds
+    them; for a worker elsewhere, register them with `AgentWorker(references=[...])`. A caller that
+    does not have the object itself passes its name.
 
     Attributes:
-        model: for every agent of the run, whatever theirs is: a model's name or a model.
+        model: overrides every agent's model: a model's name or a model.
         model_provider: finds models by name, in place of the worker's.
-        model_settings: laid over every agent's own. Settings may also be dicts of their fields.
-        session_settings: laid over the session's own.
+        model_settings: override every agent's own. Settings may also be dicts of their fields.
+        session_settings: override the session's own.
         session_input_callback: merges the session's history and the new input; called with
             (history, new items).
-        input_guardrails: asked after the starting agent's own.
-        output_guardrails: asked after the answering agent's own.
-        handoff_input_filter: for handoffs without a filter of their own.
-        nest_handoff_history: whether a handoff folds what came before into one message.
+        input_guardrails: run after the starting agent's own.
+        output_guardrails: run after the answering agent's own.
+        handoff_input_filter: for handoffs without their own filter.
+        nest_handoff_history: whether a handoff summarizes the earlier conversation in one message.
         handoff_history_mapper: makes that message, or others; called with the items.
-        conversation_history_wrappers: what stands before and after that message's text.
-        call_model_input_filter: changes what the model is shown, for one call.
+        conversation_history_wrappers: the texts before and after that summary.
+        call_model_input_filter: changes the input of one model call.
         reasoning_item_id_policy: whether the ids of reasoning items are kept.
-        tracing_disabled: no traces of this run.
-        tracing: how it is traced.
-        trace_include_sensitive_data: whether traces hold what models and tools read and wrote.
-        workflow_name: names the trace.
-        trace_id: the trace's id; default one is made.
+        tracing_disabled: whether the run is not traced.
+        tracing: the tracing settings.
+        trace_include_sensitive_data: whether traces hold the inputs and outputs of models and
+            tools.
+        workflow_name: the name of the trace.
+        trace_id: the trace's id; default: a new one.
         group_id: ties traces together, such as those of one conversation.
         trace_metadata: further data of the trace.
-        tool_error_formatter: what the model reads of calls that gave no result.
-        tool_not_found_behavior: what a call of an unknown tool does: the model is told, or the
-            run fails with `ModelBehaviorError`.
-        tool_name_collision_policy: what two tools, or a tool and a handoff, of one name do.
-        tool_execution: how the tools of a turn are run.
-        output_guardrail_blocked_message: what stands in place of an output that is withheld.
-        heartbeat_timeout: how soon a dead worker is noticed; default 10 seconds.
+        tool_error_formatter: makes the model's text for rejected, unknown and failed calls.
+        tool_not_found_behavior: whether a call of an unknown tool is reported to the model, or
+            fails the run with `ModelBehaviorError`.
+            tool_name_collision_policy: the policy for two tools, or a tool and a handoff, with one
+                name.
+            tool_execution: how the tools of a turn run.
+            output_guardrail_blocked_message: the placeholder for a blocked output.
+            heartbeat_timeout: the time after which a worker without heartbeats is considered dead;
+                default 10 seconds.
     """
 
     model: Any = None
@@ -231,15 +233,15 @@ class RunConfig:
     heartbeat_timeout: timedelta | None = None
 
     def __new__(cls, **given: Any) -> Self:
-        """Refuse what is no field; some of it belongs elsewhere, which the message says."""
+        """Refuse unknown fields; the message says where some of them belong."""
         _check_names(given)
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
-        """Check the fields, so that a mistake is found where it is made.
+        """Check the fields, so that the error is raised here.
 
         Raises:
-            UserError: a field does not fit. The message names it.
+            UserError: a field is invalid; the message names it.
         """
         check_run_config(self)
 
@@ -279,10 +281,10 @@ _KINDS: dict[str, tuple[type, str]] = {
 
 
 def check_run_config(config: RunConfig) -> None:
-    """Refuse settings that make no sense.
+    """Refuse invalid settings.
 
     Raises:
-        UserError: a field does not fit. The message names it and what it takes.
+        UserError: a field is invalid; the message names it and its type.
     """
     for name, (kind, wanted) in _KINDS.items():
         check_type(f"RunConfig({name}=...)", getattr(config, name), (kind, type(None)), wanted)
@@ -304,7 +306,7 @@ def _check_names(given: Mapping[str, Any]) -> None:
     if not unknown:
         return
     if misplaced := [name for name in unknown if name in _ARGUMENTS_OF_RUN]:
-        fix = f"Give it to Runner.run itself: Runner.run(agent, input, {misplaced[0]}=...)."
+        fix = f"Pass it to Runner.run itself: Runner.run(agent, input, {misplaced[0]}=...)."
     else:
         fix = f"Its fields are {', '.join(sorted(known))}."
     raise UserError(f"RunConfig has no field {', '.join(unknown)}. {fix}")
@@ -323,8 +325,8 @@ def _check_models(config: RunConfig) -> None:
     is_provider = callable(getattr(provider, "get_model", None)) and not isinstance(provider, type)
     if provider is not None and not isinstance(provider, str) and not is_provider:
         raise UserError(
-            "RunConfig(model_provider=...) must be an object with get_model, or the name it has "
-            f"at the worker, not {provider!r}."
+            "RunConfig(model_provider=...) must be an object with get_model, or its registered "
+            f"name at the worker, not {provider!r}."
         )
 
 
@@ -357,12 +359,12 @@ def _check_texts(config: RunConfig) -> None:
 
 
 def as_run_config(given: RunConfig | Mapping[str, Any] | None) -> RunConfig:
-    """Return a run's settings, also of a dict; None is the default settings.
+    """Return a run's settings from settings or a dict; None is the default settings.
 
-    They are checked again: a `RunConfig` can be changed after it was made.
+    They are checked again, because a `RunConfig` is mutable.
 
     Raises:
-        UserError: a key is no field, or a field does not fit. The message names it.
+        UserError: a key is no field, or a field is invalid; the message names it.
     """
     if given is None:
         return RunConfig()

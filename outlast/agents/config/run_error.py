@@ -1,8 +1,4 @@
-"""Failed runs as a program sees them: what was done up to the failure, and answering it.
-
-Owns: the record of a failed run, and what users hand over as `error_handlers`. Must not know:
-when a handler is called, or what follows from its result.
-"""
+"""Failed runs as a program sees them, and handlers that answer instead of failing."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -26,18 +22,18 @@ from outlast.loop.values import JsonObject
 
 @dataclass
 class RunErrorDetails:
-    """The run up to its failure, as `error.run_data` holds it.
+    """The run up to its failure; the type of `error.run_data`.
 
     Attributes:
-        input: what the run was asked.
-        new_items: what the run has added to it.
-        raw_responses: what the models answered.
-        last_agent: the agent that was at work.
+        input: the input of the run.
+        new_items: the items that the run added.
+        raw_responses: the models' responses.
+        last_agent: the active agent.
         context_wrapper: the run's context and usage.
-        input_guardrail_results: what input guardrails found; of a tripwire too.
-        output_guardrail_results: what output guardrails found; of a tripwire too.
-        tool_input_guardrail_results: what tool input guardrails found.
-        tool_output_guardrail_results: what tool output guardrails found.
+        input_guardrail_results: results of input guardrails, including a tripwire's.
+        output_guardrail_results: results of output guardrails, including a tripwire's.
+        tool_input_guardrail_results: results of tool input guardrails.
+        tool_output_guardrail_results: results of tool output guardrails.
     """
 
     input: str | list[JsonObject]
@@ -64,12 +60,12 @@ class RunErrorData:
     """The run up to its failure, for an error handler.
 
     Attributes:
-        input: what the run was asked.
-        new_items: what the run has added to it.
-        history: the input and what was added, as items.
-        output: what was added, as items.
-        raw_responses: what the models answered.
-        last_agent: the agent that was at work.
+        input: the input of the run.
+        new_items: the items that the run added.
+        history: the input and the added items, as input items.
+        output: the added items, as input items.
+        raw_responses: the models' responses.
+        last_agent: the active agent.
     """
 
     input: str | list[JsonObject]
@@ -100,7 +96,7 @@ class RunErrorHandlerResult:
     """The answer that an error handler returns in place of the error.
 
     Attributes:
-        final_output: the answer; of the agent's output type, where it has one.
+        final_output: the answer; of the agent's output type, if it has one.
         include_in_history: whether the answer becomes an item of the run and of its session.
     """
 
@@ -120,7 +116,7 @@ class RunErrorHandlers(TypedDict, Generic[TContext], total=False):
     """The error handlers of a run, by the kind of failure.
 
     Attributes:
-        max_turns: the run took as many model calls as it may.
+        max_turns: the run reached its limit of model calls.
         model_refusal: the model refused to answer.
         invalid_final_output: the answer does not fit the agent's output type.
     """
@@ -135,10 +131,11 @@ _RESULT_KEYS = {"final_output", "include_in_history"}
 
 
 def check_error_handlers(handlers: object) -> None:
-    """Refuse what cannot be the error handlers of a run. None is no handlers.
+    """Refuse invalid error handlers of a run. None means no handlers.
 
     Raises:
-        UserError: it is no dict, has an unknown key, or a handler cannot be called with (input).
+        UserError: the value is no dict, has an unknown key, or a handler cannot be called with
+        (input).
     """
     if handlers is None:
         return
@@ -157,13 +154,13 @@ def check_error_handlers(handlers: object) -> None:
 
 
 def handler_result(value: object) -> RunErrorHandlerResult | None:
-    """Return what an error handler has decided; None means that the error stands.
+    """Return an error handler's result; None if the error stands.
 
     Args:
-        value: what the handler returned. A dict without `final_output` is a final output itself.
+        value: the handler's return value. A dict without `final_output` is itself a final output.
 
     Raises:
-        UserError: a dict with `final_output` has keys that mean nothing, or values that do not fit.
+        UserError: a dict with `final_output` has unknown keys or invalid values.
     """
     if value is None:
         return None

@@ -1,8 +1,7 @@
-"""What a session's memory and a run's new input make together.
+"""Merges a session's history and a run's new input.
 
-Owns: `SessionSettings`; how history and input become the input of a run, and which items of it
-are to be saved; what an object needs to be a session. Must not know: where a session keeps its
-items; nothing here reads or writes one.
+Also finds the items to save, and checks that an object is a session. Nothing here reads or writes a
+session.
 """
 
 import json
@@ -21,7 +20,7 @@ from outlast.loop.values import JsonObject
 ReasoningItemIdPolicy: TypeAlias = Literal["preserve", "omit"]
 """The policy for ids of reasoning items: keep or drop them.
 
-It holds for what is read from and written to a session.
+It applies to items that are read from and written to a session.
 """
 
 SessionInputCallback: TypeAlias = Callable[[list[Any], list[Any]], list[Any] | Awaitable[list[Any]]]
@@ -41,7 +40,7 @@ OUTPUT_OF_CALL = {
     "apply_patch_call": "apply_patch_call_output",
     "tool_search_call": "tool_search_output",
 }
-"""Calls that a provider only takes together with their output, and the type of that."""
+"""Calls that providers only accept together with their output, and the output's type."""
 
 CALL_OF_OUTPUT = {output: call_type for call_type, output in OUTPUT_OF_CALL.items()}
 
@@ -75,7 +74,7 @@ class SessionSettings:
             )
 
     def resolve(self, override: "SessionSettings | Mapping[str, Any] | None") -> "SessionSettings":
-        """Return these settings with those of `override` that are set in their place."""
+        """Return these settings, overridden by those that `override` sets."""
         override = as_settings(SessionSettings, override or self)
         if override.limit is None:
             return self
@@ -88,12 +87,12 @@ class SessionSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedInput:
-    """The input of a run, of what a session remembers and what is new.
+    """The merged input of a run.
 
     Attributes:
-        items: what the model is shown.
+        items: the model's input.
         new: for each of `items`, whether it is new; the others come from the session.
-        to_save: what the session does not have yet.
+        to_save: the items that the session does not have yet.
     """
 
     items: tuple[JsonObject, ...]
@@ -102,7 +101,7 @@ class MergedInput:
 
     @property
     def history(self) -> int:
-        """How many of `items` come from the session."""
+        """The number of `items` that come from the session."""
         return self.new.count(False)
 
 
@@ -112,13 +111,12 @@ def merge_history(
     *,
     reasoning_item_id_policy: ReasoningItemIdPolicy | None = None,
 ) -> MergedInput:
-    """Put the new items behind the history.
+    """Append the new items to the history.
 
-    What the session remembers is cleaned for the model: of an item that is there twice, the
-    newest value stays, and what has lost its other half goes, as it is found where a limit cuts or
-    where rows are lost: calls and their outputs that come before any question, calls without an
-    output, outputs without a call, and reasoning without what it led to. The new items are the
-    caller's: they stay as they are.
+    The history is cleaned for the model: of a repeated item, the newest value stays; items without
+    their counterpart go, which happens where a limit cuts or rows are lost: calls and outputs
+    before any question, calls without an output, outputs without a call, and reasoning without the
+    item it led to. The new items are the caller's and stay unchanged.
     """
     flagged = [(item, False) for item in history] + [(item, True) for item in new_items]
     return _merged(flagged, tuple(new_items), reasoning_item_id_policy)
@@ -131,17 +129,17 @@ async def merge_with_callback(
     *,
     reasoning_item_id_policy: ReasoningItemIdPolicy | None = None,
 ) -> MergedInput:
-    """Let a `session_input_callback` make the input, and find out which of its items are new.
+    """Merge with a `session_input_callback`, and find the new items in its result.
 
-    The callback gets copies. An item that it returns is from the history when it is one of the
-    objects of the history list, however often, or equals one that was not returned yet; any other
-    is new and gets saved. What the callback then leaves out of the new items is not saved.
+    The callback gets copies. A returned item is from the history if it is an object of the history
+    list, however often, or equals one that was not returned yet; any other item is new and gets
+    saved. New items that the callback leaves out are not saved.
 
     Raises:
         UserError: the callback returned something that is no list of items.
-        Exception: whatever the callback raised.
+        Exception: any error of the callback.
     """
-    # One by one: an object that is in a list twice becomes two, which can be told apart.
+    # One by one, so that an object that is in a list twice becomes two distinct copies.
     old = [deepcopy(item) for item in history]
     fresh = [deepcopy(item) for item in new_items]
     returned = await call(callback, list(old), list(fresh))
@@ -162,17 +160,17 @@ async def merge_with_callback(
 def deduplicated(items: Sequence[JsonObject]) -> list[JsonObject]:
     """Return the items; each call, output and item with an id once, with its newest value.
 
-    Messages stay, whatever their ids. A call comes before its output, and reasoning before what it
-    led to, whichever of the repetitions they are taken from.
+    Messages stay, whatever their ids. Calls stay before their outputs, and reasoning before the
+    item it led to.
     """
     return [items[newest] for _, newest in _unique(items)]
 
 
 def without_unanswered(items: Iterable[tuple[JsonObject, bool]]) -> list[JsonObject]:
-    """Return items without the calls that have no output, and without the reasoning before them.
+    """Return items without calls that lack an output, and without the reasoning before them.
 
     Args:
-        items: the items, each with whether the run has made it; what the caller has put in stays.
+        items: the items, each with whether the run made it; the caller's items stay.
     """
     kept = [(raw, not own or raw.get("type") in CALL_OF_OUTPUT) for raw, own in items]
     return [raw for raw, _ in _without_orphans(kept)]
@@ -182,11 +180,11 @@ def plain_item(item: object, *, what: str) -> JsonObject:
     """Return an item as a JSON object; pydantic models are written.
 
     Args:
-        item: what somebody handed over as an item.
-        what: names where it comes from, for the message.
+        item: the value to check.
+        what: the origin of the item, for the message.
 
     Raises:
-        UserError: it is no JSON object.
+        UserError: the value is no JSON object.
     """
     dump = getattr(item, "model_dump", None)
     plain = dump(mode="json", exclude_unset=True) if callable(dump) else item
@@ -211,10 +209,10 @@ def without_reasoning_ids(
 
 
 def check_session(session: object) -> None:
-    """Refuse what cannot be a session, when it is given and not when it is used.
+    """Refuse an object that is no session, before it is used.
 
     Raises:
-        UserError: it lacks a method or its id.
+        UserError: the object lacks a method or its id.
     """
     if isinstance(session, type):
         raise UserError(
@@ -244,7 +242,7 @@ def _merged(
     flagged = _without_messages_given_again(flagged)
     raws = [item for item, _ in flagged]
     unique = [
-        # Where a new item repeats one of the history, its value is the new one, and so is it.
+        # A new item that repeats an item of the history replaces it and counts as new.
         (raws[newest], flagged[newest][1])
         for _, newest in _unique(raws)
     ]
@@ -259,7 +257,7 @@ def _merged(
 def _without_messages_given_again(
     flagged: Sequence[tuple[JsonObject, bool]],
 ) -> Sequence[tuple[JsonObject, bool]]:
-    """Drop, of the history, messages with an id that the caller has put into the input as well."""
+    """Drop messages of the history with an id that is also in the caller's input."""
     given = {_fingerprint(item) for item, new in flagged if new and "role" in item and "id" in item}
     if not given:
         return flagged
@@ -269,11 +267,11 @@ def _without_messages_given_again(
 def _trace(
     combined: Sequence[Any], history: Sequence[JsonObject], new: Sequence[JsonObject]
 ) -> list[bool]:
-    """Say of each item that a callback returned whether it is new.
+    """Return for each item of a callback's result whether it is new.
 
-    First the very objects that were handed over; then what equals one of them. An equal item of
-    the history is preferred, so that what is stored already is not stored again, and an object of
-    it that is returned twice is shown twice and stored no second time.
+    Identical objects match first, then equal ones. An equal item of the history is preferred, so
+    that stored items are not stored again; an object of the history that is returned twice is shown
+    twice and not stored again.
     """
     verdicts: list[bool | None] = [None] * len(combined)
     stored = {id(item) for item in history}
@@ -297,9 +295,9 @@ def _fingerprint(item: object) -> str:
 
 
 def _key(item: JsonObject) -> _Key | None:
-    """Return what makes an item the same as another: its kind and call id, or its id.
+    """Return the key that repeated items share: the kind and call id, or the id.
 
-    What is said is said as often as it is there: models give one id to all that they say.
+    Messages have no key: models use one id for several messages.
     """
     kind = item.get("type")
     if not isinstance(kind, str) or kind == "message" or "role" in item:
@@ -312,17 +310,17 @@ def _key(item: JsonObject) -> _Key | None:
 
 
 def _unique(items: Sequence[JsonObject]) -> list[tuple[int, int]]:
-    """Return where each item is to stand, and where its newest value is, in order of place.
+    """Return the position of each item, and of its newest value, in order of position.
 
-    Each stands where it is last, with two exceptions that keep causes before effects: a call
-    stands where it is last before its output; and reasoning where what follows it stands.
+    The last repetition of an item counts, with two exceptions that keep causes before effects: a
+    call stays before its output; and reasoning stays with the item that follows it.
     """
     keys = [_key(item) for item in items]
     places: dict[_Key, list[int]] = {}
     for at, key in enumerate(keys):
         if key is not None:
             places.setdefault(key, []).append(at)
-    if all(len(at) == 1 for at in places.values()):  # as it is for nearly every model call
+    if all(len(at) == 1 for at in places.values()):  # the usual case
         return [(at, at) for at in range(len(items))]
     chosen: dict[_Key, int] = {}
     for key, at in places.items():
@@ -338,17 +336,17 @@ def _unique(items: Sequence[JsonObject]) -> list[tuple[int, int]]:
 
 
 def _next_stands(items: Sequence[JsonObject], at: int, standing: set[int]) -> bool:
-    """Whether the item that reasoning led to stands where it follows this reasoning."""
+    """Whether the item that reasoning led to stays after this reasoning."""
     after = next((i for i in range(at + 1, len(items)) if not _is_reasoning(items[i])), None)
     return after is not None and (after in standing or _key(items[after]) is None)
 
 
 def _from_a_question(flagged: Sequence[tuple[JsonObject, bool]]) -> list[tuple[JsonObject, bool]]:
-    """Drop, at the beginning of the history, what was done for an answer whose question is lost.
+    """Drop, at the beginning of the history, steps of an answer whose question is lost.
 
-    What was said stays, with the reasoning that led to it: a conversation may begin with a
-    greeting, and the answer that a limit leaves of a question is worth knowing. So does a call
-    whose output the caller brings.
+    Messages stay, with the reasoning that led to them: a conversation may begin with a greeting,
+    and an answer without its question is still useful. A call whose output the caller passes stays,
+    too.
     """
     start = next(
         (at for at, (item, new) in enumerate(flagged) if new or _begins(item)), len(flagged)
@@ -372,14 +370,14 @@ def _call_of(item: JsonObject) -> _Key | None:
 
 
 def _begins(item: JsonObject) -> bool:
-    """Whether an item needs nothing before it: a question, or a summary of all that was before."""
+    """Whether an item needs nothing before it: a question, or a summary of the earlier items."""
     return item.get("role") in _QUESTION_ROLES or item.get("type") == "compaction"
 
 
 def _without_lone_reasoning(
     flagged: Sequence[tuple[JsonObject, bool]],
 ) -> list[tuple[JsonObject, bool]]:
-    """Drop, of the history, reasoning that is not followed by anything that the model has made."""
+    """Drop reasoning of the history that no item of the model follows."""
     kept: list[tuple[JsonObject, bool]] = []
     for item, new in reversed(flagged):
         if not new and _is_reasoning(item):
@@ -391,9 +389,9 @@ def _without_lone_reasoning(
 
 
 def _without_orphans(flagged: Sequence[tuple[JsonObject, bool]]) -> list[tuple[JsonObject, bool]]:
-    """Drop, of the history, calls without an output, outputs without a call, and their reasoning.
+    """Drop calls without an output, outputs without a call, and their reasoning from the history.
 
-    A provider refuses a conversation with one of these in it.
+    A provider refuses a conversation with one of these.
     """
     keys = [_key(item) for item, _ in flagged]
     seats = {key: at for at, key in enumerate(keys) if key is not None}
@@ -423,7 +421,7 @@ def _without_orphans(flagged: Sequence[tuple[JsonObject, bool]]) -> list[tuple[J
 def _led_to_dropped_calls(
     flagged: Sequence[tuple[JsonObject, bool]], at: int, dropped: set[int]
 ) -> bool:
-    """Whether what follows this reasoning is dropped, and no sibling of it stays."""
+    """Whether the items that follow this reasoning are dropped, and no sibling stays."""
     if at + 1 not in dropped:
         return False
     after = next((i for i in range(at + 1, len(flagged)) if i not in dropped), None)

@@ -1,8 +1,7 @@
-"""The settings of a run as they travel: JSON that holds plain data and names.
+"""The settings of a run as JSON with plain data and names.
 
-Owns: writing a `RunConfig`, and finding the names in what was written. What the names stand for is
-entered into this process's table (see `references`); a worker elsewhere has its own. Must not know:
-what the settings do. `ModelSettings` and `RunConfig` are passed on from here.
+Writes a `RunConfig`, and finds the names in the JSON. The named objects are registered in this
+process (see `references`); a worker elsewhere has its own table.
 """
 
 import json
@@ -46,25 +45,25 @@ NAMED = (
     "call_model_input_filter",
     "tool_error_formatter",
 )
-"""Fields that travel as a name under their own key."""
+"""Fields that are written as a name under their own key."""
 
 NAMED_LISTS = ("input_guardrails", "output_guardrails")
-"""Fields that travel as a list of names."""
+"""Fields that are written as a list of names."""
 
 MODEL_REF = "model_ref"
-"""The key of a model that is an object; one that is a name is under `model`."""
+"""The key of a model object; a model's name is under `model`."""
 
 BLOCKED_MESSAGE_REF = "output_guardrail_blocked_message_ref"
-"""The key of a formatter; a message that is a text is under the field's own name."""
+"""The key of a formatter; a text is under the field's own name."""
 
 HOOKS = "hooks"
-"""The key of the name of the `RunHooks` given to `Runner.run`."""
+"""The key of the name of the `RunHooks` passed to `Runner.run`."""
 
 ERROR_HANDLERS = "error_handlers"
-"""The key of the error handlers given to `Runner.run`: a name for each kind of error."""
+"""The key of the error handlers passed to `Runner.run`: a name for each kind of error."""
 
 AS_ITEMS = "as_items"
-"""The key that says that one plain text was given as a list of items, and is to be shown as one."""
+"""The key for input that was passed as a list with one plain text, and is shown as a list."""
 
 _PLAIN: dict[str, object] = {
     "nest_handoff_history": False,
@@ -79,20 +78,20 @@ _PLAIN: dict[str, object] = {
     "trace_metadata": None,
     "tool_name_collision_policy": "warn",
 }
-"""Fields that travel as they are, with the value that is left out."""
+"""Fields that are written unchanged, with the value that is left out."""
 
 
 def write_run_config(config: RunConfig | Mapping[str, Any] | None) -> JsonObject:
-    """Return a run's settings as JSON, without those that have their default.
+    """Return a run's settings as JSON, without defaults.
 
-    Callables and objects are entered into this process's table and travel by name.
+    Callables and objects are registered in this process and written as names.
 
     Args:
         config: the settings, a dict of them, or None for the default ones.
 
     Raises:
-        UserError: a setting does not fit, or is not plain data where it must be. The message names
-            the field.
+        UserError: a setting is invalid, or not plain data where it must be; the message names the
+        field.
     """
     config = as_run_config(config)
     settings = _write_models(config)
@@ -110,9 +109,9 @@ def write_run_config(config: RunConfig | Mapping[str, Any] | None) -> JsonObject
 
 
 def references_in(settings: Mapping[str, Any] | None) -> list[str]:
-    """Return every name in a run's settings that a worker has to know, in order, each once.
+    """Return every name in a run's settings that a worker must have, in order, each once.
 
-    The settings may have been typed by hand: what cannot be a name is left out.
+    Somebody may have typed the settings by hand: values that cannot be names are left out.
     """
     given = cast("object", settings)
     if not isinstance(given, Mapping):
@@ -129,7 +128,7 @@ def references_in(settings: Mapping[str, Any] | None) -> list[str]:
 
 
 def read_session_settings(settings: Mapping[str, Any] | None) -> SessionSettings | None:
-    """Return the session settings in a run's settings; what cannot be any counts as not given."""
+    """Return the session settings in a run's settings; invalid ones count as unset."""
     written = (settings or {}).get("session_settings")
     if not isinstance(written, Mapping):
         return None
@@ -140,7 +139,7 @@ def read_session_settings(settings: Mapping[str, Any] | None) -> SessionSettings
 
 
 def read_tool_execution(settings: Mapping[str, Any] | None) -> ToolExecutionConfig:
-    """Return how a run's tools are run; what cannot be read has its default."""
+    """Return the tool execution settings of a run; invalid ones get their defaults."""
     written = (settings or {}).get("tool_execution")
     if not isinstance(written, Mapping):
         return ToolExecutionConfig()
@@ -167,7 +166,7 @@ def _write_models(config: RunConfig) -> JsonObject:
 
 
 def _write_names(config: RunConfig) -> JsonObject:
-    """Return what travels by name, and see to it that the names resolve in this process."""
+    """Return the settings that are written as names, and register their objects in this process."""
     settings: JsonObject = {
         name: _name_of(value) for name in NAMED if (value := getattr(config, name)) is not None
     }
@@ -183,23 +182,21 @@ def _write_names(config: RunConfig) -> JsonObject:
 
 
 def _name_of(value: object) -> str:
-    """Return the name that a thing travels under; a string is one already."""
+    """Return the name of an object; a string is a name already."""
     return value if isinstance(value, str) else register(value)
 
 
 def _plain(name: str, value: object) -> object:
-    """Return a field's value, or refuse it where it cannot travel."""
+    """Return a field's value, or refuse it if it is not JSON."""
     if name == "tracing" and "api_key" in cast("Mapping[str, Any]", value):
         raise UserError(
             "RunConfig(tracing={'api_key': ...}) would write the key into the run's history, where "
-            "it can be read. Give it to the worker, whose trace processors send the traces."
+            "it can be read. Configure it at the worker, whose trace processors send traces."
         )
     if isinstance(value, tuple):
         value = list(cast("tuple[object, ...]", value))
     try:
         json.dumps(value)
     except (TypeError, ValueError, RecursionError) as error:
-        raise UserError(
-            f"RunConfig({name}=...) must be plain data, to travel to the worker: {error}."
-        ) from None
+        raise UserError(f"RunConfig({name}=...) must be plain data (JSON): {error}.") from None
     return value

@@ -1,7 +1,6 @@
-"""Settings as users give them: a record, or a dict of its fields.
+"""Settings that users pass as a record or as a dict of its fields.
 
-Owns: making the record of a dict, and the field of a dataclass that takes both and always gives a
-record. Must not know: which settings there are.
+The field of a dataclass accepts both and always returns a record.
 """
 
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ Default = TypeVar("Default")
 
 
 def as_settings(kind: type[Settings], given: object) -> Settings:
-    """Return settings given as a dict as the record; anything else as it is, for others to check.
+    """Return a dict of settings as the record; any other value unchanged, to be checked later.
 
     Raises:
         UserError: a key is no field of the record. The message names the key and the fields.
@@ -50,16 +49,16 @@ class SettingsField(Generic[Settings, Default]):
     def __get__(self, instance: object, owner: type) -> Settings | Default: ...
 
     def __get__(self, instance: object | None, owner: type) -> Settings | Default:
-        """Return the settings; the default, of the class and of what has not been given any."""
+        """Return the settings, or the default."""
         if instance is None:
             return self._default
         return instance.__dict__.get(self._name, self._default)
 
     def __set__(self, instance: object, value: Settings | Mapping[str, Any] | Default) -> None:
-        """Keep settings, whatever their form."""
+        """Store settings, as a record if possible."""
         instance.__dict__[self._name] = as_settings(self._kind, value)
 
 
 def settings_field(kind: type[Any], default: object) -> Any:
-    """Make a field with a default, for a dataclass; `duration_field` says why it is a function."""
+    """Make a field with a default, for a dataclass; see `duration_field` for why a function."""
     return SettingsField(kind, default)

@@ -1,12 +1,11 @@
-"""What a handoff's filter did to the model's view, as an edit.
+"""A filter's change of the model's view, as an edit.
 
-Owns: what a filter is given (`HandoffView`), and finding out which of it the filter kept
-(`edit_of`). Must not know: which filter, and how the edit is applied.
+`HandoffView` is the filter's argument; `edit_of` compares it with the filter's result.
 
-A filter returns lists. Most of what is in them was there before, so the edit names it by its
-position and writes only what is new. An item is known again by being the same object with the same
-content, else by equal content. Equal content is looked for from the last found position on, so
-that a filter which keeps the order gives few ranges.
+A filter returns lists. Most of their items were there before, so the edit refers to them by
+position and contains only new items. An item is recognized as the same unchanged object, or else by
+equal content. The search for equal content starts from the last match, so that a filter which keeps
+the order yields few ranges.
 """
 
 import json
@@ -28,12 +27,12 @@ from outlast.loop.view import Segment, ViewEdit
 
 @dataclass(frozen=True, kw_only=True)
 class HandoffView:
-    """The view before a handoff, and what a filter is given of it.
+    """The view before a handoff, and the filter's argument.
 
     Attributes:
-        raws: the view: its positions are what an edit counts in.
+        raws: the view; an edit refers to its positions.
         handed: the object that the filter gets for each position: a copy, or a run item.
-        data: what the filter is called with.
+        data: the filter's argument.
     """
 
     raws: tuple[JsonObject, ...]
@@ -52,7 +51,7 @@ class HandoffView:
 
     @cached_property
     def keys(self) -> list[str]:
-        """The content of each position, in a form that can be compared."""
+        """The content of each position, in a comparable form."""
         return [_key(raw) for raw in self.raws]
 
 
@@ -66,16 +65,16 @@ def handoff_view(
 ) -> HandoffView:
     """Return the view before a handoff.
 
-    What a filter gets are copies: the run's own state may hold the very objects that are given
-    here. A history of one plain user message is given to the filter as a string. Calls that wait
-    for an approval have no position, so there must be none among the items.
+    The filter gets copies, because the run's own state may hold the very objects passed here. A
+    history of one plain user message is passed to the filter as a string. Calls that wait for an
+    approval have no position, so there must be none among the items.
 
     Args:
         history: the part of the view that is the run's input.
         pre_items: the run's items of earlier turns.
         new_items: the items of this turn; the last is the handoff's own output.
         run_context: the context that the filter sees.
-        shows_items: give also a history of one plain user message as items.
+        shows_items: pass even a history of one plain user message as items.
     """
     items = (*pre_items, *new_items)
     copies = tuple(deepcopy(raw) for raw in history)
@@ -93,10 +92,10 @@ def handoff_view(
 
 
 def edit_of(view: HandoffView, result: object, *, handoff: str) -> ViewEdit:
-    """Return what a filter did.
+    """Return a filter's result as an edit.
 
-    The next model is shown the history, the earlier items, and then `input_items` if there are
-    any, else `new_items`. Items that wait for an approval are shown to nobody.
+    The next model sees the history, the earlier items, and then `input_items` if there are any,
+    else `new_items`. Items that wait for an approval are never shown.
 
     Args:
         view: the view that the filter was called with.
@@ -104,12 +103,12 @@ def edit_of(view: HandoffView, result: object, *, handoff: str) -> ViewEdit:
         handoff: the handoff's tool name, for the message.
 
     Raises:
-        UserError: the filter returned something else, or something in it is no item.
+        UserError: the filter returned another type, or an entry is no item.
     """
     if not isinstance(result, HandoffInputData):
         raise UserError(
             f"The input filter of the handoff {handoff!r} returned {type(result).__name__}. It "
-            "must return HandoffInputData: change what it is given with data.clone(...)."
+            "must return HandoffInputData, such as data.clone(...)."
         )
     places = _Places(view, handoff)
     history = places.of(_history(result, handoff))
@@ -135,7 +134,7 @@ def edit_of(view: HandoffView, result: object, *, handoff: str) -> ViewEdit:
 
 
 class _Places:
-    """Finds the position of what a filter returned."""
+    """Finds the positions of a filter's items."""
 
     def __init__(self, view: HandoffView, handoff: str) -> None:
         self._view = view
@@ -146,7 +145,7 @@ class _Places:
     def of(
         self, entries: Sequence[tuple[object, JsonObject]], *, of_new_turn: bool = False
     ) -> list[int | JsonObject]:
-        """Return the position of each entry, or its content where it was not there before."""
+        """Return the position of each entry, or its content if the entry is new."""
         if of_new_turn:
             self._next = self._view.first_new_item
         return [self._place(given, raw) for given, raw in entries]

@@ -1,8 +1,6 @@
-"""Handoffs: how one agent gives the conversation to another.
+"""Handoffs: one agent transfers the conversation to another.
 
-Owns: the `Handoff` record, `handoff()`, and what happens when one is invoked: the model's
-arguments are read and the callback runs. A handoff looks like a tool to the model. Must not know:
-when the active agent changes; that is the loop's.
+To the model, a handoff looks like a tool: its arguments are parsed, and its callback runs.
 """
 
 import re
@@ -29,7 +27,7 @@ else:  # as in `context.py`
     TAgent = TypeVar("TAgent")
 
 OnHandoffWithoutInput: TypeAlias = Callable[[RunContextWrapper[Any]], Any]
-"""Called with (context) when the handoff happens; sync or async. What it returns is ignored."""
+"""Called with (context) when the handoff happens; sync or async. The result is ignored."""
 
 OnHandoffWithInput: TypeAlias = Callable[[RunContextWrapper[Any], Any], Any]
 """Called with (context, input) when the handoff happens; sync or async."""
@@ -42,7 +40,7 @@ OnInvokeHandoff: TypeAlias = Callable[[RunContextWrapper[Any], str], Awaitable[A
 IsEnabled: TypeAlias = bool | Callable[[RunContextWrapper[Any], Any], bool | Awaitable[bool]]
 
 _NOT_GIVEN: Any = None
-"""Default of a field that always has a value once the record is made."""
+"""Default of a field that always has a value once the record is created."""
 
 NO_INPUT: JsonObject = {
     "type": "object",
@@ -56,30 +54,31 @@ NO_INPUT: JsonObject = {
 class Handoff(Generic[TContext, TAgent]):
     """A model's option to hand the conversation to another agent.
 
-    `handoff()` makes one to an agent. Making one by hand is for a handoff that picks the agent
-    when it is invoked: give `on_invoke_handoff`, and the `agent_name` to show before that.
+    `handoff()` creates one for an agent. Create one directly if the handoff picks the agent when it
+    is
+    invoked: set `on_invoke_handoff`, and the `agent_name` to show before that.
 
     Attributes:
-        tool_name: what the model calls it.
-        tool_description: what the model is told.
-        agent: the agent that takes over; None where `on_invoke_handoff` picks it.
-        agent_name: the name of the agent that takes over; default that of `agent`.
-        input_json_schema: the JSON Schema of what the model has to say; default nothing. Made
+        tool_name: the name of the handoff's tool.
+        tool_description: the description of the tool, for the model.
+        agent: the agent that takes over; None if `on_invoke_handoff` picks it.
+        agent_name: the name of the agent that takes over; default: that of `agent`.
+        input_json_schema: the JSON Schema of the tool's arguments; default: no arguments. Made
             strict if `strict_json_schema`.
         on_invoke_handoff: performs the handoff; called with (context, arguments as JSON text),
-            returns the agent that takes over. Default: read the arguments, call `on_handoff`,
+            returns the agent that takes over. Default: parse the arguments, call `on_handoff`,
             return `agent`.
-        on_handoff: runs in an activity, retried, when the handoff happens.
-        input_type: the type of what the model has to say, for `on_handoff`.
-        input_filter: changes what the next agent's model is shown.
-        nest_handoff_history: whether the next agent is told the conversation as a summary; None:
-            as the run's configuration says. An input filter of this handoff turns it off.
-        strict_json_schema: whether the provider holds the model to the schema.
-        is_enabled: whether the agent offers it at the moment: yes, no, or a predicate that is
-            called with (context, the agent that would hand over).
+        on_handoff: runs in an activity, with retries, when the handoff happens.
+        input_type: the type of the arguments, for `on_handoff`.
+        input_filter: changes the input of the next agent's model.
+        nest_handoff_history: whether the next agent sees the conversation as a summary; None: the
+            run's setting. An input filter of this handoff turns it off.
+        strict_json_schema: whether the provider enforces the schema.
+        is_enabled: whether the agent offers the handoff: yes, no, or a predicate called with
+            (context, the agent that would hand over).
     """
 
-    if not TYPE_CHECKING:  # `Handoff[Context]` in an annotation that is evaluated
+    if not TYPE_CHECKING:  # `Handoff[Context]` in annotations evaluated at run time
         __class_getitem__ = classmethod(GenericAlias)
 
     tool_name: str
@@ -96,10 +95,10 @@ class Handoff(Generic[TContext, TAgent]):
     is_enabled: IsEnabled = True
 
     def __post_init__(self) -> None:
-        """Check the fields, so that a mistake is found where it is made.
+        """Check the fields, so that the error is raised here.
 
         Raises:
-            UserError: a field does not fit. The message names the handoff and the field.
+            UserError: a field is invalid; the message names the handoff and the field.
         """
         if not TOOL_NAME.fullmatch(self.tool_name):
             raise UserError(
@@ -125,7 +124,7 @@ class Handoff(Generic[TContext, TAgent]):
         if given is None or isinstance(given, _Invocation):
             if self.agent is None:
                 raise UserError(
-                    f"{owner} leads nowhere: give agent=, or on_invoke_handoff= and agent_name=."
+                    f"{owner} leads nowhere: set agent=, or on_invoke_handoff= and agent_name=."
                 )
             self.on_invoke_handoff = _Invocation(self)
         else:
@@ -139,7 +138,7 @@ class Handoff(Generic[TContext, TAgent]):
         if self.agent is not None:
             self.agent_name = self.agent.name
         elif not self.agent_name:
-            raise UserError(f"{owner} needs agent_name=, which it is shown with.")
+            raise UserError(f"{owner} needs agent_name=, the name to show.")
 
     def _check_input(self, owner: str) -> None:
         if self.input_type is None:
@@ -160,9 +159,9 @@ class Handoff(Generic[TContext, TAgent]):
 
     @property
     def needs_activity(self) -> bool:
-        """Whether anything of this handoff has to run when it happens.
+        """Whether the handoff itself has user code to run.
 
-        What a run's configuration and hooks add to it is not counted.
+        The run's configuration and hooks are not considered.
         """
         return (
             self.picks_agent
@@ -172,30 +171,30 @@ class Handoff(Generic[TContext, TAgent]):
         )
 
     def get_transfer_message(self, agent: NamedAgent) -> str:
-        """Return what the model reads as the output of this handoff's call."""
+        """Return the output of this handoff's call, for the model."""
         return handed_over(agent.name)
 
     @classmethod
     def default_tool_name(cls, agent: NamedAgent | str) -> str:
-        """Return `transfer_to_` and the agent's name, with what no tool name allows replaced."""
+        """Return `transfer_to_` and the agent's name, with invalid characters replaced."""
         name = agent if isinstance(agent, str) else agent.name
         return "transfer_to_" + re.sub(r"[^a-zA-Z0-9_]", "_", name).lower()
 
     @classmethod
     def default_tool_description(cls, agent: NamedAgent) -> str:
-        """Return what the model is told about a handoff to this agent."""
+        """Return the tool description of a handoff to this agent."""
         text = f"Hand the conversation over to the agent {agent.name}."
         return f"{text} {agent.handoff_description}" if agent.handoff_description else text
 
 
 class _Invocation:
-    """What a handoff to one agent does when it is invoked."""
+    """The default `on_invoke_handoff` of a handoff to one agent."""
 
     def __init__(self, entry: Handoff) -> None:
         self._entry = entry
 
     async def __call__(self, context: RunContextWrapper[Any], arguments: str) -> Any:
-        """Read the arguments, call the callback, and return the agent.
+        """Parse the arguments, call the callback, and return the agent.
 
         Raises:
             ModelBehaviorError: the arguments do not fit the input type.
@@ -220,25 +219,25 @@ def handoff(
     nest_handoff_history: bool | None = None,
     is_enabled: IsEnabled = True,
 ) -> Handoff:
-    """Make a handoff to an agent.
+    """Create a handoff to an agent.
 
     Args:
         agent: the agent that takes over.
-        tool_name_override: what the model calls it; default `transfer_to_<agent>`.
-        tool_description_override: what the model is told instead of the default sentence.
+        tool_name_override: the name of the tool; default `transfer_to_<agent>`.
+        tool_description_override: the description of the tool, instead of the default sentence.
         on_handoff: called with (context), or with `input_type` with (context, input), when the
             handoff happens; sync or async. It runs in an activity, at least once, and its context
             changes are kept.
-        input_type: what the model has to say when it hands over: a pydantic model, dataclass or
-            TypedDict. What it says is held to the type strictly; what does not fit ends the run.
-        input_filter: called with `HandoffInputData`, returns what the next agent's model is shown;
-            sync or async. It runs in an activity.
-        nest_handoff_history: whether the next agent is told the conversation as a summary; None:
-            as the run's configuration says.
-        is_enabled: whether the handoff is offered, asked before every model call.
+        input_type: the type of the arguments: a pydantic model, dataclass or TypedDict. Arguments
+            are validated strictly; invalid ones end the run.
+        input_filter: called with `HandoffInputData`, returns the next agent's input; sync or async.
+            It runs in an activity.
+        nest_handoff_history: whether the next agent sees the conversation as a summary; None: the
+            run's setting.
+        is_enabled: whether the handoff is offered, checked before every model call.
 
     Raises:
-        UserError: an argument does not fit.
+        UserError: an argument is invalid.
     """
     if not isinstance(getattr(agent, "name", None), str):
         raise UserError(f"handoff() needs an Agent, not {agent!r}.")
@@ -278,7 +277,7 @@ def _read(entry: Handoff, arguments: str) -> Any:
     try:
         return TypeAdapter(entry.input_type).validate_json(arguments or "", strict=True)
     except ValidationError as error:
-        # What the model wrote stays out of the message: it may be a customer's.
+        # The model's text stays out of the message: it may be a customer's data.
         first = error.errors(include_url=False, include_context=False, include_input=False)[0]
         place = ".".join(map(str, first["loc"])) or "its root"
         raise ModelBehaviorError(

@@ -1,8 +1,6 @@
-"""Nested handoff history: the conversation so far as a summary for the agent that takes over.
+"""Nested handoff history: the conversation so far as a summary for the next agent.
 
-Owns: which items are told in a summary and which are handed on as they are, the text of a
-summary, and reading it back, so that a second handoff does not put a summary into a summary. Must
-not know: whether a run wants it.
+Summaries can be read back, so that a second handoff does not put a summary into a summary.
 """
 
 import inspect
@@ -28,7 +26,7 @@ _PREAMBLE = "What was said and done in this conversation before you took over:"
 _NOTHING = "(nothing yet)"
 _ROLES = frozenset({"user", "assistant", "system", "developer"})
 _TEXTS = frozenset({"output_text", "input_text", "text"})
-# Of no use to a reader: what is the provider's bookkeeping, and sealed thoughts.
+# Of no use to a reader: the provider's metadata, and encrypted reasoning.
 _LEFT_OUT = frozenset({"id", "status", "encrypted_content", CREATED_BY})
 _NUMBERED = re.compile(r"(\d+)\. ")
 
@@ -38,11 +36,11 @@ _in_use: list[Wrappers] = [DEFAULT_WRAPPERS]
 def set_conversation_history_wrappers(*, start: str | None = None, end: str | None = None) -> None:
     """Set the lines before and after summaries in this process.
 
-    It holds for runs that do not name their own. Every worker of a task queue must set the same.
+    Runs with their own wrappers ignore these. Every worker of a task queue must set the same.
 
     Args:
-        start: the line before; None leaves it.
-        end: the line after; None leaves it.
+        start: the line before; None keeps it.
+        end: the line after; None keeps it.
     """
     before, after = _in_use[0]
     _in_use[0] = (before if start is None else start, after if end is None else end)
@@ -81,19 +79,19 @@ def nest_handoff_history(
 ) -> HandoffInputData:
     """Return handoff data with the conversation so far as a summary.
 
-    Without a mapper: messages of the turn that hands over, and what users said since the run
-    began, are handed on as they are, in their places. All else is told in summaries between them:
-    the history, calls and their outputs, reasoning, what agents said in earlier turns. The run's
-    own items, `new_items`, stay as they are.
+    Without a mapper, messages of the current turn, and user messages since the run began, are
+    passed on unchanged, in their places. The rest is summarized between them: the history, calls
+    and their outputs, reasoning, and agents' messages of earlier turns. The run's own items,
+    `new_items`, are unchanged.
 
     Args:
-        handoff_input_data: what the next agent would be shown.
-        history_mapper: called with the conversation as a flat list; what it returns is exactly
-            what the next agent is shown.
-        wrappers: the lines around summaries; default the process's.
+        handoff_input_data: the next agent's input.
+        history_mapper: called with the conversation as a flat list; returns exactly the next
+            agent's input.
+        wrappers: the lines around summaries; default: the process's.
 
     Raises:
-        UserError: the mapper returned something else than a list of input items.
+        UserError: the mapper returned something other than a list of input items.
     """
     lines = wrappers or _in_use[0]
     history = list(_flat(_as_list(handoff_input_data.input_history), lines))
@@ -111,7 +109,7 @@ def nest_handoff_history(
 
 
 def _ordered(entries: Iterable[tuple[JsonObject, bool]], wrappers: Wrappers) -> list[JsonObject]:
-    """Return summaries and what is handed on, in order."""
+    """Return summaries and unchanged items, in order."""
     view: list[JsonObject] = []
     untold: list[JsonObject] = []
     for raw, hand_on in entries:
@@ -132,12 +130,12 @@ def _shown(items: Iterable[RunItem]) -> list[JsonObject]:
 
 
 def _stands_alone(raw: JsonObject) -> bool:
-    """Whether a model can read an item without the ones around it."""
+    """Whether a model can read an item without its neighbours."""
     return "role" in raw or _is_sealed(raw)
 
 
 def _is_sealed(raw: JsonObject) -> bool:
-    """Whether it is what a provider made of a conversation: nobody else can read it."""
+    """Whether an item is a provider's compaction, which only that provider can read."""
     return raw.get("type") == "compaction"
 
 
@@ -166,7 +164,7 @@ def _checked(mapped: object, mapper: HandoffHistoryMapper) -> list[JsonObject]:
 
 
 def _flat(items: Iterable[JsonObject], wrappers: Wrappers) -> Iterable[JsonObject]:
-    """Yield items, and for each summary what it tells."""
+    """Yield items; instead of a summary, the items that it contains."""
     for item in items:
         told = _told(item, wrappers)
         if told is None:
@@ -176,7 +174,7 @@ def _flat(items: Iterable[JsonObject], wrappers: Wrappers) -> Iterable[JsonObjec
 
 
 def _told(item: JsonObject, wrappers: Wrappers) -> list[JsonObject] | None:
-    """Return what a summary tells; None when the item is no summary."""
+    """Return the items of a summary; None if the item is no summary."""
     if item.get("role") != "assistant":
         return None
     text = text_of(item)
@@ -201,7 +199,7 @@ def _read(body: str) -> list[JsonObject] | None:
 
 
 def _line(item: JsonObject) -> str:
-    """Return the line that tells an item: `role: text` where that says all, else its JSON."""
+    """Return an item as a line: `role: text` if that is complete, else its JSON."""
     item = _plain(item)
     content: Json = item.get("content")
     is_text = item.keys() == {"role", "content"} and isinstance(content, str)
@@ -211,7 +209,7 @@ def _line(item: JsonObject) -> str:
 
 
 def _item(line: str) -> JsonObject | None:
-    """Return the item that a line tells; None when it tells none."""
+    """Return the item of a line; None if the line holds none."""
     if line.startswith("{"):
         try:
             item: Json = json.loads(line)
@@ -223,7 +221,7 @@ def _item(line: str) -> JsonObject | None:
 
 
 def _plain(item: JsonObject) -> JsonObject:
-    """Return an item as it is told: without ids, and a message of nothing but text as a string."""
+    """Return an item without ids; a message that is only text gets a string as content."""
     if _is_sealed(item):
         return item
     plain = {key: value for key, value in item.items() if key not in _LEFT_OUT}

@@ -1,7 +1,4 @@
-"""What a handoff's filter is given and returns.
-
-Owns: `HandoffInputData` and the types of filters and mappers. Must not know: when they are called.
-"""
+"""The argument and result of a handoff's input filter."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -14,15 +11,15 @@ from outlast.loop.values import JsonObject
 
 @dataclass(frozen=True)
 class HandoffInputData:
-    """The conversation that the next agent's model would see, in three parts.
+    """The conversation for the next agent's model, in three parts.
 
     Attributes:
-        input_history: the input of the run before it: one user message as a string, or input
-            items.
-        pre_handoff_items: the run's items of the turns before the one that handed over.
-        new_items: the items of that turn; the last is the handoff's own output.
+        input_history: the input of the run: one user message as a string, or input items.
+        pre_handoff_items: the run's items of the turns before the handoff.
+        new_items: the items of the handoff's turn; the last is the handoff's own output.
         run_context: the context of the run.
-        input_items: what the model is shown in place of `new_items`, when `new_items` is to stay
+        input_items: the model's input in place of `new_items`, while `new_items` stays in the run's
+            items and session. None: the model sees `new_items`.
             as it is in the run's items and its session. None: the model is shown `new_items`.
     """
 

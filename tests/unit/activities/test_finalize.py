@@ -516,7 +516,7 @@ async def test_an_agent_of_the_transcript_that_has_gone_may_be_known_elsewhere()
     said = Item("message", say("Hi")[0], "Gone", 1)
     settings = handled_by("max_turns", returning("never asked"))
     request = conclusion_request(Candidate(failure=TURNS), HELLO, said, settings=settings)
-    with pytest.raises(EffectError, match="knows no agent 'Gone'") as caught:
+    with pytest.raises(EffectError, match="has no agent 'Gone'") as caught:
         await finalize_answer(worker_of(Agent(name="A")), request)
     assert caught.value.retryable
 

@@ -105,7 +105,7 @@ async def test_a_callback_that_hangs_is_stopped_in_words() -> None:
 
 @pytest.mark.parametrize(
     ("fields", "problem"),
-    [({"agent": "Nobody"}, "knows no agent"), ({"name": "transfer_to_c"}, "has no handoff")],
+    [({"agent": "Nobody"}, "has no agent"), ({"name": "transfer_to_c"}, "has no handoff")],
 )
 async def test_a_handoff_that_this_worker_does_not_know_another_may(
     fields: dict[str, Any], problem: str
@@ -175,7 +175,7 @@ async def test_a_handoff_may_pick_the_agent_when_it_is_called() -> None:
     ("chosen", "problem"),
     [
         ("B", "chose 'B': on_invoke_handoff must return an Agent"),
-        (Agent(name="Stranger"), "knows no agent 'Stranger'"),
+        (Agent(name="Stranger"), "has no agent 'Stranger'"),
     ],
 )
 async def test_an_agent_that_cannot_take_over_is_named(chosen: Any, problem: str) -> None:

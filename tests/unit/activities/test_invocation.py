@@ -64,7 +64,7 @@ async def test_callables_get_the_context_and_where_the_run_is() -> None:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"agent": "Nobody"}, "knows no agent 'Nobody'"),
+        ({"agent": "Nobody"}, "has no agent 'Nobody'"),
         ({"context": {"seen": 5}}, "does not fit Notes"),
     ],
 )
@@ -86,10 +86,10 @@ def test_a_name_in_the_settings_stands_for_a_thing() -> None:
 
 def test_a_name_that_nobody_knows_is_named() -> None:
     invocation = invocation_of(settings={"hooks": "gone:Hooks", "input_guardrails": ["gone:check"]})
-    with pytest.raises(EffectError, match="knows nothing named 'gone:Hooks'") as caught:
+    with pytest.raises(EffectError, match="has no object named 'gone:Hooks'") as caught:
         _ = invocation.run_hooks
     assert caught.value.retryable
-    with pytest.raises(EffectError, match="knows nothing named 'gone:check'"):
+    with pytest.raises(EffectError, match="has no object named 'gone:check'"):
         invocation.input_guardrails()
 
 

@@ -81,7 +81,7 @@ async def test_a_session_travels_as_data_or_by_name(kept: SQLiteSession) -> None
 @pytest.mark.parametrize(
     ("described", "problem"),
     [
-        ({"ref": "gone:Session"}, "knows nothing named 'gone:Session'"),
+        ({"ref": "gone:Session"}, "has no object named 'gone:Session'"),
         ({"kind": "redis"}, "No kind of session is called 'redis'"),
         ("typed by hand", "No kind of session is called None"),
     ],
@@ -142,7 +142,7 @@ async def test_what_is_no_session_is_refused_in_words() -> None:
 
 async def test_a_callback_that_nobody_knows_is_named() -> None:
     settings = by_name(Notebook(), session_input_callback="gone:merge")
-    with pytest.raises(EffectError, match="knows nothing named 'gone:merge'"):
+    with pytest.raises(EffectError, match="has no object named 'gone:merge'"):
         await load(REGISTRY, settings, ())
 
 

@@ -311,7 +311,7 @@ async def test_instructions_have_to_come_to_text(text: Any) -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"agent": "Nobody"}, "This worker knows no agent 'Nobody'"),
+        ({"agent": "Nobody"}, "This worker has no agent 'Nobody'"),
         ({"context": {"seen": 5}}, "The run's context does not fit Notes"),
     ],
 )

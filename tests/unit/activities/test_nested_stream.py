@@ -283,7 +283,7 @@ async def test_events_of_agents_that_nobody_knows_are_logged(
         await told.handoff(handoff_request("h", agent="Inner").effect, [], "Nobody")
         await told.raw(DELTA)
     assert heard.words == ["response.output_text.delta"]
-    assert "knows no agent 'Nobody'" in caplog.text
+    assert "has no agent 'Nobody'" in caplog.text
 
 
 # --- Waiting ----------------------------------------------------------------------------------------------

@@ -66,9 +66,9 @@ def test_the_tool_and_the_agent_that_called_it_are_found() -> None:
     ("settings", "problem"),
     [
         (answering("gone"), "'A' has no tool 'gone'"),
-        ({"as_tool": {"agent": "Nobody", "tool": "ask"}}, "knows no agent 'Nobody'"),
+        ({"as_tool": {"agent": "Nobody", "tool": "ask"}}, "has no agent 'Nobody'"),
         ({"as_tool": {}}, "cannot find the tool call that the run answers"),
-        (answering("ask", hooks="gone:Hooks"), "knows nothing named 'gone:Hooks'"),
+        (answering("ask", hooks="gone:Hooks"), "has no object named 'gone:Hooks'"),
         (answering("look_up"), "The tool 'look_up' of agent 'A' is no agent on this worker"),
     ],
 )

@@ -59,7 +59,7 @@ async def test_a_known_agent_is_introduced_by_its_model(own: Any, of_run: Any, l
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"agent": "Nobody"}, "This worker knows no agent 'Nobody'. It knows: 'A'"),
+        ({"agent": "Nobody"}, "This worker has no agent 'Nobody'. It has: 'A'"),
         ({"context": {"seen": 5}}, "does not fit Notes"),
     ],
 )
@@ -83,7 +83,7 @@ async def test_a_run_that_cannot_work_ends_before_anything_is_paid(
     ids=lambda settings: next(iter(settings)),
 )
 async def test_a_name_that_this_worker_does_not_know_refuses_the_run(settings: JsonObject) -> None:
-    with pytest.raises(EffectError, match="knows nothing named 'gone:thing'") as caught:
+    with pytest.raises(EffectError, match="has no object named 'gone:thing'") as caught:
         await prepare_run(worker_of(Agent(name="A")), prepare_request(settings=settings))
     assert (caught.value.code, caught.value.retryable) == ("user_error", False)
 

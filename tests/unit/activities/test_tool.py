@@ -346,7 +346,7 @@ async def test_a_context_that_was_left_unwritable_is_the_tools_failure() -> None
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"agent": "Nobody"}, "knows no agent 'Nobody'"),
+        ({"agent": "Nobody"}, "has no agent 'Nobody'"),
         ({"name": "other"}, "'A' has no tool 'other'"),
         ({"context": {"seen": 5}}, "does not fit Notes"),
     ],

@@ -267,7 +267,7 @@ def test_a_mistake_is_found_where_it_is_made_and_names_the_tool(
 
 @pytest.mark.parametrize("run_config", [5, {"max_turns": 3}])
 def test_settings_of_the_nested_run_are_checked(run_config: Any) -> None:
-    with pytest.raises(UserError, match=r"run_config= must be a RunConfig|Give it to Runner.run"):
+    with pytest.raises(UserError, match=r"run_config= must be a RunConfig|Pass it to Runner.run"):
         translator(run_config=run_config)
 
 

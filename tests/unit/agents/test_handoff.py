@@ -275,7 +275,7 @@ def test_a_schema_may_be_loose_where_it_is_said() -> None:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({}, "'go' leads nowhere: give agent=, or on_invoke_handoff="),
+        ({}, "'go' leads nowhere: set agent=, or on_invoke_handoff="),
         ({"agent_name": "A"}, "'go' leads nowhere"),
         ({"on_invoke_handoff": two_parameters}, "'go' needs agent_name="),
         ({"on_invoke_handoff": one_parameter, "agent_name": "A"}, r"called with \(context, argu"),

@@ -100,7 +100,7 @@ def test_retries_may_be_given_as_a_dict() -> None:
 @pytest.mark.parametrize(
     ("retry", "problem"),
     [
-        ({"policy": 1}, "knows no policy: the engine decides what is retried"),
+        ({"policy": 1}, "has no field policy: the engine decides what is retried"),
         ({"max_retries": -1}, r"max_retries=\.\.\.\) must be a whole number from 0, not -1"),
         ({"max_retries": True}, "not True"),
         ({"max_retries": "2"}, "not '2'"),
@@ -162,7 +162,7 @@ def test_what_was_typed_by_hand_counts_where_it_makes_sense(seconds: Any, retry:
     ],
 )
 def test_what_cannot_travel_is_refused_by_name(settings: ModelSettings, field: str) -> None:
-    with pytest.raises(UserError, match=f"must be plain data, to travel to the worker: {field}: "):
+    with pytest.raises(UserError, match=f"must be plain data \\(JSON\\): {field}: "):
         write_model_settings(settings)
 
 
@@ -221,5 +221,5 @@ def test_a_choice_that_names_no_tool_of_a_server_counts_as_not_given(choice: Any
 
 def test_the_two_names_of_a_tool_of_an_mcp_server_are_texts() -> None:
     name: Any = None
-    with pytest.raises(UserError, match="are texts, not MCPToolChoice"):
+    with pytest.raises(UserError, match="must be texts, not MCPToolChoice"):
         MCPToolChoice(server_label="wiki", name=name)

@@ -120,7 +120,7 @@ def test_a_chosen_name_stands_for_one_thing() -> None:
     table = ReferenceTable()
     table.register_as("trimmer", plain)
     table.register_as("trimmer", plain)
-    with pytest.raises(UserError, match=r"The name 'trimmer' stands for two things: .*plain"):
+    with pytest.raises(UserError, match=r"The name 'trimmer' belongs to two objects: .*plain"):
         table.register_as("trimmer", maker())
 
 
@@ -166,7 +166,7 @@ def test_the_process_has_a_table() -> None:
 
 def test_an_unknown_name_is_an_error_that_says_where_to_register_it() -> None:
     with pytest.raises(
-        UserError, match=r"knows nothing named 'app:trim', .*AgentWorker\(references=\[my_callable"
+        UserError, match=r"has no object named 'app:trim', .*AgentWorker\(references=\[my_callable"
     ):
         resolve("app:trim")
 
@@ -180,9 +180,9 @@ def test_references_are_a_list_or_a_dict_by_name() -> None:
 @pytest.mark.parametrize(
     ("references", "problem"),
     [
-        ("plain", "references= is a list of callables and objects, or a dict .* not 'plain'"),
-        (plain, "references= is a list"),
-        (["app:plain"], "holds 'app:plain': give the callable or object itself"),
+        ("plain", "references= must be a list of callables and objects, or a dict .* not 'plain'"),
+        (plain, "references= must be a list"),
+        (["app:plain"], "holds 'app:plain': pass the callable or object itself"),
         ({"a": None}, "holds None"),
         ([maker(), maker()], r"Two references are named '.*made:\d+'. Name them yourself"),
     ],

@@ -128,7 +128,7 @@ def test_an_unknown_agent_is_an_error_that_lists_the_known_ones(
     agents: list[str], known: str
 ) -> None:
     registry = Registry(Agent[Any](name=name) for name in agents)
-    with pytest.raises(UserError, match=f"knows no agent 'C'. It knows: {known}. Register"):
+    with pytest.raises(UserError, match=f"has no agent 'C'. It has: {known}. Register"):
         registry.agent("C")
 
 
@@ -146,7 +146,7 @@ def test_an_unknown_tool_is_an_error_that_lists_the_known_ones() -> None:
         registry.tool("A", "z")
     with pytest.raises(UserError, match=r"'B' has no tool 'x' .* It has: none\."):
         registry.tool("B", "x")
-    with pytest.raises(UserError, match="knows no agent 'C'"):
+    with pytest.raises(UserError, match="has no agent 'C'"):
         registry.tool("C", "x")
 
 
@@ -287,7 +287,7 @@ def test_a_handoff_that_picks_its_agent_later_is_not_followed() -> None:
     registry = Registry([Agent("Triage", handoffs=[entry])])
     assert registry.names == ["Triage"]
     assert registry.handoff("Triage", "pick") is entry
-    with pytest.raises(UserError, match="knows no agent 'Late'"):
+    with pytest.raises(UserError, match="has no agent 'Late'"):
         registry.agent("Late")
 
 
@@ -319,12 +319,12 @@ def test_references_are_given_as_a_list_or_by_name() -> None:
 def test_a_reference_that_could_mean_two_things_is_refused() -> None:
     registry = Registry()
     registry.add_reference(trim, "trim")
-    with pytest.raises(UserError, match="The name 'trim' stands for two things"):
+    with pytest.raises(UserError, match="The name 'trim' belongs to two objects"):
         registry.add_reference(Customer, "trim")
 
 
 def test_an_unknown_reference_is_an_error_that_says_where_to_register_it() -> None:
-    with pytest.raises(UserError, match=r"nothing named 'app:trim'.*AgentWorker\(references="):
+    with pytest.raises(UserError, match=r"no object named 'app:trim'.*AgentWorker\(references="):
         Registry().reference("app:trim")
 
 
@@ -359,7 +359,7 @@ async def test_an_mcp_server_that_cannot_be_released_does_not_keep_the_others(
     other = Shelf()
     await Registry([Agent[Any](name="A", mcp_servers=[Stuck(), other])]).release_servers()
     assert other.steps == ["release"]
-    assert "could not be let go" in caplog.text
+    assert "could not be closed" in caplog.text
 
 
 async def test_the_servers_of_agents_that_were_replaced_are_released_too() -> None:

@@ -135,8 +135,8 @@ def by_keyword(given: dict[str, Any]) -> RunConfig:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({"max_turns": 3}, r"no field max_turns. Give it to Runner.run itself: .*max_turns=\.\.\."),
-        ({"hooks": None, "model": "x"}, r"no field hooks. Give it to Runner.run itself"),
+        ({"max_turns": 3}, r"no field max_turns. Pass it to Runner.run itself: .*max_turns=\.\.\."),
+        ({"hooks": None, "model": "x"}, r"no field hooks. Pass it to Runner.run itself"),
         ({"colour": 1}, "no field colour. Its fields are call_model_input_filter, conversation"),
         ({"disable_tracing": True}, "no field disable_tracing. Its fields are"),
         (

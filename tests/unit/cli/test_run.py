@@ -66,7 +66,7 @@ async def test_an_agent_that_no_worker_knows_is_said(cli: Invoke, open_desk: Ope
     done = await cli("run", "Nobody", "Where?", "--task-queue", queue)
 
     assert done.exit_code == 1
-    assert "knows no agent 'Nobody'. It knows: 'Helper'" in done.stderr
+    assert "has no agent 'Nobody'. It has: 'Helper'" in done.stderr
 
 
 @pytest.mark.smoke

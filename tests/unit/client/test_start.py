@@ -144,7 +144,7 @@ FILTERED = RunConfig(handoff_input_filter=keep)
         ("A", {"max_turns": True}, "max_turns=True"),
         ("A", {"max_turns": "3"}, "max_turns='3'"),
         ("A", {"run_config": {"modle": "m"}}, "no field modle"),
-        ("A", {"run_config": {"max_turns": 3}}, "Give it to Runner.run itself"),
+        ("A", {"run_config": {"max_turns": 3}}, "Pass it to Runner.run itself"),
         ("A", {"context": object()}, "cannot be written as JSON"),
         ("A", {"error_handlers": {"timeout": keep}}, "no key 'timeout'"),
         ("A", {"error_handlers": [keep]}, "must be a dict"),
