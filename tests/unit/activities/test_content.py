@@ -161,6 +161,20 @@ async def test_requests_get_their_content_back(content: LargeContent):
     assert await whole_request(content, got) is got
 
 
+async def test_each_outcome_that_a_rule_judges_gets_its_own_content_back(content: LargeContent):
+    texts = [f"{number}" * 2_000 for number in range(6)]
+    stored = [
+        (await recorded_result(content, TOOL, ToolResult(output=text))).output for text in texts
+    ]
+    outcomes = tuple(
+        ToolOutcome(name="t", call_id=f"c{at}", output=stored[at], value=stored[at + 3])
+        for at in range(3)
+    )
+    call = FinalizeAnswer(**FIELDS, candidate=Candidate(outcomes=outcomes), input_length=0)
+    got = (await whole_request(content, EffectRequest(effect=call))).effect.candidate.outcomes
+    assert [(one.output, one.value) for one in got] == list(zip(texts[:3], texts[3:], strict=True))
+
+
 async def test_a_store_that_is_away_or_missing_is_tried_again(content: LargeContent):
     stored = (await recorded_result(content, TOOL, ToolResult(output=LONG))).output
     check = CheckInput(**FIELDS, stage="added", items=(Item("input", item(stored)),))
