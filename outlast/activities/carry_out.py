@@ -6,10 +6,12 @@ from functools import cache, partial
 from pkgutil import resolve_name
 from typing import Any
 
+from outlast.activities.errors import lacking
 from outlast.activities.tracing import traced
 from outlast.activities.worker_deps import WorkerDeps
+from outlast.agents.errors import UserError
 from outlast.contract.effects import EffectRequest, kind_of
-from outlast.loop.effects import Effect
+from outlast.loop.effects import AgentEffect, Effect
 from outlast.loop.values import JsonObject
 
 
@@ -43,6 +45,11 @@ async def carry_out(worker: WorkerDeps, request: EffectRequest[Effect], attempt:
     Raises:
         EffectError: the attempt failed; the error says whether a retry may help.
     """
+    if isinstance(request.effect, AgentEffect):
+        try:
+            worker = await worker.with_live_values(request.effect.context)
+        except UserError as error:
+            raise lacking(str(error)) from error
     work = partial(_function(kind_of(request.effect).function), worker, request, attempt)
     return await traced(request, work, attempt=attempt.number)
 

@@ -4,6 +4,16 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from outlast.agents.context.codec import BorrowedContext
+from outlast.agents.context.factories import ContextFactories
+from outlast.agents.context.live import (
+    LIVE_CONTEXTS,
+    LiveValues,
+    Path,
+    absent,
+    live_paths,
+    without_live,
+)
+from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
 from outlast.loop.values import Json
 from outlast.ports.blobs import LargeContent
@@ -12,16 +22,48 @@ from outlast.ports.model import ModelProvider
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerDeps:
-    """The registry of users' definitions, the model provider, and the blob store."""
+    """The registry of users' definitions, the model provider, and the blob store.
+
+    Attributes:
+        contexts: makes the live values of contexts that were started elsewhere.
+        run_id: the run whose effects these are for; empty for all.
+        live: the live values of its context in this process.
+    """
 
     registry: Registry
     models: ModelProvider
     content: LargeContent = field(default=LargeContent(None), compare=False)
+    contexts: ContextFactories | None = None
+    run_id: str = ""
+    live: LiveValues | None = None
 
     def of_run(self, run_id: str) -> "WorkerDeps":
         """Return the dependencies of one run, which may have its own definitions."""
         own = self.registry.of_run(run_id)
-        return self if own is self.registry else replace(self, registry=own)
+        live = LIVE_CONTEXTS.of_run(run_id)
+        if own is self.registry and live is None and self.contexts is None:
+            return self
+        return replace(self, registry=own, run_id=run_id, live=live)
+
+    async def with_live_values(self, context: Json) -> "WorkerDeps":
+        """Return the dependencies with the live values of a context, made here if necessary.
+
+        Raises:
+            UserError: a live value is not in this process, and no factory makes it.
+        """
+        missing = _missing(context, self.live or {})
+        if not missing:
+            return self
+        if self.contexts is None:
+            raise UserError(absent(missing))
+        made = await self.contexts.values(self.run_id, without_live(context))
+        # A callable may put another object in the place of one: the next one gets it, too.
+        live = self.live if self.live is not None else made
+        for path, value in made.items():
+            live.setdefault(path, value)
+        if missing := _missing(context, live):
+            raise UserError(absent(missing))
+        return replace(self, live=live)
 
     def borrow(self, value: Json, type_name: str | None, annotated: Any = None) -> BorrowedContext:
         """Return the run's context for callables.
@@ -33,4 +75,9 @@ class WorkerDeps:
             UserError: the context does not fit the type.
         """
         context_type = annotated if annotated is not None else self.registry.context_type(type_name)
-        return BorrowedContext(value, context_type)
+        return BorrowedContext(value, context_type, self.live)
+
+
+def _missing(context: Json, live: LiveValues) -> list[tuple[Path, str]]:
+    """Return the paths of live values that are not in this process, and their types."""
+    return [one for one in live_paths(context) if one[0] not in live]

@@ -12,6 +12,7 @@ from outlast.agents.agent import Agent
 from outlast.agents.agent_tools.call_items import call_item, origin_of
 from outlast.agents.config.run_config import RunConfig, as_run_config
 from outlast.agents.context.codec import LentContext, read_context
+from outlast.agents.context.live import LIVE_CONTEXTS
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.guardrail import InputGuardrail, OutputGuardrail
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
@@ -148,6 +149,11 @@ class KnownAgents:
             self._origins[call_id] = origin
         return call_item(item, tool, self.agent)
 
+    def keep_live_values(self, run_id: str) -> None:
+        """Keep the context's live values for the effects of the run in this process."""
+        if self.lent is not None and self.lent.live:
+            LIVE_CONTEXTS.keep(run_id, self.lent.live)
+
     def give_back(self, context: Json) -> None:
         """Update the program's own context from the run's."""
         if self.lent is not None:
@@ -159,7 +165,8 @@ class KnownAgents:
             with suppress(Exception):  # it may need another JSON than the run's
                 return self.make_context(value)
         try:
-            return read_context(value, self.context_type)
+            live = self.lent.live if self.lent is not None else None
+            return read_context(value, self.context_type, live)
         except UserError:  # user code replaced the context
             return value
 

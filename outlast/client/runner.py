@@ -284,6 +284,7 @@ async def _open(
     known = known or _known(agent, input, options)
     if isinstance(input, RunState):
         handle = await host.handle(input.run_id, known)
+        known.keep_live_values(input.run_id)
         if input.snapshot is None:
             await host.follow(handle)
         return handle, await resume(handle, input, context=_context(input, options))
@@ -308,6 +309,7 @@ async def _begin(
     record = replace(record, settings=join_current_trace(record.settings))
     run_id = options.get("id") or f"run-{secrets.token_hex(6)}"
     handle = await host.handle(run_id, known)
+    known.keep_live_values(run_id)
     queue = await host.queue(run_id)
     if not await _start(handle.client, queue, run_id, record, host.patience):
         await host.follow(handle)

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, Unpack, cast
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.callables import call
+from outlast.agents.context.codec import write_parts
 from outlast.agents.errors import RunCancelled, UserError
 from outlast.agents.registry import Registry
 from outlast.client.known_agents import KnownAgents
@@ -130,7 +131,7 @@ def worker_for(agent: Agent[Any], model: Model, context: object) -> WorkerDeps:
     registry = Registry([agent])
     if context is not None and not isinstance(context, dict | list | str | int | float):
         registry.add_context_type(cast("type[Any]", type(context)))
-    return WorkerDeps(registry=registry, models=_provider_of(model))
+    return WorkerDeps(registry=registry, models=_provider_of(model), live=write_parts(context)[1])
 
 
 def resumed(agent: Agent[Any], waiting: RunState, model: Model, context: object) -> MemoryRun:

@@ -10,6 +10,7 @@ from temporalio.client import Client
 from temporalio.worker import Worker
 
 from outlast.agents.agent import Agent
+from outlast.agents.context.factories import ContextFactory
 from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
 from outlast.blobs import large_content
@@ -30,7 +31,7 @@ class AgentWorker:
     a task queue. A worker that dies loses nothing: other workers retry its work.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the options of a worker
         self,
         client: Client,
         *,
@@ -38,6 +39,7 @@ class AgentWorker:
         task_queue: str = names.TASK_QUEUE,
         model_provider: ModelProvider | None = None,
         context_types: Iterable[type] = (),
+        context: ContextFactory | None = None,
         references: Iterable[object] | Mapping[str, object] = (),
         blob_store: BlobStore | None = None,
         sessions: Iterable[str | Path] = (),
@@ -52,6 +54,9 @@ class AgentWorker:
             model_provider: provides the models; default: `MultiProvider`, by the prefixes of model
                 names.
             context_types: types of run contexts that no callable is annotated with.
+            context: creates the live objects of contexts, such as a database pool, for runs started
+                elsewhere: a callable that takes the data as JSON and returns a context, or a dict
+                of callables by field. Generators may close the objects after their `yield`.
             references: callables and objects that runs name in their settings, such as guardrails
                 of a `RunConfig`; a dict sets their names.
             blob_store: the store for large content; all workers and clients of a task queue need
@@ -72,6 +77,7 @@ class AgentWorker:
             agents,
             model_provider=model_provider,
             context_types=context_types,
+            context=context,
             references=references,
             blob_store=large_content(blob_store, client=client).store,
             sessions=sessions,

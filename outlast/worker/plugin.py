@@ -21,6 +21,7 @@ from outlast.activities.boundary import EffectActivities
 from outlast.activities.intake import begin_attempts_like_this
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
+from outlast.agents.context.factories import ContextFactory, as_factories
 from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
 from outlast.blobs import large_content
@@ -61,6 +62,7 @@ class OutlastPlugin(SimplePlugin):
         *,
         model_provider: ModelProvider | None = None,
         context_types: Iterable[type] = (),
+        context: ContextFactory | None = None,
         references: Iterable[object] | Mapping[str, object] = (),
         blob_store: BlobStore | None = None,
         sessions: Iterable[str | Path] = (),
@@ -73,6 +75,9 @@ class OutlastPlugin(SimplePlugin):
                 prefix of a model's name, and OpenAI's API without a prefix, configured by
                 `OPENAI_API_KEY` and `OPENAI_BASE_URL`. A provider passed here is not closed.
             context_types: types of run contexts that no callable is annotated with.
+            context: creates the live objects of contexts, such as a database pool, for runs started
+                elsewhere: a callable that takes the data as JSON and returns a context, or a dict
+                of callables by field. Generators may close the objects after their `yield`.
             references: callables and objects that runs name in their settings, such as guardrails
                 of a `RunConfig`; a dict sets their names.
             blob_store: the store for large content; all workers and clients of a task queue need
@@ -87,6 +92,7 @@ class OutlastPlugin(SimplePlugin):
         log_failures_in_lines()
         self.registry = _registry_of(agents)
         _add_context_types(self.registry, context_types)
+        self._contexts = as_factories(context)
         self.registry.add_references(references)
         _allow_sessions(sessions)
         _check_provider(model_provider)
@@ -96,7 +102,12 @@ class OutlastPlugin(SimplePlugin):
             provider = own_provider = MultiProvider()
         content = large_content(blob_store)
         self._served: list[tuple[Client, str]] = []
-        knowledge = WorkerDeps(registry=self.registry, models=provider, content=content)
+        knowledge = WorkerDeps(
+            registry=self.registry,
+            models=provider,
+            content=content,
+            contexts=self._contexts,
+        )
 
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
             "outlast",
@@ -123,6 +134,8 @@ class OutlastPlugin(SimplePlugin):
             for one in watching:
                 one.cancel()
             try:
+                if self._contexts is not None:
+                    await self._contexts.aclose()
                 await self.registry.release_servers()
                 if own_provider is not None:
                     await own_provider.aclose()

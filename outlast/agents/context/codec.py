@@ -8,12 +8,20 @@ value; and it may be of a plain class whose attributes are JSON.
 import dataclasses
 import inspect
 import typing
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from functools import cache
 from typing import Any
 
 from outlast.agents.callables import implementation
+from outlast.agents.context.live import (
+    MARKER,
+    LiveValues,
+    Path,
+    live_paths,
+    restore,
+    split,
+)
 from outlast.agents.context.plain_objects import is_plain_class, read_attributes, write_attributes
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
@@ -24,12 +32,23 @@ LARGEST_BYTES = 500_000
 """A context is copied to every callable; one larger than this belongs into a database."""
 
 
-def read_context(value: Json, context_type: Any) -> Any:
-    """Return the context as a callable sees it: its own copy.
+def read_context(value: Json, context_type: Any, live: Mapping[Path, Any] | None = None) -> Any:
+    """Return the context as a callable sees it: its own copy, with the run's live values in it.
+
+    Args:
+        value: the context as JSON.
+        context_type: its type.
+        live: the live values, by path.
 
     Raises:
-        UserError: the value does not fit the type.
+        UserError: the value does not fit the type, or a live value is not in this process.
     """
+    if next(live_paths(value), None) is not None:
+        return restore(value, context_type, live or {}, _read_data)
+    return _read_data(value, context_type)
+
+
+def _read_data(value: Json, context_type: Any) -> Any:
     if value is None and context_type is None:
         return None
     from pydantic import PydanticUserError, ValidationError
@@ -57,38 +76,63 @@ def read_context(value: Json, context_type: Any) -> Any:
 
 
 def write_context(context: Any) -> Json:
-    """Return a context as JSON.
+    """Return a context as JSON, with markers in the places of its live values.
+
+    Raises:
+        UserError: it cannot be written as JSON, or is too large.
+    """
+    return write_parts(context)[0]
+
+
+def write_parts(context: Any) -> tuple[Json, LiveValues]:
+    """Return a context as JSON, and its live values.
 
     Raises:
         UserError: it cannot be written as JSON, or is too large.
     """
     if context is None:
-        return None
+        return None, {}
     from pydantic_core import PydanticSerializationError, from_json, to_json
 
-    if is_plain_class(type(context)):
-        context = write_attributes(context)
+    found: LiveValues = {}
     try:
-        data = to_json(context)
-    except (PydanticSerializationError, ValueError) as error:
-        raise UserError(
-            f"The context of type {type(context).__name__} cannot be written as JSON: {error}. "
-            "Use a pydantic model, a dataclass or plain JSON values, and keep connections and "
-            "clients out of it."
-        ) from None
+        data = to_json(write_attributes(context) if is_plain_class(type(context)) else context)
+        is_reserved = f'"{MARKER}"'.encode() in data
+    except (PydanticSerializationError, ValueError, UserError):
+        parts, found = split(context)
+        if is_plain_class(type(context)):
+            write_attributes(context, besides={path[0] for path in found if path})
+        if () in found:
+            raise UserError(
+                f"The context of type {type(context).__name__} cannot be written as JSON. Use a "
+                "dataclass, a pydantic model, a plain class or a dict, and keep connections and "
+                "clients in its fields: they stay in this process."
+            ) from None
+        data = to_json(parts)
+        is_reserved = data.count(f'"{MARKER}"'.encode()) != len(found)
+    if is_reserved:
+        raise UserError(f"The context has a key {MARKER!r}, which outlast uses. Choose another.")
     if len(data) > LARGEST_BYTES:
         raise UserError(
             f"The context is {len(data):,} bytes of JSON; at most {LARGEST_BYTES:,} travel with a "
             "run. Keep large data in a database and its key in the context."
         )
-    return from_json(data)
+    return from_json(data), found
 
 
 class BorrowedContext:
-    """A context lent to callables: typed while they have it, a list of changes afterwards."""
+    """A context lent to callables: typed while they have it, a list of changes afterwards.
 
-    def __init__(self, value: Json, context_type: Any) -> None:
-        self.context = read_context(value, context_type)
+    Args:
+        value: the context as JSON.
+        context_type: its type.
+        live: the run's live values in this process. One that a callable puts in the place of
+            another takes its place here, too.
+    """
+
+    def __init__(self, value: Json, context_type: Any, live: LiveValues | None = None) -> None:
+        self._live: LiveValues = {} if live is None else live
+        self.context = read_context(value, context_type, self._live)
         self._is_new = value is None
         self.value = write_context(self.context)
 
@@ -98,7 +142,8 @@ class BorrowedContext:
         Raises:
             UserError: what they left cannot be written as JSON.
         """
-        after = write_context(wrapper.context)
+        after, live = write_parts(wrapper.context)
+        self._live.update(live)
         changes = diff(self.value, after)
         # The run has no context yet, so a change of the empty one has no place there: send it all.
         return diff(None, after) if changes and self._is_new else changes
@@ -118,7 +163,7 @@ class LentContext:
             UserError: the object cannot be written as JSON, or is too large.
         """
         self.owner: Any = owner
-        self._sent = write_context(owner)
+        self._sent, self.live = write_parts(owner)
 
     def update(self, value: Json) -> None:
         """Bring the object up to a run's context, in place. Only what the run changed is touched.
@@ -129,11 +174,11 @@ class LentContext:
             return
         sent, self._sent = self._sent, value
         if type(self.owner) in {dict, list}:
-            _refill(self.owner, _copy(value))
+            _refill(self.owner, read_context(_copy(value), None, self.live))
             return
         try:
-            before = read_context(sent, type(self.owner))
-            after = read_context(value, type(self.owner))
+            before = read_context(sent, type(self.owner), self.live)
+            after = read_context(value, type(self.owner), self.live)
         except UserError:  # a callable has put something else in its place
             return
         for name, new in _attributes(after).items():

@@ -8,6 +8,7 @@ not know: what a context is used for.
 import dataclasses
 import math
 import sys
+from collections.abc import Container
 from copy import deepcopy
 from enum import Enum
 from typing import Any, cast, is_typeddict
@@ -33,14 +34,15 @@ def is_plain_class(kind: Any) -> bool:
     return kind.__new__ is object.__new__ and "__dict__" in dir(kind)
 
 
-def write_attributes(owner: object) -> JsonObject:
-    """Return the attributes of an object as JSON.
+def write_attributes(owner: object, besides: Container[str] = ()) -> JsonObject:
+    """Return the attributes of an object as JSON, but for those that hold live values.
 
     Raises:
         UserError: one of them is no JSON. The message names it.
     """
     kind = type(owner).__name__
-    for name, value in vars(owner).items():
+    data = {name: value for name, value in vars(owner).items() if name not in besides}
+    for name, value in data.items():
         if not _is_json(value):
             raise UserError(
                 f"The context is a {kind} whose attribute {name!r}, a {type(value).__name__}, "
@@ -48,7 +50,7 @@ def write_attributes(owner: object) -> JsonObject:
                 f"and None. Make {kind} a dataclass or a pydantic model, which know the types of "
                 "their fields, and keep connections and clients out of it."
             )
-    return deepcopy(vars(owner))
+    return deepcopy(data)
 
 
 def read_attributes(value: Json, kind: type[Any]) -> Any:

@@ -711,7 +711,7 @@ async def test_the_outer_hooks_hear_of_a_failure_in_the_tools_words() -> None:
 
 async def test_a_context_that_was_left_unwritable_is_an_error_in_words() -> None:
     def check(ctx: Any, _agent: Any, _output: Any) -> GuardrailFunctionOutput:
-        ctx.context["x"] = object()
+        ctx.context["x"] = "\ud800"
         return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
 
     agent = Agent[Any](name="A", output_guardrails=[checking(check)])

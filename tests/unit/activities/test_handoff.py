@@ -405,7 +405,7 @@ async def test_a_filter_that_has_gone_since_leaves_everything() -> None:
 
 async def test_a_context_that_was_left_unwritable_is_an_error_in_words() -> None:
     def spoil(ctx: RunContextWrapper[Any]) -> None:
-        ctx.context["x"] = object()
+        ctx.context["x"] = "\ud800"
 
     with pytest.raises(EffectError, match="cannot be written as JSON") as caught:
         await run_handoff(handing_over(spoil), handoff_request("transfer_to_b", context={}))

@@ -153,7 +153,7 @@ async def test_what_guardrails_change_in_the_context_is_kept_also_by_a_tripwire(
 
 async def test_a_context_that_was_left_unwritable_is_an_error_in_words() -> None:
     def spoil(ctx: RunContextWrapper[Any], *_rest: Any) -> GuardrailFunctionOutput:
-        ctx.context["x"] = object()
+        ctx.context["x"] = "\ud800"
         return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
 
     with pytest.raises(EffectError, match="cannot be written as JSON") as caught:

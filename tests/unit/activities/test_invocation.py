@@ -147,7 +147,7 @@ def test_what_callables_changed_is_found_also_in_a_new_context() -> None:
 
 def test_a_context_that_cannot_be_written_is_an_error_in_words() -> None:
     invocation = invocation_of(context={})
-    invocation.wrapper.context["x"] = object()
+    invocation.wrapper.context["x"] = "\ud800"
     with pytest.raises(EffectError, match="cannot be written as JSON") as caught:
         invocation.changes()
     assert not caught.value.retryable

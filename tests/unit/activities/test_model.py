@@ -148,7 +148,7 @@ async def test_what_instructions_change_in_the_context_is_kept() -> None:
 
 async def test_a_context_left_unwritable_after_the_paid_call_is_part_of_the_reply() -> None:
     def spoil(ctx: RunContextWrapper[Any], _agent: Agent[Any]) -> str:
-        ctx.context["x"] = object()
+        ctx.context["x"] = "\ud800"
         return ""
 
     _, reply = await asked(Agent(name="A", instructions=spoil), context={})

@@ -335,7 +335,7 @@ async def test_a_context_that_was_left_unwritable_is_the_tools_failure() -> None
     @function_tool
     async def spoil(ctx: ToolContext[Any]) -> str:
         """Spoil the context."""
-        ctx.context["x"] = object()
+        ctx.context["x"] = "\ud800"
         return "ok"
 
     result = await attempt(spoil, context={"a": 1})
@@ -641,7 +641,7 @@ async def test_what_a_failed_function_changed_is_dropped_and_what_hooks_changed_
     async def pay(ctx: ToolContext[Any]) -> str:
         """Change something, and fail."""
         ctx.context["start"] = "spoiled"
-        ctx.context["half"] = object()
+        ctx.context["half"] = "\ud800"
         raise ValueError
 
     result = await run_guarded(pay, Listener(notes=True), context={"n": 1})
@@ -653,7 +653,7 @@ async def test_an_unwritable_context_is_the_calls_failure_and_hooks_hear_that() 
     @function_tool
     async def pay(ctx: ToolContext[Any]) -> str:
         """Spoil the context."""
-        ctx.context["half"] = object()
+        ctx.context["half"] = "\ud800"
         return "paid"
 
     hooks = Listener()

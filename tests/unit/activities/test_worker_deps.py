@@ -56,5 +56,5 @@ def test_a_context_that_does_not_fit_is_an_error() -> None:
 def test_a_run_with_definitions_of_its_own_has_the_same_models() -> None:
     known, own = knowledge(), Registry([Agent[Any](name="A")])
     known.registry.keep_for_run("r1", own)
-    assert known.of_run("r1") == WorkerDeps(registry=own, models=known.models)
+    assert known.of_run("r1") == WorkerDeps(registry=own, models=known.models, run_id="r1")
     assert known.of_run("r2") is known

@@ -1,0 +1,128 @@
+"""Makes the live values of contexts on a worker that did not start the run."""
+
+import asyncio
+import inspect
+from collections import OrderedDict
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from typing import Any, Final, TypeAlias, cast
+
+from outlast.agents.callables import call, check_callable
+from outlast.agents.context.codec import write_parts
+from outlast.agents.context.live import LiveValues, Path
+from outlast.agents.errors import UserError
+from outlast.agents.logs import get_logger
+from outlast.loop.values import Json
+
+ContextFactory: TypeAlias = Callable[[Any], Any] | Mapping[str, Callable[[], Any]]
+"""Makes a context of its data; or, for each field by its dotted path, makes the live value."""
+
+PATIENCE_SECONDS: Final = 60.0
+"""A factory may take this long."""
+
+KEPT_RUNS: Final = 1_000
+"""The contexts of so many runs are kept on a worker; the one used longest ago is closed first."""
+
+logger = get_logger(__name__)
+
+
+class ContextFactories:
+    """The live values that a worker makes.
+
+    Args:
+        make: a callable that takes the data of a run's context as JSON and returns a context, once
+            for each run; or a dict of callables without arguments, by the dotted path of the field,
+            each called once for the worker. They may be async. One that is a generator yields the
+            value, and what follows its `yield` runs when the worker stops or drops the run.
+
+    Raises:
+        UserError: it is neither.
+    """
+
+    def __init__(self, make: ContextFactory) -> None:
+        self._fields: dict[Path, Callable[[], Any]] = {}
+        self._make: Callable[[Any], Any] | None = None
+        if isinstance(make, Mapping):
+            for name, one in cast("Mapping[str, Callable[[], Any]]", make).items():
+                check_callable(one, (), what=f"AgentWorker(context={{{name!r}: ...}})")
+                self._fields[tuple(name.split("."))] = one
+        else:
+            check_callable(make, ("data",), what="AgentWorker(context=...)")
+            self._make = make
+        self._shared: LiveValues = {}
+        self._runs: OrderedDict[str, tuple[LiveValues, AsyncExitStack]] = OrderedDict()
+        self._stack = AsyncExitStack()
+        self._making = asyncio.Lock()
+
+    async def values(self, run_id: str, data: Json) -> LiveValues:
+        """Return the live values for a run, made now or kept.
+
+        Raises:
+            UserError: a factory failed, or took too long. The message names it and what it raised.
+        """
+        async with self._making:
+            if self._make is None:
+                for path, make in self._fields.items():
+                    if path not in self._shared:
+                        place = f"context={{{'.'.join(path)!r}: ...}}"
+                        self._shared[path] = await _made(make, (), self._stack, place)
+                return self._shared
+            if run_id not in self._runs:
+                stack = AsyncExitStack()
+                made = await _made(self._make, (data,), stack, "context=...")
+                self._runs[run_id] = (write_parts(made)[1], stack)
+                while len(self._runs) > KEPT_RUNS:
+                    _, (_, oldest) = self._runs.popitem(last=False)
+                    await _close(oldest)
+            self._runs.move_to_end(run_id)
+            return self._runs[run_id][0]
+
+    async def aclose(self) -> None:
+        """Run what follows the `yield` of the factories."""
+        while self._runs:
+            _, (_, stack) = self._runs.popitem()
+            await _close(stack)
+        self._shared.clear()
+        await _close(self._stack)
+
+
+async def _made(
+    make: Callable[..., Any], arguments: tuple[Any, ...], stack: AsyncExitStack, place: str
+) -> Any:
+    try:
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            if inspect.isasyncgenfunction(make):
+                return await stack.enter_async_context(asynccontextmanager(make)(*arguments))
+            if inspect.isgeneratorfunction(make):
+                return stack.enter_context(contextmanager(make)(*arguments))
+            return await call(make, *arguments)
+    except TimeoutError:
+        raise UserError(
+            f"AgentWorker({place}) did not return within {PATIENCE_SECONDS:g} seconds."
+        ) from None
+    except Exception as error:
+        kind = type(error).__name__
+        raise UserError(f"AgentWorker({place}) raised {kind}: {error}") from error
+
+
+async def _close(stack: AsyncExitStack) -> None:
+    try:
+        await stack.aclose()
+    except Exception:
+        logger.exception("A factory of AgentWorker(context=...) failed while it was closed")
+
+
+def as_factories(given: object) -> ContextFactories | None:
+    """Return the factories of a worker; None where it has none.
+
+    Raises:
+        UserError: it is no callable, and no dict of callables.
+    """
+    if given is None:
+        return None
+    if not callable(given) and not isinstance(given, Mapping):
+        raise UserError(
+            "AgentWorker(context=...) must be a callable that takes the data of a context, or a "
+            f"dict of callables by field, not {given!r}."
+        )
+    return ContextFactories(cast("ContextFactory", given))

@@ -1,0 +1,164 @@
+"""Contexts with live values: in the process that started the run, and on workers elsewhere."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from outlast.agents.agent import Agent
+from outlast.agents.context.live import LIVE_CONTEXTS
+from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.tools.function_tool import function_tool
+from outlast.testing import ScriptedModel, call
+from tests.servers import TemporalServer
+from tests.workflow.desk import Desk
+from tests.workflow.test_scripts import output_of
+
+
+@dataclass
+class Shop:
+    customer: str
+    database: sqlite3.Connection
+    asked: int = 0
+
+
+@function_tool
+async def orders(ctx: RunContextWrapper[Shop]) -> list[str]:
+    """List the customer's orders."""
+    ctx.context.asked += 1
+    rows = ctx.context.database.execute(
+        "select name from orders where customer = ?", (ctx.context.customer,)
+    )
+    return [name for (name,) in rows]
+
+
+CLERK = Agent[Shop](name="Clerk", tools=[orders])
+HELPER = Agent[Shop](name="Helper", tools=[CLERK.as_tool("ask_clerk", "Ask.")])
+
+
+def database(order: str) -> sqlite3.Connection:
+    made = sqlite3.connect(":memory:", check_same_thread=False)
+    made.execute("create table orders (customer, name)")
+    made.execute("insert into orders values ('ann', ?)", (order,))
+    return made
+
+
+def model() -> ScriptedModel:
+    return ScriptedModel([call("orders", "c1")], "Done.")
+
+
+def outputs(asked: ScriptedModel) -> list[Any]:
+    return [item["output"] for item in asked.requests[-1].input if "output" in item]
+
+
+def forget(run_id: str) -> None:
+    """Have the worker take the run for one that another process has started."""
+    LIVE_CONTEXTS.keep(run_id, {})
+
+
+async def test_tools_use_the_objects_of_the_program_and_history_has_the_data(desk: Desk):
+    asked = model()
+    await desk.open(CLERK, model=asked)
+    shop = Shop("ann", database("umbrella"))
+    result = await desk.run(CLERK, context=shop)
+    assert outputs(asked) == ['["umbrella"]']
+    assert (shop.asked, result.context_wrapper.context.database) == (1, shop.database)
+    assert result.context == {"customer": "ann", "database": {"$live": "Connection"}, "asked": 1}
+
+
+async def test_nested_runs_use_them_too(desk: Desk):
+    asked = ScriptedModel(
+        [call("ask_clerk", "c0", input="Orders?")], [call("orders", "c1")], "Umbrella.", "Done."
+    )
+    await desk.open(HELPER, model=asked)
+    shop = Shop("ann", database("umbrella"))
+    assert (await desk.run(HELPER, context=shop)).final_output == "Done."
+    assert shop.asked == 1
+
+
+async def test_a_worker_elsewhere_makes_them_of_the_data_and_closes_them(desk: Desk):
+    closed: list[str] = []
+
+    async def make(data: Any) -> AsyncGenerator[Shop]:
+        shop = Shop(data["customer"], database(f"made for {data['customer']}"))
+        yield shop
+        shop.database.close()
+        closed.append(data["customer"])
+
+    asked = model()
+    handle = await desk.start(CLERK, context=Shop("ann", database("elsewhere")))
+    forget(handle.id)
+    worker = await desk.open(CLERK, model=asked, context=make)
+    assert (await desk.result(handle)).final_output == "Done."
+    assert outputs(asked) == ['["made for ann"]']
+    await desk.close(worker)
+    assert closed == ["ann"]
+
+
+async def test_a_run_waits_visibly_for_a_worker_that_makes_what_is_missing(desk: Desk):
+    handle = await desk.start(CLERK, context=Shop("ann", database("elsewhere")))
+    forget(handle.id)
+    first = await desk.open(CLERK, model=model())
+    state = await desk.until(handle, lambda state: bool(state.blocked))
+    assert "context's database (Connection)" in state.blocked[0].lacks
+    assert "AgentWorker(..., context={'database': make_it})" in state.blocked[0].lacks
+    asked = model()
+    await desk.close(first)
+    await desk.open(CLERK, model=asked, context={"database": lambda: database("by field")})
+    assert (await desk.result(handle)).final_output == "Done."
+    assert outputs(asked) == ['["by field"]']
+
+
+SCRIPT = '''
+import sqlite3, threading
+from dataclasses import dataclass
+from outlast import RunContextWrapper
+
+@dataclass
+class Shop:
+    lock: object
+    rows: sqlite3.Connection
+    n: int = 0
+
+@function_tool
+def count(ctx: RunContextWrapper[Shop]) -> int:
+    """Count."""
+    with ctx.context.lock:
+        ctx.context.n += 1
+        return ctx.context.rows.execute("select 41 + 1").fetchone()[0]
+
+shop = Shop(threading.Lock(), sqlite3.connect(":memory:", check_same_thread=False))
+model = ScriptedModel([call("count", "c1")], "Done.")
+agent = Agent(name="Clerk", tools=[count], model=model)
+result = Runner.run_sync(agent, "Hello", context=shop)
+print(result.final_output, shop.n, model.requests[-1].input[-1]["output"])
+'''
+
+
+async def test_a_script_that_carries_its_own_runs_uses_its_objects(
+    tmp_path: Path, server: TemporalServer
+):
+    assert await output_of(SCRIPT, tmp_path, address=server.address) == ["Done. 1 42"]
+
+
+async def test_a_factory_that_fails_keeps_the_run_waiting_with_its_words(desk: Desk):
+    attempts = 0
+
+    async def make() -> sqlite3.Connection:
+        nonlocal attempts
+        attempts += 1
+        if attempts == 1:
+            raise ConnectionError("no database yet")
+        return database("late")
+
+    asked = model()
+    handle = await desk.start(CLERK, context=Shop("ann", database("elsewhere")))
+    forget(handle.id)
+    following = asyncio.create_task(desk.until(handle, lambda state: bool(state.blocked)))
+    await desk.open(CLERK, model=asked, context={"database": make})
+    state = await following
+    assert "raised ConnectionError: no database yet" in state.blocked[0].lacks
+    assert (await desk.result(handle)).final_output == "Done."
+    assert outputs(asked) == ['["late"]']
