@@ -208,8 +208,11 @@ def test_a_call_that_ends_between_two_looks_is_told_to_its_end(
 
 def test_a_reply_of_which_nothing_was_seen_is_told_with_numbers_from_zero_on() -> None:
     response = response_of(message("Hello"), tool_call("{}"))
-    told = DeltaReader().complete(response)
+    assert DeltaReader().attempt == 0
+    told = DeltaReader().complete({**response, "usage": {"input_tokens": 1}})
     assert [event["sequence_number"] for event in told] == list(range(len(told)))
+    begun = {**response, "status": "in_progress", "output": [], "usage": None}
+    assert told[0] == {"type": "response.created", "response": begun, "sequence_number": 0}
 
 
 def test_of_deltas_that_were_merged_meanwhile_the_rest_is_told() -> None:

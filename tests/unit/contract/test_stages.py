@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from outlast.contract.stages import StageBegun, StageEnded, resumed
+from outlast.contract.stages import Stage, StageBegun, StageEnded, resumed
 from outlast.loop.effects import CallModel, FinalizeAnswer, RunAgent, RunHandoff
 from outlast.loop.phrases import STOPPED
 from outlast.loop.values import Failure, Usage, reference
@@ -47,6 +47,12 @@ def test_an_answer_is_a_question_an_agent_and_a_turn() -> None:
         over = ended(play, kind)
         assert (over.stage.since_ms, over.at_ms, over.failure) == (begin, end, None)
         assert over.usage == Usage(requests=1, input_tokens=5)
+
+
+def test_a_stage_that_says_no_more_is_the_first_of_its_kind() -> None:
+    stage = Stage(kind="question", question=2)
+    assert stage.identity == ("question", 2, 0, 0, 0)
+    assert (stage.agent, stage.name, stage.arguments, stage.since_ms) == ("", "", "", 0)
 
 
 def test_a_turn_spends_what_its_own_calls_spend() -> None:
@@ -172,6 +178,7 @@ def test_a_question_without_a_turn_begins_and_ends_at_once() -> None:
     play.prepared()
     assert shown(play) == ["+ question 0", "+ agent Triage", "- agent Triage", "- question 0"]
     assert ended(play, "agent").failure == play.state.failure is not None
+    assert [one.stage.handovers for one in play.changes] == [0] * 4
 
 
 def fails_for_good(play: Play) -> None:
