@@ -211,7 +211,7 @@ def test_a_reply_of_which_nothing_was_seen_is_told_with_numbers_from_zero_on() -
     assert DeltaReader().attempt == 0
     told = DeltaReader().complete({**response, "usage": {"input_tokens": 1}})
     assert [event["sequence_number"] for event in told] == list(range(len(told)))
-    begun = {**response, "status": "in_progress", "output": [], "usage": None}
+    begun: JsonObject = {**response, "status": "in_progress", "output": [], "usage": None}
     assert told[0] == {"type": "response.created", "response": begun, "sequence_number": 0}
 
 
