@@ -147,8 +147,11 @@ def source(module: str) -> str:
 
 def path(module: str) -> str:
     """Return where that file is in a wheel."""
-    is_package = any(other.startswith(f"{module}.") for other in MODULES)
-    return f"outlast/{module.replace('.', '/')}{'/__init__' if is_package else ''}.py"
+    return f"outlast/{module.replace('.', '/')}{'/__init__' if _is_package(module) else ''}.py"
+
+
+def _is_package(module: str) -> bool:
+    return any(other.startswith(f"{module}.") for other in MODULES)
 
 
 class SDKFinder:
@@ -167,8 +170,7 @@ class SDKFinder:
         package, _, name = fullname.partition(".")
         if package != "outlast" or name not in MODULES:
             return None
-        is_package = any(other.startswith(f"{name}.") for other in MODULES)
-        return ModuleSpec(fullname, self, is_package=is_package)  # pyright: ignore[reportArgumentType]
+        return ModuleSpec(fullname, self, is_package=_is_package(name))  # pyright: ignore[reportArgumentType]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         """Let the import system make the module."""

@@ -1,7 +1,4 @@
-"""Agents: instructions, tools and handoffs under a name.
-
-Owns: the `Agent` record. Must not know: how a run proceeds.
-"""
+"""Agents: instructions, tools and handoffs under a name."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import KW_ONLY, dataclass, field, replace
@@ -48,24 +45,24 @@ class Agent(Generic[TContext]):
     Attributes:
         name: identifies the agent; also in the Temporal UI.
         instructions: the system prompt, or a callable that makes it before every model call.
-        prompt: a prompt that the provider stores, or a callable that chooses one before every
-            model call.
-        handoff_description: tells the other agents' models what this agent is for.
-        tools: what its model may call.
-        mcp_servers: servers whose tools its model may call, too.
-        mcp_config: how these tools are taken, see `MCPConfig`.
-        handoffs: agents, or `handoff(...)` records, it may hand over to. Cycles are fine, and
-            may be closed after construction: `triage.handoffs.append(orders)`.
-        model: a model's name, or a model: an object with `get_response`; None for the
-            provider's default.
-        model_settings: how to call the model, also as a dict; a run's settings are laid over them.
-        input_guardrails: asked about the input of a run that starts with this agent.
-        output_guardrails: asked about this agent's answer.
-        output_type: the type of the answer, or its schema; None is text.
+        prompt: a prompt stored by the provider, or a callable that chooses one before every model
+            call.
+        handoff_description: describes this agent to the models of other agents.
+        tools: the tools of the model.
+        mcp_servers: servers whose tools the model may also call.
+        mcp_config: the options for these tools, see `MCPConfig`.
+        handoffs: agents, or `handoff(...)` records, to hand over to. Cycles are fine, and may be
+            closed after construction: `triage.handoffs.append(orders)`.
+        model: a model's name, or a model: an object with `get_response`; None for the provider's
+            default.
+        model_settings: how to call the model, also as a dict; a run's settings override them.
+        input_guardrails: check the input of runs that start with this agent.
+        output_guardrails: check this agent's answers.
+        output_type: the type of the answer, or its schema; None for text.
         hooks: called at this agent's steps.
-        tool_use_behavior: what follows when the tools of a turn have answered.
-        reset_tool_choice: whether a forced `tool_choice` is dropped once a tool was used, so
-            that the model does not call tools for ever.
+        tool_use_behavior: what happens after the tools of a turn have run.
+        reset_tool_choice: whether a forced `tool_choice` is reset once a tool was used, so that the
+            model does not call tools for ever.
     """
 
     name: str
@@ -93,10 +90,10 @@ class Agent(Generic[TContext]):
     reset_tool_choice: bool = True
 
     def __post_init__(self) -> None:
-        """Check the fields, so that a mistake is found where it is made.
+        """Check the fields, so that errors are raised here.
 
         Raises:
-            UserError: a field does not fit. The message names the agent and the fix.
+            UserError: a field is invalid; the message names the agent and the fix.
         """
         check_name("Agent(name=...)", self.name)
         owner = f"Agent {self.name!r}"
@@ -135,27 +132,27 @@ class Agent(Generic[TContext]):
         check_flag(f"{owner}: reset_tool_choice", self.reset_tool_choice)
 
     def clone(self, **changes: Any) -> "Agent[TContext]":
-        """Return a copy with some fields changed; lists are shared unless given anew."""
+        """Return a copy with some fields changed; lists are shared unless they are replaced."""
         return replace(self, **changes)
 
     async def get_system_prompt(self, run_context: RunContextWrapper[TContext]) -> str | None:
-        """Return the instructions as a model call with this context gets them."""
+        """Return the instructions of a model call with this context."""
         if callable(self.instructions):
             return await call(self.instructions, run_context, self)
         return self.instructions
 
     async def get_prompt(self, run_context: RunContextWrapper[TContext]) -> JsonObject | None:
-        """Return the stored prompt that a model call with this context names."""
+        """Return the stored prompt of a model call with this context."""
         return await prompt_of(self.prompt, run_context, self)
 
     async def get_mcp_tools(self, run_context: RunContextWrapper[TContext]) -> list[Tool]:
-        """Return the tools that its MCP servers have now; they are connected to for that."""
+        """Return the current tools of its MCP servers; connects to the servers."""
         return [*await mcp_tools_of(self, run_context)]
 
     async def get_all_tools(self, run_context: RunContextWrapper[TContext]) -> list[Tool]:
-        """Return the tools that a model call with this context is offered.
+        """Return the tools of a model call with this context.
 
-        Those of its MCP servers come first; the servers are asked, and connected to for that.
+        Tools of its MCP servers come first; connects to the servers.
         """
         served = await self.get_mcp_tools(run_context)
         own = [tool for tool in self.tools if await _is_enabled(tool, run_context, self)]
@@ -171,22 +168,23 @@ class Agent(Generic[TContext]):
     ) -> AgentTool:
         """Make a tool of this agent, for another agent that keeps the conversation.
 
-        A call of the tool is a run of this agent, with an input of its own and nothing of the
-        conversation around it. The run is durable and visible by itself; its approvals appear
-        with those of the outer run, its tokens are counted there, and the context is shared.
+        A call of the tool is a nested run of this agent, with its own input and nothing of the
+        surrounding conversation. The nested run is durable and visible by itself; its approvals
+        appear with those of the parent, its usage counts there, and the context is shared.
 
         Args:
-            tool_name: what the outer model calls it; default this agent's name, as far as a
-                tool's name allows.
-            tool_description: what the outer model is told; default the `handoff_description`.
-            custom_output_extractor: called with the nested run's result; returns what the outer
-                model reads. Default: the final output, else the last text.
-            is_enabled: whether the tool is offered, or a predicate that is called with (context,
-                the outer agent).
+            tool_name: the tool's name for the parent's model; default: this agent's name, with
+                invalid characters replaced.
+            tool_description: the description for the parent's model; default: the
+                `handoff_description`.
+            custom_output_extractor: called with the nested run's result; returns the tool's output.
+                Default: the final output, else the last text.
+            is_enabled: whether the tool is offered, or a predicate called with (context, the
+                parent's agent).
             **options: see `AgentToolOptions`.
 
         Raises:
-            UserError: an argument does not fit. The message names the tool.
+            UserError: an argument is invalid; the message names the tool.
         """
         return make_agent_tool(
             self,
@@ -199,7 +197,7 @@ class Agent(Generic[TContext]):
 
 
 AgentBase = Agent
-"""An alias of `Agent`, with which the SDK's programs annotate predicates."""
+"""An alias of `Agent`, which the SDK's programs use to annotate predicates."""
 
 
 async def _is_enabled(tool: Tool, context: RunContextWrapper[Any], agent: Agent[Any]) -> bool:

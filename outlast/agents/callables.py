@@ -1,7 +1,4 @@
-"""Calling what users hand over: functions, methods, partials, objects; sync and async alike.
-
-Owns: how a user's callable is named, checked and called. Must not know: what it is for.
-"""
+"""Names, checks and calls users' callables, sync or async."""
 
 import functools
 import inspect
@@ -22,8 +19,8 @@ def unwrap_partial(function: Callable[..., Any]) -> Callable[..., Any]:
 def implementation(function: Callable[..., Any]) -> Callable[..., Any]:
     """Return the function, method or class that runs when a callable is called.
 
-    It is what carries the name, docstring and globals: partials are taken off, and an object
-    stands for its `__call__`.
+    That is the object with the name, docstring and globals: partials are removed, and an object is
+    represented by its `__call__`.
     """
     inner = unwrap_partial(function)
     if inspect.isroutine(inner) or inspect.isclass(inner):
@@ -32,14 +29,14 @@ def implementation(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def callable_name(function: Callable[..., Any]) -> str:
-    """Return how to name a callable in a message: its qualified name, or its class's."""
+    """Return a callable's name for messages: its qualified name, or its class's."""
     inner = unwrap_partial(function)
     name = getattr(inner, "__qualname__", None)
     return name if isinstance(name, str) else type(inner).__qualname__
 
 
 def shown(given: object) -> str:
-    """Return how to show in a message what a user gave: in few words, however large it is."""
+    """Return a short representation of a user's value for messages, however large the value."""
     name = getattr(given, "__name__", None)
     if isinstance(name, str):
         return name
@@ -51,18 +48,18 @@ def shown(given: object) -> str:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Say whether calling it makes a coroutine, as far as can be seen without calling it.
+    """Whether calling it returns a coroutine, as far as can be seen without calling it.
 
-    True for `async def` functions and methods, partials of them, and objects whose `__call__`
-    is one.
+    True for `async def` functions and methods, partials of them, and objects with an async
+    `__call__`.
     """
     return inspect.iscoroutinefunction(implementation(function))
 
 
 def arity_fits(function: Callable[..., Any], count: int) -> bool:
-    """Say whether a callable can be called with this many positional arguments.
+    """Whether a callable accepts this many positional arguments.
 
-    True also where nothing can be known, as for some functions written in C.
+    Also True if the signature is unknown, as for some functions written in C.
     """
     try:
         signature = inspect.signature(function)
@@ -72,15 +69,15 @@ def arity_fits(function: Callable[..., Any], count: int) -> bool:
 
 
 def check_callable(function: object, parameters: Sequence[str], *, what: str) -> None:
-    """Refuse what cannot be called with these parameters, when it is given and not when it runs.
+    """Refuse a value that cannot be called with these parameters, before it is used.
 
     Args:
-        function: the callable a user handed over.
-        parameters: names of the positional arguments it will be called with, for the message.
-        what: names the place it was given, as in "Tool 'refund': needs_approval".
+        function: the user's callable.
+        parameters: names of the positional arguments, for the message.
+        what: the place of the value, as in "Tool 'refund': needs_approval".
 
     Raises:
-        UserError: it is not callable, or takes other parameters.
+        UserError: the value is not callable, or takes other parameters.
     """
     wanted = ", ".join(parameters)
     if not callable(function):
@@ -106,14 +103,15 @@ _MODEL_ARGUMENTS = (
     "conversation_id",
     "prompt",
 )
-"""What a model is called with that does not take one record, in the SDK's order."""
+"""The SDK's arguments of a model call, in the SDK's order."""
 
 
 def takes_model_arguments(model: object) -> bool:
-    """Tell whether a model's `get_response` takes a call as arguments, and not as one record.
+    """Whether a model's `get_response` takes the SDK's arguments, and not one record.
 
-    One that takes whatever comes passes it on to another model. Only what is called with arguments
-    has them for every model that may be inside: ours takes them, too.
+    A model that accepts anything passes the call on to another model. Only a call with arguments
+    suits
+    every inner model: ours accept arguments, too.
     """
     answer = getattr(model, "get_response", None)
     try:
@@ -132,11 +130,11 @@ def check_model(model: object, *, what: str) -> None:
     """Refuse a model whose `get_response` takes neither one record nor the SDK's arguments.
 
     Args:
-        model: an object with `get_response`, or anything else, which is left alone.
-        what: names the place it was given, as in "Agent 'Triage': model".
+        model: an object with `get_response`; anything else is ignored.
+        what: the place of the model, as in "Agent 'Triage': model".
 
     Raises:
-        UserError: it takes other parameters.
+        UserError: `get_response` takes other parameters.
     """
     answer = getattr(model, "get_response", None)
     if not callable(answer):
@@ -160,18 +158,18 @@ def _binds(signature: inspect.Signature, *args: object, **kwargs: object) -> boo
 
 
 async def call(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-    """Call a user's callable of any kind and return what it returns.
+    """Call a user's callable of any kind and return its result.
 
-    An async one is awaited here. Any other runs in a thread (see `run_in_thread`, also for what
-    cancelling means), so that it cannot block the event loop; when it returns an awaitable, that
-    is awaited here.
+    An async callable is awaited here. Any other runs in a thread (see `run_in_thread`, also for
+    cancellation), so that it cannot block the event loop; if it returns an awaitable, that is
+    awaited here.
 
     Raises:
         RuntimeError: the callable raised `SystemExit`, which would end the process, or
-            `CancelledError`, although nobody cancelled it.
-        Exception: whatever else the callable raised.
+        `CancelledError` without being cancelled.
+        Exception: any other error of the callable.
     """
-    import asyncio  # here for the time that it takes: defining tools never needs it
+    import asyncio  # imported here because it is slow, and defining tools does not need it
 
     try:
         if is_async(function):

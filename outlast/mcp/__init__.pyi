@@ -12,7 +12,7 @@ from outlast.agents.mcp.server import MCPConfig as MCPConfig
 from outlast.agents.mcp.server import MCPServer as MCPServer
 from outlast.agents.mcp.server import MCPToolMetaContext as MCPToolMetaContext
 from outlast.agents.mcp.server import MCPToolMetaResolver as MCPToolMetaResolver
-from outlast.mcp.manager import MCPServerManager as MCPServerManager
+from outlast.mcp.server_manager import MCPServerManager as MCPServerManager
 from outlast.mcp.servers import MCPServerSse as MCPServerSse
 from outlast.mcp.servers import MCPServerSseParams as MCPServerSseParams
 from outlast.mcp.servers import MCPServerStdio as MCPServerStdio

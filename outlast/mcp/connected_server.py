@@ -1,7 +1,7 @@
-"""MCP servers that a process is connected to: listing, calling, and what is done when it breaks.
+"""MCP servers with a connection: listing, calling, and reconnecting.
 
-Owns: `ConnectedServer`. It connects when it is first used and again when its connection broke, so
-that a server that was restarted is found by the next attempt. Must not know: the kinds of servers.
+A `ConnectedServer` connects on first use, and again after its connection broke, so the next attempt
+finds a restarted server.
 """
 
 import asyncio
@@ -34,13 +34,13 @@ from outlast.mcp.options import ServerOptions, pages_of, retry_of, seconds_of
 T = TypeVar("T")
 
 PATIENCE = timedelta(seconds=30)
-"""How long a server may take to start and to say hello, and again to list all its tools."""
+"""How long a server may take to start and initialize, and to list all its tools."""
 
 BROKEN = (OSError, anyio.ClosedResourceError, anyio.BrokenResourceError, httpx2.TransportError)
-"""What the protocol's client raises where a connection is no more, besides its own error."""
+"""Errors of the protocol's client for a closed connection, besides its own error."""
 
 PASSING_STATUSES = frozenset({408, 425, 429})
-"""HTTP statuses below 500 after which another try makes sense."""
+"""HTTP statuses below 500 that are worth a retry."""
 
 _OF_ALL_SERVERS = (
     "use_structured_content",
@@ -54,16 +54,16 @@ _OF_ALL_SERVERS = (
 
 
 class ConnectedServer(MCPServer):
-    """An MCP server that this process has a connection to, one for each event loop.
+    """An MCP server with one connection of this process for each event loop.
 
     Attributes:
         cache_tools_list: whether the tools are listed once, and not for every model call.
-        client_session_timeout_seconds: how long the server may take for one answer; None or 0 for
-            no bound but the tool's own.
-        tool_filter: which tools are offered.
+        client_session_timeout_seconds: the time-out of one answer; None or 0 for only the tool's
+            own time-out.
+        tool_filter: chooses the offered tools.
         max_list_pages: more pages of tools or prompts are an error.
-        message_handler: gets what the server says without being asked.
-        starts_process: whether connecting starts the server, which takes its time.
+        message_handler: called with the server's notifications.
+        starts_process: whether connecting starts the server, which takes time.
     """
 
     idempotency_meta_key: ClassVar[str | None] = "outlast/idempotency-key"
@@ -78,17 +78,17 @@ class ConnectedServer(MCPServer):
         tool_filter: ToolFilter,
         **options: Unpack[ServerOptions],
     ) -> None:
-        """Take the options; nothing is opened.
+        """Store the options; nothing is opened.
 
         Args:
-            name: what the server is called.
+            name: the name of the server.
             cache_tools_list: see the attribute, also for the arguments below.
-            client_session_timeout_seconds: see there.
-            tool_filter: see there.
+            client_session_timeout_seconds: see the attribute.
+            tool_filter: see the attribute.
             **options: see `ServerOptions`.
 
         Raises:
-            UserError: an argument does not fit.
+            UserError: an argument is invalid.
         """
         owner = f"The MCP server {name!r}"
         if unknown := sorted(options.keys() - ServerOptions.__annotations__.keys()):
@@ -105,8 +105,8 @@ class ConnectedServer(MCPServer):
         self.max_list_pages = pages_of(options.get("max_list_pages"), owner)
         self.message_handler = options.get("message_handler")
         self._retry = retry_of(options, owner)
-        self._is_mute = False  # it had its time to start, and did not say hello
-        self._status = 0  # of the newest HTTP response that was an error
+        self._is_mute = False  # it did not initialize within its time to start
+        self._status = 0  # of the newest HTTP error response
         self._listed: list[Any] | None = None
         self._lists = 0
         self._connections: WeakKeyDictionary[asyncio.AbstractEventLoop, Connection] = (
@@ -119,27 +119,27 @@ class ConnectedServer(MCPServer):
 
     @property
     def name(self) -> str:
-        """What the server is called, for people."""
+        """The name of the server, for people."""
         return self._name
 
     @property
     def tool_timeout(self) -> timedelta:
-        """How long one attempt of a call may take, connecting included."""
+        """The time-out of one attempt of a call, including connecting."""
         answer = timedelta(seconds=self.client_session_timeout_seconds or 0)
         return max(DEFAULT_TIMEOUT, answer + PATIENCE)
 
     @property
     def tool_retry(self) -> ToolRetry:
-        """How failed calls are tried again."""
+        """How failed calls are retried."""
         return self._retry
 
     @property
     def cached_tools(self) -> list[Any] | None:
-        """A copy of the tools as they were listed last, before the filter; None for not yet."""
+        """A copy of the tools as last listed, before the filter; None before the first listing."""
         return None if self._listed is None else _copies(self._listed)
 
     def invalidate_tools_cache(self) -> None:
-        """List the tools anew the next time."""
+        """List the tools again the next time."""
         self._listed = None
         self._lists += 1
 
@@ -148,20 +148,20 @@ class ConnectedServer(MCPServer):
 
         Raises:
             UserError: the server cannot be started here.
-            ConnectionError: it does not answer.
+            ConnectionError: the server does not answer.
         """
         connection = self._connection()
         connection.is_kept = True
         await self._request("connect", _nothing, patiently=True)
 
     async def cleanup(self) -> None:
-        """Let the connection go. It is opened again if it is used again."""
+        """Close the connection. The next use opens it again."""
         connection = self._connections.pop(asyncio.get_running_loop(), None)
         if connection is not None:
             await connection.close()
 
     async def release(self) -> None:
-        """Let go what was opened on first use, unless somebody is using it."""
+        """Close a connection that was opened on first use, unless it is in use."""
         connection = self._connections.get(asyncio.get_running_loop())
         if connection is not None and not connection.is_kept and not connection.is_in_use:
             await self.cleanup()
@@ -173,7 +173,7 @@ class ConnectedServer(MCPServer):
 
         Args:
             run_context: the run's context, for the filter.
-            agent: the agent whose model will be offered them.
+            agent: the agent of the model call.
 
         Raises:
             UserError: there are more pages than allowed, or the server repeats itself.
@@ -201,11 +201,11 @@ class ConnectedServer(MCPServer):
 
         Args:
             tool_name: the tool, as the server names it.
-            arguments: its arguments.
-            meta: what goes with the call as `_meta`.
+            arguments: the arguments of the call.
+            meta: the metadata of the call, sent as `_meta`.
 
         Raises:
-            ConnectionError: the connection broke; nobody knows whether the call was carried out.
+            ConnectionError: the connection broke; the call may or may not have been carried out.
             TimeoutError: the server took too long.
             MCPFault: the server failed inside.
             MCPRefusal: the server answered with an error of the protocol.
@@ -230,7 +230,7 @@ class ConnectedServer(MCPServer):
         return await self._read("list its resources", "list_resources", cursor=cursor)
 
     async def list_resource_templates(self, cursor: str | None = None) -> Any:
-        """Return a page of them, as `mcp.types.ListResourceTemplatesResult`."""
+        """Return a page of resource templates, as `mcp.types.ListResourceTemplatesResult`."""
         return await self._read("list its templates", "list_resource_templates", cursor=cursor)
 
     async def read_resource(self, uri: str) -> Any:
@@ -238,11 +238,11 @@ class ConnectedServer(MCPServer):
         return await self._read(f"read {uri!r}", "read_resource", uri)
 
     def note_status(self, status: int) -> None:
-        """Take the HTTP status of a response that is an error."""
+        """Record the HTTP status of an error response."""
         self._status = status
 
     async def _tools(self) -> list[Any]:
-        """Return all tools, or fail: some servers have pages without an end."""
+        """Return all tools, or fail: some servers have endless pages."""
         start = PATIENCE.total_seconds()
         seconds = start + max(start, self.client_session_timeout_seconds or 0)
         bound = asyncio.timeout(seconds)
@@ -274,7 +274,7 @@ class ConnectedServer(MCPServer):
             cursors.append(page.next_cursor)
 
     async def _read(self, what: str, method: str, *args: Any, **options: Any) -> Any:
-        """Ask what changes nothing, once more where the connection had broken."""
+        """Send a request without side effects, and repeat it once if the connection had broken."""
 
         def ask(client: Any) -> Awaitable[Any]:
             return getattr(client, method)(*args, **options)
@@ -283,19 +283,19 @@ class ConnectedServer(MCPServer):
         try:
             return await self._request(what, ask)
         except ConnectionError:
-            if known is None or not known.is_over:  # it was opened just now
+            if known is None or not known.is_over:  # it was just opened
                 raise
         return await self._request(what, ask)
 
     async def _request(
         self, what: str, ask: Callable[[Any], Awaitable[T]], *, patiently: bool = False
     ) -> T:
-        """Ask the server something.
+        """Send a request to the server.
 
         Args:
             what: completes "could not be asked to", for messages.
-            ask: asks it of the protocol's client.
-            patiently: wait for a connection as long as a server may take to start, and not only as
+            ask: sends the request with the protocol's client.
+            patiently: wait for a connection as long as a server may take to start, instead of as
                 long as for an answer.
         """
         connection = self._connection()
@@ -304,32 +304,32 @@ class ConnectedServer(MCPServer):
         bound = asyncio.timeout(None)
         try:
             async with connection.client(None if patiently else limit) as client, bound:
-                if limit is not None:  # opening has a bound of its own
+                if limit is not None:  # opening has its own time-out
                     bound.reschedule(asyncio.get_running_loop().time() + limit)
                 return await ask(client)
         except OpeningTimeoutError:
-            raise  # it may yet open, for the next attempt
+            raise  # it may open in time for the next attempt
         except MCPError as error:
             if _tells_of_break(error):
                 connection.give_up()
                 self._unreachable(what, error)
             self._refused(what, error)
         except BROKEN as error:
-            if bound.expired():  # the connection may be good
+            if bound.expired():  # the connection may still work
                 raise self._late(what, limit or 0) from error
             connection.give_up()
             if _is_no_http(error):
                 self._unreadable(what, error)
             self._unreachable(what, error)
-        except httpx2.HTTPStatusError as error:  # server-sent events say hello with it
+        except httpx2.HTTPStatusError as error:  # server-sent events initialize with it
             self._answered_status(what, error.response.status_code, error)
         except AgentsException:
             raise
-        except Exception as error:  # noqa: BLE001  whatever the protocol's client makes of nonsense
+        except Exception as error:  # noqa: BLE001  any error of the protocol's client for invalid data
             self._unreadable(what, error)
 
     def _connection(self) -> Connection:
-        """Return this event loop's connection, a new one where it is over."""
+        """Return this event loop's connection; a new one if it is closed."""
         loop = asyncio.get_running_loop()
         known = self._connections.get(loop)
         if known is not None and not known.is_over:
@@ -363,7 +363,7 @@ class ConnectedServer(MCPServer):
     def _refused(self, what: str, error: MCPError) -> NoReturn:
         if error.code == mcp_types.INTERNAL_ERROR and error.message == _ERROR_RESPONSE:
             self._answered_status(what, self._status, error)
-        if error.code == mcp_types.PARSE_ERROR:  # of ours, about its answer
+        if error.code == mcp_types.PARSE_ERROR:  # raised here, about the server's answer
             self._unreadable(what, error)
         message = f"The MCP server {self.name!r} refused to {what}: {error.message}"
         if error.code == mcp_types.INTERNAL_ERROR:
@@ -378,7 +378,7 @@ class ConnectedServer(MCPServer):
 
 
 _ERROR_RESPONSE = "Server returned an error response"
-"""What the protocol's client makes of an HTTP error status without an error of the protocol."""
+"""The protocol client's message for an HTTP error status without an error of the protocol."""
 
 
 async def _nothing(client: object) -> None:
@@ -386,7 +386,7 @@ async def _nothing(client: object) -> None:
 
 
 def _is_no_http(error: BaseException) -> bool:
-    """Whether what listens does not speak HTTP; one that hangs up is being restarted instead."""
+    """Whether the listener does not speak HTTP; one that hangs up is being restarted instead."""
     if isinstance(error, httpx2.LocalProtocolError | httpx2.UnsupportedProtocol):
         return True
     hung_up = any(word in str(error) for word in ("disconnected", "closed connection"))
@@ -394,9 +394,9 @@ def _is_no_http(error: BaseException) -> bool:
 
 
 def _tells_of_break(error: MCPError) -> bool:
-    """Whether an answer means that this connection is of no use any more.
+    """Whether an error means that this connection cannot be used any more.
 
-    Servers that were restarted do not know the session; there is no one code for that.
+    A restarted server does not have the session; there is no single error code for that.
     """
     if error.code == mcp_types.CONNECTION_CLOSED:
         return True

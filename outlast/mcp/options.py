@@ -18,32 +18,31 @@ MessageHandler: TypeAlias = Callable[[Any], Any]
 """Called with each notification of a server; async."""
 
 MOST_ATTEMPTS = 100
-"""Of a call that is to be tried for ever; the effect's own bound ends it sooner."""
+"""The number of attempts for unlimited retries; the effect's time-out ends them sooner."""
 
 SHORTEST_WAIT = timedelta(milliseconds=1)
-"""Between two tries of a call that is to be tried again at once."""
+"""The wait between two attempts of a call that needs no delay."""
 
 
 class ServerOptions(TypedDict, total=False):
-    """The further options of a server; all may be left out.
+    """The further options of a server; all are optional.
 
     Attributes:
-        use_structured_content: whether the model reads a result's structured content, where there
-            is some, instead of its texts and images; default false.
-        max_retry_attempts: how often a failed call is tried again, -1 for as long as it may; what
-            the server itself refuses is not. Default twice, as for every tool.
-        retry_backoff_seconds_base: the wait before the second try; default 1. Each further one is
-            twice as long.
-        retry_backoff_seconds_max: no wait is longer; default 30.
-        message_handler: gets what the server says without being asked.
-        require_approval: which tools need a person, see `MCPServer`.
-        failure_error_function: what the model reads of a call that failed, see `MCPServer`.
+        use_structured_content: whether the model reads a result's structured content, if any,
+            instead of its texts and images; default false.
+        max_retry_attempts: how often a failed call is retried, -1 for unlimited; the server's own
+            refusals are not retried. Default 2, as for every tool.
+        retry_backoff_seconds_base: the wait before the second attempt, in seconds; default 1. Each
+            further wait is twice as long.
+        retry_backoff_seconds_max: the longest wait, in seconds; default 30.
+        message_handler: called with the server's notifications.
+        require_approval: the tools that need approval, see `MCPServer`.
+        failure_error_function: makes the output of a failed call, see `MCPServer`.
         tool_meta_resolver: makes the metadata of calls.
-        tool_input_guardrails: asked before a tool of this server is called.
-        tool_output_guardrails: asked about the result.
-        max_list_pages: more pages of tools or prompts are an error; default no limit.
-        required: whether a run fails where the tools cannot be listed, see `MCPServer`; default
-            false.
+        tool_input_guardrails: run before a tool of this server is called.
+        tool_output_guardrails: run on the result.
+        max_list_pages: more pages of tools or prompts are an error; default: no limit.
+        required: whether a run fails if the tools cannot be listed, see `MCPServer`; default false.
     """
 
     use_structured_content: bool
@@ -64,7 +63,7 @@ def seconds_of(given: object, owner: str) -> float | None:
     """Return a time-out in seconds.
 
     Raises:
-        UserError: it is none.
+        UserError: the value is invalid.
     """
     if given is None:
         return None
@@ -79,7 +78,7 @@ def pages_of(given: object, owner: str) -> int | None:
     """Return a limit of pages.
 
     Raises:
-        UserError: it is none.
+        UserError: the value is invalid.
     """
     if given is None:
         return None
@@ -89,10 +88,10 @@ def pages_of(given: object, owner: str) -> int | None:
 
 
 def retry_of(options: ServerOptions, owner: str) -> ToolRetry:
-    """Return how failed calls are tried again.
+    """Return how failed calls are retried.
 
     Raises:
-        UserError: the numbers make no sense.
+        UserError: a number is invalid.
     """
     again = cast("object", options.get("max_retry_attempts", ToolRetry().attempts - 1))
     if not isinstance(again, int) or isinstance(again, bool) or again < -1:

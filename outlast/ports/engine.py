@@ -1,7 +1,6 @@
-"""The port to an engine in the process: a server and a worker for scripts that configure nothing.
+"""The port to the engine in the process: a server and a worker for unconfigured scripts.
 
-Owns: what a client needs of it. The implementation is found by name, because it stands above the
-client: it starts a worker, and a client must not know one.
+The implementation is found by name, because it starts a worker, which a client must not import.
 """
 
 import inspect
@@ -18,7 +17,7 @@ IMPLEMENTATION = "outlast.local.engine:LocalEngine"
 
 
 class Serving(Protocol):
-    """A run that is carried in this process, or would be if no other did."""
+    """A run that this process hosts, or would host if no other process did."""
 
     @property
     def queue(self) -> str:
@@ -26,28 +25,28 @@ class Serving(Protocol):
         ...
 
     def leave(self) -> None:
-        """Wait no more for a run that goes on here without anybody."""
+        """Stop waiting for a run that goes on."""
         ...
 
     def withdraw(self) -> None:
-        """Take back what was asked for: the run is somebody else's, and keeps what it has."""
+        """Undo the request: the run keeps the definitions that it had."""
         ...
 
     def let_go(self, *, ended: bool) -> None:
-        """Wait no more for a run that can do nothing by itself.
+        """Stop waiting for a run that is settled.
 
         Args:
-            ended: it has ended; or else it waits for people.
+            ended: whether it has ended; otherwise it waits for people.
         """
         ...
 
 
 class Engine(Protocol):
-    """A server that can be reached, and a worker for the agents of this process."""
+    """A reachable server, and a worker for the agents of this process."""
 
     @classmethod
     async def shared(cls) -> "Engine":
-        """Return the engine of the running event loop, made on the first call.
+        """Return the engine of the running event loop, created on the first call.
 
         Raises:
             ServerUnavailable: no server answers and none can be started.
@@ -67,16 +66,16 @@ class Engine(Protocol):
         context_type: type[Any] | None = None,
         queue: str | None = None,
     ) -> Serving:
-        """Carry a run in this process, for as long as somebody waits for it at least.
+        """Host a run in this process, at least while it is awaited.
 
         Args:
-            agent: the agent that the run has, whatever other runs have under its name.
-            run_id: the run.
+            agent: the run's agent, whatever agents other runs have under its name.
+            run_id: the id of the run.
             context_type: the type of its context.
-            queue: where the run is, if it has been started before; None for a new run.
+            queue: the task queue of a run that was started before; None for a new run.
 
         Raises:
-            UserError: the agent does not fit.
+            UserError: the agent is invalid.
         """
         ...
 
@@ -87,7 +86,7 @@ class Engine(Protocol):
 
     @classmethod
     async def rest_shared(cls) -> None:
-        """Stop what the engine runs in the running event loop, which will stand still.
+        """Stop the workers in the running event loop, which will pause.
 
         A server that the process has started stays.
         """
@@ -100,23 +99,23 @@ def local_engine() -> type[Engine]:
 
 
 async def rest_engine() -> None:
-    """Let the running event loop's engine rest, if there is one."""
+    """Pause the running event loop's engine, if there is one."""
     if IMPLEMENTATION.partition(":")[0] in sys.modules:
         await local_engine().rest_shared()
 
 
 def check_client(given: object, *, what: str) -> None:
-    """Refuse what is no connected Temporal client, such as an address or a missing `await`.
+    """Refuse a value that is no connected Temporal client, such as an address.
 
     Args:
-        given: what a program gave.
-        what: names the place, as in "Runner: client=".
+        given: the value.
+        what: the place, as in "Runner: client=".
 
     Raises:
-        UserError: it is none.
+        UserError: the value is no connected client.
     """
     if inspect.iscoroutine(given):
-        given.close()  # or else it is warned of, as one that nobody awaited
+        given.close()  # avoids the warning about a coroutine that was never awaited
     if given is None or isinstance(given, str | type) or inspect.isawaitable(given):
         shown = repr(given) if isinstance(given, str) or given is None else type(given).__name__
         raise UserError(

@@ -1,8 +1,7 @@
 """The port to a language model: one request record in, one response record out.
 
-Owns: the vocabulary between the model activity and every provider adapter. Items are in the
-format of OpenAI's Responses API, whatever the provider speaks. Must not know: Temporal, HTTP,
-any provider's package.
+The records between the model activity and every provider adapter. Items are in the format of
+OpenAI's Responses API, whatever the provider's format.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Sequence
@@ -24,7 +23,7 @@ from outlast.loop.values import JsonObject, Usage
 class ToolSpec:
     """A function the model may call: a tool or a handoff.
 
-    `parameters` is a JSON Schema; `strict` asks the provider to hold the model to it.
+    `parameters` is a JSON Schema; with `strict`, the provider enforces it.
     """
 
     name: str
@@ -35,7 +34,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutputSpec:
-    """The JSON Schema that the final answer has to fit; None on the request means plain text."""
+    """The JSON Schema of the final answer; None in the request means plain text."""
 
     name: str
     schema: JsonObject
@@ -46,9 +45,9 @@ class OutputSpec:
 class ModelRequest:
     """The request of one model call.
 
-    `input` holds Responses items (dicts), oldest first, and is never changed by an adapter.
-    `hosted_tools` are those that are no functions: most are run by the provider. An adapter whose
-    provider has functions only refuses them.
+    `input` holds Responses items (dicts), oldest first, which adapters must not change.
+    `hosted_tools` are the tools that are not functions, most of them run by the provider. An
+    adapter for a provider with only functions refuses them.
     """
 
     instructions: str | None
@@ -66,9 +65,9 @@ class ModelRequest:
 class ModelResponse:
     """A model's response: Responses output items, usage and the provider's ids.
 
-    Items may be given as the `openai` package's records; they are kept as dicts. Results and hooks
-    show them as records (`RunResponse`), so they have no type here. `raw_usage` is the usage in the provider's
-    words, where it is known.
+    Items may be the `openai` package's records; they are stored as dicts. Results and hooks show
+    them as records (`RunResponse`), so they have no type here. `raw_usage` is the provider's own
+    usage data, if available.
     """
 
     output: Sequence[Any]
@@ -77,7 +76,7 @@ class ModelResponse:
     request_id: str | None = None
     raw_usage: JsonObject | None = None
 
-    if TYPE_CHECKING:  # any usage may be given; programs read theirs, see `RunResponse`
+    if TYPE_CHECKING:  # any usage is accepted; programs read their own type, see `RunResponse`
 
         def __init__(
             self,
@@ -89,14 +88,14 @@ class ModelResponse:
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        """Bring the items into one form. What is no item is left to whoever plans the reply."""
+        """Normalize the items; values that are no items are handled by the plan."""
         given: object = self.output
         if isinstance(given, list | tuple):
             items = [as_json(one) for one in cast("Sequence[object]", given)]
             object.__setattr__(self, "output", items)
 
     def to_input_items(self) -> list[JsonObject]:
-        """Return the items as input for a model: dicts of their own."""
+        """Return copies of the items as input for a model."""
         return deepcopy([as_input(item) for item in self.output])
 
 
@@ -106,7 +105,7 @@ class Model(Protocol):
 
     Implementations never retry: retries are Temporal's.
 
-    It is called with one `ModelRequest`. One whose `get_response` takes the SDK's arguments
+    It is called with one `ModelRequest`. A model whose `get_response` has the SDK's parameters
     (`system_instructions`, `input`, `model_settings`, `tools`, `output_schema`, `handoffs`,
     `tracing`, `previous_response_id`, `conversation_id`, `prompt`) is called with those.
     """
@@ -115,7 +114,7 @@ class Model(Protocol):
         """Answer one request.
 
         Raises:
-            ModelError: the provider refused, failed, or answered junk.
+            ModelError: the provider refused, failed, or sent an invalid answer.
         """
         ...
 
@@ -136,7 +135,7 @@ class Model(Protocol):
 class ModelProvider(Protocol):
     """A protocol for objects that find models by name.
 
-    One lives as long as its worker.
+    A provider lives as long as its worker.
     """
 
     def get_model(self, model_name: str | None, /) -> Model:
@@ -145,7 +144,7 @@ class ModelProvider(Protocol):
 
     async def aclose(self) -> None:
         """Close connections. Called once, when the worker stops. Does nothing if inherited."""
-        return  # not dots: to type checkers, they would make it abstract
+        return  # with dots, type checkers would consider it abstract
 
 
 class ModelError(Exception):
@@ -156,7 +155,7 @@ class ModelError(Exception):
             `bad_response`, `conversation_locked` (these may pass: `retryable` is true),
             `unauthorized`, `no_api_key`, `quota_exceeded`, `not_found`, `invalid_request`.
         retryable: whether the same request may work later.
-        retry_after: how long the provider asked to wait, if it did.
+        retry_after: the delay that the provider asked for, if any.
         status: the HTTP status, if there was one.
     """
 
@@ -180,14 +179,14 @@ class ModelError(Exception):
 async def response_of_stream(
     events: AsyncIterator[JsonObject], on_event: Callable[[JsonObject], None] | None = None
 ) -> ModelResponse:
-    """Read what `Model.stream_response` yields to its end, and return the answer.
+    """Read the stream of `Model.stream_response` to its end, and return the response.
 
     Args:
         events: the stream; it is closed, whatever happens.
-        on_event: is called with every event, as it comes.
+        on_event: called with every event.
 
     Raises:
-        ModelError: the stream raised it, or ended without an answer.
+        ModelError: the stream raised it, or ended without a response.
     """
     if isinstance(events, AsyncGenerator):
         async with aclosing(cast("AsyncGenerator[JsonObject]", events)) as closed_at_the_end:
@@ -196,7 +195,7 @@ async def response_of_stream(
 
 
 def usage_of(value: object) -> Usage:
-    """Return the usage of one call from a response object's; what is not counted is zero."""
+    """Return the usage in a response object; missing counts are zero."""
     usage = _object(value)
     input_tokens = _count(usage.get("input_tokens"))
     output_tokens = _count(usage.get("output_tokens"))
@@ -233,7 +232,7 @@ async def _last_response(
         raise ModelError(message, code="bad_response", retryable=True)
     output: Any = response.get("output")
     if output == []:
-        output = done  # some servers give the items on the way, and none at the end
+        output = done  # some servers send items during the stream, and none at the end
     if not isinstance(output, list) or not all(
         isinstance(item, dict) for item in cast("list[Any]", output)
     ):

@@ -1,7 +1,7 @@
-"""The other form of a model call: arguments, as the SDK's models take them, and not one record.
+"""Model calls with the SDK's arguments instead of one record.
 
-Programs bring models of that form, and call ours in it. Owns: telling the forms apart, and the way
-from each into the other. Must not know: runs, providers.
+Programs bring models with that signature, and call ours with it; both directions are converted
+here.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Sequence
@@ -32,7 +32,7 @@ from outlast.ports.model import (
 from outlast.ports.run_response import RunResponse
 
 OUTPUT_NAME = "final_output"
-"""What a request calls the schema: a type's own name, `list[int]`, is none that an API takes."""
+"""The schema's name in a request: a type's own name, such as `list[int]`, may be invalid."""
 
 
 class ModelTracing(Enum):
@@ -43,17 +43,17 @@ class ModelTracing(Enum):
     ENABLED_WITHOUT_DATA = 2
 
     def is_disabled(self) -> bool:
-        """Tell whether nothing may be told."""
+        """Whether tracing is off."""
         return self is ModelTracing.DISABLED
 
     def include_data(self) -> bool:
-        """Tell whether inputs and outputs may be told, too."""
+        """Whether inputs and outputs may be traced, too."""
         return self is ModelTracing.ENABLED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallObjects:
-    """What arguments hold as objects, where the record holds what the provider is told of them."""
+    """Arguments that are objects, for which the record has only descriptions."""
 
     tools: Sequence[FunctionTool | HostedTool] = ()
     handoffs: Sequence[Handoff] = ()
@@ -62,12 +62,12 @@ class CallObjects:
 
 
 def by_record(model: Model, objects: CallObjects) -> Model:
-    """Return a model to be called with a record: itself, or one that makes arguments of it."""
+    """Return a model that takes a record: itself, or a wrapper that passes arguments."""
     return _SpreadModel(model, objects) if takes_model_arguments(model) else model
 
 
 class _SpreadModel:
-    """Asks a model that takes arguments."""
+    """Calls a model that takes arguments."""
 
     def __init__(self, model: Any, objects: CallObjects) -> None:
         self._model = model
@@ -77,7 +77,7 @@ class _SpreadModel:
         answer = await call(self._model.get_response, **self._leading(request), **_others(request))
         if not isinstance(answer, RunResponse):
             return answer
-        return ModelResponse(  # one of our models has answered it
+        return ModelResponse(  # one of our models has answered
             answer.to_input_items(),
             answer.usage,
             answer.response_id,
@@ -86,7 +86,7 @@ class _SpreadModel:
         )
 
     def stream_response(self, request: ModelRequest) -> AsyncIterator[JsonObject]:
-        # Models often rename what they do not look at, so the first ones come by place.
+        # Models often rename parameters that they ignore, so the first ones are positional.
         return self._model.stream_response(*self._leading(request).values(), **_others(request))
 
     def _leading(self, request: ModelRequest) -> dict[str, Any]:
@@ -116,7 +116,7 @@ Streaming: TypeAlias = Callable[[Any, ModelRequest], AsyncGenerator[JsonObject]]
 
 
 def answers_both_forms(answer: Answering) -> Callable[..., Coroutine[Any, Any, ModelResponse]]:
-    """Let `get_response(request)` also take arguments; what it returns then has typed items."""
+    """Let `get_response(request)` also take arguments; its response then has typed items."""
 
     @wraps(answer)
     async def get_response(self: Any, *args: Any, **kwargs: Any) -> ModelResponse:
@@ -129,7 +129,7 @@ def answers_both_forms(answer: Answering) -> Callable[..., Coroutine[Any, Any, M
 
 
 def streams_both_forms(stream: Streaming) -> Callable[..., AsyncGenerator[Any]]:
-    """Let `stream_response(request)` also take arguments; its events are typed then."""
+    """Let `stream_response(request)` also take arguments; its events are then typed."""
 
     @wraps(stream)
     def stream_response(self: Any, *args: Any, **kwargs: Any) -> AsyncGenerator[Any]:
@@ -155,10 +155,10 @@ def _only_record(args: Sequence[Any], kwargs: dict[str, Any]) -> ModelRequest | 
 
 
 def _request(args: Sequence[Any], kwargs: dict[str, Any]) -> ModelRequest:
-    """Return the record of a call in arguments.
+    """Return the record of a call with arguments.
 
     Raises:
-        TypeError: they are none that a model is called with.
+        TypeError: they are not the arguments of a model call.
     """
     try:
         given = signature(_from_arguments).bind(*args, **kwargs)
@@ -181,7 +181,7 @@ def _from_arguments(  # noqa: PLR0913  as many as there are
     conversation_id: str | None = None,
     prompt: Any = None,
 ) -> ModelRequest:
-    del tracing  # a call is told of by whoever makes it
+    del tracing  # the caller traces the call
     items = [{"role": "user", "content": input}] if isinstance(input, str) else list(input)
     hosted = [tool for tool in tools if not _is_function(tool)]
     return ModelRequest(
@@ -201,7 +201,7 @@ def _from_arguments(  # noqa: PLR0913  as many as there are
 
 
 def function_specs(tools: Iterable[object], handoffs: Iterable[Handoff]) -> list[ToolSpec]:
-    """Return what the provider is told of tools that are functions to it, and of handoffs."""
+    """Return the specifications of function tools and handoffs."""
     functions = [
         ToolSpec(
             name=tool.name,
@@ -224,7 +224,7 @@ def function_specs(tools: Iterable[object], handoffs: Iterable[Handoff]) -> list
 
 
 def output_spec(schema: AgentOutputSchemaBase | None) -> OutputSpec | None:
-    """Return what the provider is told of an output type; None for plain text."""
+    """Return the specification of an output type; None for plain text."""
     if schema is None or schema.is_plain_text():
         return None
     return OutputSpec(
@@ -233,5 +233,5 @@ def output_spec(schema: AgentOutputSchemaBase | None) -> OutputSpec | None:
 
 
 def _is_function(tool: object) -> TypeGuard[FunctionTool]:
-    """Tell whether a tool is a function to the provider; local ones have entries of their own."""
+    """Whether a tool is a function for the provider; local tools have their own entries."""
     return isinstance(tool, FunctionTool) and not isinstance(tool, LocalTool)

@@ -1,8 +1,4 @@
-"""The port to a session: what remembers a conversation between runs.
-
-Owns: the protocols and the base class that users and the adapters in `outlast.sessions`
-implement. Must not know: any storage, Temporal, or when a run reads and writes.
-"""
+"""The port to a session, which stores a conversation between runs."""
 
 import os
 from abc import ABC, abstractmethod
@@ -15,18 +11,19 @@ from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
 
 DESCRIBED = {"sqlite": "outlast.sessions.sqlite:SQLiteSession"}
-"""By kind, the sessions that can be described. They are found by name: they stand above here."""
+"""By kind, the sessions that can be described. Found by name, because their modules import this
+one."""
 
 
 @runtime_checkable
 class Session(Protocol):
     """A protocol for objects that store the items of a conversation.
 
-    A session may also have an attribute `session_settings` (a `SessionSettings`): how it is read
-    where the run does not say otherwise.
+    A session may also have an attribute `session_settings` (a `SessionSettings`): how to read it,
+    unless the run's settings differ.
 
-    Saving may be tried again after a crash. An `IdempotentSession` knows what it has saved; any
-    other is asked for its newest items before a second try.
+    Saving may be retried after a crash. An `IdempotentSession` knows what it has saved; any other
+    is asked for its newest items before a retry.
     """
 
     session_id: str
@@ -36,15 +33,15 @@ class Session(Protocol):
         ...
 
     async def add_items(self, items: list[Any]) -> None:
-        """Put items behind those that are there."""
+        """Append items."""
         ...
 
     async def pop_item(self) -> Any | None:
-        """Take the newest item away and return it; None when there is none."""
+        """Remove and return the newest item; None if there is none."""
         ...
 
     async def clear_session(self) -> None:
-        """Forget everything."""
+        """Remove all items."""
         ...
 
 
@@ -52,8 +49,8 @@ class SessionABC(ABC):
     """A base class for sessions; the protocol `Session` works without it.
 
     Attributes:
-        session_id: names the conversation.
-        session_settings: how the session is read where the run does not say otherwise.
+        session_id: the id of the conversation.
+        session_settings: how to read the session, unless the run's settings differ.
     """
 
     session_id: str
@@ -65,53 +62,53 @@ class SessionABC(ABC):
 
     @abstractmethod
     async def add_items(self, items: list[Any]) -> None:
-        """Put items behind those that are there."""
+        """Append items."""
 
     @abstractmethod
     async def pop_item(self) -> Any | None:
-        """Take the newest item away and return it; None when there is none."""
+        """Remove and return the newest item; None if there is none."""
 
     @abstractmethod
     async def clear_session(self) -> None:
-        """Forget everything."""
+        """Remove all items."""
 
 
 @runtime_checkable
 class IdempotentSession(Protocol):
-    """A session that can be told to save something once, however often it is told."""
+    """A session that saves items once, however often it is called."""
 
     async def add_items_once(self, key: str, items: list[Any]) -> bool:
-        """Put items behind those that are there, unless this was done under this key before.
+        """Append items, unless this was done with the same key before.
 
-        The items and the note of the key are stored together or not at all. Forgetting the
-        session forgets its keys.
+        The items and the key are stored together or not at all. Clearing the session forgets its
+        keys.
 
         Returns:
-            Whether the items were stored now.
+            Whether the items were stored by this call.
         """
         ...
 
 
 @runtime_checkable
 class DescribedSession(Protocol):
-    """A session that another process can make again from plain data."""
+    """A session that another process can create from plain data."""
 
     def describe(self) -> JsonObject | None:
-        """Return the data, with its `kind`; None when this session lives in this process only."""
+        """Return the data, with its `kind`; None if the session only exists in this process."""
         ...
 
 
 _PLACES: Final[set[str]] = set()
-"""The files of the sessions that this process has made or was given."""
+"""The files of the sessions that this process created or was configured with."""
 
 
 def allow_place(path: str | Path) -> None:
-    """Let workers of this process open the sessions of a file, or of all files in a directory."""
+    """Let workers of this process open the sessions in a file, or in all files of a directory."""
     _PLACES.add(os.path.realpath(path))
 
 
 def is_allowed(path: str) -> bool:
-    """Whether workers of this process may open the sessions of a file."""
+    """Whether workers of this process may open the sessions in a file."""
     real = Path(os.path.realpath(path))
     return any(str(place) in _PLACES for place in (real, *real.parents))
 
@@ -119,10 +116,10 @@ def is_allowed(path: str) -> bool:
 def session_from_description(data: JsonObject) -> Session:
     """Return the session that a `DescribedSession` described, perhaps in another process.
 
-    Whoever may start a run can describe any file, so a worker opens only those it was given.
+    Anybody who may start a run can describe any file, so a worker opens only configured files.
 
     Raises:
-        UserError: the data describes no session, or one that this process was not given.
+        UserError: the data describes no session, or one that this process may not open.
     """
     path = data.get("db_path")
     if isinstance(path, str) and not is_allowed(path):
@@ -141,7 +138,7 @@ def session_from_description(data: JsonObject) -> Session:
 
 
 def item_limit(limit: int | None, settings: SessionSettings | None) -> int | None:
-    """Return how many items to read: as the call says, or else as the settings say."""
+    """Return how many items to read: the call's limit, or else the settings'."""
     if limit is not None:
         return SessionSettings(limit).limit
     return settings.limit if settings is not None else None

@@ -1,7 +1,6 @@
-"""The raw form of an item: JSON inside, the provider's typed object for whoever looks at it.
+"""The raw form of an item: JSON inside, the provider's typed object for programs.
 
-Owns: making the typed object when it is first looked at, and noticing what was changed in it; and
-the plain forms, for users' code, for a run and for a provider. Must not know: kinds of run items.
+The typed object is created on first access, and changes in it are noticed.
 """
 
 import json
@@ -33,22 +32,22 @@ _TYPED: dict[str, str] = {
     "tool_search_call": "ResponseToolSearchCall",
     "tool_search_output": "ResponseToolSearchOutputItem",
 }
-"""What a model writes, by its type, and the class in `openai.types.responses` that it becomes.
+"""By type: the class in `openai.types.responses` of an item that a model writes.
 
-Outputs, and all that programs write, stay dicts."""
+Outputs, and items that programs write, stay dicts."""
 
 
 NO_ID = "__fake_id__"
-"""The id that other programs give to items of servers without ids; what they saved holds it."""
+"""The id that other programs write into items of servers without ids; saved items hold it."""
 
 CREATED_BY = "created_by"
-"""Who made an item: a provider tells it in replies and refuses it in requests."""
+"""The field for who made an item: providers send it in replies and refuse it in requests."""
 
 
 def as_input(raw: JsonObject) -> JsonObject:
-    """Return an item as a provider takes it back: without what only replies may have.
+    """Return an item as a provider accepts it back: without fields that only replies may have.
 
-    It shares what it holds with the item that was given; it is that item where nothing is to go.
+    It shares its contents with the argument; it is the argument if nothing needs to go.
     """
     chunks = raw.get("output") if raw.get("type") == "shell_call_output" else None
     marked = isinstance(chunks, list) and any(CREATED_BY in chunk for chunk in _dicts(chunks))
@@ -70,14 +69,14 @@ def _dicts(chunks: Any) -> list[JsonObject]:
 
 
 def copies(raws: Iterable[JsonObject]) -> list[JsonObject]:
-    """Return raw items that users' code may change: the others may be a run's own state."""
+    """Return copies of raw items for user code: the originals may be a run's own state."""
     return cast("list[JsonObject]", json.loads(json.dumps(list(raws))))  # far faster than deepcopy
 
 
 def plain(given: object) -> Any:
-    """Return a value of an input as plain data, a copy, as far as it can be had.
+    """Return a copy of an input value as plain data, as far as possible.
 
-    Items may be the `openai` package's records. Where pydantic has checked items of that package's
+    Items may be the `openai` package's records. If pydantic has validated items of that package's
     types, as web frameworks do, their lists are iterators, which can be read once.
     """
     if isinstance(given, Mapping):
@@ -88,8 +87,8 @@ def plain(given: object) -> Any:
 
 
 def as_json(given: object) -> Any:
-    """Return an item or event of a model as JSON; the `openai` package's records are no dicts."""
-    if isinstance(given, dict | type):  # a class has the method, too, and is nobody's record
+    """Return an item or event of a model as JSON; the `openai` package's records are converted."""
+    if isinstance(given, dict | type):  # a class also has the method, but is no record
         return cast("Any", given)
     dump = getattr(given, "model_dump", None)
     return dump(mode="json", by_alias=True, exclude_unset=True) if callable(dump) else given
@@ -98,8 +97,8 @@ def as_json(given: object) -> Any:
 class HeldRaw:
     """The raw form of one item.
 
-    It may be shared with a run's own state, so nobody gets the JSON itself: who asks gets a copy,
-    and what is changed in that copy is what the item says from then on.
+    The JSON may be shared with a run's own state, so callers get a copy; changes in that copy
+    change the item.
     """
 
     __slots__ = ("_as_shown", "_json", "_shown")
@@ -108,7 +107,7 @@ class HeldRaw:
         """Hold a raw item: JSON, or a typed object.
 
         Raises:
-            UserError: it is neither.
+            UserError: the value is neither.
         """
         self._json: JsonObject | None = None
         self._shown: Any = None
@@ -119,19 +118,19 @@ class HeldRaw:
             self._shown = given
         else:
             raise UserError(
-                f"raw_item is {type(given).__name__}. Give a dict in the format of the Responses "
+                f"raw_item is {type(given).__name__}. Use a dict in the format of the Responses "
                 "API, or one of the openai package's objects."
             )
 
     def shown(self) -> Any:
-        """Return what a program sees: the typed object, or a dict where there is no type."""
+        """Return the object for programs: the typed object, or a dict if there is no type."""
         if self._shown is None:
             self._shown = _typed(deepcopy(cast("JsonObject", self._json)))
             self._as_shown = deepcopy(_plain(self._shown))
         return self._shown
 
     def value(self) -> JsonObject:
-        """Return the JSON as it is now. Treat it as immutable."""
+        """Return the current JSON. Treat it as immutable."""
         if self._shown is None:
             return cast("JsonObject", self._json)
         now = _plain(self._shown)
@@ -146,7 +145,7 @@ def _plain(shown: Any) -> JsonObject:
 
 
 def _typed(raw: JsonObject) -> Any:
-    """Return the typed object of an item that a model wrote; anything else as it is."""
+    """Return the typed object of a model's item; any other item unchanged."""
     kind = raw.get("type")
     if kind == "message" and raw.get("role") != "assistant":
         return raw
@@ -160,9 +159,8 @@ def _typed(raw: JsonObject) -> Any:
 def _model(kind: str) -> Any:
     """Return the class of a type of item, or None.
 
-    The package is imported here, when a program first looks at a raw item, and not with this
-    module: it takes half a second, and most programs never look. These are the very types that
-    programs of this field annotate and match on, so own ones would not do.
+    The package is imported here, when a program first reads a raw item, because the import takes
+    half a second and most programs never need it. Programs annotate and match on these very types.
     """
     path = _TYPED.get(kind)
     if path is None:

@@ -1,7 +1,7 @@
 """Tools that run commands on the machine of a worker.
 
-Owns: `ShellTool` and `LocalShellTool`, the records that their executors take and return, and what
-a model reads of those. Runs no command: executors are the user's. Must not know: where a tool runs.
+The tools, the records of their executors, and the output for the model. Executors are the user's;
+no command runs here.
 """
 
 import json
@@ -20,7 +20,7 @@ from outlast.loop.call_forms import call_item
 from outlast.loop.values import Json, JsonObject
 
 MOST_OUTPUT_CHARACTERS = 100_000
-"""What a call's commands may write where nobody gives a smaller bound; the rest is cut off."""
+"""The default limit of a call's output; the rest is cut off."""
 
 _CUT = "\n[The output is longer. It was cut off here.]"
 
@@ -30,8 +30,8 @@ class ShellCallOutcome:
     """The outcome of a command: an exit code or a timeout.
 
     Attributes:
-        type: it ended by itself, or was stopped because it took too long.
-        exit_code: its exit code, where it is known.
+        type: whether the command ended by itself or timed out.
+        exit_code: its exit code, if known.
     """
 
     type: Literal["exit", "timeout"]
@@ -43,11 +43,11 @@ class ShellCommandOutput:
     """The output of one command.
 
     Attributes:
-        stdout: to its standard output.
-        stderr: to its standard error.
+        stdout: its standard output.
+        stderr: its standard error.
         outcome: how it ended.
-        command: which it was; the model is not told, because it knows the order.
-        provider_data: whatever else the executor wants to keep; the model is not told.
+        command: the command; not shown to the model, which knows the order.
+        provider_data: further data of the executor; not shown to the model.
     """
 
     stdout: str = ""
@@ -58,7 +58,7 @@ class ShellCommandOutput:
 
     @property
     def exit_code(self) -> int | None:
-        """The command's exit code, where it is known."""
+        """The command's exit code, if known."""
         return self.outcome.exit_code
 
     @property
@@ -72,10 +72,10 @@ class ShellResult:
     """The result of the commands of a call.
 
     Attributes:
-        output: of each command, in order.
-        max_output_length: how many characters the model reads of them all; the model's own
-            bound counts, too.
-        provider_data: whatever else the executor wants to keep; the model is not told.
+        output: the output of each command, in order.
+        max_output_length: the maximum number of characters for the model; the model's own limit
+            also applies.
+        provider_data: further data of the executor; not shown to the model.
     """
 
     output: list[ShellCommandOutput]
@@ -88,9 +88,9 @@ class ShellActionRequest:
     """The commands that a model wants to run.
 
     Attributes:
-        commands: one after the other.
-        timeout_ms: how long it may take, in the model's opinion.
-        max_output_length: how many characters of output the model wants at most.
+        commands: the commands, to run in order.
+        timeout_ms: the time-out that the model requests.
+        max_output_length: the maximum number of output characters that the model requests.
     """
 
     commands: list[str]
@@ -104,8 +104,8 @@ class ShellCallData:
 
     Attributes:
         call_id: the model's id of the call.
-        action: what is to be run.
-        status: how far the provider says the call is.
+        action: the action to run.
+        status: the provider's status of the call.
         raw: the call as an item.
     """
 
@@ -120,7 +120,7 @@ class ShellCommandRequest:
     """The argument of a `ShellTool`'s executor.
 
     Attributes:
-        ctx_wrapper: the run's context; it has `idempotency_key` and all that tools are given.
+        ctx_wrapper: the run's context, with `idempotency_key` and everything else that tools get.
         data: the call.
     """
 
@@ -133,7 +133,7 @@ class LocalShellCommandRequest:
     """The argument of a `LocalShellTool`'s executor.
 
     Attributes:
-        ctx_wrapper: the run's context; it has `idempotency_key` and all that tools are given.
+        ctx_wrapper: the run's context, with `idempotency_key` and everything else that tools get.
         data: the call as the openai package's `LocalShellCall`; `data.action` has the command.
     """
 
@@ -162,7 +162,7 @@ class ShellTool(LocalTool):
 
     Attributes:
         executor: runs the commands; None for a container.
-        environment: where they run.
+        environment: where the commands run.
     """
 
     form: ClassVar[str] = "shell_call"
@@ -176,21 +176,21 @@ class ShellTool(LocalTool):
         environment: ShellToolEnvironment | None = None,
         **options: Unpack[LocalToolOptions],
     ) -> None:
-        """Make a shell of an executor.
+        """Create a shell with an executor.
 
         Args:
             executor: called with a `ShellCommandRequest`; returns a `ShellResult` or a text.
-            name: what messages and hooks call the tool. The model, approvals and activities know
-                it as `shell`.
-            needs_approval: whether a human decides before each call, or a predicate that is
-                called with (context, action, call id).
-            on_approval: decides about such a call instead, if it can.
+            name: the tool's name in messages and hooks. The model, approvals and activities call it
+                `shell`.
+            needs_approval: whether a person decides before each call, or a predicate called with
+                (context, action, call id).
+            on_approval: decides about such a call instead of a person, if it can.
             environment: `{"type": "local"}`, the default, may have `skills`; `container_auto` and
-                `container_reference` are containers of the provider's, without an executor.
-            **options: see `LocalToolOptions`. A call is tried once unless `retry` says otherwise.
+                `container_reference` are the provider's containers, without an executor.
+            **options: see `LocalToolOptions`. A call has one attempt unless `retry` says otherwise.
 
         Raises:
-            UserError: an argument does not fit.
+            UserError: an argument is invalid.
         """
         self.executor = executor
         self.environment: ShellToolEnvironment = environment or {"type": "local"}
@@ -207,7 +207,7 @@ class ShellTool(LocalTool):
 
     @property
     def type(self) -> str:
-        """What the provider calls this kind of tool."""
+        """The provider's name of this type of tool."""
         return "shell"
 
     @property
@@ -220,7 +220,7 @@ class ShellTool(LocalTool):
         return tool_entry("shell", environment=self.environment)
 
     def asked_about(self, context: RunContextWrapper[Any], arguments: str) -> ShellActionRequest:
-        """Return what is to be run."""
+        """Return the action to run."""
         del context
         return _action_of(arguments)
 
@@ -271,17 +271,17 @@ class LocalShellTool(LocalTool):
         on_approval: OnApproval | None = None,
         **options: Unpack[LocalToolOptions],
     ) -> None:
-        """Make a shell of an executor.
+        """Create a shell with an executor.
 
         Args:
-            executor: called with a `LocalShellCommandRequest`; returns what the command wrote.
-            needs_approval: whether a human decides before each call, or a predicate that is
-                called with (context, the action as JSON, call id).
-            on_approval: decides about such a call instead, if it can.
-            **options: see `LocalToolOptions`. A call is tried once unless `retry` says otherwise.
+            executor: called with a `LocalShellCommandRequest`; returns the command's output.
+            needs_approval: whether a person decides before each call, or a predicate called with
+                (context, the action as JSON, call id).
+            on_approval: decides about such a call instead of a person, if it can.
+            **options: see `LocalToolOptions`. A call has one attempt unless `retry` says otherwise.
 
         Raises:
-            UserError: an argument does not fit.
+            UserError: an argument is invalid.
         """
         check_callable(executor, ("request",), what="LocalShellTool: executor")
         self.executor = executor
@@ -312,7 +312,7 @@ class LocalShellTool(LocalTool):
 
 
 def _said(arguments: str) -> JsonObject:
-    """Return the action of a call; empty where it has none."""
+    """Return the action of a call; empty if there is none."""
     said: Json = json.loads(arguments or "{}").get("action")
     return cast("JsonObject", said) if isinstance(said, dict) else {}
 
@@ -348,7 +348,7 @@ def _is_list_of_texts(value: Json) -> bool:
 
 
 def _shell_output(result: object, wanted: int | None) -> JsonObject:
-    """Return what the output item of a call has: all that was written, within the bounds."""
+    """Return the fields of a call's output item: all output, within the limits."""
     if not isinstance(result, ShellResult):
         text = "" if result is None else str(result)
         done = ShellCommandOutput(stdout=text, outcome=ShellCallOutcome("exit", 0))
@@ -360,8 +360,8 @@ def _shell_output(result: object, wanted: int | None) -> JsonObject:
 
 
 def _bounded(outputs: Sequence[ShellCommandOutput], bound: int | None) -> list[JsonObject]:
-    """Return the outputs, of which all texts together are no longer than the bound."""
-    told = bound is None or bound > MOST_OUTPUT_CHARACTERS  # a bound that nobody asked for is told
+    """Return the outputs, with all texts together within the limit."""
+    told = bound is None or bound > MOST_OUTPUT_CHARACTERS  # mention a limit not requested
     left = MOST_OUTPUT_CHARACTERS if bound is None or told else bound
     entries: list[JsonObject] = []
     for one in outputs:
@@ -374,7 +374,7 @@ def _bounded(outputs: Sequence[ShellCommandOutput], bound: int | None) -> list[J
 
 
 def _outcome(outcome: ShellCallOutcome) -> JsonObject:
-    """Return how a command ended; the API wants a code, and what is silent about it went well."""
+    """Return a command's outcome; without an exit code, the command counts as successful."""
     if outcome.type == "timeout":
         return {"type": "timeout"}
     return {"type": "exit", "exit_code": outcome.exit_code or 0}

@@ -1,8 +1,4 @@
-"""The tools of MCP servers as tools of an agent.
-
-Owns: `MCPFunctionTool`, and making one of each tool that the servers of an agent list. From there
-on it is a function tool like any other. Must not know: how a server is reached.
-"""
+"""The tools of MCP servers, as function tools of an agent."""
 
 import json
 from collections.abc import Awaitable, Callable, Sequence
@@ -26,7 +22,7 @@ Ask: TypeAlias = Callable[[MCPServer, RunContextWrapper[Any], Any], Awaitable[li
 
 
 class ServedAgent(Protocol):
-    """What an agent with MCP servers has."""
+    """The fields of an agent with MCP servers."""
 
     name: str
     tools: list[Any]
@@ -36,12 +32,12 @@ class ServedAgent(Protocol):
 
 @dataclass(eq=False)
 class MCPFunctionTool(FunctionTool):
-    """A tool that an MCP server has.
+    """A tool of an MCP server.
 
     Attributes:
         tool_origin: the server.
         mcp_title: the tool's name for people.
-        mcp_annotations: what the server says of its effects.
+        mcp_annotations: the server's description of its effects.
     """
 
     _: KW_ONLY
@@ -51,15 +47,15 @@ class MCPFunctionTool(FunctionTool):
 
     @property
     def server_name(self) -> str:
-        """What the server is called."""
+        """The name of the server."""
         return (self.tool_origin and self.tool_origin.mcp_server_name) or ""
 
 
 def check_mcp_config(config: object, owner: str) -> None:
-    """Refuse a config that is none, where it is given.
+    """Refuse an invalid config.
 
     Raises:
-        UserError: it is none. The message names the owner.
+        UserError: the config is invalid; the message names the owner.
     """
     known = MCPConfig.__annotations__
     if not isinstance(config, dict) or set(cast("JsonObject", config)) - set(known):
@@ -74,7 +70,7 @@ def check_mcp_config(config: object, owner: str) -> None:
 
 
 async def list_tools(server: MCPServer, context: RunContextWrapper[Any], agent: Any) -> list[Any]:
-    """Ask a server what tools it has for an agent."""
+    """Return a server's tools for an agent."""
     return await server.list_tools(context, agent)
 
 
@@ -86,8 +82,8 @@ async def mcp_tools_of(
     Args:
         agent: the agent.
         context: the run's context.
-        ask: asks one server; called with (server, context, agent). None for a server that is left
-            out this time.
+        ask: lists the tools of one server; called with (server, context, agent). None for a server
+            to leave out this time.
 
     Raises:
         UserError: two servers have a tool of one name, or a tool cannot be offered.
@@ -95,7 +91,7 @@ async def mcp_tools_of(
     """
     if not agent.mcp_servers:
         return []
-    import asyncio  # here for the time that it takes: defining agents never needs it
+    import asyncio  # imported here because it is slow, and defining agents does not need it
 
     lists = await asyncio.gather(*(ask(server, context, agent) for server in agent.mcp_servers))
     for server, listed in zip(agent.mcp_servers, lists, strict=True):
@@ -105,19 +101,19 @@ async def mcp_tools_of(
 
 
 def tools_seen(agent: ServedAgent) -> list[FunctionTool]:
-    """Return the tools of an agent's servers as far as this process knows them without asking."""
+    """Return the tools of an agent's servers that this process has listed before."""
     if not agent.mcp_servers:
         return []
     try:
         return _named(
             agent, [server.cached_tools or server.seen_tools for server in agent.mcp_servers]
         )
-    except UserError:  # they clash, which a run tells
+    except UserError:  # they clash, which a run reports
         return []
 
 
 def _named(agent: ServedAgent, lists: Sequence[Sequence[Any]]) -> list[FunctionTool]:
-    """Make function tools of what each server has listed."""
+    """Make function tools from the listed tools of each server."""
     listed = [
         (server, tool)
         for server, tools in zip(agent.mcp_servers, lists, strict=True)
@@ -142,11 +138,11 @@ def function_tool_of(
     Args:
         server: the server.
         tool: the `mcp.types.Tool`.
-        name: what the model calls it.
-        agent: the agent that has the server.
+        name: the name for the model.
+        agent: the agent with the server.
     """
     schema = deepcopy(cast("JsonObject", tool.input_schema))
-    schema.setdefault("properties", {})  # some providers want it, and the protocol does not
+    schema.setdefault("properties", {})  # some providers require it, but the protocol does not
     strict = None
     if agent.mcp_config.get("convert_schemas_to_strict", False):
         strict = _strict(schema, f"Tool {name!r}")
@@ -179,7 +175,7 @@ async def _invoke(server: MCPServer, tool: Any, context: ToolContext[Any], argum
         raise ModelBehaviorError(f"The arguments of {context.tool_name} are no JSON object.")
     given = cast("JsonObject", fields)
     meta = await _meta(server, tool, context, given)
-    if meta is None:  # a server of one's own may know of no metadata
+    if meta is None:  # a user's own server may not accept metadata
         result = await server.call_tool(tool.name, given)
     else:
         result = await server.call_tool(tool.name, given, meta=meta)
@@ -189,7 +185,7 @@ async def _invoke(server: MCPServer, tool: Any, context: ToolContext[Any], argum
 async def _meta(
     server: MCPServer, tool: Any, context: ToolContext[Any], arguments: JsonObject
 ) -> JsonObject | None:
-    """Return what goes with a call: the resolver's, the tool's own, and the idempotency key."""
+    """Return a call's metadata: the resolver's, the tool's own, and the idempotency key."""
     found: JsonObject = {}
     if server.tool_meta_resolver is not None:
         asked = MCPToolMetaContext(
@@ -226,7 +222,7 @@ def _approval(server: MCPServer, tool: Any, agent: ServedAgent) -> Any:
 
 
 def _strict(schema: JsonObject, owner: str) -> JsonObject | None:
-    """Return the strict form of a schema, or None where it has none."""
+    """Return the strict form of a schema, or None if there is none."""
     try:
         return strict_schema(schema, owner=owner)
     except UserError:
@@ -239,7 +235,7 @@ def _required(schema: JsonObject) -> list[str]:
 
 
 def _problem(name: str, required: Sequence[str], arguments: str) -> str | None:
-    """Return what is wrong with arguments, in words for the model. The server checks the rest."""
+    """Return the problem of arguments, worded for the model. The server checks the rest."""
     try:
         fields: object = json.loads(arguments or "{}")
     except ValueError as error:

@@ -1,8 +1,4 @@
-"""Tools as records: what a model is told of a tool, and how a worker runs it.
-
-Owns: `FunctionTool` and what its fields are made of. Must not know: where a tool runs, or how
-one is made of a function (`tool`).
-"""
+"""Tools as records: their description for the model, and how a worker runs them."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -33,29 +29,29 @@ EnabledPredicate: TypeAlias = Callable[[RunContextWrapper[Any], Any], bool | Awa
 """Called with (context, agent) before every model call; sync or async."""
 
 ToolErrorFunction: TypeAlias = Callable[[RunContextWrapper[Any], Exception], str | Awaitable[str]]
-"""Turns a tool's failure into what the model reads; called with (context, error)."""
+"""Turns a tool's failure into the output; called with (context, error)."""
 
 TimeoutBehavior: TypeAlias = Literal["error_as_result", "raise_exception"]
-"""What a tool that took too long does: the model is told, or the run fails."""
+"""The policy for a tool that took too long: report to the model, or fail the run."""
 
 DEFAULT_TIMEOUT = timedelta(minutes=2)
 
 
 def check_tool_name(name: object) -> None:
-    """Refuse a name that no provider takes.
+    """Refuse a name that providers do not accept.
 
     Raises:
-        UserError: it is one.
+        UserError: the name is invalid.
     """
     if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
         raise UserError(f"A tool's name must be 1 to 64 letters, digits, '_' or '-', not {name!r}.")
 
 
 def retry_policy_of(retry: "ToolRetry | int", owner: str) -> "ToolRetry":
-    """Return a retry policy; a number is how many attempts in all.
+    """Return a retry policy; a number is the total number of attempts.
 
     Raises:
-        UserError: the number makes no policy; the message names the owner.
+        UserError: the number is invalid; the message names the owner.
     """
     if isinstance(retry, ToolRetry):
         return retry
@@ -68,8 +64,8 @@ def retry_policy_of(retry: "ToolRetry | int", owner: str) -> "ToolRetry":
 def default_tool_error(context: RunContextWrapper[Any], error: Exception) -> str:
     """Return the default message for a failed tool, which hides the reason.
 
-    What an exception says may be internal, secret, or text that a stranger wrote, so it goes to
-    the operator and not to the model. Write a `failure_error_function` to tell the model more.
+    An exception's text may be internal, secret, or written by a stranger, so it goes to the
+    operator and not to the model. Set a `failure_error_function` to reveal more to the model.
     """
     tool = f"The tool {context.tool_name}" if isinstance(context, ToolContext) else "The tool"
     if isinstance(error, ToolTimeoutError):
@@ -86,10 +82,10 @@ class ToolRetry:
     """The retry policy of a tool's calls.
 
     Attributes:
-        attempts: how many tries in all, the first included.
-        initial_interval: the wait before the second try.
-        backoff: each further wait is this many times the one before.
-        maximum_interval: no wait is longer than this.
+        attempts: the total number of attempts.
+        initial_interval: the wait before the second attempt.
+        backoff: the factor by which each further wait grows.
+        maximum_interval: the longest wait.
     """
 
     attempts: int = 3
@@ -101,13 +97,13 @@ class ToolRetry:
         """Check the numbers.
 
         Raises:
-            UserError: one of them makes no sense.
+            UserError: a number is invalid.
         """
         attempts = cast("object", self.attempts)
         if not isinstance(attempts, int) or isinstance(attempts, bool) or attempts < 1:
             raise UserError(
                 f"ToolRetry(attempts=...) must be a whole number from 1, not {attempts!r}; "
-                "1 means that a failed call is not tried again."
+                "1 means that a failed call is not retried."
             )
         if not is_positive(self.initial_interval):
             raise UserError(
@@ -127,11 +123,11 @@ DEFAULT_RETRY = ToolRetry()
 
 
 FUNCTION_ATTRIBUTE = "tool_function"
-"""Where an `on_invoke_tool` that was made of a plain function keeps it."""
+"""The attribute of an `on_invoke_tool` that holds the plain function it was made from."""
 
 
 class _Wrapped:
-    """The attribute `__wrapped__`: the function that a tool was made of; others have none."""
+    """The attribute `__wrapped__`: the function that a tool was made from; others have none."""
 
     def __get__(self, tool: "FunctionTool | None", owner: type | None = None) -> Callable[..., Any]:
         found = getattr(tool and tool.on_invoke_tool, FUNCTION_ATTRIBUTE, None)
@@ -147,39 +143,40 @@ class _Wrapped:
 class FunctionTool:
     """A tool that a model calls and a worker runs.
 
-    `function_tool` makes one of a plain function. Making one by hand is for tools whose schema
-    is only known at run time.
+    `function_tool` makes one from a plain function. Create one directly for tools whose schema is
+    only known at run time.
 
     Attributes:
-        name: what the model calls it; also the activity type `tool:<name>`.
-        description: what the model is told it does.
+        name: the tool's name for the model; also the activity type `tool:<name>`.
+        description: the tool's description for the model.
         params_json_schema: JSON Schema of the arguments; made strict if `strict_json_schema`.
         on_invoke_tool: called with (context, arguments as JSON text); returns the result.
-        validate: called with the arguments as JSON text; returns None when they fit and a
-            sentence for the model when they do not. None: any JSON object is accepted.
-        altered: called with arguments that fit, as JSON text; returns the names of those that the
-            function gets otherwise than they are written, so that `needs_approval`, a predicate
-            of what is written, is not asked about them. None: the function gets the text.
-        strict_json_schema: whether the schema is held to strictly; false, with a warning in the
+        validate: called with the arguments as JSON text; returns None if they are valid, or a
+            sentence for the model. None: any JSON object is accepted.
+        altered: called with valid arguments as JSON text; returns the names of those whose parsed
+            value differs from the model's text, so that `needs_approval`, a predicate on the text,
+            does not judge them. None: the function gets the text.
+        strict_json_schema: whether the schema is enforced; false, with a warning in the log, if it
+            cannot be enforced, as with values of any type.
             log, where it holds values of any type or the like, which cannot be held to.
         needs_approval: whether a human decides before each call: yes, no, or a predicate.
-        timeout: how long one attempt may take; a number is seconds. A sync function's thread
-            cannot be stopped: it goes on after the time-out, though its result is dropped.
-        timeout_behavior: what a last attempt that took too long does: `error_as_result` tells
-            the model, `raise_exception` ends the run with `ToolTimeoutError`.
-        timeout_error_function: what the model reads of a call that took too long; None leaves
-            that to `failure_error_function`.
+        timeout: the time-out of one attempt; a number is in seconds. A sync function's thread
+            cannot be stopped: it continues after the time-out, but its result is dropped.
+        timeout_behavior: after the last time-out, `error_as_result` reports to the model, and
+            `raise_exception` ends the run with `ToolTimeoutError`.
+        timeout_error_function: makes the output after a time-out; None uses
+            `failure_error_function`.
         retry: how failed attempts are retried.
-        fast: runs as a local activity: for idempotent work well under a second, no approval.
-        is_enabled: whether the agent offers it at the moment: yes, no, or a predicate that is
-            called with (context, agent).
-        failure_error_function: turns the failure of the last attempt into what the model reads;
-            None lets the failure end the run.
-        tool_input_guardrails: asked before the function runs, in their order.
-        tool_output_guardrails: asked about its result, in their order.
-        context_type: the type that `ctx.context` has for this tool, where it is known.
-        result_type: the type that the function returns, where it is known.
-        timeout_seconds: another way to give `timeout`.
+        fast: runs as a local activity: for idempotent work well under a second, without approval.
+        is_enabled: whether the agent offers the tool: yes, no, or a predicate called with (context,
+            agent).
+        failure_error_function: makes the output from the last attempt's failure; None lets the
+            failure end the run.
+        tool_input_guardrails: run before the function, in order.
+        tool_output_guardrails: run on its result, in order.
+        context_type: the type of `ctx.context` for this tool, if known.
+        result_type: the function's return type, if known.
+        timeout_seconds: another way to set `timeout`.
     """
 
     name: str
@@ -211,23 +208,23 @@ class FunctionTool:
     __wrapped__ = _Wrapped()
 
     form: ClassVar[str] = FUNCTION
-    """How a model calls it: one of the forms in `outlast.loop.call_forms`."""
+    """The item type of its calls: one of the forms in `outlast.loop.call_forms`."""
 
     @property
     def is_hosted(self) -> bool:
-        """Whether the provider runs it, and nothing here does."""
+        """Whether the provider runs the tool, and not this worker."""
         return False
 
     @property
     def called_name(self) -> str:
-        """The name under which it is called: its own, where a call of its form says a name."""
+        """The name in its calls: its own, if calls of its form hold a name."""
         return FORMS[self.form].name or self.name
 
     def __post_init__(self, timeout_seconds: float | None) -> None:
-        """Check the fields and make the schema strict, so that a mistake is found where it is made.
+        """Check the fields and make the schema strict, so that errors are raised here.
 
         Raises:
-            UserError: a field does not fit. The message names the tool and the field.
+            UserError: a field is invalid; the message names the tool and the field.
         """
         check_tool_name(self.name)
         owner = f"Tool {self.name!r}"
@@ -283,7 +280,7 @@ def _check_callables(tool: FunctionTool, owner: str) -> None:
 
 def _check_guardrails(owner: str, name: str, kind: type, tool: FunctionTool) -> None:
     given: object = getattr(tool, name)
-    if given is None:  # as if it were left out
+    if given is None:  # None means unset
         setattr(tool, name, [])
         return
     for entry in check_list(f"{owner}: {name}=", given):

@@ -115,7 +115,7 @@ def test_a_typed_object_may_be_given() -> None:
 
 @pytest.mark.parametrize("given", [None, "text", [MESSAGE]])
 def test_anything_else_is_refused(given: object) -> None:
-    with pytest.raises(UserError, match=r"raw_item is .*\. Give a dict in the format"):
+    with pytest.raises(UserError, match=r"raw_item is .*\. Use a dict in the format"):
         HeldRaw(given)
 
 
