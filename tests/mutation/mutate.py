@@ -34,6 +34,11 @@ EQUIVALENT = {
     ("self._rests = 0", "0", "1"): "It is counted down before it is looked at.",
     ("while excess > 0 and entry.deltas:", "excess > 0", "excess >= 0"): "Nothing is then cut.",
     ("while excess > 0 and entry.deltas:", "0", "1"): "A byte beyond three quarters of the bound.",
+    (
+        'return {"question": 0, "agent": 1, "turn": 2}.get(stage.kind, 3)',
+        "3",
+        "4",
+    ): "Only an order.",
     ("if len(older) < 2:", "2", "3"): "To merge two saves four bytes, which is never enough.",
 }
 """Changes that no test can notice, with the reason: the line, what it has, and what instead."""

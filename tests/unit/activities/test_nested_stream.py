@@ -259,7 +259,9 @@ async def test_what_a_callback_raises_is_logged_and_the_next_event_told(
             await told.raw(DELTA)
             await told.raw(DELTA)
     assert len(asked) == 2
-    assert "on_stream of the tool 'ask' raised ValueError: no screen" in caplog.text
+    said = "on_stream of the tool 'ask' raised ValueError: no screen"
+    assert all(one.getMessage().startswith(said) for one in caplog.records)
+    assert [one.getMessage()[-9:] for one in caplog.records] == [" in fail)"] * 2
 
 
 async def test_an_effect_that_fails_has_told_what_came_before() -> None:

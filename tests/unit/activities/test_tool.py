@@ -779,6 +779,7 @@ async def test_a_time_out_may_end_the_run() -> None:
     assert result.failure.code == "tool_timeout"
     assert "The tool pay took longer than 0.03 s." in result.failure.message
     assert result.failure.details == {"tool_name": "pay", "timeout_seconds": 0.03}
+    assert result.failed
 
 
 @pytest.mark.parametrize("is_async", [True, False])
