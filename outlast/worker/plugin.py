@@ -113,7 +113,6 @@ class OutlastPlugin(SimplePlugin):
             "outlast",
             workflows=[AgentRun],
             activities=EffectActivities(knowledge).all,
-            interceptors=[_Observed(StageSpans(self.registry))],
             run_context=lambda: self._run_context(own_provider),
         )
 
@@ -150,6 +149,9 @@ class OutlastPlugin(SimplePlugin):
         workflow tasks, and encodes the texts of failures where the client has a codec.
         """
         config = with_defaults(super().configure_worker(config))
+        observed = _Observed(StageSpans(self.registry))
+        given: list[Interceptor] = [*cast("dict[str, Any]", config).get("interceptors", ())]
+        config["interceptors"] = [*given, observed]
         if "client" in config and "task_queue" in config:
             options: dict[str, Any] = {**config["client"].config(active_config=True)}
             options["data_converter"] = readable(options["data_converter"])
