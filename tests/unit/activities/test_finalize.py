@@ -32,6 +32,7 @@ from outlast.loop.items import Item
 from outlast.loop.phrases import WITHHELD as BLOCKED
 from outlast.loop.values import Failure, JsonObject
 from outlast.testing import say
+from tests.mcp_servers import Shelf
 from tests.unit.activities.desk import HELLO, answering, conclusion_request, raising, worker_of
 
 
@@ -355,6 +356,17 @@ async def test_a_tool_that_has_gone_may_be_known_elsewhere() -> None:
     gone = Candidate(outcomes=(ToolOutcome(name="gone", call_id="c1"),))
     with pytest.raises(EffectError, match="'A' has no tool 'gone'") as caught:
         await concluded(ruled(rule), gone)
+    assert caught.value.retryable
+
+
+async def test_a_rule_judges_tools_of_mcp_servers_that_this_worker_has_not_listed() -> None:
+    rule = returning(ToolsToFinalOutputResult(is_final_output=True, final_output="Dune"))
+    agent = ruled(rule, mcp_servers=[Shelf()])
+    found = Candidate(outcomes=(ToolOutcome(name="find", call_id="c1", output="x"),))
+    assert (await concluded(agent, found)).output == "Dune"
+    lost = Candidate(outcomes=(ToolOutcome(name="tear", call_id="c1", output="x"),))
+    with pytest.raises(EffectError, match="'A' has no tool 'tear'") as caught:
+        await concluded(agent, lost)
     assert caught.value.retryable
 
 
