@@ -864,6 +864,17 @@ def test_no_tool_is_forced_that_is_away_with_its_server(
     assert forces_missing is not is_forced
 
 
+def test_the_model_is_told_which_servers_are_away() -> None:
+    away = OfferedTools(tools={}, handoffs={}, away=["files"])
+    alone = model_activity._with_servers_away(None, away)
+    assert alone is not None
+    assert "files" in alone
+    assert model_activity._with_servers_away("Be kind.", away) == f"Be kind.\n\n{alone}"
+    here = OfferedTools(tools={}, handoffs={})
+    assert model_activity._with_servers_away("Be kind.", here) == "Be kind."
+    assert model_activity._with_servers_away(None, here) is None
+
+
 def test_the_question_is_what_was_put_in_before_the_agents_worked() -> None:
     said, made = Item("input", {"n": 1}), Item("message", {"n": 2}, "A", 1)
 
