@@ -94,7 +94,9 @@ async def _claimed(kind: EffectKind, payload: JsonObject) -> EffectRequest[Any]:
     if not await began_in_time(activity.info()):
         raise _given_up()
     if "claim" not in payload:
-        return records.read(EffectRequest[kind.effect], payload)
+        if isinstance(cast("object", payload), dict) and isinstance(payload.get("effect"), dict):
+            return records.read(EffectRequest[kind.effect], payload)
+        return EffectRequest(effect=records.read(kind.effect, payload))
     effect = int(payload["claim"])
     run_id = activity.info().workflow_run_id
     request = claims.take(run_id, effect) if run_id else None

@@ -234,6 +234,11 @@ def request_of(state: LoopState, effect: Effect) -> EffectRequest[Effect]:
     return EffectRequest(effect=effect, items=items(state, effect) if items is not None else ())
 
 
+def payload_of(request: EffectRequest[Effect]) -> EffectRequest[Effect] | Effect:
+    """Return what an activity's input is written from: the effect alone where it has no items."""
+    return request if request.items else request.effect
+
+
 def failure_of(effect: Effect, engine: EngineFailure) -> Failure:
     """Return the failure that an activity's failure means to the run."""
     kind = kind_of(effect)

@@ -34,7 +34,7 @@ from outlast.contract import (
     searchability,
     stages,
 )
-from outlast.contract.effects import activity_type, kind_of, request_of
+from outlast.contract.effects import activity_type, kind_of, payload_of, request_of
 from outlast.contract.stages import Stage, StageObserver
 from outlast.loop import invariants, phrases
 from outlast.loop.approvals import refusal
@@ -390,7 +390,7 @@ class AgentRun:
             # Inputs of local activities are not recorded, so the whole request travels.
             return await workflow.execute_local_activity(
                 activity_type(effect),
-                records.write(request_of(self._state, effect)),
+                records.write(payload_of(request_of(self._state, effect))),
                 activity_id=str(effect.effect),
                 result_type=RawValue,
                 start_to_close_timeout=one_attempt,
@@ -484,7 +484,7 @@ class AgentRun:
         """Return the request itself if it is small, else a claim on it."""
         request = request_of(self._state, effect)
         inline = kind_of(effect).inline(effect)
-        written = records.small(request, claims.INLINE_BYTES) if inline else None
+        written = records.small(payload_of(request), claims.INLINE_BYTES) if inline else None
         if written is not None:
             return written
         self._requests[effect.effect] = request

@@ -61,7 +61,7 @@ async def test_small_requests_are_readable_in_history(desk: Desk):
     await desk.result(handle)
     requests = await inputs(desk, handle)
     assert requests["call_model"]["items"][0]["raw"]["content"] == "How long is Hi?"
-    assert requests["tool:look_up"]["effect"]["arguments"] == '{"text": "Hi"}'
+    assert requests["tool:look_up"]["arguments"] == '{"text": "Hi"}'
 
 
 @pytest.mark.smoke
