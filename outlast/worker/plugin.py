@@ -102,7 +102,7 @@ class OutlastPlugin(SimplePlugin):
             provider = own_provider = MultiProvider()
         content = large_content(blob_store)
         self._served: list[tuple[Client, str]] = []
-        knowledge = WorkerDeps(
+        deps = WorkerDeps(
             registry=self.registry,
             models=provider,
             content=content,
@@ -112,7 +112,7 @@ class OutlastPlugin(SimplePlugin):
         super().__init__(  # pyright: ignore[reportUnknownMemberType]  the SDK's own annotation
             "outlast",
             workflows=[AgentRun],
-            activities=EffectActivities(knowledge).all,
+            activities=EffectActivities(deps).all,
             run_context=lambda: self._run_context(own_provider),
         )
 

@@ -138,7 +138,8 @@ def details(state: LoopState) -> str:
         f"- {inline(_who(item))}: {code(_text(item), EXCERPT_LENGTH)}"
         for item in state.items[: released(state)][-EXCERPT_ITEMS:]
     )
-    lines.append(f"{state.usage.total_tokens} tokens in {state.usage.requests} model calls.")
+    calls = "1 model call" if state.usage.requests == 1 else f"{state.usage.requests} model calls"
+    lines.append(f"{state.usage.total_tokens} tokens in {calls}.")
     return "\n\n".join(lines)
 
 

@@ -76,7 +76,7 @@ def test_the_boundary_prints() -> None:
         "traceback.print_exception(error)",
         "from rich.text import Text",
         "def show():\n    import rich.table",
-        "run_view.print(run_id)",
+        "view.print(run_id)",
     ],
 )
 def test_printing_is_found_however_it_is_spelled(source: str) -> None:

@@ -286,8 +286,8 @@ class Desk:
 
 
 def _activities(agents: Sequence[Agent[Any]], model: ScriptedModel) -> list[Any]:
-    knowledge = WorkerDeps(registry=Registry(agents), models=model)
-    return EffectActivities(knowledge).all
+    deps = WorkerDeps(registry=Registry(agents), models=model)
+    return EffectActivities(deps).all
 
 
 def waits_for(count: int) -> Callable[[LoopState], bool]:

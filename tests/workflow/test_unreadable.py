@@ -204,14 +204,14 @@ async def test_a_result_under_another_key_is_the_failure_of_its_effect(
     agent = Agent[Any](name="Clerk", tools=[look_up])
     model = ScriptedModel([call("look_up", "c1")], say("Done."))
     both = with_codec(client, Sealed(THEIRS, OURS))
-    knowledge = WorkerDeps(registry=Registry([agent]), models=model)
+    deps = WorkerDeps(registry=Registry([agent]), models=model)
     workflows = Worker(
         sealed.client,
         task_queue=sealed.queue,
         plugins=[OutlastPlugin([agent], model_provider=model)],
         no_remote_activities=True,
     )
-    effects = Worker(both, task_queue=sealed.queue, activities=EffectActivities(knowledge).all)
+    effects = Worker(both, task_queue=sealed.queue, activities=EffectActivities(deps).all)
     async with workflows, effects:
         handle = await sealed.start(agent)
         with pytest.raises(AgentsException, match="another key or codec"):

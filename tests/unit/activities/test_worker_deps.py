@@ -22,7 +22,7 @@ class Order:
     name: str = ""
 
 
-def knowledge(*types: type) -> WorkerDeps:
+def deps(*types: type) -> WorkerDeps:
     registry = Registry([Agent[Any](name="A")])
     for one in types:
         registry.add_context_type(one)
@@ -44,17 +44,17 @@ def knowledge(*types: type) -> WorkerDeps:
 def test_the_annotation_counts_then_the_runs_own_type_then_the_only_one(
     known: tuple[type, ...], started_with: str | None, annotated: type | None, kind: type
 ) -> None:
-    borrowed = knowledge(*known).borrow({"name": "Ann"}, started_with, annotated)
+    borrowed = deps(*known).borrow({"name": "Ann"}, started_with, annotated)
     assert type(borrowed.context) is kind
 
 
 def test_a_context_that_does_not_fit_is_an_error() -> None:
     with pytest.raises(UserError, match="does not fit Customer"):
-        knowledge(Customer).borrow({"name": 5}, None)
+        deps(Customer).borrow({"name": 5}, None)
 
 
 def test_a_run_with_definitions_of_its_own_has_the_same_models() -> None:
-    known, own = knowledge(), Registry([Agent[Any](name="A")])
+    known, own = deps(), Registry([Agent[Any](name="A")])
     known.registry.keep_for_run("r1", own)
     assert known.of_run("r1") == WorkerDeps(registry=own, models=known.models, run_id="r1")
     assert known.of_run("r2") is known
