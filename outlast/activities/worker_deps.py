@@ -28,6 +28,7 @@ class WorkerDeps:
         contexts: makes the live values of contexts that were started elsewhere.
         run_id: the run whose effects these are for; empty for all.
         live: the live values of its context in this process.
+        started_here: whether this process has started the run.
     """
 
     registry: Registry
@@ -36,6 +37,7 @@ class WorkerDeps:
     contexts: ContextFactories | None = None
     run_id: str = ""
     live: LiveValues | None = None
+    started_here: bool = False
 
     def of_run(self, run_id: str) -> "WorkerDeps":
         """Return the dependencies of one run, which may have its own definitions."""
@@ -43,7 +45,7 @@ class WorkerDeps:
         live = LIVE_CONTEXTS.of_run(run_id)
         if own is self.registry and live is None and self.contexts is None:
             return self
-        return replace(self, registry=own, run_id=run_id, live=live)
+        return replace(self, registry=own, run_id=run_id, live=live, started_here=live is not None)
 
     async def with_live_values(self, context: Json) -> "WorkerDeps":
         """Return the dependencies with the live values of a context, made here if necessary.
@@ -75,7 +77,7 @@ class WorkerDeps:
             UserError: the context does not fit the type.
         """
         context_type = annotated if annotated is not None else self.registry.context_type(type_name)
-        return BorrowedContext(value, context_type, self.live)
+        return BorrowedContext(value, context_type, self.live, may_add=self.started_here)
 
 
 def _missing(context: Json, live: LiveValues) -> list[tuple[Path, str]]:

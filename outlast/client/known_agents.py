@@ -150,9 +150,14 @@ class KnownAgents:
         return call_item(item, tool, self.agent)
 
     def keep_live_values(self, run_id: str) -> None:
-        """Keep the context's live values for the effects of the run in this process."""
-        if self.lent is not None and self.lent.live:
+        """Keep the context's live values for the effects of the run in this process.
+
+        Without any, callables may add some.
+        """
+        if self.lent is not None:
             LIVE_CONTEXTS.keep(run_id, self.lent.live)
+        elif LIVE_CONTEXTS.of_run(run_id) is None:
+            LIVE_CONTEXTS.keep(run_id, {})
 
     def give_back(self, context: Json) -> None:
         """Update the program's own context from the run's."""

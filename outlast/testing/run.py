@@ -131,7 +131,12 @@ def worker_for(agent: Agent[Any], model: Model, context: object) -> WorkerDeps:
     registry = Registry([agent])
     if context is not None and not isinstance(context, dict | list | str | int | float):
         registry.add_context_type(cast("type[Any]", type(context)))
-    return WorkerDeps(registry=registry, models=_provider_of(model), live=write_parts(context)[1])
+    return WorkerDeps(
+        registry=registry,
+        models=_provider_of(model),
+        live=write_parts(context)[1],
+        started_here=True,
+    )
 
 
 def resumed(agent: Agent[Any], waiting: RunState, model: Model, context: object) -> MemoryRun:

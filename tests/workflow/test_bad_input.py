@@ -145,7 +145,7 @@ async def test_a_negative_turn_budget_is_refused_before_anything_starts(client: 
 
 async def test_a_context_that_is_not_data_is_refused_before_anything_starts(client: Client):
     with pytest.raises(UserError, match="cannot be written as JSON"):
-        await Runner.start("Helper", "Hello", client=client, context={"lock": asyncio.Lock()})
+        await Runner.start("Helper", "Hello", client=client, context=asyncio.Lock())
 
 
 async def test_a_context_that_does_not_fit_is_refused_before_the_model_is_paid(desk: Desk):

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from outlast.agents.agent import Agent
 from outlast.agents.context.live import LIVE_CONTEXTS
 from outlast.agents.context.wrapper import RunContextWrapper
@@ -55,7 +57,7 @@ def outputs(asked: ScriptedModel) -> list[Any]:
 
 def forget(run_id: str) -> None:
     """Have the worker take the run for one that another process has started."""
-    LIVE_CONTEXTS.keep(run_id, {})
+    vars(LIVE_CONTEXTS)["_runs"].pop(run_id, None)
 
 
 async def test_tools_use_the_objects_of_the_program_and_history_has_the_data(desk: Desk):
@@ -162,3 +164,35 @@ async def test_a_factory_that_fails_keeps_the_run_waiting_with_its_words(desk: D
     assert "raised ConnectionError: no database yet" in state.blocked[0].lacks
     assert (await desk.result(handle)).final_output == "Done."
     assert outputs(asked) == ['["late"]']
+
+
+@function_tool
+async def connect(ctx: RunContextWrapper[dict[str, Any]]) -> str:
+    """Open what the other tools use."""
+    ctx.context["database"] = database("late")
+    return "ok"
+
+
+@function_tool
+async def count(ctx: RunContextWrapper[dict[str, Any]]) -> int:
+    """Count the orders."""
+    (found,) = ctx.context["database"].execute("select count(*) from orders").fetchone()
+    return found
+
+
+LAZY = Agent[dict[str, Any]](name="Lazy", tools=[connect, count])
+
+
+@pytest.mark.parametrize("is_elsewhere", [False, True])
+async def test_a_tool_may_add_an_object_where_the_program_runs(desk: Desk, is_elsewhere: bool):
+    asked = ScriptedModel([call("connect", "c1")], [call("count", "c2")], "Done.")
+    handle = await desk.start(LAZY, context={})
+    if is_elsewhere:
+        forget(handle.id)
+    await desk.open(LAZY, model=asked)
+    assert (await desk.result(handle)).final_output == "Done."
+    first, second = (item["output"] for item in asked.requests[-1].input if "output" in item)
+    if is_elsewhere:
+        assert first.startswith("The tool connect failed")
+    else:
+        assert (first, second) == ("ok", "1")

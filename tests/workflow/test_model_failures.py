@@ -113,7 +113,7 @@ async def test_instructions_that_fail_in_passing_are_made_again(desk: Desk):
 
 async def test_a_context_that_a_callable_spoils_fails_the_run_but_pays_the_model_once(desk: Desk):
     def spoil(ctx: RunContextWrapper[dict[str, Any]], _agent: Agent[Any]) -> str:
-        ctx.context["x"] = object()
+        ctx.context["x"] = "\ud800"
         return "Be brief."
 
     agent = Agent(name="Helper", instructions=spoil)

@@ -240,7 +240,7 @@ async def test_a_context_that_a_tool_spoils_is_dropped_with_its_call(desk: Desk)
 
     @function_tool
     async def spoil(ctx: RunContextWrapper[dict[str, Any]]) -> str:
-        ctx.context["x"] = object()
+        ctx.context["x"] = "\ud800"
         return "fine"
 
     agent = Agent(name="Clerk", tools=[bloat, spoil])

@@ -128,10 +128,19 @@ class BorrowedContext:
         context_type: its type.
         live: the run's live values in this process. One that a callable puts in the place of
             another takes its place here, too.
+        may_add: whether callables may add live values: those of a run that this process started.
     """
 
-    def __init__(self, value: Json, context_type: Any, live: LiveValues | None = None) -> None:
+    def __init__(
+        self,
+        value: Json,
+        context_type: Any,
+        live: LiveValues | None = None,
+        *,
+        may_add: bool = False,
+    ) -> None:
         self._live: LiveValues = {} if live is None else live
+        self._may_add = may_add
         self.context = read_context(value, context_type, self._live)
         self._is_new = value is None
         self.value = write_context(self.context)
@@ -143,6 +152,14 @@ class BorrowedContext:
             UserError: what they left cannot be written as JSON.
         """
         after, live = write_parts(wrapper.context)
+        added = [path for path in live if path not in self._live]
+        if added and not self._may_add:
+            name = ".".join(added[0])
+            raise UserError(
+                f"The context's {name}, a {type(live[added[0]]).__name__} that a callable has "
+                "added, cannot be written as JSON, and other workers cannot make it. Put data into "
+                "the context, or start the run with such an object there."
+            )
         self._live.update(live)
         changes = diff(self.value, after)
         # The run has no context yet, so a change of the empty one has no place there: send it all.

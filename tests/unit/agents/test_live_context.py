@@ -136,6 +136,18 @@ def test_an_object_that_a_callable_puts_in_the_place_of_another_is_what_the_next
     assert BorrowedContext(value, None, live).context["pool"] is newer
 
 
+def test_an_object_that_a_callable_adds_stays_only_where_the_run_was_started() -> None:
+    live: dict[tuple[str, ...], Any] = {}
+    here = BorrowedContext({}, None, live, may_add=True)
+    here.context["pool"] = added = Pool()
+    here.changes(RunContextWrapper[Any](context=here.context))
+    assert live == {("pool",): added}
+    elsewhere = BorrowedContext({}, None)
+    elsewhere.context["pool"] = added
+    with pytest.raises(UserError, match=r"context's pool, a Pool that a callable has added"):
+        elsewhere.changes(RunContextWrapper[Any](context=elsewhere.context))
+
+
 def test_the_programs_own_object_gets_the_data_and_keeps_its_live_values() -> None:
     pool = Pool()
     desk, notes = Desk("Ann", date(2026, 1, 2), pool), {"pool": pool, "n": 1}
