@@ -97,7 +97,8 @@ async def _serve(
 async def _until_stopped(stop: asyncio.Event, address: str) -> None:
     while not stop.is_set():
         with suppress(TimeoutError):
-            await asyncio.wait_for(stop.wait(), _LIFE_CHECK_SECONDS)
+            async with asyncio.timeout(_LIFE_CHECK_SECONDS):
+                await stop.wait()
         if not stop.is_set() and not await asyncio.to_thread(answers, address):
             raise ServerUnavailable(
                 f"The Temporal server at {address} has ended. Runs continue when `outlast "

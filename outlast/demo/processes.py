@@ -107,7 +107,8 @@ class Child:
         line = b""
         if self._process.stdout is not None:
             with suppress(TimeoutError):
-                line = await asyncio.wait_for(self._process.stdout.readline(), _READY_SECONDS)
+                async with asyncio.timeout(_READY_SECONDS):
+                    line = await self._process.stdout.readline()
         if not line:
             raise DemoFailed(f"The {self.name} did not start. {self.last_words()}")
         return line.decode().strip()
@@ -124,7 +125,8 @@ class Child:
             with suppress(ProcessLookupError):
                 self._process.terminate()
             try:
-                await asyncio.wait_for(self._process.wait(), _STOP_SECONDS)
+                async with asyncio.timeout(_STOP_SECONDS):
+                    await self._process.wait()
             except TimeoutError:
                 await self.kill()
 

@@ -89,7 +89,8 @@ class LocalWorker:
         request = DescribeNamespaceRequest(namespace=self._client.namespace)
         while not self._stopped.is_set():
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._stopped.wait(), LOOK_AGAIN_SECONDS)
+                async with asyncio.timeout(LOOK_AGAIN_SECONDS):
+                    await self._stopped.wait()
                 return
             try:
                 await self._client.workflow_service.describe_namespace(request)
