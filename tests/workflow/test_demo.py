@@ -32,6 +32,8 @@ async def start(environment: dict[str, str], *arguments: str) -> asyncio.subproc
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
         env=environment,
+        # A shell starts its background jobs with SIGINT ignored, and so its tests' children.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
