@@ -1,8 +1,7 @@
-"""The run's context between its two forms: JSON in the run, a typed object in a callable.
+"""Conversion of a run's context between JSON in the run and a typed object in a callable.
 
-Owns: reading, writing, finding out what a callable changed, and telling the program's own object.
-Pydantic does the work, so a context may be a pydantic model, a dataclass, a TypedDict or any JSON
-value; and it may be of a plain class whose attributes are JSON.
+A context may be a pydantic model, a dataclass, a TypedDict, any JSON value, or an object of a plain
+class whose attributes are JSON.
 """
 
 import dataclasses
@@ -29,11 +28,11 @@ from outlast.loop.changes import Change, diff
 from outlast.loop.values import Json
 
 LARGEST_BYTES = 500_000
-"""A context is copied to every callable; one larger than this belongs into a database."""
+"""The size limit of a context: every callable gets a copy, so large data goes into a database."""
 
 
 def read_context(value: Json, context_type: Any, live: Mapping[Path, Any] | None = None) -> Any:
-    """Return the context as a callable sees it: its own copy, with the run's live values in it.
+    """Return a callable's copy of the context, with the run's live values in place.
 
     Args:
         value: the context as JSON.
@@ -67,7 +66,7 @@ def _read_data(value: Json, context_type: Any) -> Any:
             "a context of that type, or annotate the callable with the type it gets."
         ) from None
     except PydanticUserError as error:
-        if error.code == "typed-dict-version":  # typing's own, before 3.12: nothing to check by
+        if error.code == "typed-dict-version":  # pydantic cannot check typing.TypedDict before 3.12
             return _copy(value)
         raise UserError(
             f"The type {_name(context_type)} cannot be a run's context: {error.message} Use a "
@@ -76,10 +75,10 @@ def _read_data(value: Json, context_type: Any) -> Any:
 
 
 def write_context(context: Any) -> Json:
-    """Return a context as JSON, with markers in the places of its live values.
+    """Return a context as JSON, with markers in place of its live values.
 
     Raises:
-        UserError: it cannot be written as JSON, or is too large.
+        UserError: the context cannot be written as JSON, or is too large.
     """
     return write_parts(context)[0]
 
@@ -88,7 +87,7 @@ def write_parts(context: Any) -> tuple[Json, LiveValues]:
     """Return a context as JSON, and its live values.
 
     Raises:
-        UserError: it cannot be written as JSON, or is too large.
+        UserError: the context cannot be written as JSON, or is too large.
     """
     if context is None:
         return None, {}
@@ -121,14 +120,14 @@ def write_parts(context: Any) -> tuple[Json, LiveValues]:
 
 
 class BorrowedContext:
-    """A context lent to callables: typed while they have it, a list of changes afterwards.
+    """A typed context for callables, which reports their changes afterwards.
 
     Args:
         value: the context as JSON.
         context_type: its type.
-        live: the run's live values in this process. One that a callable puts in the place of
-            another takes its place here, too.
-        may_add: whether callables may add live values: those of a run that this process started.
+        live: the run's live values in this process; updated when a callable replaces one.
+        may_add: whether callables may add live values, which only the process that started the
+            run allows.
     """
 
     def __init__(
@@ -146,10 +145,10 @@ class BorrowedContext:
         self.value = write_context(self.context)
 
     def changes(self, wrapper: RunContextWrapper[Any]) -> tuple[Change, ...]:
-        """Return what the callables have changed in the context, or put in its place.
+        """Return the callables' changes to the context, also if they replaced the whole object.
 
         Raises:
-            UserError: what they left cannot be written as JSON.
+            UserError: the changed context cannot be written as JSON.
         """
         after, live = write_parts(wrapper.context)
         added = [path for path in live if path not in self._live]
@@ -162,19 +161,19 @@ class BorrowedContext:
             )
         self._live.update(live)
         changes = diff(self.value, after)
-        # The run has no context yet, so a change of the empty one has no place there: send it all.
+        # The run has no context yet, so there is no place to change: send the whole context.
         return diff(None, after) if changes and self._is_new else changes
 
 
 class LentContext:
-    """The object that a program gave a run as its context, and what was sent of it.
+    """The object that a program passed as a run's context, and the JSON that was sent.
 
-    The run works on data. When the program gets the run's result, its object is brought up to what
-    the run made of it, so that it can be looked at, and given to the next run.
+    The run works on JSON. When the program gets the run's result, its object is updated in place
+    with the run's changes, so that the program can read it and pass it to the next run.
     """
 
     def __init__(self, owner: Any) -> None:
-        """Remember what is sent.
+        """Convert the object and keep the JSON.
 
         Raises:
             UserError: the object cannot be written as JSON, or is too large.
@@ -183,11 +182,11 @@ class LentContext:
         self._sent, self.live = write_parts(owner)
 
     def update(self, value: Json) -> None:
-        """Bring the object up to a run's context, in place. Only what the run changed is touched.
+        """Update the object in place from a run's context. Only changed attributes are set.
 
-        An object that cannot be changed, a text or a frozen dataclass, stays as it is.
+        Immutable objects, such as a text or a frozen dataclass, stay unchanged.
         """
-        if value is None or value == self._sent:  # None: it has not begun
+        if value is None or value == self._sent:  # None: the run has not begun
             return
         sent, self._sent = self._sent, value
         if type(self.owner) in {dict, list}:
@@ -196,10 +195,10 @@ class LentContext:
         try:
             before = read_context(sent, type(self.owner), self.live)
             after = read_context(value, type(self.owner), self.live)
-        except UserError:  # a callable has put something else in its place
+        except UserError:  # a callable has replaced the context with an object of another type
             return
         for name, new in _attributes(after).items():
-            # Nothing that travels, frozen, or a property that refuses.
+            # Skip attributes that are not JSON, frozen, or read-only properties.
             with suppress(UserError, AttributeError, TypeError, ValueError):
                 if write_context(new) != write_context(getattr(before, name, None)):
                     setattr(self.owner, name, new)
@@ -234,10 +233,10 @@ def _adapter(context_type: Any) -> Any:
 
 
 def _validated(adapter: Any, value: Json) -> Any:
-    """Read a value as its type, where `note: str = None` is a field that may be None.
+    """Read a value as its type, and accept None for a field such as `note: str = None`.
 
-    Python does not mind such a default, and programs have it, so the object that was written may
-    hold one. It is there again where the field is left out.
+    Python accepts such defaults, so a written object may hold None there. Leaving the field out
+    makes pydantic use the default again.
 
     Raises:
         ValidationError: the value does not fit.
@@ -256,7 +255,7 @@ def _validated(adapter: Any, value: Json) -> Any:
 
 
 def _leave_out(value: Any, path: tuple[int | str, ...]) -> bool:
-    """Remove the entry at a path of dicts and lists, and return whether it was there."""
+    """Remove the dict entry at a path of keys and indexes; return whether it existed."""
     for step in path[:-1]:
         try:
             value = value[step]
@@ -269,7 +268,7 @@ def _leave_out(value: Any, path: tuple[int | str, ...]) -> bool:
 
 
 def _refill(owner: Any, value: Json) -> None:
-    """Put what is in one dict or list into another; one of the other kind is none of it."""
+    """Replace the contents of a dict or list; do nothing if the types differ."""
     if type(value) is type(owner):
         owner.clear()
         fill = owner.update if isinstance(value, dict) else owner.extend
@@ -283,14 +282,14 @@ def _attributes(context: object) -> dict[str, Any]:
 
 
 def _copy(value: Json) -> Json:
-    """Copy plain JSON, so that a callable cannot change the run's own."""
+    """Copy plain JSON, so that a callable cannot change the run's data."""
     from pydantic_core import from_json, to_json
 
     return from_json(to_json(value)) if isinstance(value, dict | list) else value
 
 
 def _empty(context_type: type) -> Any:
-    """Return the context of a run that was started without one: an empty one, where that works."""
+    """Return an empty context for a run started without one, or None if the type needs arguments."""
     try:
         return context_type()
     except (TypeError, ValueError):

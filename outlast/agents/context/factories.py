@@ -1,4 +1,4 @@
-"""Makes the live values of contexts on a worker that did not start the run."""
+"""Factories that create a context's live values on a worker that did not start the run."""
 
 import asyncio
 import inspect
@@ -15,28 +15,28 @@ from outlast.agents.logs import get_logger
 from outlast.loop.values import Json
 
 ContextFactory: TypeAlias = Callable[[Any], Any] | Mapping[str, Callable[[], Any]]
-"""Makes a context of its data; or, for each field by its dotted path, makes the live value."""
+"""A callable that makes a context from its data, or a callable per field, by dotted path."""
 
 PATIENCE_SECONDS: Final = 60.0
-"""A factory may take this long."""
+"""The time limit of one factory call."""
 
 KEPT_RUNS: Final = 1_000
-"""The contexts of so many runs are kept on a worker; the one used longest ago is closed first."""
+"""A worker keeps the contexts of this many runs and closes the least recently used one first."""
 
 logger = get_logger(__name__)
 
 
 class ContextFactories:
-    """The live values that a worker makes.
+    """The factories of a worker, and the live values they have made.
 
     Args:
         make: a callable that takes the data of a run's context as JSON and returns a context, once
-            for each run; or a dict of callables without arguments, by the dotted path of the field,
-            each called once for the worker. They may be async. One that is a generator yields the
-            value, and what follows its `yield` runs when the worker stops or drops the run.
+            per run; or a dict of callables without arguments, by the dotted path of the field,
+            each called once per worker. They may be async. A generator yields the value; the code
+            after its `yield` runs when the worker stops or drops the run.
 
     Raises:
-        UserError: it is neither.
+        UserError: a callable does not take these arguments.
     """
 
     def __init__(self, make: ContextFactory) -> None:
@@ -55,10 +55,11 @@ class ContextFactories:
         self._making = asyncio.Lock()
 
     async def values(self, run_id: str, data: Json) -> LiveValues:
-        """Return the live values for a run, made now or kept.
+        """Return the live values for a run, and make them on the first request.
 
         Raises:
-            UserError: a factory failed, or took too long. The message names it and what it raised.
+            UserError: a factory failed or took too long. The message names the factory and its
+                error.
         """
         async with self._making:
             if self._make is None:
@@ -78,7 +79,7 @@ class ContextFactories:
             return self._runs[run_id][0]
 
     async def aclose(self) -> None:
-        """Run what follows the `yield` of the factories."""
+        """Run the code after the `yield` of generator factories."""
         while self._runs:
             _, (_, stack) = self._runs.popitem()
             await _close(stack)
@@ -113,10 +114,10 @@ async def _close(stack: AsyncExitStack) -> None:
 
 
 def as_factories(given: object) -> ContextFactories | None:
-    """Return the factories of a worker; None where it has none.
+    """Return the factories of a worker, or None if it has none.
 
     Raises:
-        UserError: it is no callable, and no dict of callables.
+        UserError: the argument is neither a callable nor a dict of callables.
     """
     if given is None:
         return None

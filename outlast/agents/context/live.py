@@ -1,8 +1,7 @@
-"""Live values of a context: objects that are no data, such as a database pool or a web request.
+"""Live values of a context: objects that are not data, such as a database pool or a web request.
 
-The state of a run holds data only. In the place of a live value it has a marker that says its
-type, `{"$live": "Pool"}`; the object itself stays in its process and is put back, by its path,
-whenever a callable gets the context.
+The state of a run holds data only, with a marker such as `{"$live": "Pool"}` in place of each live
+value. The object stays in its process and is put back at its path when a callable gets the context.
 """
 
 import dataclasses
@@ -17,13 +16,13 @@ from outlast.agents.errors import UserError
 from outlast.loop.values import Json, JsonObject
 
 MARKER: Final = "$live"
-"""The only key of the object that stands for a live value; its value is the name of a type."""
+"""The only key of a marker, the JSON object that replaces a live value; holds the type's name."""
 
 DEEPEST: Final = 30
-"""Containers nested deeper than this are not looked into: the value is live as a whole."""
+"""The depth limit of the search: a container nested deeper is one live value as a whole."""
 
 KEPT_RUNS: Final = 1_000
-"""The live values of so many runs are kept, the newest; older ones have ended or wait for days."""
+"""The newest runs, up to this many, keep their live values; older ones have ended or wait long."""
 
 Path: TypeAlias = tuple[str, ...]
 """The fields and keys that lead to a live value."""
@@ -32,10 +31,10 @@ LiveValues: TypeAlias = dict[Path, Any]
 
 
 def split(context: Any) -> tuple[Any, LiveValues]:
-    """Return a context with markers in the places of its live values, and these values.
+    """Return a context with markers in place of its live values, and the live values.
 
-    A field of a dataclass, of a pydantic model, an attribute of a plain class or the value of a
-    dict is live if it cannot be written as JSON and is none of these containers itself.
+    A field of a dataclass or pydantic model, an attribute of a plain class or the value of a dict
+    is live if it cannot be written as JSON and is not such a container itself.
 
     Raises:
         UserError: a text or a number cannot be written as JSON.
@@ -45,7 +44,7 @@ def split(context: Any) -> tuple[Any, LiveValues]:
 
 
 def live_paths(value: Json) -> Iterator[tuple[Path, str]]:
-    """Yield the paths of the markers in a context's JSON, and the types that they name."""
+    """Yield the path and the type name of each marker in a context's JSON."""
     if isinstance(value, dict):
         fields = cast("JsonObject", value)
         if _is_marker(fields):
@@ -75,17 +74,17 @@ def restore(
     read_data: "typing.Callable[[Json, Any], Any]",
     path: Path = (),
 ) -> Any:
-    """Return a context with its live values in it.
+    """Return a context with its live values in place.
 
     Args:
-        value: its JSON.
-        hint: its type.
-        live: the values, by path.
-        read_data: reads a part that holds no live values as its type.
-        path: where the value is in the context.
+        value: the JSON of the context, or of a part of it.
+        hint: the type of the value.
+        live: the live values, by path.
+        read_data: converts JSON without live values to a type.
+        path: the place of the value in the context.
 
     Raises:
-        UserError: a live value is not in this process. The message names it.
+        UserError: a live value is not in this process. The message names the value.
     """
     if _is_marker(value):
         if path not in live:
@@ -103,7 +102,7 @@ def restore(
 
 
 def absent(missing: list[tuple[Path, str]]) -> str:
-    """Return what to do about live values that a process lacks."""
+    """Return the error message for live values that this process does not have."""
     names = ", ".join(f"{'.'.join(path)} ({kind})" for path, kind in missing)
     field = missing[0][0][0]
     return (
@@ -114,13 +113,13 @@ def absent(missing: list[tuple[Path, str]]) -> str:
 
 
 class LiveContexts:
-    """The live values of the runs of a process, by the id of the run."""
+    """The live values of a process's runs, by run id."""
 
     def __init__(self) -> None:
         self._runs: OrderedDict[str, LiveValues] = OrderedDict()
 
     def keep(self, run_id: str, values: LiveValues) -> LiveValues:
-        """Keep the live values of a run, in the place of those that it had."""
+        """Keep the live values of a run, replacing earlier ones."""
         self._runs.pop(run_id, None)
         self._runs[run_id] = values
         while len(self._runs) > KEPT_RUNS:
@@ -128,7 +127,7 @@ class LiveContexts:
         return values
 
     def of_run(self, run_id: str) -> LiveValues | None:
-        """Return the live values of a run, or of the run that it is nested in; None for none."""
+        """Return the live values of a run or of its nearest outer run; None if there are none."""
         within = run_id
         while within:
             if within in self._runs:
@@ -138,7 +137,7 @@ class LiveContexts:
 
 
 LIVE_CONTEXTS: Final = LiveContexts()
-"""Those of this process: of the runs that it has started, and of those that its workers made."""
+"""The live values of this process: of runs that it started, and those that its workers made."""
 
 
 def _split(value: Any, path: Path, found: LiveValues) -> Any:
@@ -165,7 +164,7 @@ def _is_data(value: Any) -> bool:
 
 
 def _parts(value: Any, path: Path) -> dict[str, Any] | None:
-    """Return what a container holds, by name; None for what is no container of named values."""
+    """Return the named values of a container; None if the value is not such a container."""
     if isinstance(value, type):
         return None
     if isinstance(value, dict):
@@ -191,7 +190,7 @@ def _is_marker(value: object) -> bool:
 
 
 def _container(hint: Any) -> type[Any] | None:
-    """Return the class that a hint names and that has named values; None for a dict."""
+    """Return the class with named values that a type hint refers to; None for a dict."""
     if typing.get_origin(hint) in {typing.Union, UnionType}:
         kinds = (_container(one) for one in typing.get_args(hint))
         return next((kind for kind in kinds if kind is not None), None)
@@ -213,7 +212,7 @@ def _hints(kind: type[Any] | None) -> dict[str, Any]:
 
 
 def _made(kind: type[Any], values: dict[str, Any]) -> Any:
-    """Return an object with these values, without a call of its `__init__`."""
+    """Return an object with these values, without calling its `__init__`."""
     if hasattr(kind, "model_construct"):
         return kind.model_construct(**values)
     made: Any = object.__new__(kind)

@@ -1,8 +1,7 @@
-"""Contexts of a class that is no model and no dataclass: their attributes, if those are data.
+"""Contexts of plain classes, neither pydantic models nor dataclasses, as JSON and back.
 
-Owns: which classes these are, and their objects' two forms. An attribute has no type to be restored
-to, so only what JSON holds as it is counts as data here: texts, numbers, lists, dicts, None. Must
-not know: what a context is used for.
+Attributes of a plain class have no declared types, so only values that are JSON already count as
+data: texts, numbers, lists, dicts, None.
 """
 
 import dataclasses
@@ -20,25 +19,25 @@ _HOOKS = ("__pydantic_core_schema__", "__get_pydantic_core_schema__", "__slots__
 
 
 def is_plain_class(kind: Any) -> bool:
-    """Whether objects of a type are nothing but their attributes."""
+    """Return whether the attributes of a type's objects are their whole state."""
     if not isinstance(kind, type):
         return False
     kind = cast("type[Any]", kind)
     if kind.__module__.partition(".")[0] in sys.stdlib_module_names:
-        return False  # a lock, a thread: more than what its attributes say
+        return False  # a lock, a thread: its attributes are not its whole state
     if dataclasses.is_dataclass(kind) or is_typeddict(kind) or issubclass(kind, Enum):
         return False
     if any(hasattr(kind, name) for name in _HOOKS):
         return False
-    # A container, date or number of its own kind is more than its attributes.
+    # A subclass of a container, date or number has state beside its attributes.
     return kind.__new__ is object.__new__ and "__dict__" in dir(kind)
 
 
 def write_attributes(owner: object, besides: Container[str] = ()) -> JsonObject:
-    """Return the attributes of an object as JSON, but for those that hold live values.
+    """Return the attributes of an object as JSON, without those that hold live values.
 
     Raises:
-        UserError: one of them is no JSON. The message names it.
+        UserError: an attribute is not JSON. The message names the attribute.
     """
     kind = type(owner).__name__
     data = {name: value for name, value in vars(owner).items() if name not in besides}
@@ -54,10 +53,10 @@ def write_attributes(owner: object, besides: Container[str] = ()) -> JsonObject:
 
 
 def read_attributes(value: Json, kind: type[Any]) -> Any:
-    """Return an object of a class with attributes; its `__init__` is not called.
+    """Return an object of a class with these attributes, without calling its `__init__`.
 
     Raises:
-        UserError: the value holds no attributes.
+        UserError: the value is not a JSON object.
     """
     if type(value) is not dict:
         raise UserError(

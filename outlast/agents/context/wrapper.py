@@ -1,7 +1,4 @@
-"""What a user's callable is given: the run's context, and for a tool, the call it serves.
-
-Owns: `RunContextWrapper` and `ToolContext`. Must not know: where the callable runs.
-"""
+"""The context that user callables receive: the run's, and for a tool also its call's."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -23,14 +20,14 @@ else:  # the default is for type checkers only, and its package takes 25 ms to i
 
 
 class NamedAgent(Protocol):
-    """An agent as far as contexts and handoffs need to know it: an `Agent`."""
+    """The attributes of an `Agent` that contexts and handoffs read."""
 
     name: str
     handoff_description: str | None
 
 
 class Decisions(Protocol):
-    """Tells a context what people decided about calls, and takes what they decide."""
+    """The approval decisions of a run, which a context reads and adds to."""
 
     def approve(self, approval_item: Any, always_approve: bool = False) -> None: ...  # noqa: FBT001, FBT002, D102  the SDK's
 
@@ -46,13 +43,13 @@ class Decisions(Protocol):
 
 
 _SHOWN = "_shown"
-"""The attribute of a context with the items that `turn_input` is a copy of."""
+"""The attribute of a context that holds the original items of `turn_input`."""
 
 
 def show_turn(wrapper: "RunContextWrapper[Any]", raws: Sequence[JsonObject]) -> None:
-    """Let `turn_input` be a copy of these items, made when it is first looked at.
+    """Set `turn_input` to a copy of these items, made on first access.
 
-    They may be a long history, and copying that for every model call would cost more than the call.
+    The items may be a long history: copying it for every model call would be too slow.
     """
     vars(wrapper).pop("turn_input", None)
     vars(wrapper)[_SHOWN] = raws
@@ -60,20 +57,20 @@ def show_turn(wrapper: "RunContextWrapper[Any]", raws: Sequence[JsonObject]) -> 
 
 @dataclass
 class RunContextWrapper(Generic[TContext]):
-    """The context of a run, as a callable sees it.
+    """The context of a run, as a callable receives it.
 
     `context` is the callable's own copy of the application's object: a pydantic model, dataclass
-    or JSON value. What the callable changes in it is found by comparison when it returns and is
-    merged into the run, in the order of the calls. A failed attempt's changes are dropped.
+    or JSON value. When the callable returns, its changes are found by comparison and merged into
+    the run, in the order of the calls. The changes of a failed attempt are dropped.
 
     Attributes:
         context: the application's object.
         usage: tokens spent by the run so far.
         run_id: the workflow id of the run.
-        turn: how many model calls the current answer has taken so far.
-        turn_input: what the run is asked, as items, for callables of a model call; else empty.
-        tool_input: in the run of an agent that is a tool, the arguments of that tool's call, as
-            far as it takes more than a text.
+        turn: the number of model calls for the current answer so far.
+        turn_input: the run's input as items, for callables of a model call; else empty.
+        tool_input: in the run of an agent used as a tool, the arguments of the tool call, if the
+            tool takes more than a text.
     """
 
     context: TContext
@@ -85,10 +82,10 @@ class RunContextWrapper(Generic[TContext]):
     tool_input: Any = None
     decisions: Decisions | None = field(default=None, init=False, repr=False, compare=False)
 
-    if not TYPE_CHECKING:  # or a checker would take every name for an attribute
+    if not TYPE_CHECKING:  # otherwise type checkers would accept any attribute name
 
         def __getattr__(self, name: str) -> Any:
-            """Copy what the run is asked, when somebody looks."""
+            """Copy the run's input on first access to `turn_input`."""
             if name != "turn_input" or _SHOWN not in vars(self):
                 message = f"{type(self).__name__!r} object has no attribute {name!r}"
                 raise AttributeError(message)
@@ -96,15 +93,17 @@ class RunContextWrapper(Generic[TContext]):
             return self.turn_input
 
     def approve_tool(self, approval_item: Any, always_approve: bool = False) -> None:  # noqa: FBT001, FBT002  the SDK's
-        """Let a call run, once the run goes on: the state of this result then has the decision.
+        """Approve a call. The decision is recorded in the state of this context's result.
+
+        The call runs when the run resumes.
 
         Args:
-            approval_item: one of `result.interruptions`.
-            always_approve: and every further call of this tool by this agent in this run.
+            approval_item: an entry of `result.interruptions`.
+            always_approve: also approve every further call of this tool by this agent in this run.
 
         Raises:
-            UserError: the run does not wait for it, or this is no context of a result: people
-                decide, not the run itself.
+            UserError: the run does not wait for this call, or the context does not belong to a
+                result: people decide, not the run itself.
         """
         self._taking_decisions().approve(approval_item, always_approve)
 
@@ -114,23 +113,24 @@ class RunContextWrapper(Generic[TContext]):
         always_reject: bool = False,  # noqa: FBT001, FBT002  the SDK's
         rejection_message: str | None = None,
     ) -> None:
-        """Do not let a call run; the model is told.
+        """Reject a call. The call does not run, and the model receives a message.
 
         Args:
-            approval_item: one of `result.interruptions`.
-            always_reject: nor any further call of this tool by this agent in this run.
-            rejection_message: what the model reads as the call's output.
+            approval_item: an entry of `result.interruptions`.
+            always_reject: also reject every further call of this tool by this agent in this run.
+            rejection_message: the text that the model reads as the call's output.
 
         Raises:
-            UserError: as `approve_tool`.
+            UserError: see `approve_tool`.
         """
         decisions = self._taking_decisions()
         decisions.reject(approval_item, always_reject, rejection_message=rejection_message)
 
     def is_tool_approved(self, tool_name: str, call_id: str) -> bool | None:
-        """Return what people decided about a call; None where nothing is known of a decision.
+        """Return whether a person approved a call; None if there is no decision.
 
-        In a result, of all calls of its run. In a tool, of the call that it serves.
+        A result's context has the decisions for all calls of the run; a tool's context has only
+        the decision for its own call.
         """
         return None if self.decisions is None else self.decisions.is_approved(tool_name, call_id)
 
@@ -146,7 +146,7 @@ class RunContextWrapper(Generic[TContext]):
 
 
 class _ToolCall:
-    """The field `tool_call`: takes JSON, and shows a typed object to who looks."""
+    """The descriptor of `tool_call`: stores JSON and returns a typed object on access."""
 
     def __get__(self, context: "ToolContext[Any] | None", owner: type | None = None) -> Any:
         if context is None:
@@ -166,13 +166,13 @@ class ToolContext(RunContextWrapper[TContext]):
         tool_name: the tool's name.
         tool_call_id: the id that the model gave the call.
         tool_arguments: the arguments as JSON text, as the model wrote them.
-        agent: the agent that called the tool: an `Agent`; None in a context made by hand.
-        attempt: 1 for the first try, counting up with each retry.
-        idempotency_key: the same on every attempt of this call and on no other call. Hand it to
-            whatever has side effects, so that a retry does not repeat them.
+        agent: the `Agent` that called the tool; None in a context made by hand.
+        attempt: the number of this attempt: 1 for the first, one more for each retry.
+        idempotency_key: the same for every attempt of this call, different for every other call.
+            Pass it to services with side effects, so that a retry does not repeat them.
         tool_call: the call's item, as the model wrote it: the openai package's typed object.
-        run_config: the run's `RunConfig`, as far as the worker knows it.
-        approved: a person had to decide about this call, and let it run.
+        run_config: the run's `RunConfig`, as far as the worker has it.
+        approved: whether the call needed a person's approval and got it.
     """
 
     _: KW_ONLY
@@ -187,9 +187,9 @@ class ToolContext(RunContextWrapper[TContext]):
     approved: bool = False
 
     def is_tool_approved(self, tool_name: str, call_id: str) -> bool | None:
-        """Return True for this call, if a person had to decide and let it run; else None."""
+        """Return True for this call if a person approved it; else None."""
         is_this = (tool_name, call_id) == (self.tool_name, self.tool_call_id)
         return True if self.approved and is_this else None
 
 
-ToolContext.tool_call = _ToolCall()  # put in afterwards, because a field's default is no value
+ToolContext.tool_call = _ToolCall()  # assigned here: the class body needs the `field(...)`

@@ -1,7 +1,4 @@
-"""What the outputs of calls say, as programs read them.
-
-Owns: reading an output item of any form. Must not know: tools.
-"""
+"""The readable content of tool call output items."""
 
 from typing import Any, cast
 
@@ -9,9 +6,9 @@ from outlast.loop.values import Json, JsonObject
 
 
 def said_by(raw: JsonObject) -> Json:
-    """Return what an output says: a text for all forms but a function's, which may have parts.
+    """Return the content of an output item: a text, or for functions possibly a list of parts.
 
-    A screenshot is its address or `data:` URL. Of a shell's commands it is what they wrote.
+    The content of a screenshot is its URL or `data:` URL; of shell commands, what they printed.
     """
     output: Any = raw.get("output")
     match raw.get("type"):

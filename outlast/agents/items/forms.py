@@ -1,7 +1,6 @@
-"""Run items of a transcript's entries, and run items as JSON and back.
+"""Conversion of transcript entries to run items, and of run items to JSON and back.
 
-Owns: which class an entry becomes, and the JSON of each class. Agents are written as their names;
-whoever reads gives a function that finds an agent by its name.
+The JSON holds agents by name; readers pass a function that returns the agent of a name.
 """
 
 import json
@@ -71,16 +70,16 @@ def run_item(
     title: str | None = None,
     tool_origin: ToolOrigin | None = None,
 ) -> RunItem:
-    """Return an entry of a transcript as programs see it.
+    """Return the run item of a transcript entry.
 
     Args:
-        item: the entry.
-        agent_of: finds an agent by its name.
-        output: what the tool returned, where it is known; default what the model reads of it.
-        target: the name of the agent that took over; default the one that the entry names.
-        description: what the model was told about the called tool.
-        title: the called tool's name for people.
-        tool_origin: where the called tool comes from.
+        item: the transcript entry.
+        agent_of: returns the agent of a name.
+        output: the tool's result, if available; default the output that the model reads.
+        target: the name of the agent that took over; default the name in the entry.
+        description: the called tool's description for the model.
+        title: the called tool's display name.
+        tool_origin: the origin of the called tool.
     """
     raw = item.raw
     agent = agent_of(item.agent) if item.agent else None
@@ -99,7 +98,7 @@ def run_item(
             tool_origin=tool_origin or _hosted_origin(raw),
         )
     kind = str(raw.get("type", ""))
-    # A handoff that was ignored is answered like any other call.
+    # An ignored handoff has an output like any other call.
     is_hosted_output = item.kind == "other" and kind.endswith("_call_output")
     if item.kind in {"tool_output", "handoff_output"} or is_hosted_output:
         value = said_by(raw) if output is _AS_WRITTEN else output
@@ -109,10 +108,10 @@ def run_item(
 
 
 def item_of(item: RunItem) -> JsonObject:
-    """Return a run item as a model is shown it.
+    """Return a run item as input for a model.
 
     Raises:
-        UserError: it is a `ToolApprovalItem`, which no model is shown.
+        UserError: the item is a `ToolApprovalItem`, which is never sent to a model.
     """
     return item.to_input_item()
 
@@ -134,10 +133,10 @@ def item_from_json(data: JsonObject, agent_of: AgentOfName) -> RunItem:
 
     Args:
         data: what `item_to_json` wrote.
-        agent_of: finds an agent by its name.
+        agent_of: returns the agent of a name.
 
     Raises:
-        UserError: it is not the JSON of a run item.
+        UserError: the data is not the JSON of a run item.
     """
     kind = _CLASSES.get(str(data.get("type")))
     if kind is None or not isinstance(data.get("raw_item"), dict):
@@ -157,7 +156,7 @@ def item_from_json(data: JsonObject, agent_of: AgentOfName) -> RunItem:
 
 
 def _hosted_origin(raw: JsonObject) -> ToolOrigin | None:
-    """Return the MCP server that the provider called; None for its own tools."""
+    """Return the MCP server that the provider called; None for the provider's own tools."""
     if raw.get("type") != "mcp_call":
         return None
     return ToolOrigin(ToolOriginType.MCP, mcp_server_name=raw.get("server_label"))
@@ -169,7 +168,7 @@ def _is_hosted_call(raw: JsonObject) -> bool:
 
 
 def _taker(raw: JsonObject) -> str | None:
-    """Return the agent that a transfer's output names, or None where it tells something else."""
+    """Return the name of the agent in a handoff's output, or None if it names no agent."""
     try:
         said: Json = json.loads(raw.get("output") or "")
     except (TypeError, ValueError):

@@ -1,8 +1,4 @@
-"""Reading text out of items, and making input items.
-
-Owns: `ItemHelpers`. Takes the openai package's typed objects and dicts alike. Must not know: where
-the items come from.
-"""
+"""Functions that read text from items and create input items, from typed objects and dicts."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias, cast
@@ -34,10 +30,10 @@ class ItemHelpers:
 
     @classmethod
     def extract_last_content(cls, message: Any) -> str:
-        """Return the last part of a model's message, be it text or a refusal; empty without one.
+        """Return the last part of a model's message, text or refusal; empty if there is none.
 
         Raises:
-            ModelBehaviorError: the last part is neither.
+            ModelBehaviorError: the last part is neither text nor a refusal.
         """
         parts = _parts(message)
         if not parts:
@@ -59,26 +55,26 @@ class ItemHelpers:
 
     @classmethod
     def extract_text(cls, message: Any) -> str | None:
-        """Return all text of a model's message, or None where there is none."""
+        """Return all text of a model's message, or None if there is no text."""
         texts = (_get(part, "text") for part in _parts(message) if _get(part, "type") in _TEXTS)
         return "".join(str(text or "") for text in texts) or None
 
     @classmethod
     def extract_refusal(cls, message: Any) -> str | None:
-        """Return the refusal in a model's message, or None where it does not refuse."""
+        """Return the refusal in a model's message, or None if there is no refusal."""
         parts = (part for part in _parts(message) if _get(part, "type") == "refusal")
         return "".join(str(_get(part, "refusal") or "") for part in parts) or None
 
     @classmethod
     def input_to_new_input_list(cls, input: str | Iterable[JsonObject]) -> list[JsonObject]:  # noqa: A002  the field's name
-        """Return a run's input as a list of its own; a string is one user message."""
+        """Return a run's input as a new list; a string becomes one user message."""
         if isinstance(input, str):
             return [{"role": "user", "content": input}]
         return [plain(item) for item in input]
 
     @classmethod
     def text_message_outputs(cls, items: Sequence[RunItem]) -> str:
-        """Return the text of all messages among the items, one after the other."""
+        """Return the concatenated text of all messages among the items."""
         messages = (item for item in items if isinstance(item, MessageOutputItem))
         return "".join(cls.text_message_output(message) for message in messages)
 
@@ -93,7 +89,7 @@ class ItemHelpers:
 
         Args:
             tool_call: the call, typed or a dict.
-            output: what the tool returned; written as a function tool's result is.
+            output: the tool's result, encoded as a function tool's result is.
 
         Raises:
             UserError: the output cannot be written as JSON.
@@ -110,7 +106,7 @@ def _get(thing: Any, name: str) -> Any:
 
 
 def _parts(message: Any) -> list[Any]:
-    """Return the parts of a message; of anything else, none."""
+    """Return the parts of a message; an empty list for other items."""
     if _get(message, "type") != "message" and not _get(message, "role"):
         return []
     content = _get(message, "content")

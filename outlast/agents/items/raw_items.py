@@ -32,26 +32,26 @@ _TYPED: dict[str, str] = {
     "tool_search_call": "ResponseToolSearchCall",
     "tool_search_output": "ResponseToolSearchOutputItem",
 }
-"""By type: the class in `openai.types.responses` of an item that a model writes.
+"""The class in `openai.types.responses` of each item type that a model writes.
 
 Outputs, and items that programs write, stay dicts."""
 
 
 NO_ID = "__fake_id__"
-"""The id that other programs write into items of servers without ids; saved items hold it."""
+"""The id that other programs write if a server sends none; saved items may hold this id."""
 
 CREATED_BY = "created_by"
-"""The field for who made an item: providers send it in replies and refuse it in requests."""
+"""The field for an item's author: providers send it in responses and refuse it in requests."""
 
 
 def as_input(raw: JsonObject) -> JsonObject:
-    """Return an item as a provider accepts it back: without fields that only replies may have.
+    """Return an item as a provider accepts it in a request: without response-only fields.
 
-    It shares its contents with the argument; it is the argument if nothing needs to go.
+    The result shares its contents with the argument, and is the argument if nothing is removed.
     """
     chunks = raw.get("output") if raw.get("type") == "shell_call_output" else None
     marked = isinstance(chunks, list) and any(CREATED_BY in chunk for chunk in _dicts(chunks))
-    empty = "status" in raw and raw["status"] is None  # typed items of models without one have it
+    empty = "status" in raw and raw["status"] is None  # typed items without a status hold None
     if CREATED_BY not in raw and not marked and not empty:
         return raw
     dropped = {CREATED_BY, "status"} if empty else {CREATED_BY}
@@ -150,8 +150,8 @@ def _typed(raw: JsonObject) -> Any:
     if kind == "message" and raw.get("role") != "assistant":
         return raw
     model = _model(kind) if isinstance(kind, str) else None
-    # `construct` makes the nested objects too and checks nothing: an item that a newer API wrote
-    # is no error.
+    # `construct` also creates the nested objects and does not validate: an item that a newer API
+    # wrote is not an error.
     return raw if model is None else model.construct(**raw)
 
 
@@ -160,7 +160,7 @@ def _model(kind: str) -> Any:
     """Return the class of a type of item, or None.
 
     The package is imported here, when a program first reads a raw item, because the import takes
-    half a second and most programs never need it. Programs annotate and match on these very types.
+    half a second and most programs never need it. Programs annotate with and match these types.
     """
     path = _TYPED.get(kind)
     if path is None:

@@ -1,7 +1,6 @@
-"""The items of a run as programs see them: one class for each kind of thing that happens.
+"""The items of a run as programs see them: one class per kind of item.
 
-Owns: the classes, their `type` strings and accessors. `run_item_forms` makes them of a
-transcript's entries and of JSON. Must not know: how a run proceeds.
+`forms` creates them from transcript entries and from JSON.
 """
 
 from copy import deepcopy
@@ -16,7 +15,7 @@ from outlast.loop.values import JsonObject
 
 
 class _RawItem:
-    """The field `raw_item`: takes JSON or a typed object, and shows a typed one when looked at."""
+    """The descriptor of `raw_item`: stores JSON or a typed object, returns a typed object."""
 
     def __get__(self, item: "RunItemBase | None", owner: type | None = None) -> Any:
         if item is None:
@@ -29,26 +28,23 @@ class _RawItem:
 
 @dataclass(eq=False, repr=False)
 class RunItemBase:
-    """What all items have.
+    """The base class of all items.
 
     Attributes:
-        agent: the agent whose turn produced the item; None for what came from outside.
-        raw_item: the item in the format of the Responses API: what a model wrote as the openai
-            package's typed object, everything else as a dict.
+        agent: the agent whose turn produced the item; None for input from outside.
+        raw_item: the item in the format of the Responses API: the openai package's typed object
+            if a model wrote it, else a dict.
     """
 
     agent: Any
     raw_item: Any
 
     def to_input_item(self) -> JsonObject:
-        """Return the item as input for a model, without what only replies may have.
-
-        It is a dict of its own.
-        """
+        """Return a copy of the item as input for a model, without response-only fields."""
         return deepcopy(as_input(raw_of(self)))
 
     def release_agent(self) -> None:
-        """Do nothing: an item keeps its agent, which its run refers to by name."""
+        """Do nothing: items keep their agents. The Agents SDK has this method."""
 
     def __eq__(self, other: object) -> bool:
         if type(self) is not type(other):
@@ -61,12 +57,12 @@ class RunItemBase:
         return f"{type(self).__name__}(agent={_name(self.agent)!r}, raw_item={raw_of(self)!r})"
 
 
-RunItemBase.raw_item = _RawItem()  # put in afterwards, because a field without default has no value
+RunItemBase.raw_item = _RawItem()  # assigned here, because the field has no default
 
 
 @dataclass(eq=False, repr=False)
 class InputItem(RunItemBase):
-    """An item that came from outside, mostly a user's message."""
+    """An item of the run's input, usually a user's message."""
 
     type: Literal["input_item"] = "input_item"
 
@@ -90,9 +86,9 @@ class ToolCallItem(RunItemBase):
     """A call of a tool, run here or by the provider.
 
     Attributes:
-        description: what the model was told about the tool.
-        title: the tool's name for people.
-        tool_origin: where the tool comes from.
+        description: the tool's description for the model.
+        title: the tool's display name.
+        tool_origin: the origin of the tool.
     """
 
     type: Literal["tool_call_item"] = "tool_call_item"
@@ -102,7 +98,7 @@ class ToolCallItem(RunItemBase):
 
     @property
     def tool_name(self) -> str | None:
-        """The name of the called tool, where the call has one or its kind stands for one."""
+        """The name of the called tool: the name in the call, or the name of its item type."""
         return name_of(raw_of(self)) or None
 
     @property
@@ -116,9 +112,8 @@ class ToolCallOutputItem(RunItemBase):
     """The output of a tool call.
 
     Attributes:
-        output: what the tool returned, as far as it is known: in a run's own items, what the
-            model reads of it.
-        tool_origin: where the tool comes from.
+        output: the tool's result, if available; otherwise the output that the model reads.
+        tool_origin: the origin of the tool.
     """
 
     output: Any
@@ -127,7 +122,7 @@ class ToolCallOutputItem(RunItemBase):
 
     @property
     def call_id(self) -> str | None:
-        """The id of the call that this answers."""
+        """The id of the call that this output belongs to."""
         return _text(raw_of(self), "call_id", "id")
 
 
@@ -143,8 +138,8 @@ class HandoffOutputItem(RunItemBase):
     """A completed handoff from one agent to another.
 
     Attributes:
-        source_agent: who handed over.
-        target_agent: who took over.
+        source_agent: the agent that handed over.
+        target_agent: the agent that took over.
     """
 
     source_agent: Any
@@ -196,7 +191,7 @@ class CompactionItem(RunItemBase):
 
 @dataclass(eq=False, repr=False)
 class ProviderItem(RunItemBase):
-    """An item of a provider that has no class of its own here."""
+    """A provider's item of a type that has no class here."""
 
     type: Literal["provider_item"] = "provider_item"
 
@@ -205,13 +200,13 @@ class ProviderItem(RunItemBase):
 class ToolApprovalItem(RunItemBase):
     """A call that waits for a person's decision.
 
-    It is itself and no other: two are equal only when they are the same object.
+    Two items are equal only if they are the same object.
 
     Attributes:
-        tool_name: the name of the tool, taken from the call unless given.
-        tool_namespace: the namespace of the tool, where it has one.
-        approval_id: the address of the decision, as in `handle.approve(approval_id)`.
-        tool_origin: where the tool comes from.
+        tool_name: the name of the tool; default the name in the call.
+        tool_namespace: the namespace of the tool, if it has a namespace.
+        approval_id: the id for the decision, as in `handle.approve(approval_id)`.
+        tool_origin: the origin of the tool.
     """
 
     tool_name: str | None = None
@@ -221,7 +216,7 @@ class ToolApprovalItem(RunItemBase):
     tool_origin: ToolOrigin | None = None
 
     def __post_init__(self) -> None:
-        """Take from the call what was not given."""
+        """Fill in the tool's name and namespace from the call."""
         raw = raw_of(self)
         self.tool_name = self.tool_name or name_of(raw) or _text(raw, "tool_name")
         self.tool_namespace = self.tool_namespace or _text(raw, "namespace")
@@ -239,7 +234,7 @@ class ToolApprovalItem(RunItemBase):
 
     @property
     def qualified_name(self) -> str | None:
-        """The name of the tool, after its namespace where it has one."""
+        """The name of the tool, prefixed with its namespace if it has one."""
         if self.tool_name and self.tool_namespace and self.tool_namespace != self.tool_name:
             return f"{self.tool_namespace}.{self.tool_name}"
         return self.tool_name
@@ -255,7 +250,7 @@ class ToolApprovalItem(RunItemBase):
         return _text(raw_of(self), "call_id", "id")
 
     def to_input_item(self) -> JsonObject:
-        """Refuse: nothing has happened that a model could be told.
+        """Refuse: a call that waits for a decision is not input for a model.
 
         Raises:
             UserError: always.
@@ -293,7 +288,7 @@ def raw_of(item: RunItemBase) -> JsonObject:
 
 
 def _content(item: RunItemBase) -> list[object]:
-    """Return what makes an item equal to another; agents are their names."""
+    """Return the values that equality compares; agents are compared by name."""
     rest = (getattr(item, one.name) for one in fields(item) if one.name != "raw_item")
     return [raw_of(item), *(_name(value) or value for value in rest)]
 

@@ -1,8 +1,4 @@
-"""What happens in a run, as programs that read along see it.
-
-Owns: the events of the field, and which item has which name. Must not know: who is told, and how
-what happens was found out.
-"""
+"""The stream events of a run, with the Agents SDK's names."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -29,10 +25,10 @@ RunItemName: TypeAlias = Literal[
     "tool_search_output_created",
     "provider_item_created",
 ]
-"""The names of the field; `handoff_occured` is spelled as everybody's programs spell it."""
+"""The Agents SDK's event names, including its spelling of `handoff_occured`."""
 
 OF_LONG_RUNS: Final = frozenset({"history_loaded", "message_input", "provider_item_created"})
-"""What only readers of a run's history are told: programs of the field do not know it."""
+"""Event names that only readers of a run's history get; the Agents SDK does not have them."""
 
 _NAMES: dict[ItemKind, RunItemName] = {
     "history": "history_loaded",
@@ -55,18 +51,18 @@ _OTHERS: dict[str, RunItemName] = {
     "tool_search_call_item": "tool_search_called",
     "tool_search_output_item": "tool_search_output_created",
 }
-"""By its type, the event of an item that a provider wrote on its own."""
+"""The event name of an item that the provider wrote on its own, by `RunItem.type`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunItemStreamEvent:
-    """The transcript has a new item.
+    """A new item in the transcript.
 
     Attributes:
-        id: the event's number; 0 where an `on_stream` is told.
-        name: what happened.
-        item: the item.
-        entry: the same as the transcript has it.
+        id: the event's number; 0 in an `on_stream` callback.
+        name: the event's name.
+        item: the item, as programs see it.
+        entry: the item, as the transcript holds it.
     """
 
     id: int
@@ -78,11 +74,11 @@ class RunItemStreamEvent:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentUpdatedStreamEvent:
-    """The active agent has changed: the starting agent, or one after a handoff.
+    """A change of the active agent: the start of the run, or a handoff.
 
     Attributes:
-        id: the event's number; 0 where an `on_stream` is told.
-        new_agent: the `Agent`, where this process knows it; else its name under `.name`.
+        id: the event's number; 0 in an `on_stream` callback.
+        new_agent: the `Agent`, if this process has it; else an object with only its `name`.
     """
 
     id: int
@@ -94,14 +90,14 @@ class AgentUpdatedStreamEvent:
 class RawResponsesStreamEvent:
     """A Responses stream event of a model call.
 
-    It has no number of its own: it is told once, between two events that have one. When the model
-    begins anew, because a worker died or the provider failed in mid-answer, there is an event of
-    the type `outlast.attempt_restarted`, and what was said in this reply before it is void.
+    A raw event has no number and is delivered once, between two numbered events. When an attempt
+    restarts, because a worker died or the provider failed in the middle of a response, the stream
+    has an event of the type `outlast.attempt_restarted`: discard the earlier events of the response.
 
     Attributes:
         raw: the event of the provider's stream, as JSON.
-        next_id: the number of the next event that has one.
-        id: None.
+        next_id: the number of the next numbered event.
+        id: always None.
     """
 
     raw: JsonObject
@@ -116,16 +112,17 @@ class RawResponsesStreamEvent:
 
 
 ProgramEvent: TypeAlias = RawResponsesStreamEvent | RunItemStreamEvent | AgentUpdatedStreamEvent
-"""What programs of the field know."""
+"""The events that the Agents SDK has, too."""
 
 
 class AgentToolStreamEvent(TypedDict):
-    """The argument of `on_stream` of an agent that works as a tool.
+    """The argument of the `on_stream` callback of an agent used as a tool.
 
     Attributes:
-        event: what happened in the nested run.
-        agent: the `Agent` that is at work in it.
-        tool_call: the call that it answers, as the openai package's `ResponseFunctionToolCall`.
+        event: the event of the nested run.
+        agent: the active `Agent` of the nested run.
+        tool_call: the tool call that started it, as the openai package's
+            `ResponseFunctionToolCall`.
     """
 
     event: ProgramEvent
@@ -138,14 +135,15 @@ OnStream: TypeAlias = Callable[[AgentToolStreamEvent], Awaitable[None] | None]
 
 
 def item_event(entry: Item, item: RunItem, number: int = 0) -> RunItemStreamEvent:
-    """Return the event that an item makes.
+    """Return the stream event for a new item.
 
     Args:
-        entry: the item as the transcript has it.
-        item: the same as programs see it.
-        number: the event's.
+        entry: the item, as the transcript holds it.
+        item: the item, as programs see it.
+        number: the event's number.
     """
     name = _NAMES[entry.kind]
-    if entry.kind in {"other", "handoff_output"}:  # of a handoff that was ignored, it is a tool's
+    # The output of an ignored handoff is a tool output item.
+    if entry.kind in {"other", "handoff_output"}:
         name = _OTHERS.get(item.type, name)
     return RunItemStreamEvent(id=number, name=name, item=item, entry=entry)

@@ -1,7 +1,4 @@
-"""Where a tool comes from, as items tell it.
-
-Owns: `ToolOrigin` and its JSON. Must not know: tools.
-"""
+"""The origin of a called tool, as recorded in run items."""
 
 from dataclasses import asdict, dataclass
 from enum import StrEnum
@@ -22,10 +19,10 @@ class ToolOrigin:
     """The origin of a called tool.
 
     Attributes:
-        type: what kind of thing stands behind it.
-        mcp_server_name: the MCP server that offers it.
-        agent_name: the agent that stands behind it.
-        agent_tool_name: the name under which that agent is a tool.
+        type: the kind of origin.
+        mcp_server_name: the MCP server that offers the tool.
+        agent_name: the agent that runs as the tool.
+        agent_tool_name: the name of the tool that the agent runs as.
     """
 
     type: ToolOriginType
@@ -34,12 +31,12 @@ class ToolOrigin:
     agent_tool_name: str | None = None
 
     def to_json_dict(self) -> JsonObject:
-        """Return it as JSON, without what is not set."""
+        """Return the origin as JSON, without unset fields."""
         return {key: value for key, value in asdict(self).items() if value is not None}
 
     @classmethod
     def from_json_dict(cls, data: JsonObject) -> "ToolOrigin":
-        """Read it from JSON."""
+        """Read an origin from JSON."""
         return cls(
             type=ToolOriginType(data["type"]),
             mcp_server_name=data.get("mcp_server_name"),

@@ -1,8 +1,4 @@
-"""What a model reads of a tool's result.
-
-Owns: the encoding of results, and the records for results that are not text. Must not know: the
-tool, beyond its name; how large a result may be.
-"""
+"""The encoding of tool results for the model, and the records for images and files."""
 
 import json
 import re
@@ -18,7 +14,7 @@ from outlast.loop.values import JsonObject
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolOutputText:
-    """A text among several parts that a tool returns."""
+    """A text part of a tool's result."""
 
     text: str
     type: Literal["text"] = "text"
@@ -36,9 +32,9 @@ class ToolOutputImage:
     """An image that a tool returns to the model.
 
     Attributes:
-        image_url: its address, or the image itself as a `data:` URL.
-        file_id: the id of a file that the provider has, instead of an address.
-        detail: how closely the model looks; default the provider's.
+        image_url: the image's URL, or the image itself as a `data:` URL.
+        file_id: the id of a file that the provider stores, instead of a URL.
+        detail: the level of detail for the model; default the provider's.
     """
 
     image_url: str | None = None
@@ -50,7 +46,7 @@ class ToolOutputImage:
         """Check that there is an image.
 
         Raises:
-            UserError: there is none.
+            UserError: there is no image.
         """
         if not (self.image_url or self.file_id):
             raise UserError("ToolOutputImage needs image_url= or file_id=.")
@@ -68,9 +64,9 @@ class ToolOutputFileContent:
 
     Attributes:
         file_data: the file itself, in base64 or as a `data:` URL; give a `filename` with it.
-        file_url: its address.
-        file_id: the id of a file that the provider has.
-        filename: its name, as the model sees it.
+        file_url: the file's URL.
+        file_id: the id of a file that the provider stores.
+        filename: the file's name for the model.
     """
 
     file_data: str | None = None
@@ -83,7 +79,7 @@ class ToolOutputFileContent:
         """Check that there is a file.
 
         Raises:
-            UserError: there is none.
+            UserError: there is no file.
         """
         if not (self.file_data or self.file_url or self.file_id):
             raise UserError("ToolOutputFileContent needs file_data=, file_url= or file_id=.")
@@ -108,7 +104,7 @@ _PARTS: Mapping[object, type[ToolOutputPart]] = {
     "image": ToolOutputImage,
     "file": ToolOutputFileContent,
 }
-"""By the `type` that a dict names."""
+"""The record of a content part, by the `type` of its dict."""
 
 
 class ToolOutputTextDict(TypedDict):
@@ -140,22 +136,22 @@ class ToolOutputFileContentDict(TypedDict):
 def encode_output(value: object, *, tool_name: str) -> str | list[JsonObject]:
     """Return a tool's result as the model reads it.
 
-    - A string is itself.
-    - `ToolOutputText`, `ToolOutputImage`, `ToolOutputFileContent`, and lists of them, are content
-      parts in the format of the Responses API. So are dicts with their fields and `type`.
-    - An object that is no JSON, but says itself how it reads as text, is that text, and so is one
-      in a list or a dict.
-    - Everything else is compact JSON, as pydantic writes it: models, dataclasses, dicts, lists,
-      numbers, dates, enums, UUIDs. None is `null`. What is a string in JSON is given without the
-      quotes, so a date reads like a string.
+    - A string is unchanged.
+    - `ToolOutputText`, `ToolOutputImage`, `ToolOutputFileContent`, and lists of them, become
+      content parts in the format of the Responses API. So do dicts with their fields and `type`.
+    - An object that is not JSON but defines `__str__` or `__repr__` becomes that text, also inside
+      a list or dict.
+    - Everything else becomes compact JSON, as pydantic writes it: models, dataclasses, dicts,
+      lists, numbers, dates, enums, UUIDs. None becomes `null`. A JSON string, such as a date, is
+      returned without its quotes.
 
     Args:
         value: what the tool returned.
-        tool_name: names the tool in the error.
+        tool_name: the tool's name, for the error message.
 
     Raises:
-        UserError: the value, or something in it, cannot be written as JSON. The message names the
-            tool and the type. Trying again does not help.
+        UserError: the value, or a part of it, cannot be written as JSON. The message names the
+            tool and the type. A retry does not help.
     """
     if part := _part(value):
         return [part.to_content()]
@@ -167,13 +163,13 @@ def encode_output(value: object, *, tool_name: str) -> str | list[JsonObject]:
 
 
 def decode_output(output: Any, result_type: Any) -> Any:
-    """Return a tool's result as its function returned it, as far as that is known.
+    """Return a tool's result in its function's return type, if it can be rebuilt.
 
-    A guardrail's or an error's words in place of the result stay what they are.
+    A guardrail's or an error's message in place of the result stays unchanged.
 
     Args:
-        output: what the model reads, or JSON.
-        result_type: what the function returns by its annotation; None for anything.
+        output: the output that the model reads, or JSON.
+        result_type: the function's annotated return type; None for any type.
     """
     if result_type is None:
         return output
@@ -181,13 +177,13 @@ def decode_output(output: Any, result_type: Any) -> Any:
 
     try:
         adapter: TypeAdapter[Any] = TypeAdapter(result_type)
-    except PydanticUserError:  # no type that pydantic knows
+    except PydanticUserError:  # pydantic does not support the type
         return output
     try:
         return adapter.validate_python(output, strict=True)
     except ValidationError:
         pass
-    # What is a string in JSON, such as a date, was given without the quotes.
+    # A JSON string, such as a date, was encoded without its quotes.
     forms = [output, json.dumps(output)] if isinstance(output, str) else [json.dumps(output)]
     for form in forms:
         try:
@@ -198,7 +194,7 @@ def decode_output(output: Any, result_type: Any) -> Any:
 
 
 def _part(value: object) -> ToolOutputPart | None:
-    """Return a value as a content part, if it is one or a dict of one."""
+    """Return a value as a content part if it is a part or the dict of a part; else None."""
     if isinstance(value, ToolOutputPart):
         return value
     if not isinstance(value, dict):
@@ -212,7 +208,7 @@ def _part(value: object) -> ToolOutputPart | None:
         return None
     try:
         return kind(**{name: given[name] for name in names})
-    except (TypeError, UserError):  # data that only looks like one
+    except (TypeError, UserError):  # data that only looks like a part
         return None
 
 
@@ -257,16 +253,16 @@ def _json(value: object, tool_name: str) -> str:
 
 
 def _element(value: object) -> str:
-    """Return what something in a container that is no JSON says of itself."""
+    """Return the text of an object inside a container that is not JSON."""
     if (words := _own_words(value)) is None:
         raise ValueError(f"{type(value).__qualname__} does not say how it reads as text")
     return words
 
 
 def _own_words(value: object) -> str | None:
-    """Return what an object that is no JSON says of itself, as a table of data does; else None.
+    """Return the text of an object that is not JSON, such as a table of data; else None.
 
-    Where in memory it is, as of a lock or a connection, is nothing to tell a model.
+    A text with a memory address, such as a lock's or a connection's, is useless to a model.
     """
     kind = type(value)
     if callable(value) or isinstance(value, ModuleType | list | tuple | set | frozenset | Mapping):
@@ -278,10 +274,10 @@ def _own_words(value: object) -> str | None:
 
 
 def _find_binary(value: object) -> str | None:
-    """Return the name of the type of the first binary value in plain containers.
+    """Return the type name of the first binary value in a value or its containers, or None.
 
-    Pydantic would write bytes as text where they happen to be UTF-8 and fail where they are not;
-    failing always is found at the first test.
+    Pydantic writes bytes as text if they happen to be UTF-8, and fails otherwise. Refusing all
+    bytes shows the mistake at the first test.
     """
     if isinstance(value, bytes | bytearray | memoryview):
         return type(cast(object, value)).__name__
@@ -297,9 +293,9 @@ def _first_binary(values: Any) -> str | None:
 
 
 def _readable(text: str) -> str:
-    """Return the text with the halves of broken surrogate pairs replaced.
+    """Return the text with lone surrogates replaced.
 
-    A request with one in it cannot be encoded, so it would end the run.
+    A request that contains a lone surrogate cannot be encoded and would end the run.
     """
     try:
         text.encode()

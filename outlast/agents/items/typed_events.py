@@ -1,8 +1,6 @@
-"""A raw stream event as the object that programs know from the `openai` package.
+"""Conversion of raw stream events to the event classes of the `openai` package.
 
-Owns: which class an event has. Must not know: where events come from. The `openai` package is
-imported by the first call, not with this module: it takes half a second, and most programs never
-look.
+The first call imports the package: the import takes half a second, and most programs need none.
 """
 
 from functools import cache
@@ -13,9 +11,10 @@ from outlast.loop.values import JsonObject
 
 
 async def load_event_types() -> None:
-    """Import what `typed_event` needs, in a thread: it takes half a second, once.
+    """Import the classes that `typed_event` needs, in a thread.
 
-    To be awaited before the first event, which else would hold everything up for as long.
+    Await this before the first event: the import takes half a second and would block the event
+    loop.
     """
     from outlast.agents.threads import run_in_thread
 
@@ -25,9 +24,9 @@ async def load_event_types() -> None:
 def typed_event(raw: JsonObject) -> Any:
     """Return an event as an object of its class in `openai.types.responses`.
 
-    So `isinstance(event, ResponseTextDeltaEvent)` and `event.delta` work. Nothing is checked: an
-    attribute that the event lacks is missing. An event of a type that the installed `openai` does
-    not know is an object with its fields as attributes.
+    So `isinstance(event, ResponseTextDeltaEvent)` and `event.delta` work. The event is not
+    validated: fields that it lacks are missing as attributes. If the installed `openai` has no
+    class for the event's type, the result is an object with the event's fields as attributes.
     """
     classes = _classes()
     return classes.get(str(raw.get("type")), classes[""]).construct(None, **raw)
@@ -35,7 +34,7 @@ def typed_event(raw: JsonObject) -> Any:
 
 @cache
 def _classes() -> dict[str, Any]:
-    """Return the class of each type of event; that of the others has no name."""
+    """Return the class of each event type; the empty key holds the class for all other types."""
     package: Any = import_module("openai")
     union, *_ = get_args(import_module("openai.types.responses").ResponseStreamEvent)
     members: tuple[Any, ...] = get_args(union)
