@@ -1,7 +1,4 @@
-"""Tools that a model calls with plain text instead of JSON.
-
-Owns: `CustomTool`. Must not know: where it runs.
-"""
+"""Tools that a model calls with plain text instead of JSON."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, TypeAlias, Unpack
@@ -24,12 +21,10 @@ CustomToolApproval: TypeAlias = Callable[[RunContextWrapper[Any], str, str], boo
 
 
 class CustomTool(LocalTool):
-    """A tool that takes the model's text unparsed.
-
-    The text is a query, a program, a patch.
+    """A tool that takes the model's text unparsed, such as a query, a program or a patch.
 
     Attributes:
-        format: what the text has to look like, such as a grammar; None for any text.
+        format: the required format of the text, such as a grammar; None for any text.
     """
 
     form: ClassVar[str] = "custom_tool_call"
@@ -45,23 +40,24 @@ class CustomTool(LocalTool):
         defer_loading: bool = False,  # noqa: FBT001, FBT002  the SDK's
         **options: Unpack[LocalToolOptions],
     ) -> None:
-        """Make a tool of a function.
+        """Make a tool from a function.
 
         Args:
-            name: what the model calls it.
-            description: what the model is told it does.
-            on_invoke_tool: called with (context, the model's text); what it returns is read as
-                the result of a function tool is, parts such as images included.
-            format: `{"type": "grammar", "syntax": "lark", "definition": ...}`, for one; None for
+            name: the tool's name for the model.
+            description: the tool's description for the model.
+            on_invoke_tool: called with (context, the model's text); the result is encoded as a
+                function tool's result is, including parts such as images.
+            format: such as `{"type": "grammar", "syntax": "lark", "definition": ...}`; None for
                 any text.
             needs_approval: whether a human decides before each call, or a predicate that is
                 called with (context, text, call id).
-            on_approval: decides about such a call instead, if it can.
-            defer_loading: refused: tools that are loaded on demand are not offered.
+            on_approval: called first for a call that needs approval; may decide instead of a
+                person.
+            defer_loading: not supported: true raises `UserError`.
             **options: see `LocalToolOptions`.
 
         Raises:
-            UserError: an argument does not fit.
+            UserError: an argument is invalid.
         """
         owner = f"CustomTool {name!r}"
         if defer_loading:
@@ -100,6 +96,6 @@ class CustomTool(LocalTool):
 
 
 def _anything(text: str) -> str | None:
-    """Any text is an input."""
+    """Accept any text as valid input."""
     del text
     return None

@@ -32,7 +32,7 @@ ToolErrorFunction: TypeAlias = Callable[[RunContextWrapper[Any], Exception], str
 """Turns a tool's failure into the output; called with (context, error)."""
 
 TimeoutBehavior: TypeAlias = Literal["error_as_result", "raise_exception"]
-"""The policy for a tool that took too long: report to the model, or fail the run."""
+"""The policy after a tool's last time-out: report to the model, or fail the run."""
 
 DEFAULT_TIMEOUT = timedelta(minutes=2)
 
@@ -127,7 +127,7 @@ FUNCTION_ATTRIBUTE = "tool_function"
 
 
 class _Wrapped:
-    """The attribute `__wrapped__`: the function that a tool was made from; others have none."""
+    """The attribute `__wrapped__`: the function that `function_tool` made the tool from."""
 
     def __get__(self, tool: "FunctionTool | None", owner: type | None = None) -> Callable[..., Any]:
         found = getattr(tool and tool.on_invoke_tool, FUNCTION_ATTRIBUTE, None)
@@ -156,9 +156,8 @@ class FunctionTool:
         altered: called with valid arguments as JSON text; returns the names of those whose parsed
             value differs from the model's text, so that `needs_approval`, a predicate on the text,
             does not judge them. None: the function gets the text.
-        strict_json_schema: whether the schema is enforced; false, with a warning in the log, if it
-            cannot be enforced, as with values of any type.
-            log, where it holds values of any type or the like, which cannot be held to.
+        strict_json_schema: whether the provider enforces the schema; set to false, with a warning
+            in the log, if the schema cannot be strict, as with values of any type.
         needs_approval: whether a human decides before each call: yes, no, or a predicate.
         timeout: the time-out of one attempt; a number is in seconds. A sync function's thread
             cannot be stopped: it continues after the time-out, but its result is dropped.
@@ -208,16 +207,16 @@ class FunctionTool:
     __wrapped__ = _Wrapped()
 
     form: ClassVar[str] = FUNCTION
-    """The item type of its calls: one of the forms in `outlast.loop.call_forms`."""
+    """The item type of the tool's calls: a key of `FORMS` in `outlast.loop.call_forms`."""
 
     @property
     def is_hosted(self) -> bool:
-        """Whether the provider runs the tool, and not this worker."""
+        """Whether the provider runs the tool instead of a worker."""
         return False
 
     @property
     def called_name(self) -> str:
-        """The name in its calls: its own, if calls of its form hold a name."""
+        """The name that identifies the tool's calls: its item type's fixed name, or its own name."""
         return FORMS[self.form].name or self.name
 
     def __post_init__(self, timeout_seconds: float | None) -> None:

@@ -1,8 +1,6 @@
-"""Tools: functions that a model may call.
+"""The decorator `function_tool`, which makes tools from functions.
 
-Owns: the decorator `function_tool`. The records that it makes are in `tool_definition`; their
-names are passed on from here. Must not know: where a tool runs; the activity that runs it takes
-everything from the `FunctionTool` record.
+The records are in `definition`; this module also exports their names.
 """
 
 import inspect
@@ -50,34 +48,33 @@ __all__ = [
 
 
 class ToolOptions(TypedDict, total=False):
-    """The options of `function_tool`; all may be left out.
+    """The options of `function_tool`; all are optional.
 
     Attributes:
-        name_override: what the model calls the tool; default the function's name.
-        description_override: what the model is told; default the docstring.
-        docstring_style: `google`, `numpy` or `sphinx`; default `auto`, which finds out.
-        use_docstring_info: whether the docstring is read at all; default true.
-        strict_mode: whether the provider holds the model to the schema; default true. A strict
-            schema knows no dicts with free keys. Where it would have to know values of any type,
-            as without an annotation, the tool does without it, and the log warns.
+        name_override: the tool's name for the model; default the function's name.
+        description_override: the tool's description for the model; default the docstring.
+        docstring_style: `google`, `numpy` or `sphinx`; default `auto`, which detects the style.
+        use_docstring_info: whether the docstring is read; default true.
+        strict_mode: whether the provider enforces the schema; default true. A dict with free keys
+            is an error in strict mode. With values of any type, as without an annotation, the
+            tool is offered without strict mode, and the log has a warning.
         needs_approval: whether a human decides before each call, or a predicate that is called
             with (context, arguments, call id); default false.
-        timeout: how long one attempt may take; a number is seconds. Default, and None: 2 minutes.
-        timeout_behavior: what a last attempt that took too long does: `error_as_result`, the
-            default, tells the model; `raise_exception` ends the run with `ToolTimeoutError`.
-        timeout_error_function: called with (context, error) for what the model reads of a call
-            that took too long; default: `failure_error_function` is.
-        retry: how failed attempts are retried; a number is how many attempts in all, 1 for no
+        timeout: the time-out of one attempt; a number is in seconds. Default, and None: 2 minutes.
+        timeout_behavior: after the last time-out, `error_as_result`, the default, reports to the
+            model, and `raise_exception` ends the run with `ToolTimeoutError`.
+        timeout_error_function: makes the output after a time-out; called with (context, error).
+            Default: `failure_error_function`.
+        retry: how failed attempts are retried; a number is the total number of attempts, 1 for no
             retry. Default `ToolRetry()`.
-        fast: for idempotent work well under a second: no activity of its own, no approval;
+        fast: runs as a local activity: for idempotent work well under a second, without approval;
             default false.
-        is_enabled: whether the tool is offered, or a predicate that is called with (context,
+        is_enabled: whether the agent offers the tool, or a predicate that is called with (context,
             agent); default true.
-        failure_error_function: called with (context, error) when the last attempt failed, for
-            what the model reads instead of a result; None lets the failure end the run. Default
-            `default_tool_error`.
-        tool_input_guardrails: asked before the function runs, in their order.
-        tool_output_guardrails: asked about its result, in their order.
+        failure_error_function: makes the output from the last attempt's failure; called with
+            (context, error). None lets the failure end the run. Default `default_tool_error`.
+        tool_input_guardrails: run before the function, in order.
+        tool_output_guardrails: run on its result, in order.
     """
 
     name_override: str | None
@@ -115,22 +112,22 @@ def function_tool(
     """Make a tool from a function; use it as a decorator.
 
     The function may be sync or async, a bound method, a partial or a callable object. A sync one
-    runs in a thread. A first parameter annotated `RunContextWrapper` or `ToolContext` takes the
-    context; every other parameter is the model's to give, described by its annotation, by
+    runs in a thread. A first parameter annotated `RunContextWrapper` or `ToolContext` receives the
+    context. The model supplies all other parameters, described by their annotations, by
     `Annotated[..., "text"]` or `Field(description=...)`, or by the docstring. Parameters that a
     partial fills are hidden from the model.
 
-    The function runs at least once per call: an attempt whose worker died is repeated. Give
-    `ToolContext.idempotency_key` to whatever has side effects.
+    The function runs at least once per call: an attempt whose worker died is retried. Pass
+    `ToolContext.idempotency_key` to services with side effects.
 
-    The tool's `__wrapped__` is the function, for tests; a call of it is checked by nobody.
+    The tool's `__wrapped__` is the function, for tests; calling it bypasses validation.
 
     Args:
-        function: the function, where the decorator is used without options.
+        function: the function, if the decorator is used without options.
         **options: see `ToolOptions`.
 
     Raises:
-        UserError: the function or an option does not fit. The message names the tool and the fix.
+        UserError: the function or an option is invalid. The message names the tool and the fix.
     """
     if function is not None:
         return _make_tool(function, _caller(), options)
@@ -144,7 +141,7 @@ def function_tool(
 def _make_tool(
     function: Callable[..., Any], frame: FrameType | None, options: ToolOptions
 ) -> FunctionTool:
-    # Imported here for the time that pydantic takes; a program without tools never needs it.
+    # Imported here because pydantic is slow to import; a program without tools never needs it.
     from outlast.agents.schemas.function_schema import function_schema
 
     name = _tool_name(function, options.get("name_override"))

@@ -1,8 +1,6 @@
-"""Tools that the provider runs inside a model call: search, code, images, servers of others.
+"""Tools that the provider runs inside a model call: search, code, images, MCP servers.
 
-Owns: their records, and what the Responses API is told of each. Nothing here runs anything: such a
-tool has no guardrails, hooks or approvals of ours, because nobody here sees its call before it is
-over. Must not know: how requests travel.
+Hosted tools have no guardrails, hooks or approvals: a worker sees a call only after it has run.
 """
 
 import json
@@ -19,12 +17,12 @@ from outlast.loop.values import JsonObject
 class HostedTool(Protocol):
     """A protocol for tools that a provider runs.
 
-    A tool that is not here yet can be written by hand.
+    Implement it for a provider's tool that has no class here.
     """
 
     @property
     def name(self) -> str:
-        """What the tool is called in messages, and in `ModelSettings(tool_choice=...)`."""
+        """The tool's name in messages and in `ModelSettings(tool_choice=...)`."""
         ...
 
     def to_tool_param(self) -> JsonObject:
@@ -33,15 +31,15 @@ class HostedTool(Protocol):
 
 
 Tool: TypeAlias = FunctionTool | HostedTool
-"""Any tool that an agent's `tools=` may hold."""
+"""A tool for an agent's `tools=`."""
 
 
 class WebSearchToolImageSettings(TypedDict, total=False):
     """The image settings of a web search.
 
     Attributes:
-        max_results: how many.
-        caption: whether each comes with a few words on what it shows, where there are any.
+        max_results: the maximum number of images.
+        caption: whether images come with their captions, if available.
     """
 
     max_results: int
@@ -53,13 +51,13 @@ class WebSearchTool:
     """A hosted tool that searches the web.
 
     Attributes:
-        user_location: where the user is, roughly: a dict with `type` and `city` and the like.
-        filters: which sites count, such as `{"allowed_domains": [...]}`.
-        search_context_size: how much the search may bring: `low`, `medium` or `high`.
-        external_web_access: whether pages are fetched live; None leaves it to the provider.
-        search_content_types: what is searched for, such as `["text", "image"]`. What was found
-            comes back beside the answer where it may be pictures.
-        image_settings: how pictures are searched for.
+        user_location: the user's approximate location: a dict with `type`, `city` and so on.
+        filters: limits the sites that are searched, such as `{"allowed_domains": [...]}`.
+        search_context_size: the amount of context from the search: `low`, `medium` or `high`.
+        external_web_access: whether pages are fetched live; None uses the provider's default.
+        search_content_types: the types of content, such as `["text", "image"]`. With images, the
+            response includes the search results.
+        image_settings: the settings of an image search.
     """
 
     user_location: Any = None
@@ -73,18 +71,18 @@ class WebSearchTool:
         """Check that the options can be sent.
 
         Raises:
-            UserError: they cannot.
+            UserError: an option cannot be written as JSON.
         """
         self.to_tool_param()
 
     @property
     def name(self) -> str:
-        """The name of every web search."""
+        """The name of all web search tools."""
         return "web_search"
 
     @property
     def include(self) -> list[str]:
-        """What is to come back beside the answer."""
+        """The tool's entries for `include` in a request."""
         return ["web_search_call.results"] if "image" in (self.search_content_types or ()) else []
 
     def to_tool_param(self) -> JsonObject:
@@ -105,11 +103,11 @@ class FileSearchTool:
     """A hosted tool that searches the provider's vector stores.
 
     Attributes:
-        vector_store_ids: which stores.
-        max_num_results: how many results at most.
-        include_search_results: whether the results come back beside the answer.
-        ranking_options: how results are ranked.
-        filters: which files count, by their attributes.
+        vector_store_ids: the ids of the vector stores.
+        max_num_results: the maximum number of results.
+        include_search_results: whether the response includes the search results.
+        ranking_options: the ranking of results.
+        filters: limits the files that are searched, by their attributes.
     """
 
     vector_store_ids: list[str]
@@ -119,10 +117,10 @@ class FileSearchTool:
     filters: Any = None
 
     def __post_init__(self) -> None:
-        """Check the stores.
+        """Check the options.
 
         Raises:
-            UserError: they are no list of ids.
+            UserError: `vector_store_ids` is not a list, or an option cannot be written as JSON.
         """
         stores = cast("object", self.vector_store_ids)
         if not isinstance(stores, list | tuple):
@@ -133,12 +131,12 @@ class FileSearchTool:
 
     @property
     def name(self) -> str:
-        """The name of every file search."""
+        """The name of all file search tools."""
         return "file_search"
 
     @property
     def include(self) -> list[str]:
-        """What a request has to ask for beside the answer."""
+        """The tool's entries for `include` in a request."""
         return ["file_search_call.results"] if self.include_search_results else []
 
     def to_tool_param(self) -> JsonObject:
@@ -154,7 +152,7 @@ class FileSearchTool:
 
 @dataclass
 class _Configured:
-    """A tool whose entry the program writes itself."""
+    """A tool whose entry in the request the program provides."""
 
     tool_config: Any
 
@@ -162,7 +160,7 @@ class _Configured:
         """Check the entry.
 
         Raises:
-            UserError: it is not an entry of that kind of tool.
+            UserError: the entry is not a dict with this tool's `type`.
         """
         if self.to_tool_param().get("type") != self._type:
             raise UserError(
@@ -183,14 +181,14 @@ class CodeInterpreterTool(_Configured):
     """A hosted tool that runs code in a container of the provider.
 
     Attributes:
-        tool_config: `{"type": "code_interpreter", "container": {"type": "auto"}}`, for one.
+        tool_config: such as `{"type": "code_interpreter", "container": {"type": "auto"}}`.
     """
 
     _type = "code_interpreter"
 
     @property
     def name(self) -> str:
-        """The name of every code interpreter."""
+        """The name of all code interpreter tools."""
         return self._type
 
 
@@ -216,28 +214,28 @@ class ImageGenerationToolConfig(TypedDict, total=False):
 
 @dataclass
 class ImageGenerationTool(_Configured):
-    """A hosted tool that makes images.
+    """A hosted tool that generates images.
 
     Attributes:
-        tool_config: `{"type": "image_generation", "quality": "low"}`, for one.
+        tool_config: such as `{"type": "image_generation", "quality": "low"}`.
     """
 
     _type = "image_generation"
 
     @property
     def name(self) -> str:
-        """The name of every image generation."""
+        """The name of all image generation tools."""
         return self._type
 
 
 @dataclass
 class HostedMCPTool(_Configured):
-    """A hosted tool by which the provider calls an MCP server.
+    """A hosted tool that lets the provider call an MCP server.
 
     Attributes:
-        tool_config: `{"type": "mcp", "server_label": ..., "server_url": ...,
-            "require_approval": "never"}`, for one.
-        on_approval_request: refused: nobody could ask it while the run waits for days.
+        tool_config: such as `{"type": "mcp", "server_label": ..., "server_url": ...,
+            "require_approval": "never"}`.
+        on_approval_request: not supported: a value raises `UserError`.
     """
 
     on_approval_request: Any = None
@@ -247,7 +245,7 @@ class HostedMCPTool(_Configured):
         """Check the entry.
 
         Raises:
-            UserError: it is no entry of an MCP server, or there is an approval callback.
+            UserError: the entry is not one of an MCP server, or there is an approval callback.
         """
         super().__post_init__()
         if self.on_approval_request is not None:
@@ -259,36 +257,36 @@ class HostedMCPTool(_Configured):
 
     @property
     def name(self) -> str:
-        """The name of every hosted MCP server; its label tells servers apart."""
+        """The name of the tool, which ends with the server's label."""
         return f"hosted_mcp_{self.to_tool_param().get('server_label', '')}".rstrip("_")
 
 
 def function_tools(tools: "list[Tool]") -> list[FunctionTool]:
-    """Return those tools that are run here."""
+    """Return the tools that workers run."""
     return [tool for tool in tools if isinstance(tool, FunctionTool) and not tool.is_hosted]
 
 
 def hosted_tools(tools: "list[Tool]") -> list[HostedTool]:
-    """Return those tools that the provider runs."""
+    """Return the tools that the provider runs."""
     here = {id(tool) for tool in function_tools(tools)}
     return [cast("HostedTool", tool) for tool in tools if id(tool) not in here]
 
 
 def tool_entry(kind: str, **options: Any) -> JsonObject:
-    """Return a tool's entry in a request, without the options that are not set.
+    """Return a tool's entry in a request, without unset options.
 
     Raises:
-        UserError: an option is nothing that can be sent.
+        UserError: an option cannot be written as JSON.
     """
     given = {name: _plain(value) for name, value in options.items() if value is not None}
     return {"type": kind, **given}
 
 
 def _plain(value: Any) -> Any:
-    """Return a value as JSON; the provider's own records are pydantic models.
+    """Return a value as JSON; the provider's records are pydantic models.
 
     Raises:
-        UserError: it is nothing that can be sent.
+        UserError: the value cannot be written as JSON.
     """
     dump = getattr(value, "model_dump", None)
     if callable(dump):

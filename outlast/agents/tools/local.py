@@ -1,8 +1,6 @@
-"""Tools that act on the machine of a worker and are called in forms of their own.
+"""The base class of local tools, which run on a worker and have their own Responses item types.
 
-Owns: `LocalTool`: what such tools have beside a function tool. A shell, an editor, a computer and
-a tool that takes plain text are the kinds there are; each has a module. Must not know: where a
-tool runs.
+The subclasses, each in its own module, are a shell, an editor, a computer and `CustomTool`.
 """
 
 from abc import abstractmethod
@@ -31,15 +29,15 @@ from outlast.loop.call_forms import output_item
 from outlast.loop.values import Json, JsonObject
 
 ONCE = ToolRetry(attempts=1)
-"""What acts on a machine is not known to be harmless when it is done twice."""
+"""The default of local tools: a repeated action on a machine may do harm, so there is no retry."""
 
 
 class OnApprovalResult(TypedDict):
-    """What an `on_approval` callback decides.
+    """The result of an `on_approval` callback.
 
     Attributes:
-        approve: whether the call runs. A result without it leaves the decision to a person.
-        reason: what the model reads of a call that is refused.
+        approve: whether the call runs. A result without `approve` leaves the decision to a person.
+        reason: the text that the model reads as the output of a rejected call.
     """
 
     approve: bool
@@ -49,22 +47,23 @@ class OnApprovalResult(TypedDict):
 OnApproval: TypeAlias = Callable[
     [RunContextWrapper[Any], ToolApprovalItem], Mapping[str, Any] | Awaitable[Mapping[str, Any]]
 ]
-"""Called with (context, the call) for an `OnApprovalResult`; sync or async."""
+"""Called with (context, the call); returns an `OnApprovalResult`; sync or async."""
 
 
 class LocalToolOptions(TypedDict, total=False):
-    """What every local tool can be given, by keyword; each is as in `function_tool`.
+    """The keyword options of all local tools, with the meaning they have in `function_tool`.
 
     Attributes:
-        timeout: how long one attempt may take; a number is seconds. Default 2 minutes.
-        timeout_behavior: what a last attempt that took too long does.
-        timeout_error_function: what the model reads of a call that took too long.
-        retry: how failed attempts are retried. Default one attempt, of a `CustomTool` three.
-        fast: for idempotent work well under a second: no activity of its own, no approval.
-        is_enabled: whether the tool is offered, or a predicate.
-        failure_error_function: what the model reads of a call that failed; None ends the run.
-        tool_input_guardrails: asked before the tool runs, in their order.
-        tool_output_guardrails: asked about its result, in their order.
+        timeout: the time-out of one attempt; a number is in seconds. Default 2 minutes.
+        timeout_behavior: after the last time-out, report to the model or end the run.
+        timeout_error_function: makes the output after a time-out.
+        retry: how failed attempts are retried. Default one attempt; for a `CustomTool`, three.
+        fast: runs as a local activity: for idempotent work well under a second, without approval.
+        is_enabled: whether the agent offers the tool, or a predicate.
+        failure_error_function: makes the output from the last attempt's failure; None lets the
+            failure end the run.
+        tool_input_guardrails: run before the tool, in order.
+        tool_output_guardrails: run on its result, in order.
     """
 
     timeout: timedelta | float
@@ -79,17 +78,17 @@ class LocalToolOptions(TypedDict, total=False):
 
 
 class LocalTool(FunctionTool):
-    """A tool that runs on a worker and is called in a form of its own.
+    """A tool that runs on a worker and has its own Responses item types.
 
-    It is a function tool to all that plans, approves, runs and traces calls. Its
-    `on_invoke_tool` returns what the output item has: a text, or a dict of the item's members.
+    Calls of a local tool are planned, approved, run and traced as those of a function tool. Its
+    `on_invoke_tool` returns the content of the output item: a text, or a dict of the item's fields.
 
     Attributes:
-        on_approval: decides about a call that needs approval, instead of a person.
+        on_approval: called first for a call that needs approval; may decide instead of a person.
     """
 
     speaks: ClassVar[bool] = True
-    """Whether the model can be told something in words."""
+    """Whether the tool's output can be a text for the model."""
 
     on_approval: OnApproval | None
 
@@ -105,10 +104,10 @@ class LocalTool(FunctionTool):
         on_approval: OnApproval | None = None,
         context_type: Any = None,
     ) -> None:
-        """Make the tool of its parts.
+        """Create the tool.
 
         Raises:
-            UserError: an option does not fit, or there is none of its name.
+            UserError: an option is invalid or unknown.
         """
         owner = f"{type(self).__name__} {name!r}"
         if unknown := sorted(options.keys() - LocalToolOptions.__annotations__.keys()):
@@ -145,8 +144,8 @@ class LocalTool(FunctionTool):
 
     @abstractmethod
     def asked_about(self, context: RunContextWrapper[Any], arguments: str) -> Any:
-        """Return what a predicate `needs_approval` is called with for a call's arguments."""
+        """Return the argument for the `needs_approval` predicate from a call's arguments."""
 
     def shown(self, output: Json) -> Json:
-        """Return an output as hooks and guardrails see it: a text, where it is one or has one."""
+        """Return an output as hooks and guardrails see it: a text, if it is or contains a text."""
         return said_by(output_item("", output, self.form))

@@ -1,8 +1,4 @@
-"""What an agent's run does once its tools have answered: go on, or take a result for the answer.
-
-Owns: the forms of `Agent.tool_use_behavior`, and how tools of one turn are run beside each other.
-Must not know: how the answer becomes the run's.
-"""
+"""The policy after a turn's tool calls: call the model again, or use a result as the answer."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,10 +12,10 @@ from outlast.agents.tools.definition import FunctionTool
 
 
 class StopAtTools(TypedDict):
-    """A setting that ends the run at the first result of the listed tools.
+    """A setting that ends the run with the first result of a listed tool.
 
     Attributes:
-        stop_at_tool_names: the tools' names, as the model calls them.
+        stop_at_tool_names: the names of the tools, as the model calls them.
     """
 
     stop_at_tool_names: list[str]
@@ -30,8 +26,8 @@ class ToolsToFinalOutputResult:
     """The result of a `ToolsToFinalOutputFunction`.
 
     Attributes:
-        is_final_output: whether the run ends with them; otherwise the model is called again.
-        final_output: the run's answer, where it ends.
+        is_final_output: whether the run ends; otherwise the model is called again.
+        final_output: the run's final output, if it ends.
     """
 
     is_final_output: bool
@@ -44,8 +40,8 @@ class FunctionToolResult:
 
     Attributes:
         tool: the tool.
-        output: what it returned, as the model would read it.
-        run_item: the item of the run that holds it.
+        output: the tool's result, as the model would read it.
+        run_item: the run's item with the output.
     """
 
     tool: FunctionTool
@@ -57,22 +53,23 @@ ToolsToFinalOutputFunction: TypeAlias = Callable[
     [RunContextWrapper[TContext], list[FunctionToolResult]],
     ToolsToFinalOutputResult | Awaitable[ToolsToFinalOutputResult],
 ]
-"""A function that turns tool results into an answer; sync or async.
+"""A function that decides whether tool results are the final output; sync or async.
 
-Called with (context, results in the order of the calls), in an activity.
+The function is called in an activity with (context, results in the order of the calls).
 """
 
 ToolUseBehavior: TypeAlias = (
     Literal["run_llm_again", "stop_on_first_tool"] | StopAtTools | ToolsToFinalOutputFunction[Any]
 )
-"""What follows when the tools of a turn have answered.
+"""The policy after the tool calls of a turn.
 
-`run_llm_again` calls the model again; `stop_on_first_tool` takes the result of the first call for
-the answer; `StopAtTools` that of the first call of certain tools; a callable decides.
+`run_llm_again` calls the model again. `stop_on_first_tool` uses the result of the first call as
+the final output, and `StopAtTools` the result of the first call of a listed tool. A callable
+decides by the results.
 """
 
 JUDGED: Literal["judged"] = "judged"
-"""A callable has to judge the results."""
+"""The value of `final_call` if a callable decides by the results."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,10 +77,10 @@ class ToolExecutionConfig:
     """The execution settings for the tool calls of one turn.
 
     Attributes:
-        max_function_tool_concurrency: how many run at the same time; None is all of them.
-        pre_approval_tool_input_guardrails: whether a tool's input guardrails are asked before a
-            person is, so that nobody decides on a call that is refused anyway. They are asked
-            again before the tool runs.
+        max_function_tool_concurrency: the maximum number of concurrent calls; None for no limit.
+        pre_approval_tool_input_guardrails: whether a tool's input guardrails also run before a
+            person is asked to approve, so that nobody decides on a call that a guardrail refuses.
+            They run again before the tool runs.
     """
 
     max_function_tool_concurrency: int | None = None
@@ -93,7 +90,7 @@ class ToolExecutionConfig:
         """Check the fields.
 
         Raises:
-            UserError: one of them makes no sense.
+            UserError: a field is invalid.
         """
         most = cast("object", self.max_function_tool_concurrency)
         if most is not None and (not isinstance(most, int) or isinstance(most, bool) or most < 1):
@@ -110,10 +107,10 @@ class ToolExecutionConfig:
 
 
 def check_tool_use_behavior(behavior: object, owner: str) -> None:
-    """Refuse a behaviour that is none, where it is given.
+    """Raise an error if a value is not a valid `tool_use_behavior`.
 
     Raises:
-        UserError: it is none. The message names the owner.
+        UserError: the value is invalid. The message names the owner.
     """
     if behavior in ("run_llm_again", "stop_on_first_tool"):
         return
@@ -142,15 +139,15 @@ def _check_stops(behavior: Mapping[str, object], owner: str) -> None:
 
 
 def final_call(behavior: ToolUseBehavior, called: Sequence[str]) -> int | Literal["judged"] | None:
-    """Return which call of a turn ends the run.
+    """Return the call of a turn whose result ends the run.
 
     Args:
-        behavior: the agent's.
-        called: the names of the function tools that were called, in the order of the calls.
+        behavior: the agent's `tool_use_behavior`.
+        called: the names of the called function tools, in the order of the calls.
 
     Returns:
-        The position of the call, `JUDGED` where a callable has to see the results, or None where
-        the model is called again.
+        The position of the call, `JUDGED` if a callable decides by the results, or None if the
+        model is called again.
     """
     if not called or behavior == "run_llm_again":
         return None
@@ -169,17 +166,17 @@ async def judge(
     *,
     owner: str,
 ) -> ToolsToFinalOutputResult:
-    """Ask a callable whether the results of a turn end the run.
+    """Call a callable that decides whether the results of a turn end the run.
 
     Args:
         behavior: the callable.
         context: the run's context.
-        results: in the order of the calls.
-        owner: names the agent, for the error.
+        results: the results of the turn, in the order of the calls.
+        owner: the agent's name for the error message.
 
     Raises:
-        UserError: it returned something else.
-        Exception: whatever it raised.
+        UserError: the callable did not return a `ToolsToFinalOutputResult`.
+        Exception: any error of the callable.
     """
     verdict: object = await call(behavior, context, results)
     if not isinstance(verdict, ToolsToFinalOutputResult):
