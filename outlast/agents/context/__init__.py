@@ -1,1 +1,1 @@
-"""What every callable of a program is given: the run's context, and how it is stored as JSON."""
+"""The run's context, which every user callable receives, and its conversion to JSON and back."""

@@ -1,1 +1,1 @@
-"""The JSON schemas that models are given: of functions, from their signatures, and of final outputs."""
+"""The JSON Schemas in model requests: of tools, from their functions' signatures, and of outputs."""

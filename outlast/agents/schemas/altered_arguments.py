@@ -1,7 +1,6 @@
-"""Arguments that are read otherwise than they are written, as `"500"` for a number.
+"""Detection of arguments whose parsed value differs from the model's text, as `"500"` for a number.
 
-An approval rule is asked about what is written, and must not let pass what the tool then reads
-otherwise. Owns: the comparison. Must not know: tools, and who reads.
+An approval rule judges the model's text, so it must not approve a call whose tool gets other values.
 """
 
 from datetime import datetime, time
@@ -11,11 +10,11 @@ from outlast.loop.values import JsonObject
 
 
 def altered(written: JsonObject, got: JsonObject) -> str:
-    """Return the names of the arguments that are not the same in both, as one text.
+    """Return the names of the arguments whose values differ, joined by commas.
 
     Args:
-        written: what a model wrote.
-        got: what a tool gets of it, as JSON. It may have more, and may leave out what it ignores.
+        written: the arguments that the model wrote.
+        got: the arguments that the tool gets, as JSON. Arguments missing in either are ignored.
     """
     return ", ".join(
         name for name in written if name in got and not _same(written[name], got[name])
@@ -23,7 +22,7 @@ def altered(written: JsonObject, got: JsonObject) -> str:
 
 
 def _same(written: Any, got: Any) -> bool:
-    """Whether two JSON values are the same: 1 is 1.0, but true is neither."""
+    """Return whether two JSON values are equal: 1 equals 1.0, but true equals neither."""
     if isinstance(written, dict) and isinstance(got, dict):
         one, other = cast("JsonObject", written), cast("JsonObject", got)
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
@@ -40,9 +39,9 @@ def _same(written: Any, got: Any) -> bool:
 
 
 def _means_the_same(one: str, other: str) -> bool:
-    """Whether two texts differ only as a library writes them that keeps what they mean.
+    """Return whether two texts are equal except for how a library formats times and URLs.
 
-    A time may say less behind its minutes, or +00:00 for Z; an address, no path at all.
+    A time may omit zero seconds or write +00:00 for Z; a URL without a path may get a slash.
     """
     if "://" in one and other == f"{one}/":
         return True

@@ -1,7 +1,4 @@
-"""What a docstring tells the model: what a function does and what its parameters mean.
-
-Owns: reading Google, NumPy and Sphinx docstrings. Must not know: tools, schemas.
-"""
+"""Descriptions of a function and its parameters, from Google, NumPy and Sphinx docstrings."""
 
 import inspect
 from collections.abc import Callable, Mapping
@@ -12,16 +9,16 @@ from typing import Any, Literal, TypeAlias
 from outlast.agents.callables import unwrap_partial
 
 DocstringStyle: TypeAlias = Literal["auto", "google", "numpy", "sphinx"]
-"""How a docstring is written; `auto` takes the style that finds most in it."""
+"""The style of a docstring; `auto` uses the style whose parser finds the most."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionDocs:
-    """What a docstring says.
+    """The content of a docstring.
 
     Attributes:
         description: the text before the sections; empty without a docstring.
-        parameters: the description of each parameter that has one, by its name without stars.
+        parameters: the descriptions of the parameters, by name without stars.
     """
 
     description: str = ""
@@ -31,12 +28,12 @@ class FunctionDocs:
 def read_docs(function: Callable[..., Any], style: DocstringStyle = "auto") -> FunctionDocs:
     """Read the docstring of a function, method, partial or callable object.
 
-    A docstring that cannot be parsed is not an error: its whole text is the description.
+    If the docstring cannot be parsed, its whole text is the description.
     """
     text = _docstring(function)
     if not text:
         return FunctionDocs()
-    # Imported here: many tools have no docstring, and a client never reads one.
+    # Imported here: many tools have no docstring, and clients read no docstrings.
     from docstring_parser import DocstringStyle as ParserStyle
     from docstring_parser import ParseError, parse
 
@@ -54,7 +51,7 @@ def read_docs(function: Callable[..., Any], style: DocstringStyle = "auto") -> F
         name.strip().lstrip("*"): param.description.strip()
         for param in parsed.params
         if param.description and param.description.strip()
-        for name in param.arg_name.split(",")  # NumPy documents several in one entry
+        for name in param.arg_name.split(",")  # NumPy allows several parameters in one entry
     }
     return FunctionDocs(description=(parsed.description or "").strip(), parameters=parameters)
 
@@ -63,6 +60,6 @@ def _docstring(function: Callable[..., Any]) -> str:
     inner = unwrap_partial(function)
     if inspect.isroutine(inner) or inspect.isclass(inner):
         text = inspect.getdoc(inner)
-    else:  # an object says it on __call__ or on its class; getdoc would find type.__call__'s
+    else:  # a callable object: read __call__ or the class; getdoc would find type.__call__'s
         text = inspect.cleandoc(type(inner).__call__.__doc__ or inspect.getdoc(inner) or "")
     return (text or "").strip()

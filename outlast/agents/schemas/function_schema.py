@@ -1,7 +1,6 @@
-"""The JSON Schema of a function's parameters, and the checking of arguments against it.
+"""The JSON Schema of a function's parameters, and the validation of arguments.
 
-Owns: everything that asks pydantic about a tool. Must not know: tools beyond their name; strict
-mode's rules (`strict_schema`). Slow to import, for pydantic; `tool` imports it when a tool is made.
+This module imports pydantic, which is slow; `function_tool` imports it when a tool is made.
 """
 
 import inspect
@@ -31,13 +30,13 @@ _SHOWN_CHARACTERS = 300
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionSchema:
-    """What the model is told of a function, and how its arguments become a call.
+    """The description and schema of a function, and the validation of its arguments.
 
     Attributes:
         name: the tool's name.
-        description: what the function does; empty when nothing says it.
+        description: the function's description; empty if it has none.
         params_json_schema: JSON Schema of the arguments, not yet strict.
-        signature: what the function is called with.
+        signature: the function's signature.
         model: the pydantic model of the arguments, with one field for each of
             `signature.parameters`, in their order.
     """
@@ -49,31 +48,31 @@ class FunctionSchema:
     model: type[BaseModel]
 
     def check(self, arguments: str) -> str | None:
-        """Return None when the arguments fit, else a sentence for the model. Never raises.
+        """Return None if the arguments are valid, else a sentence for the model. Never raises.
 
         Args:
-            arguments: JSON text. Empty text is an empty object. Arguments that have a default
-                may be left out, whatever the schema says.
+            arguments: JSON text. Empty text is an empty object. Arguments with a default are
+                optional, even if the schema requires them.
         """
         try:
             self._values(arguments)
         except ModelBehaviorError as error:
             return error.message
-        except Exception:  # a validator of the user's may raise anything
+        except Exception:  # a user's validator may raise any error
             logger.exception("the arguments of tool %s could not be checked", self.name)
             return f"The arguments of {self.name} could not be checked. Try other arguments."
         return None
 
     def altered(self, arguments: str) -> str:
-        """Return which arguments the function gets otherwise than they are written.
+        """Return the names of the arguments whose parsed value differs from the model's text.
 
-        Such as `"500"` for a number, or what a validator of the user's made of a value.
+        Examples are `"500"` for a number, and a value that a user's validator changes.
 
         Args:
-            arguments: JSON text that fits.
+            arguments: JSON text of valid arguments.
 
         Raises:
-            ModelBehaviorError: it does not fit.
+            ModelBehaviorError: the arguments are invalid.
             Exception: a value cannot be written as JSON.
         """
         written: JsonObject = json.loads(arguments.strip() or "{}")
@@ -82,7 +81,7 @@ class FunctionSchema:
         for field, info in type(parsed).model_fields.items():
             name, value = str(info.alias), getattr(parsed, field)
             if isinstance(value, set | frozenset) and isinstance(written.get(name), list):
-                # A set has no order, and comes in another one with every process.
+                # The order of a set differs between processes.
                 written[name], got[name] = (
                     sorted(values, key=json.dumps) for values in (written[name], got[name])
                 )
@@ -92,15 +91,15 @@ class FunctionSchema:
         """Return the positional and keyword arguments for a call of the function.
 
         Raises:
-            ModelBehaviorError: the arguments do not fit; the message is what `check` returns.
+            ModelBehaviorError: the arguments are invalid; `check` returns the same message.
         """
         return self.signature.arguments(context, self._values(arguments))
 
     def _parsed(self, arguments: str) -> BaseModel:
         text = arguments.strip() or "{}"
         try:
-            from_json(text, allow_inf_nan=False)  # NaN passes any limit, and it is not JSON
-        except (ValueError, TypeError) as error:  # the latter for half a surrogate pair
+            from_json(text, allow_inf_nan=False)  # NaN is not JSON and would pass any limit
+        except (ValueError, TypeError) as error:  # TypeError: a lone surrogate
             raise ModelBehaviorError(
                 f"The arguments of {self.name} are not valid JSON: {error}."
             ) from error
@@ -122,7 +121,7 @@ class FunctionSchema:
         return values
 
     def _check_keywords(self, name: str, keywords: Mapping[str, Any]) -> None:
-        """Refuse keys of `**kwargs` that would take another parameter's place."""
+        """Refuse keys of `**kwargs` that are names of other parameters."""
         if taken := self.signature.names & keywords.keys():
             raise ModelBehaviorError(
                 f"The arguments of {self.name} do not fit its schema: {name} must not hold "
@@ -139,20 +138,20 @@ def function_schema(
     strict: bool = True,
     frame: FrameType | None = None,
 ) -> FunctionSchema:
-    """Read a function's signature and docstring and make the schema of its arguments.
+    """Create the schema of a function's arguments from its signature and docstring.
 
     Args:
         function: the function, bound method, partial or callable object.
         name: the tool's name, also for errors.
-        docstring_style: how the docstring is written.
-        use_docstring_info: whether to read the docstring at all.
-        strict: whether the schema is going to be made strict, which rules some parameters and any
-            further arguments out.
-        frame: where the tool is defined; see `read_signature`.
+        docstring_style: the style of the docstring.
+        use_docstring_info: whether to read the docstring.
+        strict: whether the schema will be made strict, which excludes `**kwargs` and arguments
+            that the function does not have.
+        frame: the frame that defines the tool; see `read_signature`.
 
     Raises:
-        UserError: the signature does not fit a tool, or a parameter has a type that a model
-            cannot give. The message names the tool and the parameter.
+        UserError: the signature is not one of a tool, or a parameter has a type without a JSON
+            Schema. The message names the tool and the parameter.
     """
     owner = f"Tool {name!r}"
     signature = read_signature(function, owner=owner, frame=frame)
@@ -163,12 +162,12 @@ def function_schema(
     try:
         model = _arguments_model(name, signature, strict=strict)
         schema = model.model_json_schema(schema_generator=_SchemaGenerator)
-    except Exception as error:  # a type may have hooks of its own, which raise anything
+    except Exception as error:  # the hooks of a type may raise any error
         raise _type_error(owner, signature, error) from error
     schema.pop("title", None)
     for parameter, text in docs.parameters.items():
         if parameter in schema.get("properties", {}):
-            # The docstring is what is written of this function; a type may come from elsewhere.
+            # The docstring describes this function; the type may be defined elsewhere.
             schema["properties"][parameter]["description"] = text
     return FunctionSchema(
         name=name,
@@ -180,21 +179,21 @@ def function_schema(
 
 
 class _SchemaGenerator(GenerateJsonSchema):
-    """Leaves out titles that only repeat a name, and does not warn of defaults."""
+    """A schema generator without field titles and without warnings about defaults."""
 
     def emit_warning(self, kind: JsonSchemaWarningKind, detail: str) -> None:
-        """Say nothing: a default that JSON cannot express is left out of the schema, no more."""
+        """Do nothing: a default that JSON cannot express is only left out of the schema."""
         del kind, detail
 
     def encode_default(self, dft: Any) -> Any:
-        """Leave infinity and NaN out: no JSON parser of a provider's takes them."""
+        """Leave out infinity and NaN, which providers' JSON parsers do not accept."""
         encoded = super().encode_default(dft)
         if isinstance(encoded, float) and not math.isfinite(encoded):
             raise PydanticSerializationError("not a JSON number")
         return encoded
 
     def field_title_should_be_set(self, schema: Any) -> bool:
-        """Give fields no title: it would be the name again."""
+        """Return False: a title would only repeat the field's name."""
         del schema
         return False
 
@@ -210,11 +209,11 @@ def _check_strict(parameter: inspect.Parameter, owner: str) -> None:
 def _arguments_model(name: str, signature: FunctionSignature, *, strict: bool) -> type[BaseModel]:
     """Return the pydantic model of the arguments.
 
-    Without strict mode nobody has told the model that there are no other arguments, so what it
-    makes up is left out. Where there is `**kwargs`, it may have been meant for that.
+    Without strict mode, unknown arguments are ignored, because the schema does not exclude them.
+    With `**kwargs` they are an error, because the model may have meant them for `**kwargs`.
 
-    The fields have names of our own and the parameters' names as aliases, since pydantic keeps
-    some names for itself (`schema`, `copy`, `_private`) that a parameter may well have.
+    The fields have generated names, with the parameters' names as aliases, because pydantic
+    reserves names (`schema`, `copy`, `_private`) that a parameter may have.
     """
     fields: dict[str, Any] = {
         f"arg_{index}": _field(parameter) for index, parameter in enumerate(signature.parameters)
@@ -235,14 +234,14 @@ def _field(parameter: inspect.Parameter) -> tuple[Any, Any]:
         annotation, default = dict[str, annotation], Field(default_factory=dict)
     elif get_origin(annotation) is Annotated:
         annotation, *metadata = get_args(annotation)
-    # A Field at the parameter, which comes later, wins over a text there.
+    # A Field in the parameter's annotation comes later and overrides a text there.
     texts = (item for item in metadata if isinstance(item, str))
     ours = Field(alias=parameter.name, description=next(texts, None))
     return Annotated[annotation, ours, *metadata], default
 
 
 def _type_error(owner: str, signature: FunctionSignature, error: Exception) -> UserError:
-    """Return the error for a type that pydantic refuses, naming the parameter that has it."""
+    """Return the error for a type that pydantic refuses, with the name of its parameter."""
     for parameter in signature.parameters:
         if parameter.annotation is parameter.empty:
             continue
@@ -267,7 +266,7 @@ def _first_sentence(error: Exception) -> str:
 
 
 def _sentence(name: str, error: ValidationError) -> str:
-    """Return what is wrong with arguments, in words for the model and without their values."""
+    """Return a description of invalid arguments for the model, without their values."""
     details = error.errors(include_url=False, include_context=False, include_input=False)
     if any(not detail["loc"] and detail["type"] == "model_type" for detail in details):
         return f"The arguments of {name} must be a JSON object."
@@ -283,7 +282,7 @@ def _problem(detail: ErrorDetails) -> str:
     match detail["type"]:
         case "missing":
             return f"{place} is required"
-        case "extra_forbidden" | "unexpected_keyword_argument":  # the latter in a dataclass
+        case "extra_forbidden" | "unexpected_keyword_argument":  # the second: in a dataclass
             return f"{place} is not known"
         case _:
             return f"{place}: {detail['msg'][:_SHOWN_CHARACTERS]}"

@@ -1,7 +1,4 @@
-"""The signature of a tool's function: the context it takes, and what the model has to give.
-
-Owns: reading signatures and their annotations. Must not know: schemas.
-"""
+"""The signature of a tool's function: its context parameter, and the parameters for the model."""
 
 import functools
 import inspect
@@ -20,15 +17,15 @@ from outlast.agents.errors import UserError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionSignature:
-    """What a function is called with.
+    """The parameters and the return type of a function.
 
     Attributes:
-        parameters: what the model gives, in the order of the signature, their annotations
-            resolved; `Parameter.empty` where there is none.
-        context: the parameter that takes the context, if the function takes one.
-        context_type: the type argument of its annotation, where there is one.
-        names: the names of all parameters, also of those that the model does not give.
-        result_type: what the function returns, as far as its annotation tells; None for anything.
+        parameters: the parameters that the model supplies, in the order of the signature, with
+            resolved annotations; `Parameter.empty` if there is no annotation.
+        context: the parameter that receives the context, or None.
+        context_type: the type argument of the context's annotation, or None.
+        names: the names of all parameters, including those that the model does not supply.
+        result_type: the annotated return type; None for any type.
     """
 
     parameters: tuple[inspect.Parameter, ...]
@@ -43,7 +40,7 @@ class FunctionSignature:
         """Return the positional and keyword arguments for a call.
 
         Args:
-            context: given to the function if it takes a context.
+            context: the context, passed if the function has a context parameter.
             values: a value for every parameter, by name; a sequence for `*args`, a mapping for
                 `**kwargs`.
         """
@@ -72,18 +69,16 @@ def read_signature(
 ) -> FunctionSignature:
     """Read a function's signature.
 
-    Parameters that a `functools.partial` already fills are left out: they are not the model's
-    to give.
+    Parameters that a `functools.partial` fills are left out: the model does not supply them.
 
     Args:
         function: the function, method, partial or callable object.
-        owner: names the tool for errors, as in "Tool 'search'".
-        frame: where the tool is defined; annotations given as strings may name what is local
-            to it.
+        owner: the tool's name for errors, as in "Tool 'search'".
+        frame: the frame that defines the tool; string annotations may use its local names.
 
     Raises:
         UserError: the signature cannot be read, an annotation cannot be resolved, the function
-            is an unbound method, or a context is taken anywhere but first.
+            is an unbound method, or the context is not the first parameter.
     """
     try:
         signature = inspect.signature(function)
@@ -127,7 +122,7 @@ def read_signature(
 
 
 class _Scope:
-    """Where the names in a function's annotations are looked up."""
+    """The names that a function's annotations may use."""
 
     def __init__(self, function: Callable[..., Any], owner: str, frame: FrameType | None) -> None:
         target = inspect.unwrap(implementation(function))
@@ -136,12 +131,12 @@ class _Scope:
         self._owner = owner
 
     def resolve(self, parameter: inspect.Parameter) -> Any:
-        """Return the parameter's annotation with the strings in it evaluated."""
+        """Return the parameter's annotation with its strings evaluated."""
         if parameter.annotation is inspect.Parameter.empty:
             return parameter.annotation
         try:
             return self._evaluated(parameter.annotation)
-        except Exception as error:  # evaluating an annotation may raise anything
+        except Exception as error:  # evaluating an annotation may raise any error
             raise UserError(
                 f"{self._owner}: the annotation of {parameter.name!r} cannot be resolved: {error}. "
                 "What it names must exist when the tool is made: at the top of the module, and "
@@ -149,7 +144,7 @@ class _Scope:
             ) from error
 
     def result_type(self, signature: inspect.Signature) -> Any:
-        """Return the annotation of the result; None where there is none, or none that resolves."""
+        """Return the return annotation; None if it is missing or cannot be resolved."""
         annotation = signature.return_annotation
         try:
             found = None if annotation is signature.empty else self._evaluated(annotation)
@@ -158,7 +153,7 @@ class _Scope:
         return None if found in (Any, type(None)) else found
 
     def _evaluated(self, annotation: Any) -> Any:
-        # Only this one: an annotation that nobody needs may stay unresolved.
+        # Resolve only this annotation: others may be unresolvable and unused.
         holder = SimpleNamespace(__annotations__={"it": annotation})
         try:
             hints = get_type_hints(holder, self._globals, include_extras=True)
@@ -167,7 +162,7 @@ class _Scope:
         return hints["it"]
 
     def _locals(self) -> Mapping[str, Any]:
-        """Return what is visible where the tool is made, in functions and classes around it."""
+        """Return the local names of the functions and classes that enclose the tool's definition."""
         return ChainMap(*(dict(frame.f_locals) for frame in self._frames()))
 
     def _frames(self) -> Iterator[FrameType]:
@@ -179,7 +174,7 @@ class _Scope:
 
 
 def _filled(function: Callable[..., Any]) -> set[str]:
-    """Return the names of the parameters that partials give by keyword."""
+    """Return the names of the parameters that partials fill by keyword."""
     names: set[str] = set()
     while isinstance(function, functools.partial):
         names |= function.keywords.keys()
@@ -188,7 +183,7 @@ def _filled(function: Callable[..., Any]) -> set[str]:
 
 
 def _plain(annotation: Any) -> Any:
-    """Return the annotation without `Annotated` and without the name of a type alias."""
+    """Return the annotation without `Annotated`, and with type aliases resolved."""
     while True:
         if isinstance(annotation, TypeAliasType):
             annotation = annotation.__value__

@@ -1,7 +1,6 @@
-"""Types as output types: what pydantic knows of them, and its objections in plain words.
+"""Output types: their pydantic adapters, JSON Schemas and error messages.
 
-Owns: which types can be an agent's output, the JSON Schema of what the model writes for one, and
-the wrapping of what is no object. Must not know: agents; the form in which an output travels.
+A type whose JSON is not an object is wrapped in an object, because models write objects.
 """
 
 import inspect
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
 WRAPPER_KEY: Final = "response"
-"""The one key of the object that a model writes where the output type is no object itself."""
+"""The only key of the object that wraps an output type whose JSON is not an object."""
 
 _MODULES = re.compile(r"(?:[\w<>]+\.)+(?=\w)")
 _SHOWN_PROBLEMS = 5
@@ -26,20 +25,20 @@ _SHOWN_CHARACTERS = 200
 
 
 def type_name(output_type: Any) -> str:
-    """Return a type as a program writes it, without the modules of its parts."""
+    """Return a type's name as in source code, without module names."""
     if not typing.get_args(output_type):
         return getattr(output_type, "__name__", repr(output_type))
     name = str(output_type)
-    if "'" in name:  # a Literal's dots are its own
+    if "'" in name:  # a Literal: dots may be part of its values
         return name.replace("typing.", "")
     return _MODULES.sub("", name)
 
 
 def adapter_of(output_type: Any) -> "TypeAdapter[Any]":
-    """Return what reads and writes the values of a type.
+    """Return the pydantic adapter that reads and writes the values of a type.
 
     Raises:
-        UserError: it is no type, or none whose values can be rebuilt from JSON.
+        UserError: the argument is not a type, or its values cannot be rebuilt from JSON.
     """
     from pydantic import TypeAdapter
 
@@ -49,7 +48,7 @@ def adapter_of(output_type: Any) -> "TypeAdapter[Any]":
             f"output_type={output_type!r} is a value of type {shown}: give the type itself."
         )
     name = type_name(output_type)
-    if inspect.isroutine(output_type):  # pydantic takes it for the type of its arguments
+    if inspect.isroutine(output_type):  # pydantic accepts a function and validates its arguments
         raise UserError(f"output_type={name} is a function: give the type itself.")
     adapter: TypeAdapter[Any] = _asked(lambda: TypeAdapter(output_type), name)
     if _asked(lambda: adapter.core_schema["type"], name) == "generator":
@@ -58,7 +57,7 @@ def adapter_of(output_type: Any) -> "TypeAdapter[Any]":
 
 
 def is_object_type(output_type: Any) -> bool:
-    """Say whether the JSON of a type is an object with keys of the type's own."""
+    """Return whether the JSON of a type is an object, so that it needs no wrapper."""
     from pydantic import BaseModel, RootModel
 
     plain = typing.get_origin(output_type) or output_type
@@ -68,7 +67,7 @@ def is_object_type(output_type: Any) -> bool:
 
 
 def wrapper_of(output_type: Any) -> "TypeAdapter[Any]":
-    """Return what reads the object that a model writes for a type that is no object itself."""
+    """Return the adapter of the wrapper object for a type whose JSON is not an object."""
     from pydantic import TypeAdapter, create_model
 
     fields: dict[str, Any] = {WRAPPER_KEY: (output_type, ...)}
@@ -76,15 +75,15 @@ def wrapper_of(output_type: Any) -> "TypeAdapter[Any]":
 
 
 def json_schema_of(adapter: "TypeAdapter[Any]", name: str, *, strict: bool) -> JsonObject:
-    """Return the JSON Schema of what a model writes.
+    """Return the JSON Schema of the model's output.
 
     Args:
-        adapter: what reads it.
+        adapter: the adapter that reads the output.
         name: the output type's name.
         strict: whether the schema must be strict.
 
     Raises:
-        UserError: there is none, or none that is strict. The message names the fix.
+        UserError: the type has no JSON Schema, or no strict one. The message names the fix.
     """
     schema: JsonObject = _asked(adapter.json_schema, name)
     if not strict:
@@ -92,7 +91,7 @@ def json_schema_of(adapter: "TypeAdapter[Any]", name: str, *, strict: bool) -> J
     try:
         return strict_schema(schema, owner=f"Output type {name}")
     except UserError as error:
-        # The rest of its sentence is the fix for a tool.
+        # The rest of the message is the fix for a tool.
         problem = error.message.partition(". Strict mode")[0]
         raise UserError(
             f"{problem}. Strict mode cannot express that; change it, or give the agent "
@@ -101,7 +100,7 @@ def json_schema_of(adapter: "TypeAdapter[Any]", name: str, *, strict: bool) -> J
 
 
 def _asked(ask: Callable[[], Any], name: str) -> Any:
-    """Return pydantic's answer about a type, or raise its objection as one sentence."""
+    """Return the result of a pydantic call, or raise pydantic's error as a `UserError`."""
     from pydantic import PydanticUndefinedAnnotation, PydanticUserError
 
     try:
@@ -115,7 +114,7 @@ def _asked(ask: Callable[[], Any], name: str) -> Any:
 
 
 def problems(error: "ValidationError") -> str:
-    """Return what does not fit, in words, without the values, which may be secret."""
+    """Return a description of validation errors without the values, which may be secret."""
     details = error.errors(include_url=False, include_context=False, include_input=False)
     shown = [_problem(cast("dict[str, Any]", detail)) for detail in details[:_SHOWN_PROBLEMS]]
     if len(details) > _SHOWN_PROBLEMS:
@@ -133,9 +132,9 @@ def _problem(detail: dict[str, Any]) -> str:
             return f"{place} is missing"
         case "json_invalid":
             return "it is not JSON"
-        case "union_tag_invalid":  # pydantic's words quote the tag
+        case "union_tag_invalid":  # pydantic's message quotes the tag
             return f"{place} is of no kind that the type knows"
-        case "value_error" | "assertion_error":  # the type's own words may quote the value
+        case "value_error" | "assertion_error":  # the validator's message may quote the value
             return f"{place} is refused by a validator of the type"
         case kind if kind not in typing.get_args(core_schema.ErrorType):  # so may these
             return f"{place} is refused by a validator of the type"

@@ -1,1 +1,1 @@
-"""Tools: functions of the program, tools of the provider, and what their results lead to."""
+"""Tools: functions of the program, hosted tools of the provider, and the policy after their calls."""
