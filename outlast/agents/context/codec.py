@@ -40,7 +40,7 @@ def read_context(value: Json, context_type: Any, live: Mapping[Path, Any] | None
         live: the live values, by path.
 
     Raises:
-        UserError: the value does not fit the type, or a live value is not in this process.
+        UserError: the value does not match the type, or a live value is not in this process.
     """
     if next(live_paths(value), None) is not None:
         return restore(value, context_type, live or {}, _read_data)
@@ -239,7 +239,7 @@ def _validated(adapter: Any, value: Json) -> Any:
     makes pydantic use the default again.
 
     Raises:
-        ValidationError: the value does not fit.
+        ValidationError: the value does not match the type.
     """
     from pydantic import ValidationError
 

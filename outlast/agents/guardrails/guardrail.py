@@ -1,7 +1,6 @@
-"""Guardrails on agents: checks of what a run is asked and of what it answers.
+"""Guardrails on agents: checks of a run's input and of its final output.
 
-Owns: the records and decorators for input and output guardrails, and calling one. Must not know:
-when guardrails run, or what a tripwire ends; those are the loop's.
+The loop decides when guardrails run and what a tripwire ends.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,7 +14,7 @@ from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
 
 TRIPPED_RECORD: Final = "record"
-"""Where the details of a nested run's failure say what its guardrail found."""
+"""The key of the guardrail's result in the details of a nested run's failure."""
 
 
 @dataclass
@@ -23,8 +22,8 @@ class GuardrailFunctionOutput:
     """The result of a guardrail function.
 
     Attributes:
-        output_info: what it wants to tell about its check; JSON, a pydantic model or a dataclass.
-        tripwire_triggered: whether the run must end with the tripwire's error.
+        output_info: details of the check: JSON, a pydantic model or a dataclass.
+        tripwire_triggered: whether the run ends with the tripwire's error.
     """
 
     output_info: Any
@@ -32,7 +31,7 @@ class GuardrailFunctionOutput:
 
 
 GuardrailVerdict: TypeAlias = GuardrailFunctionOutput | Awaitable[GuardrailFunctionOutput]
-"""What a guardrail function returns, sync or async."""
+"""The return type of a guardrail function, sync or async."""
 
 InputGuardrailFunction: TypeAlias = Callable[
     [RunContextWrapper[TContext], Any, str | list[JsonObject]], GuardrailVerdict
@@ -47,13 +46,13 @@ OutputGuardrailFunction: TypeAlias = Callable[
 
 @dataclass
 class InputGuardrail(Generic[TContext]):
-    """A check of a run's input by its starting agent, made once.
+    """A check of a run's input, which runs once, for the starting agent.
 
     Attributes:
         guardrail_function: called with (context, agent, input); sync or async.
-        name: names it in messages and traces; default the function's name.
-        run_in_parallel: whether the first turn runs beside the check (tools of that turn may
-            then have run before a tripwire ends the run) or waits for it.
+        name: the guardrail's name in messages and traces; default the function's name.
+        run_in_parallel: whether the first turn runs in parallel with the check or waits for it. In
+            parallel, tools of the first turn may run before a tripwire ends the run.
     """
 
     guardrail_function: InputGuardrailFunction[TContext]
@@ -61,10 +60,10 @@ class InputGuardrail(Generic[TContext]):
     run_in_parallel: bool = True
 
     def __post_init__(self) -> None:
-        """Check the fields, so that a mistake is found where it is made.
+        """Check the fields, so that a mistake raises an error at once.
 
         Raises:
-            UserError: a field does not fit. The message names the guardrail.
+            UserError: a field is invalid. The message names the guardrail.
         """
         parameters = ("context", "agent", "input")
         check_guardrail("Input guardrail", self.guardrail_function, self.name, parameters)
@@ -85,12 +84,12 @@ class InputGuardrail(Generic[TContext]):
 
         Args:
             agent: the agent that the run starts with.
-            input: what the run is asked: text, or items.
+            input: the run's input: text or items.
             context: the run's context.
 
         Raises:
-            UserError: the function returned no `GuardrailFunctionOutput`.
-            Exception: whatever the function raised.
+            UserError: the function did not return a `GuardrailFunctionOutput`.
+            Exception: any error of the function.
         """
         output = await call(self.guardrail_function, context, agent, input)
         checked = _verdict(output, f"Input guardrail {self.get_name()!r}")
@@ -103,17 +102,17 @@ class OutputGuardrail(Generic[TContext]):
 
     Attributes:
         guardrail_function: called with (context, agent, the agent's output); sync or async.
-        name: names it in messages and traces; default the function's name.
+        name: the guardrail's name in messages and traces; default the function's name.
     """
 
     guardrail_function: OutputGuardrailFunction[TContext]
     name: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the fields, so that a mistake is found where it is made.
+        """Check the fields, so that a mistake raises an error at once.
 
         Raises:
-            UserError: a field does not fit. The message names the guardrail.
+            UserError: a field is invalid. The message names the guardrail.
         """
         parameters = ("context", "agent", "agent_output")
         check_guardrail("Output guardrail", self.guardrail_function, self.name, parameters)
@@ -129,12 +128,12 @@ class OutputGuardrail(Generic[TContext]):
 
         Args:
             context: the run's context.
-            agent: the agent that gave the output.
+            agent: the agent that produced the output.
             agent_output: the output: text, or a value of the agent's output type.
 
         Raises:
-            UserError: the function returned no `GuardrailFunctionOutput`.
-            Exception: whatever the function raised.
+            UserError: the function did not return a `GuardrailFunctionOutput`.
+            Exception: any error of the function.
         """
         output = await call(self.guardrail_function, context, agent, agent_output)
         checked = _verdict(output, f"Output guardrail {self.get_name()!r}")
@@ -157,9 +156,9 @@ class OutputGuardrailResult:
 
     Attributes:
         guardrail: the guardrail.
-        agent_output: what it checked.
-        agent: the agent that gave the output.
-        output: what it found.
+        agent_output: the output that the guardrail checked.
+        agent: the agent that produced the output.
+        output: the result of the guardrail function.
     """
 
     guardrail: OutputGuardrail[Any]
@@ -188,9 +187,9 @@ def input_guardrail(
     """Make an input guardrail from a function; use it as a decorator.
 
     Args:
-        func: the function, where the decorator is used without options.
-        name: names the guardrail; default the function's name.
-        run_in_parallel: whether the first turn runs beside the check or waits for it.
+        func: the function, if the decorator is used without options.
+        name: the guardrail's name; default the function's name.
+        run_in_parallel: whether the first turn runs in parallel with the check or waits for it.
 
     Raises:
         UserError: the function cannot be called with (context, agent, input).
@@ -218,8 +217,8 @@ def output_guardrail(
     """Make an output guardrail from a function; use it as a decorator.
 
     Args:
-        func: the function, where the decorator is used without options.
-        name: names the guardrail; default the function's name.
+        func: the function, if the decorator is used without options.
+        name: the guardrail's name; default the function's name.
 
     Raises:
         UserError: the function cannot be called with (context, agent, agent_output).
@@ -232,23 +231,23 @@ def output_guardrail(
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """Return a function's plain name, also inside partials; an object goes by its class."""
+    """Return a function's name, also inside partials; for a callable object, its class's name."""
     inner = unwrap_partial(function)
     name = getattr(inner, "__name__", None)
     return name if isinstance(name, str) else type(inner).__name__
 
 
 def check_guardrail(kind: str, function: object, name: object, parameters: tuple[str, ...]) -> None:
-    """Refuse a guardrail's name or function where the guardrail is made.
+    """Raise an error if a new guardrail's name or function is invalid.
 
     Args:
-        kind: what it is, as in "Input guardrail".
-        function: what the user gave as its function.
-        name: what the user gave as its name.
-        parameters: names of the positional arguments the function is called with.
+        kind: the kind of guardrail for the message, as in "Input guardrail".
+        function: the user's value for the function.
+        name: the user's value for the name.
+        parameters: the names of the positional arguments that the function is called with.
 
     Raises:
-        UserError: one of them does not fit.
+        UserError: the name or the function is invalid.
     """
     if name is not None and (not isinstance(name, str) or not name.strip()):
         raise UserError(f"{kind}: name must be a non-empty string or None, not {name!r}.")

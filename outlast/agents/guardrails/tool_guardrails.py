@@ -1,8 +1,4 @@
-"""Guardrails on tools: checks before a call and of its result.
-
-Owns: the records and decorators for tool guardrails, and calling one. Must not know: in which
-order a tool's guardrails run, or what follows from a verdict.
-"""
+"""Guardrails on tools: checks of a call before the tool runs, and of its result."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
@@ -15,13 +11,13 @@ from outlast.agents.guardrails.guardrail import check_guardrail, function_name
 
 
 class AllowBehavior(TypedDict):
-    """The call goes on."""
+    """The call, or its result, passes."""
 
     type: Literal["allow"]
 
 
 class RejectContentBehavior(TypedDict):
-    """The run goes on; the model reads a message instead of the tool's result."""
+    """The run continues; the model reads a message instead of the tool's result."""
 
     type: Literal["reject_content"]
     message: str
@@ -47,8 +43,8 @@ class ToolGuardrailFunctionOutput:
     Make one with `allow`, `reject_content` or `raise_exception`.
 
     Attributes:
-        output_info: what it wants to tell about its check; JSON, a pydantic model or a dataclass.
-        behavior: what follows from it.
+        output_info: details of the check: JSON, a pydantic model or a dataclass.
+        behavior: the action that follows.
     """
 
     output_info: Any
@@ -58,7 +54,7 @@ class ToolGuardrailFunctionOutput:
         """Check the behavior.
 
         Raises:
-            UserError: it is none of the three.
+            UserError: the behavior is not one of the three.
         """
         behavior = cast("object", self.behavior)
         fields = cast("dict[str, object]", behavior) if isinstance(behavior, dict) else {}
@@ -85,20 +81,20 @@ class ToolGuardrailFunctionOutput:
         """Let the call, or its result, pass.
 
         Args:
-            output_info: what the guardrail wants to tell about its check.
+            output_info: details of the check.
         """
         return cls(output_info=output_info, behavior=AllowBehavior(type="allow"))
 
     @classmethod
     def reject_content(cls, message: str, output_info: Any = None) -> "ToolGuardrailFunctionOutput":
-        """Give the model a message instead of the tool's result; the run goes on.
+        """Send the model a message instead of the tool's result; the run continues.
 
         Args:
-            message: what the model reads.
-            output_info: what the guardrail wants to tell about its check.
+            message: the text that the model reads.
+            output_info: details of the check.
 
         Raises:
-            UserError: the message is no string.
+            UserError: the message is not a string.
         """
         behavior = RejectContentBehavior(type="reject_content", message=message)
         return cls(output_info=output_info, behavior=behavior)
@@ -108,7 +104,7 @@ class ToolGuardrailFunctionOutput:
         """End the run with the tripwire's error.
 
         Args:
-            output_info: what the guardrail wants to tell about its check.
+            output_info: details of the check.
         """
         return cls(output_info=output_info, behavior=RaiseExceptionBehavior(type="raise_exception"))
 
@@ -131,7 +127,7 @@ class ToolOutputGuardrailData(ToolInputGuardrailData):
     """The argument of a tool output guardrail.
 
     Attributes:
-        output: what the tool returned.
+        output: the tool's result.
     """
 
     output: Any
@@ -140,7 +136,7 @@ class ToolOutputGuardrailData(ToolInputGuardrailData):
 ToolGuardrailVerdict: TypeAlias = (
     ToolGuardrailFunctionOutput | Awaitable[ToolGuardrailFunctionOutput]
 )
-"""What a tool guardrail function returns, sync or async."""
+"""The return type of a tool guardrail function, sync or async."""
 
 ToolInputGuardrailFunction: TypeAlias = Callable[[ToolInputGuardrailData], ToolGuardrailVerdict]
 """Called with (data) before a tool runs; sync or async."""
@@ -155,17 +151,17 @@ class ToolInputGuardrail(Generic[TContext]):
 
     Attributes:
         guardrail_function: called with (data); sync or async.
-        name: names it in messages and traces; default the function's name.
+        name: the guardrail's name in messages and traces; default the function's name.
     """
 
     guardrail_function: ToolInputGuardrailFunction
     name: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the fields, so that a mistake is found where it is made.
+        """Check the fields, so that a mistake raises an error at once.
 
         Raises:
-            UserError: a field does not fit. The message names the guardrail.
+            UserError: a field is invalid. The message names the guardrail.
         """
         check_guardrail("Tool input guardrail", self.guardrail_function, self.name, ("data",))
 
@@ -177,8 +173,8 @@ class ToolInputGuardrail(Generic[TContext]):
         """Check a call.
 
         Raises:
-            UserError: the function returned no `ToolGuardrailFunctionOutput`.
-            Exception: whatever the function raised.
+            UserError: the function did not return a `ToolGuardrailFunctionOutput`.
+            Exception: any error of the function.
         """
         output = await call(self.guardrail_function, data)
         return _verdict(output, f"Tool input guardrail {self.get_name()!r}")
@@ -190,17 +186,17 @@ class ToolOutputGuardrail(Generic[TContext]):
 
     Attributes:
         guardrail_function: called with (data); sync or async.
-        name: names it in messages and traces; default the function's name.
+        name: the guardrail's name in messages and traces; default the function's name.
     """
 
     guardrail_function: ToolOutputGuardrailFunction
     name: str | None = None
 
     def __post_init__(self) -> None:
-        """Check the fields, so that a mistake is found where it is made.
+        """Check the fields, so that a mistake raises an error at once.
 
         Raises:
-            UserError: a field does not fit. The message names the guardrail.
+            UserError: a field is invalid. The message names the guardrail.
         """
         check_guardrail("Tool output guardrail", self.guardrail_function, self.name, ("data",))
 
@@ -212,8 +208,8 @@ class ToolOutputGuardrail(Generic[TContext]):
         """Check a result.
 
         Raises:
-            UserError: the function returned no `ToolGuardrailFunctionOutput`.
-            Exception: whatever the function raised.
+            UserError: the function did not return a `ToolGuardrailFunctionOutput`.
+            Exception: any error of the function.
         """
         output = await call(self.guardrail_function, data)
         return _verdict(output, f"Tool output guardrail {self.get_name()!r}")
@@ -251,8 +247,8 @@ def tool_input_guardrail(
     """Make a tool input guardrail from a function; use it as a decorator.
 
     Args:
-        func: the function, where the decorator is used without a name.
-        name: names the guardrail; default the function's name.
+        func: the function, if the decorator is used without a name.
+        name: the guardrail's name; default the function's name.
 
     Raises:
         UserError: the function cannot be called with (data).
@@ -280,8 +276,8 @@ def tool_output_guardrail(
     """Make a tool output guardrail from a function; use it as a decorator.
 
     Args:
-        func: the function, where the decorator is used without a name.
-        name: names the guardrail; default the function's name.
+        func: the function, if the decorator is used without a name.
+        name: the guardrail's name; default the function's name.
 
     Raises:
         UserError: the function cannot be called with (data).

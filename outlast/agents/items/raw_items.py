@@ -88,7 +88,7 @@ def plain(given: object) -> Any:
 
 def as_json(given: object) -> Any:
     """Return an item or event of a model as JSON; the `openai` package's records are converted."""
-    if isinstance(given, dict | type):  # a class also has the method, but is no record
+    if isinstance(given, dict | type):  # a class also has the method, but is not a record
         return cast("Any", given)
     dump = getattr(given, "model_dump", None)
     return dump(mode="json", by_alias=True, exclude_unset=True) if callable(dump) else given

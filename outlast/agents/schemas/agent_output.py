@@ -1,8 +1,6 @@
-"""The schema of an agent's final output, and the output's two forms: JSON and a typed value.
+"""The schema of an agent's final output, and its conversion between JSON and a typed value.
 
-Owns: `AgentOutputSchema`, reading what the model wrote, and what travels in the run. Must not
-know: what follows from an answer that does not fit. Pydantic does the work, and is imported when
-an output type is first given.
+Pydantic is slow to import, so it is imported with the first output type.
 """
 
 from abc import ABC, abstractmethod
@@ -29,53 +27,53 @@ _KEPT_SCHEMAS = 256
 class AgentOutputSchemaBase(ABC):
     """Base class for the schema of a final output.
 
-    Derive from it for a schema that pydantic cannot express.
+    Subclass it for a schema that pydantic cannot express.
     """
 
     @abstractmethod
     def is_plain_text(self) -> bool:
-        """Say whether the output is text, so that there is no schema."""
+        """Return whether the output is plain text, without a schema."""
 
     @abstractmethod
     def name(self) -> str:
-        """Return the output type's name, for messages."""
+        """Return the output type's name for messages."""
 
     @abstractmethod
     def json_schema(self) -> JsonObject:
-        """Return the JSON Schema of what the model writes; not called for plain text."""
+        """Return the JSON Schema of the model's output; not called for plain text."""
 
     @abstractmethod
     def is_strict_json_schema(self) -> bool:
-        """Say whether the provider holds the model to the schema strictly."""
+        """Return whether the provider enforces the schema strictly."""
 
     @abstractmethod
     def validate_json(self, json_str: str) -> Any:
-        """Return the value that the model has written.
+        """Validate the model's output and return its value.
 
         Args:
-            json_str: what the model wrote.
+            json_str: the text that the model wrote.
 
         Raises:
-            ModelBehaviorError: it does not fit the schema.
+            ModelBehaviorError: the text does not match the schema.
         """
 
     def write_value(self, value: Any) -> Json:
-        """Return a final output as the JSON that travels in the run.
+        """Return a final output as the JSON that the run stores.
 
         Raises:
-            UserError: it cannot be a final output of this schema.
+            UserError: the value cannot be a final output of this schema.
         """
         return _plain_json(value, self.name())
 
     def read_value(self, value: Json) -> Any:
-        """Return a final output from its JSON.
+        """Return a final output from its stored JSON.
 
-        Here, what `validate_json` makes of the JSON, if that is written as the same JSON again;
-        else the JSON itself. A schema whose values are not JSON, and not written as the model
-        writes them, overrides this and `write_value`.
+        The default returns the result of `validate_json` if `write_value` turns it into the same
+        JSON, and the JSON itself otherwise. Override this and `write_value` in a schema whose
+        stored JSON differs from the model's.
 
         Raises:
-            UserError: the JSON does not fit the schema.
+            UserError: the JSON does not match the schema.
         """
         from pydantic_core import to_json
 
@@ -86,26 +84,26 @@ class AgentOutputSchemaBase(ABC):
             return value
 
     def said(self, written: Json) -> str:
-        """Return what `write_value` returned as a model would have said it: JSON, as a text."""
+        """Return the JSON text that a model would write for a stored output."""
         return dumps(written, ensure_ascii=False)
 
 
 class AgentOutputSchema(AgentOutputSchemaBase):
     """The schema of a type that pydantic can validate.
 
-    Pydantic models, TypedDicts and dicts are what the model writes; for every other type it
-    writes an object with the key `response`.
+    The model writes pydantic models, TypedDicts and dicts directly, and every other type inside an
+    object with the key `response`.
 
     Args:
         output_type: the type; None or str is plain text.
-        strict_json_schema: whether the provider holds the model to the schema and nothing is
-            coerced. Not every type can be strict: a dict with free keys cannot.
+        strict_json_schema: whether the provider enforces the schema and values are not coerced.
+            Some types cannot be strict, such as a dict with free keys.
 
     Attributes:
         output_type: the type.
 
     Raises:
-        UserError: the type has no JSON Schema, or none that is strict. The message names the fix.
+        UserError: the type has no JSON Schema, or no strict one. The message names the fix.
     """
 
     def __init__(self, output_type: Any, strict_json_schema: bool = True) -> None:  # noqa: FBT001, FBT002  (the SDK's)
@@ -126,7 +124,7 @@ class AgentOutputSchema(AgentOutputSchemaBase):
         self._schema = json_schema_of(self._written, self._name, strict=strict_json_schema)
 
     def is_plain_text(self) -> bool:
-        """Say whether the output is text."""
+        """Return whether the output is plain text."""
         return self._plain_text
 
     def name(self) -> str:
@@ -134,7 +132,7 @@ class AgentOutputSchema(AgentOutputSchemaBase):
         return self._name
 
     def json_schema(self) -> JsonObject:
-        """Return the JSON Schema of what the model writes.
+        """Return the JSON Schema of the model's output.
 
         Raises:
             UserError: the output is plain text.
@@ -143,15 +141,15 @@ class AgentOutputSchema(AgentOutputSchemaBase):
         return self._schema
 
     def is_strict_json_schema(self) -> bool:
-        """Say whether the provider holds the model to the schema and nothing is coerced."""
+        """Return whether the provider enforces the schema and values are not coerced."""
         return self._strict
 
     def validate_json(self, json_str: str) -> Any:
-        """Return the value that the model has written.
+        """Validate the model's output and return its value.
 
         Raises:
-            ModelBehaviorError: it is not JSON, or does not fit the type. The message has none
-                of the values that the model wrote.
+            ModelBehaviorError: the text is not JSON, or does not match the type. The message
+                contains no values of the output.
             UserError: the output is plain text.
         """
         from pydantic import ValidationError
@@ -162,14 +160,14 @@ class AgentOutputSchema(AgentOutputSchemaBase):
         except ValidationError as error:
             raise ModelBehaviorError(
                 f"The final output does not fit {self._name}: {problems(error)}."
-            ) from None  # its text has what the model wrote
+            ) from None  # pydantic's message contains the model's output
         return getattr(written, WRAPPER_KEY) if self._wrapped else written
 
     def write_value(self, value: Any) -> Json:
-        """Return a final output as the JSON that travels in the run.
+        """Return a final output as the JSON that the run stores.
 
         Args:
-            value: a value of the type, or the JSON of one.
+            value: a value of the type, or its JSON.
 
         Raises:
             UserError: the value is not of the type, or cannot be written as JSON.
@@ -193,10 +191,10 @@ class AgentOutputSchema(AgentOutputSchemaBase):
         return from_json(data)
 
     def read_value(self, value: Json) -> Any:
-        """Return a final output from its JSON.
+        """Return a final output from its stored JSON.
 
         Raises:
-            UserError: the JSON does not fit the type.
+            UserError: the JSON does not match the type.
         """
         from pydantic import ValidationError
         from pydantic_core import to_json
@@ -204,7 +202,7 @@ class AgentOutputSchema(AgentOutputSchemaBase):
         if self._plain_text:
             return value
         try:
-            # Not strictly: that is about models, and a serializer may have chosen another form.
+            # Lax mode: strictness is for models, and a serializer may write another JSON type.
             return self._values.validate_json(to_json(value), by_alias=False, by_name=True)
         except ValidationError as error:
             raise UserError(
@@ -214,13 +212,13 @@ class AgentOutputSchema(AgentOutputSchemaBase):
             ) from None
 
     def said(self, written: Json) -> str:
-        """Return what `write_value` returned as a model would have said it: JSON, as a text."""
+        """Return the JSON text that a model would write for a stored output."""
         from pydantic_core import to_json
 
         return to_json({WRAPPER_KEY: written} if self._wrapped else written).decode()
 
     def _typed(self, value: Any) -> Any:
-        """Return a value of the type; as it is if it is one, else read from its JSON."""
+        """Return a value of the type unchanged; read any other value from its JSON."""
         from pydantic import ValidationError
         from pydantic_core import to_json
 
@@ -237,7 +235,7 @@ class AgentOutputSchema(AgentOutputSchemaBase):
 
 
 def output_schema_of(output_type: Any) -> AgentOutputSchemaBase | None:
-    """Return the schema of what a user gave as output type; None for plain text.
+    """Return the schema of an output type; None for plain text.
 
     Args:
         output_type: a type, a schema, or None.
@@ -257,16 +255,16 @@ def output_schema_of(output_type: Any) -> AgentOutputSchemaBase | None:
 
 
 def check_output_type(output_type: Any, owner: str) -> None:
-    """Refuse what cannot be an output type where it is given.
+    """Raise an error if a value cannot be an output type.
 
-    One that only lacks a strict schema passes: a program may still replace it before a run.
+    A type without a strict schema is accepted: a program may still replace it before a run.
 
     Args:
-        output_type: what the user gave.
-        owner: names the place, as in "Agent 'Billing'".
+        output_type: the user's value.
+        owner: the owner's name for the message, as in "Agent 'Billing'".
 
     Raises:
-        UserError: no schema can be made of it, or no value be rebuilt.
+        UserError: the type has no schema, or its values cannot be rebuilt from JSON.
     """
     try:
         check_output_schema(output_type, owner)
@@ -278,14 +276,14 @@ def check_output_type(output_type: Any, owner: str) -> None:
 
 
 def check_output_schema(output_type: Any, owner: str) -> None:
-    """Refuse an output type that no model call can be made with.
+    """Raise an error if a model call cannot use an output type.
 
     Args:
-        output_type: what the user gave.
-        owner: names the place, as in "Agent 'Billing'".
+        output_type: the user's value.
+        owner: the owner's name for the message, as in "Agent 'Billing'".
 
     Raises:
-        UserError: it has no schema, or none that is strict.
+        UserError: the type has no schema, or no strict one.
     """
     try:
         output_schema_of(output_type)
@@ -294,46 +292,46 @@ def check_output_schema(output_type: Any, owner: str) -> None:
 
 
 def write_output(schema: AgentOutputSchemaBase | None, value: Any) -> Json:
-    """Return a final output as the JSON that travels in the run; a str stays what it is.
+    """Return a final output as the JSON that the run stores; a plain text stays unchanged.
 
     Args:
         schema: the schema of the agent's output type; None for plain text.
         value: the final output.
 
     Raises:
-        UserError: the value does not fit the schema, or cannot be written as JSON.
+        UserError: the value does not match the schema, or cannot be written as JSON.
     """
     return _plain_json(value, "text") if schema is None else schema.write_value(value)
 
 
 def read_output(schema: AgentOutputSchemaBase | None, value: Json) -> Any:
-    """Return a final output from the JSON that travelled in the run.
+    """Return a final output from the JSON that the run stores.
 
     Args:
         schema: the schema of the agent's output type; None for plain text.
-        value: what `write_output` returned.
+        value: the JSON from `write_output`.
 
     Raises:
-        UserError: the JSON does not fit the schema.
+        UserError: the JSON does not match the schema.
     """
     return value if schema is None else schema.read_value(value)
 
 
 def said_output(schema: AgentOutputSchemaBase | None, written: Json) -> str:
-    """Return a final output as a model would have said it.
+    """Return the text that a model would write for a stored output.
 
     Args:
         schema: the schema of the agent's output type; None for plain text.
-        written: what `write_output` returned.
+        written: the JSON from `write_output`.
     """
     return as_text(written) if schema is None else schema.said(written)
 
 
 def output_as(output: Any, cls: Any, *, must_fit: bool) -> Any:
-    """Return an answer, for a type checker as a value of a type.
+    """Return a final output, cast to a type for type checkers.
 
     Raises:
-        TypeError: it has to be of that type, and is not.
+        TypeError: `must_fit` is true and the output is not of that type.
     """
     if must_fit and not isinstance(output, cls):
         raise TypeError(

@@ -1,11 +1,9 @@
-"""Strict JSON Schema: the part of JSON Schema that a provider can hold a model to.
+"""Conversion to strict JSON Schema, the part of JSON Schema that a provider can enforce.
 
-Owns: turning a schema into a strict one. Must not know: where the schema comes from.
-
-Strict means, in every object at every depth: no other keys than the named ones, every key
-required, no defaults, and only keywords that the Responses API accepts. A key that may be null
-stays so. Keywords that only narrow a value, and defaults, move into the description, where the
-model still reads them; whoever validates the arguments still holds the model to them.
+In a strict schema, every object at every depth has only named keys, all keys are required, there
+are no defaults, and all keywords are ones that the Responses API accepts. Nullable keys stay
+nullable. Defaults and unsupported keywords that only narrow a value move into the description for
+the model; the validation of the arguments still enforces them.
 """
 
 import json
@@ -20,12 +18,12 @@ from outlast.loop.values import JsonObject
 TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 """The names of tools and handoffs that every provider accepts."""
 
-# Keywords that hold no schemas and are kept as they are.
+# Keywords that hold no schemas and are kept unchanged.
 _PLAIN = frozenset({
     "type", "enum", "const", "description", "pattern", "format", "multipleOf", "minimum", "maximum",
     "exclusiveMinimum", "exclusiveMaximum", "minItems", "maxItems",
 })  # fmt: skip
-# Keywords that are told to the model in words.
+# Keywords that move into the description.
 _NOTED = ("default", "minLength", "maxLength", "uniqueItems", "minProperties", "maxProperties")
 _FORMATS = frozenset(
     {"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"}
@@ -47,24 +45,24 @@ _TYPES: dict[type, str] = {
 
 
 class NoStrictForm(Exception):
-    """A schema says what it means, and strict mode has no words for it.
+    """A valid schema that strict mode cannot express.
 
-    A tool does without strict mode then. A schema with free keys is a `UserError`: that is how
-    programs find out that they have to name the keys.
+    A tool with such a schema is offered without strict mode. A schema with free keys raises
+    `UserError` instead, so that programs learn to name the keys.
     """
 
 
 def strict_schema(schema: JsonObject, *, owner: str) -> JsonObject:
-    """Return the strict form of an object's schema; the argument is left as it is.
+    """Return the strict form of an object's schema, without changing the argument.
 
-    Doing it twice changes nothing. An empty schema becomes that of an object without keys.
+    The conversion is idempotent. An empty schema becomes the schema of an object without keys.
 
     Args:
         schema: the JSON Schema of an object, with its `$defs`.
-        owner: names whose schema it is, as in "Tool 'search'", for the error.
+        owner: the owner's name for the error, as in "Tool 'search'".
 
     Raises:
-        UserError: something in it cannot be strict. The message names the place and the fix.
+        UserError: a part of the schema cannot be strict. The message names the place and the fix.
     """
     try:
         return strict_form(schema, owner=owner)
@@ -73,11 +71,11 @@ def strict_schema(schema: JsonObject, *, owner: str) -> JsonObject:
 
 
 def strict_form(schema: JsonObject, *, owner: str) -> JsonObject:
-    """Return what `strict_schema` does, for those who can do without.
+    """Return the same as `strict_schema`, for callers that can do without strict mode.
 
     Raises:
-        NoStrictForm: something in it cannot be strict, and is no dict and not the whole.
-        UserError: anything else in it cannot be strict.
+        NoStrictForm: a part of the schema cannot be strict, and is not an object with free keys.
+        UserError: the schema as a whole cannot be strict, or has an object with free keys.
     """
     strict = _Strictness(owner)
     root = dict(schema) or {"type": "object"}
@@ -109,9 +107,9 @@ class _Strictness:
         )
 
     def nodes(self, places: Iterable[tuple[str, object]]) -> list[JsonObject]:
-        """Return the strict forms of the schemas at some places, each given with its path.
+        """Return the strict forms of several schemas, each passed with its path.
 
-        What is refused in any of them is, also where an earlier one has only no strict form.
+        A `UserError` in any of the schemas takes precedence over `NoStrictForm` in an earlier one.
         """
         forms: list[JsonObject] = []
         formless: NoStrictForm | None = None
@@ -129,7 +127,7 @@ class _Strictness:
         if not isinstance(schema, dict):
             self.refuse(path, "accepts any value: give it a type")
         source = _plain_object(_single_branch(cast(JsonObject, schema)))
-        if "$ref" in source:  # which says the type
+        if "$ref" in source:  # the reference implies the type
             source = {key: value for key, value in source.items() if key != "type"}
         for keyword, why in _REFUSED.items():
             if keyword in source:
@@ -149,7 +147,7 @@ class _Strictness:
             self.refuse(path, "accepts any value: give it a type")
         self._describe(result, source)
         kinds = source.get("type", ())
-        if "object" in kinds:  # one type, or a list of them
+        if "object" in kinds:  # `kinds` is one type or a list of types
             self._object(result, source, path)
         if "array" in kinds and "enum" not in source:
             result["items"] = self.node(source.get("items"), f"{path}[]")
@@ -169,7 +167,7 @@ class _Strictness:
 
     @staticmethod
     def _describe(result: JsonObject, source: JsonObject) -> None:
-        """Move what strict mode has no keyword for into the description."""
+        """Move keywords that strict mode does not support into the description."""
         notes = {key: source[key] for key in _NOTED if source.get(key) is not None}
         if result.get("format", "date") not in _FORMATS:
             notes["format"] = result.pop("format")
@@ -184,11 +182,11 @@ class _Strictness:
 
 
 def _root(schema: JsonObject, definitions: dict[str, JsonObject]) -> JsonObject:
-    """Return the schema with what it refers to or wraps put in its place, as an object's."""
+    """Return the root schema with its references and its single `allOf` branch resolved."""
     schema = _single_branch(schema)
     seen: set[str] = set()
     while (target := _definition(schema.get("$ref"), definitions)) is not None:
-        if schema["$ref"] in seen:  # it leads to itself, and so to nothing
+        if schema["$ref"] in seen:  # a cycle of references
             break
         seen.add(schema["$ref"])
         rest = {key: value for key, value in schema.items() if key != "$ref"}
@@ -197,14 +195,14 @@ def _root(schema: JsonObject, definitions: dict[str, JsonObject]) -> JsonObject:
 
 
 def _plain_object(schema: JsonObject) -> JsonObject:
-    """Return the schema with the type of an object, where it has properties and says no type."""
+    """Return the schema with the type `object`, if it has properties but no type."""
     if "properties" not in schema or not schema.keys().isdisjoint({"type", "$ref", "anyOf"}):
         return schema
     return {"type": "object", **schema}
 
 
 def _single_branch(schema: JsonObject) -> JsonObject:
-    """Return the schema with an `allOf` of one merged into it."""
+    """Return the schema with a single-branch `allOf` merged into it."""
     while True:
         branches = schema.get("allOf")
         if not isinstance(branches, list) or len(cast("list[Any]", branches)) != 1:
@@ -214,7 +212,7 @@ def _single_branch(schema: JsonObject) -> JsonObject:
 
 
 def _merged(inner: JsonObject, outer: JsonObject) -> JsonObject:
-    """Return a schema with what stands beside it; the properties of both are kept."""
+    """Return a schema merged with its sibling keywords; the properties of both are kept."""
     merged = {**inner, **outer}
     if "properties" in inner and "properties" in outer:
         merged["properties"] = {**inner["properties"], **outer["properties"]}
@@ -222,7 +220,7 @@ def _merged(inner: JsonObject, outer: JsonObject) -> JsonObject:
 
 
 def _apart(schema: JsonObject) -> JsonObject:
-    """Return the schema with a `$ref` that has neighbours put into an `anyOf` of its own."""
+    """Return the schema with a `$ref` that has sibling keywords moved into an `anyOf`."""
     if "$ref" not in schema or len(schema) == 1:
         return schema
     rest = {key: value for key, value in schema.items() if key != "$ref"}
@@ -230,7 +228,7 @@ def _apart(schema: JsonObject) -> JsonObject:
 
 
 def _type_of(values: Iterable[object]) -> str | list[str]:
-    """Return the JSON types of the values, which an `enum` of mixed ones leaves out."""
+    """Return the JSON types of an enum's values, for schemas without `type`."""
     types = list(dict.fromkeys(_TYPES.get(type(value), "object") for value in values))
     return types[0] if len(types) == 1 else types
 
@@ -244,7 +242,7 @@ def _definition(reference: object, definitions: dict[str, JsonObject]) -> JsonOb
 
 
 def _reachable(entries: dict[str, JsonObject], root: JsonObject, prefix: str) -> JsonObject:
-    """Return the definitions that the root leads to; merging may leave some unused."""
+    """Return the definitions that the root refers to; merging may leave others unused."""
     found: dict[str, JsonObject] = {}
     waiting: list[Any] = [root]
     while waiting:
