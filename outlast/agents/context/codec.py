@@ -198,7 +198,7 @@ class LentContext:
         except UserError:  # a callable has replaced the context with an object of another type
             return
         for name, new in _attributes(after).items():
-            # Skip attributes that are not JSON, frozen, or read-only properties.
+            # Skip attributes that are not JSON or cannot be set: frozen fields, read-only properties.
             with suppress(UserError, AttributeError, TypeError, ValueError):
                 if write_context(new) != write_context(getattr(before, name, None)):
                     setattr(self.owner, name, new)

@@ -29,7 +29,7 @@ def is_plain_class(kind: Any) -> bool:
         return False
     if any(hasattr(kind, name) for name in _HOOKS):
         return False
-    # A subclass of a container, date or number has state beside its attributes.
+    # A subclass of a container, date or number has state besides its attributes.
     return kind.__new__ is object.__new__ and "__dict__" in dir(kind)
 
 

@@ -15,7 +15,7 @@ from outlast.loop.values import JsonObject
 
 
 class _RawItem:
-    """The descriptor of `raw_item`: stores JSON or a typed object, returns a typed object."""
+    """The descriptor of `raw_item`: stores either form, returns `HeldRaw.shown()`."""
 
     def __get__(self, item: "RunItemBase | None", owner: type | None = None) -> Any:
         if item is None:

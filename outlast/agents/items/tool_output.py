@@ -146,7 +146,7 @@ def encode_output(value: object, *, tool_name: str) -> str | list[JsonObject]:
       returned without its quotes.
 
     Args:
-        value: what the tool returned.
+        value: the value that the tool returned.
         tool_name: the tool's name, for the error message.
 
     Raises:
@@ -208,7 +208,7 @@ def _part(value: object) -> ToolOutputPart | None:
         return None
     try:
         return kind(**{name: given[name] for name in names})
-    except (TypeError, UserError):  # data that only looks like a part
+    except (TypeError, UserError):  # a dict that only resembles a part
         return None
 
 

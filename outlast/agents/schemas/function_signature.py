@@ -144,7 +144,7 @@ class _Scope:
             ) from error
 
     def result_type(self, signature: inspect.Signature) -> Any:
-        """Return the return annotation; None if it is missing or cannot be resolved."""
+        """Return the resolved return annotation; None if it is missing or cannot be resolved."""
         annotation = signature.return_annotation
         try:
             found = None if annotation is signature.empty else self._evaluated(annotation)

@@ -136,7 +136,7 @@ def _problem(detail: dict[str, Any]) -> str:
             return f"{place} is of no kind that the type knows"
         case "value_error" | "assertion_error":  # the validator's message may quote the value
             return f"{place} is refused by a validator of the type"
-        case kind if kind not in typing.get_args(core_schema.ErrorType):  # custom errors may quote it
+        case kind if kind not in typing.get_args(core_schema.ErrorType):  # custom errors
             return f"{place} is refused by a validator of the type"
         case _:
             return f"{place}: {detail['msg'][:_SHOWN_CHARACTERS]}"

@@ -245,7 +245,7 @@ class HostedMCPTool(_Configured):
         """Check the entry.
 
         Raises:
-            UserError: the entry is not one of an MCP server, or there is an approval callback.
+            UserError: the entry is not for an MCP server, or there is an approval callback.
         """
         super().__post_init__()
         if self.on_approval_request is not None:
