@@ -1,1 +1,1 @@
-"""The run's context, which every user callable receives, and its conversion to JSON and back."""
+"""The run's context, which user callables receive, and its conversion to JSON."""

@@ -1,4 +1,4 @@
-"""Conversion of a run's context between JSON in the run and a typed object in a callable.
+"""Conversion of a run's context between JSON and a callable's typed object.
 
 A context may be a pydantic model, a dataclass, a TypedDict, any JSON value, or an object of a plain
 class whose attributes are JSON.
@@ -28,7 +28,7 @@ from outlast.loop.changes import Change, diff
 from outlast.loop.values import Json
 
 LARGEST_BYTES = 500_000
-"""The size limit of a context: every callable gets a copy, so large data goes into a database."""
+"""The size limit of a context, because every callable gets a copy of it."""
 
 
 def read_context(value: Json, context_type: Any, live: Mapping[Path, Any] | None = None) -> Any:
@@ -145,7 +145,7 @@ class BorrowedContext:
         self.value = write_context(self.context)
 
     def changes(self, wrapper: RunContextWrapper[Any]) -> tuple[Change, ...]:
-        """Return the callables' changes to the context, also if they replaced the whole object.
+        """Return the callables' changes to the context, including a replacement.
 
         Raises:
             UserError: the changed context cannot be written as JSON.
@@ -166,7 +166,7 @@ class BorrowedContext:
 
 
 class LentContext:
-    """The object that a program passed as a run's context, and the JSON that was sent.
+    """The object that a program passed as a run's context, and the sent JSON.
 
     The run works on JSON. When the program gets the run's result, its object is updated in place
     with the run's changes, so that the program can read it and pass it to the next run.
@@ -182,7 +182,7 @@ class LentContext:
         self._sent, self.live = write_parts(owner)
 
     def update(self, value: Json) -> None:
-        """Update the object in place from a run's context. Only changed attributes are set.
+        """Update the object in place, setting only attributes that the run changed.
 
         Immutable objects, such as a text or a frozen dataclass, stay unchanged.
         """
@@ -233,7 +233,7 @@ def _adapter(context_type: Any) -> Any:
 
 
 def _validated(adapter: Any, value: Json) -> Any:
-    """Read a value as its type, and accept None for a field such as `note: str = None`.
+    """Read a value as its type, accepting None for fields like `note: str = None`.
 
     Python accepts such defaults, so a written object may hold None there. Leaving the field out
     makes pydantic use the default again.
@@ -289,7 +289,7 @@ def _copy(value: Json) -> Json:
 
 
 def _empty(context_type: type) -> Any:
-    """Return an empty context for a run started without one, or None if the type needs arguments."""
+    """Return an empty context, or None if the type needs arguments."""
     try:
         return context_type()
     except (TypeError, ValueError):

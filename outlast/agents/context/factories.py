@@ -1,4 +1,4 @@
-"""Factories that create a context's live values on a worker that did not start the run."""
+"""Factories of live values, for workers that did not start the run."""
 
 import asyncio
 import inspect
@@ -15,13 +15,13 @@ from outlast.agents.logs import get_logger
 from outlast.loop.values import Json
 
 ContextFactory: TypeAlias = Callable[[Any], Any] | Mapping[str, Callable[[], Any]]
-"""A callable that makes a context from its data, or a callable per field, by dotted path."""
+"""A callable that makes a context from its data, or callables by dotted path."""
 
 PATIENCE_SECONDS: Final = 60.0
 """The time limit of one factory call."""
 
 KEPT_RUNS: Final = 1_000
-"""A worker keeps the contexts of this many runs and closes the least recently used one first."""
+"""A worker keeps the contexts of this many runs, the most recently used."""
 
 logger = get_logger(__name__)
 

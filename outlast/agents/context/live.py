@@ -1,4 +1,4 @@
-"""Live values of a context: objects that are not data, such as a database pool or a web request.
+"""Live values of a context: objects that are not data, such as a database pool.
 
 The state of a run holds data only, with a marker such as `{"$live": "Pool"}` in place of each live
 value. The object stays in its process and is put back at its path when a callable gets the context.
@@ -16,13 +16,13 @@ from outlast.agents.errors import UserError
 from outlast.loop.values import Json, JsonObject
 
 MARKER: Final = "$live"
-"""The only key of a marker, the JSON object that replaces a live value; holds the type's name."""
+"""The only key of a marker, with the name of the live value's type."""
 
 DEEPEST: Final = 30
-"""The depth limit of the search: a container nested deeper is one live value as a whole."""
+"""The depth limit: a container nested deeper is one live value as a whole."""
 
 KEPT_RUNS: Final = 1_000
-"""The newest runs, up to this many, keep their live values; older ones have ended or wait long."""
+"""The live values of this many runs are kept; the oldest are dropped first."""
 
 Path: TypeAlias = tuple[str, ...]
 """The fields and keys that lead to a live value."""
@@ -127,7 +127,7 @@ class LiveContexts:
         return values
 
     def of_run(self, run_id: str) -> LiveValues | None:
-        """Return the live values of a run or of its nearest outer run; None if there are none."""
+        """Return the live values of a run or of its nearest outer run, or None."""
         within = run_id
         while within:
             if within in self._runs:
@@ -137,7 +137,7 @@ class LiveContexts:
 
 
 LIVE_CONTEXTS: Final = LiveContexts()
-"""The live values of this process: of runs that it started, and those that its workers made."""
+"""The live values of runs that this process started or its workers served."""
 
 
 def _split(value: Any, path: Path, found: LiveValues) -> Any:
@@ -164,7 +164,7 @@ def _is_data(value: Any) -> bool:
 
 
 def _parts(value: Any, path: Path) -> dict[str, Any] | None:
-    """Return the named values of a container; None if the value is not such a container."""
+    """Return the named values of a container; None for any other value."""
     if isinstance(value, type):
         return None
     if isinstance(value, dict):

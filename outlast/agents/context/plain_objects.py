@@ -1,4 +1,4 @@
-"""Contexts of plain classes, neither pydantic models nor dataclasses, as JSON and back.
+"""Contexts of plain classes, neither models nor dataclasses, as JSON and back.
 
 Attributes of a plain class have no declared types, so only values that are JSON already count as
 data: texts, numbers, lists, dicts, None.
@@ -34,7 +34,7 @@ def is_plain_class(kind: Any) -> bool:
 
 
 def write_attributes(owner: object, besides: Container[str] = ()) -> JsonObject:
-    """Return the attributes of an object as JSON, without those that hold live values.
+    """Return the attributes of an object as JSON, without its live values.
 
     Raises:
         UserError: an attribute is not JSON. The message names the attribute.
@@ -53,7 +53,7 @@ def write_attributes(owner: object, besides: Container[str] = ()) -> JsonObject:
 
 
 def read_attributes(value: Json, kind: type[Any]) -> Any:
-    """Return an object of a class with these attributes, without calling its `__init__`.
+    """Return an object with these attributes, without calling its `__init__`.
 
     Raises:
         UserError: the value is not a JSON object.

@@ -1,4 +1,4 @@
-"""The context that user callables receive: the run's, and for a tool also its call's."""
+"""The contexts that user callables receive: of the run and of a tool call."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, field
@@ -146,7 +146,7 @@ class RunContextWrapper(Generic[TContext]):
 
 
 class _ToolCall:
-    """The descriptor of `tool_call`: stores JSON and returns a typed object on access."""
+    """The descriptor of `tool_call`: stores JSON, returns a typed object."""
 
     def __get__(self, context: "ToolContext[Any] | None", owner: type | None = None) -> Any:
         if context is None:

@@ -231,7 +231,7 @@ def output_guardrail(
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """Return a function's name, also inside partials; for a callable object, its class's name."""
+    """Return a function's name, also inside partials, or a callable object's class."""
     inner = unwrap_partial(function)
     name = getattr(inner, "__name__", None)
     return name if isinstance(name, str) else type(inner).__name__

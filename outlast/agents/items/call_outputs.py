@@ -6,7 +6,7 @@ from outlast.loop.values import Json, JsonObject
 
 
 def said_by(raw: JsonObject) -> Json:
-    """Return the content of an output item: a text, or for functions possibly a list of parts.
+    """Return the content of an output item: a text, or a function's list of parts.
 
     The content of a screenshot is its URL or `data:` URL; of shell commands, what they printed.
     """

@@ -1,4 +1,4 @@
-"""Conversion of transcript entries to run items, and of run items to JSON and back.
+"""Run items from transcript entries, and run items as JSON and back.
 
 The JSON holds agents by name; readers pass a function that returns the agent of a name.
 """
@@ -156,7 +156,7 @@ def item_from_json(data: JsonObject, agent_of: AgentOfName) -> RunItem:
 
 
 def _hosted_origin(raw: JsonObject) -> ToolOrigin | None:
-    """Return the MCP server that the provider called; None for the provider's own tools."""
+    """Return the MCP server that the provider called; None for its own tools."""
     if raw.get("type") != "mcp_call":
         return None
     return ToolOrigin(ToolOriginType.MCP, mcp_server_name=raw.get("server_label"))
@@ -168,7 +168,7 @@ def _is_hosted_call(raw: JsonObject) -> bool:
 
 
 def _taker(raw: JsonObject) -> str | None:
-    """Return the name of the agent in a handoff's output, or None if it names no agent."""
+    """Return the name of the agent in a handoff's output, or None without one."""
     try:
         said: Json = json.loads(raw.get("output") or "")
     except (TypeError, ValueError):

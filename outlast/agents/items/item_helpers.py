@@ -1,4 +1,4 @@
-"""Functions that read text from items and create input items, from typed objects and dicts."""
+"""Functions that read text from items and create input items."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeAlias, cast
@@ -30,7 +30,7 @@ class ItemHelpers:
 
     @classmethod
     def extract_last_content(cls, message: Any) -> str:
-        """Return the last part of a model's message, text or refusal; empty if there is none.
+        """Return the last part of a model's message, text or refusal, or an empty text.
 
         Raises:
             ModelBehaviorError: the last part is neither text nor a refusal.

@@ -38,14 +38,14 @@ Outputs, and items that programs write, stay dicts."""
 
 
 NO_ID = "__fake_id__"
-"""The id that other programs write if a server sends none; saved items may hold this id."""
+"""The id that other programs save for items of servers without ids."""
 
 CREATED_BY = "created_by"
-"""The field for an item's author: providers send it in responses and refuse it in requests."""
+"""The field for an item's author, which providers refuse in requests."""
 
 
 def as_input(raw: JsonObject) -> JsonObject:
-    """Return an item as a provider accepts it in a request: without response-only fields.
+    """Return an item for a request, without response-only fields.
 
     The result shares its contents with the argument, and is the argument if nothing is removed.
     """
@@ -69,7 +69,7 @@ def _dicts(chunks: Any) -> list[JsonObject]:
 
 
 def copies(raws: Iterable[JsonObject]) -> list[JsonObject]:
-    """Return copies of raw items for user code: the originals may be a run's own state."""
+    """Return copies of raw items for user code: originals may be a run's state."""
     return cast("list[JsonObject]", json.loads(json.dumps(list(raws))))  # far faster than deepcopy
 
 
@@ -87,7 +87,7 @@ def plain(given: object) -> Any:
 
 
 def as_json(given: object) -> Any:
-    """Return an item or event of a model as JSON; the `openai` package's records are converted."""
+    """Return a model's item or event as JSON, converting the `openai` records."""
     if isinstance(given, dict | type):  # a class also has the method, but is not a record
         return cast("Any", given)
     dump = getattr(given, "model_dump", None)
@@ -123,7 +123,7 @@ class HeldRaw:
             )
 
     def shown(self) -> Any:
-        """Return the object for programs: the typed object, or a dict if there is no type."""
+        """Return the typed object, or a dict if the item's type has no class."""
         if self._shown is None:
             self._shown = _typed(deepcopy(cast("JsonObject", self._json)))
             self._as_shown = deepcopy(_plain(self._shown))

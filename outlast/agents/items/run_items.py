@@ -98,7 +98,7 @@ class ToolCallItem(RunItemBase):
 
     @property
     def tool_name(self) -> str | None:
-        """The name of the called tool: the name in the call, or the name of its item type."""
+        """The called tool's name: the name in the call, or that of its item type."""
         return name_of(raw_of(self)) or None
 
     @property

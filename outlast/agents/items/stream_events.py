@@ -28,7 +28,7 @@ RunItemName: TypeAlias = Literal[
 """The Agents SDK's event names, including its spelling of `handoff_occured`."""
 
 OF_LONG_RUNS: Final = frozenset({"history_loaded", "message_input", "provider_item_created"})
-"""Event names that only readers of a run's history get; the Agents SDK does not have them."""
+"""Event names for readers of a run's history, not in the Agents SDK."""
 
 _NAMES: dict[ItemKind, RunItemName] = {
     "history": "history_loaded",
@@ -51,7 +51,7 @@ _OTHERS: dict[str, RunItemName] = {
     "tool_search_call_item": "tool_search_called",
     "tool_search_output_item": "tool_search_output_created",
 }
-"""The event name of an item that the provider wrote on its own, by `RunItem.type`."""
+"""The event name of an item of the provider's own, by `RunItem.type`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

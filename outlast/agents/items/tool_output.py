@@ -1,4 +1,4 @@
-"""The encoding of tool results for the model, and the records for images and files."""
+"""The encoding of tool results for the model, with records for parts."""
 
 import json
 import re
@@ -194,7 +194,7 @@ def decode_output(output: Any, result_type: Any) -> Any:
 
 
 def _part(value: object) -> ToolOutputPart | None:
-    """Return a value as a content part if it is a part or the dict of a part; else None."""
+    """Return the content part that a value or dict is, or None."""
     if isinstance(value, ToolOutputPart):
         return value
     if not isinstance(value, dict):
@@ -260,7 +260,7 @@ def _element(value: object) -> str:
 
 
 def _own_words(value: object) -> str | None:
-    """Return the text of an object that is not JSON, such as a table of data; else None.
+    """Return the text of an object that is not JSON, such as a table, or None.
 
     A text with a memory address, such as a lock's or a connection's, is useless to a model.
     """
@@ -274,7 +274,7 @@ def _own_words(value: object) -> str | None:
 
 
 def _find_binary(value: object) -> str | None:
-    """Return the type name of the first binary value in a value or its containers, or None.
+    """Return the type name of the first binary value inside a value, or None.
 
     Pydantic writes bytes as text if they happen to be UTF-8, and fails otherwise. Refusing all
     bytes shows the mistake at the first test.

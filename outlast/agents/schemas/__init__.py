@@ -1,1 +1,1 @@
-"""The JSON Schemas in model requests: of tools, from their functions' signatures, and of outputs."""
+"""JSON Schemas for models: of tools, from their functions, and of final outputs."""

@@ -1,4 +1,4 @@
-"""The schema of an agent's final output, and its conversion between JSON and a typed value.
+"""The schema of an agent's final output, and the output as JSON and as a value.
 
 Pydantic is slow to import, so it is imported with the first output type.
 """
@@ -292,7 +292,7 @@ def check_output_schema(output_type: Any, owner: str) -> None:
 
 
 def write_output(schema: AgentOutputSchemaBase | None, value: Any) -> Json:
-    """Return a final output as the JSON that the run stores; a plain text stays unchanged.
+    """Return a final output as the JSON that the run stores; text stays unchanged.
 
     Args:
         schema: the schema of the agent's output type; None for plain text.

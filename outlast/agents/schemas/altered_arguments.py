@@ -1,4 +1,4 @@
-"""Detection of arguments whose parsed value differs from the model's text, as `"500"` for a number.
+"""Detection of arguments whose parsed value differs from the model's text.
 
 An approval rule judges the model's text, so it must not approve a call whose tool gets other values.
 """
@@ -22,7 +22,7 @@ def altered(written: JsonObject, got: JsonObject) -> str:
 
 
 def _same(written: Any, got: Any) -> bool:
-    """Return whether two JSON values are equal: 1 equals 1.0, but true equals neither."""
+    """Return whether two JSON values are equal: 1 equals 1.0, but not true."""
     if isinstance(written, dict) and isinstance(got, dict):
         one, other = cast("JsonObject", written), cast("JsonObject", got)
         return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
@@ -39,7 +39,7 @@ def _same(written: Any, got: Any) -> bool:
 
 
 def _means_the_same(one: str, other: str) -> bool:
-    """Return whether two texts are equal except for how a library formats times and URLs.
+    """Return whether two texts are the same time or URL in different formats.
 
     A time may omit zero seconds or write +00:00 for Z; a URL without a path may get a slash.
     """

@@ -1,4 +1,4 @@
-"""Descriptions of a function and its parameters, from Google, NumPy and Sphinx docstrings."""
+"""Descriptions of functions, from Google, NumPy and Sphinx docstrings."""
 
 import inspect
 from collections.abc import Callable, Mapping

@@ -48,7 +48,7 @@ class FunctionSchema:
     model: type[BaseModel]
 
     def check(self, arguments: str) -> str | None:
-        """Return None if the arguments are valid, else a sentence for the model. Never raises.
+        """Return None for valid arguments, else a sentence for the model; never raise.
 
         Args:
             arguments: JSON text. Empty text is an empty object. Arguments with a default are
@@ -64,7 +64,7 @@ class FunctionSchema:
         return None
 
     def altered(self, arguments: str) -> str:
-        """Return the names of the arguments whose parsed value differs from the model's text.
+        """Return the arguments whose parsed value differs from the model's text.
 
         Examples are `"500"` for a number, and a value that a user's validator changes.
 
@@ -241,7 +241,7 @@ def _field(parameter: inspect.Parameter) -> tuple[Any, Any]:
 
 
 def _type_error(owner: str, signature: FunctionSignature, error: Exception) -> UserError:
-    """Return the error for a type that pydantic refuses, with the name of its parameter."""
+    """Return the error for a type that pydantic refuses, naming the parameter."""
     for parameter in signature.parameters:
         if parameter.annotation is parameter.empty:
             continue

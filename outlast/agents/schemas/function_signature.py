@@ -1,4 +1,4 @@
-"""The signature of a tool's function: its context parameter, and the parameters for the model."""
+"""The signature of a tool's function: the context and the model's parameters."""
 
 import functools
 import inspect
@@ -144,7 +144,7 @@ class _Scope:
             ) from error
 
     def result_type(self, signature: inspect.Signature) -> Any:
-        """Return the resolved return annotation; None if it is missing or cannot be resolved."""
+        """Return the return annotation; None if it is missing or unresolvable."""
         annotation = signature.return_annotation
         try:
             found = None if annotation is signature.empty else self._evaluated(annotation)
@@ -162,7 +162,7 @@ class _Scope:
         return hints["it"]
 
     def _locals(self) -> Mapping[str, Any]:
-        """Return the local names of the functions and classes that enclose the tool's definition."""
+        """Return the local names in the frames that enclose the tool's definition."""
         return ChainMap(*(dict(frame.f_locals) for frame in self._frames()))
 
     def _frames(self) -> Iterator[FrameType]:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
 
 WRAPPER_KEY: Final = "response"
-"""The only key of the object that wraps an output type whose JSON is not an object."""
+"""The only key of the wrapper for an output type whose JSON is not an object."""
 
 _MODULES = re.compile(r"(?:[\w<>]+\.)+(?=\w)")
 _SHOWN_PROBLEMS = 5
@@ -67,7 +67,7 @@ def is_object_type(output_type: Any) -> bool:
 
 
 def wrapper_of(output_type: Any) -> "TypeAdapter[Any]":
-    """Return the adapter of the wrapper object for a type whose JSON is not an object."""
+    """Return the adapter of the wrapper for a type whose JSON is not an object."""
     from pydantic import TypeAdapter, create_model
 
     fields: dict[str, Any] = {WRAPPER_KEY: (output_type, ...)}
@@ -100,7 +100,7 @@ def json_schema_of(adapter: "TypeAdapter[Any]", name: str, *, strict: bool) -> J
 
 
 def _asked(ask: Callable[[], Any], name: str) -> Any:
-    """Return the result of a pydantic call, or raise pydantic's error as a `UserError`."""
+    """Return the result of a pydantic call; raise its error as a `UserError`."""
     from pydantic import PydanticUndefinedAnnotation, PydanticUserError
 
     try:
@@ -114,7 +114,7 @@ def _asked(ask: Callable[[], Any], name: str) -> Any:
 
 
 def problems(error: "ValidationError") -> str:
-    """Return a description of validation errors without the values, which may be secret."""
+    """Return validation errors as text, without the values, which may be secret."""
     details = error.errors(include_url=False, include_context=False, include_input=False)
     shown = [_problem(cast("dict[str, Any]", detail)) for detail in details[:_SHOWN_PROBLEMS]]
     if len(details) > _SHOWN_PROBLEMS:

@@ -1,4 +1,4 @@
-"""Conversion to strict JSON Schema, the part of JSON Schema that a provider can enforce.
+"""Conversion to strict JSON Schema, the part that a provider can enforce.
 
 In a strict schema, every object at every depth has only named keys, all keys are required, there
 are no defaults, and all keywords are ones that the Responses API accepts. Nullable keys stay
@@ -71,7 +71,7 @@ def strict_schema(schema: JsonObject, *, owner: str) -> JsonObject:
 
 
 def strict_form(schema: JsonObject, *, owner: str) -> JsonObject:
-    """Return the same as `strict_schema`, for callers that can do without strict mode.
+    """Return the strict form, for callers that can do without strict mode.
 
     Raises:
         NoStrictForm: a part of the schema cannot be strict, and is not an object with free keys.
@@ -182,7 +182,7 @@ class _Strictness:
 
 
 def _root(schema: JsonObject, definitions: dict[str, JsonObject]) -> JsonObject:
-    """Return the root schema with its references and its single `allOf` branch resolved."""
+    """Return the root schema with its references and single `allOf` resolved."""
     schema = _single_branch(schema)
     seen: set[str] = set()
     while (target := _definition(schema.get("$ref"), definitions)) is not None:
@@ -212,7 +212,7 @@ def _single_branch(schema: JsonObject) -> JsonObject:
 
 
 def _merged(inner: JsonObject, outer: JsonObject) -> JsonObject:
-    """Return a schema merged with its sibling keywords; the properties of both are kept."""
+    """Return a schema merged with its sibling keywords, keeping all properties."""
     merged = {**inner, **outer}
     if "properties" in inner and "properties" in outer:
         merged["properties"] = {**inner["properties"], **outer["properties"]}
@@ -220,7 +220,7 @@ def _merged(inner: JsonObject, outer: JsonObject) -> JsonObject:
 
 
 def _apart(schema: JsonObject) -> JsonObject:
-    """Return the schema with a `$ref` that has sibling keywords moved into an `anyOf`."""
+    """Return the schema; move a `$ref` with sibling keywords into an `anyOf`."""
     if "$ref" not in schema or len(schema) == 1:
         return schema
     rest = {key: value for key, value in schema.items() if key != "$ref"}
@@ -242,7 +242,7 @@ def _definition(reference: object, definitions: dict[str, JsonObject]) -> JsonOb
 
 
 def _reachable(entries: dict[str, JsonObject], root: JsonObject, prefix: str) -> JsonObject:
-    """Return the definitions that the root refers to; merging may leave others unused."""
+    """Return the definitions that the root refers to; merging may orphan others."""
     found: dict[str, JsonObject] = {}
     waiting: list[Any] = [root]
     while waiting:

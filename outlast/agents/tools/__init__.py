@@ -1,1 +1,1 @@
-"""Tools: functions of the program, hosted tools of the provider, and the policy after their calls."""
+"""Function tools, hosted tools, and the policy after their calls."""

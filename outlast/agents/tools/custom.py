@@ -21,7 +21,7 @@ CustomToolApproval: TypeAlias = Callable[[RunContextWrapper[Any], str, str], boo
 
 
 class CustomTool(LocalTool):
-    """A tool that takes the model's text unparsed, such as a query, a program or a patch.
+    """A tool that takes the model's text unparsed, such as a query or a program.
 
     Attributes:
         format: the required format of the text, such as a grammar; None for any text.

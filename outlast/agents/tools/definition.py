@@ -127,7 +127,7 @@ FUNCTION_ATTRIBUTE = "tool_function"
 
 
 class _Wrapped:
-    """The attribute `__wrapped__`: the function that `function_tool` made the tool from."""
+    """The attribute `__wrapped__`: the function that the tool was made from."""
 
     def __get__(self, tool: "FunctionTool | None", owner: type | None = None) -> Callable[..., Any]:
         found = getattr(tool and tool.on_invoke_tool, FUNCTION_ATTRIBUTE, None)
@@ -207,7 +207,7 @@ class FunctionTool:
     __wrapped__ = _Wrapped()
 
     form: ClassVar[str] = FUNCTION
-    """The item type of the tool's calls: a key of `FORMS` in `outlast.loop.call_forms`."""
+    """The item type of the tool's calls, a key of `outlast.loop.call_forms.FORMS`."""
 
     @property
     def is_hosted(self) -> bool:
@@ -216,7 +216,7 @@ class FunctionTool:
 
     @property
     def called_name(self) -> str:
-        """The name that identifies the tool's calls: its item type's fixed name, or its own name."""
+        """The name in the tool's calls: the item type's fixed name, or its own name."""
         return FORMS[self.form].name or self.name
 
     def __post_init__(self, timeout_seconds: float | None) -> None:

@@ -1,4 +1,4 @@
-"""Tools that the provider runs inside a model call: search, code, images, MCP servers.
+"""Tools that the provider runs inside a model call, such as a web search.
 
 Hosted tools have no guardrails, hooks or approvals: a worker sees a call only after it has run.
 """

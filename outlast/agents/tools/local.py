@@ -1,4 +1,4 @@
-"""The base class of local tools, which run on a worker and have their own Responses item types.
+"""Local tools, which run on a worker and have their own Responses item types.
 
 The subclasses, each in its own module, are a shell, an editor, a computer and `CustomTool`.
 """
@@ -29,7 +29,7 @@ from outlast.loop.call_forms import output_item
 from outlast.loop.values import Json, JsonObject
 
 ONCE = ToolRetry(attempts=1)
-"""The default of local tools: a repeated action on a machine may do harm, so there is no retry."""
+"""No retry, because a repeated action on a machine may do harm."""
 
 
 class OnApprovalResult(TypedDict):
@@ -51,7 +51,7 @@ OnApproval: TypeAlias = Callable[
 
 
 class LocalToolOptions(TypedDict, total=False):
-    """The keyword options of all local tools, with the meaning they have in `function_tool`.
+    """The keyword options of all local tools, as in `function_tool`.
 
     Attributes:
         timeout: the time-out of one attempt; a number is in seconds. Default 2 minutes.
@@ -147,5 +147,5 @@ class LocalTool(FunctionTool):
         """Return the argument for the `needs_approval` predicate from a call's arguments."""
 
     def shown(self, output: Json) -> Json:
-        """Return an output as hooks and guardrails see it: a text, if it is or contains a text."""
+        """Return an output as hooks and guardrails see it: as text if possible."""
         return said_by(output_item("", output, self.form))

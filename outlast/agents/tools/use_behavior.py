@@ -1,4 +1,4 @@
-"""The policy after a turn's tool calls: call the model again, or use a result as the answer."""
+"""The policy after tool calls: call the model again, or answer with a result."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -53,9 +53,9 @@ ToolsToFinalOutputFunction: TypeAlias = Callable[
     [RunContextWrapper[TContext], list[FunctionToolResult]],
     ToolsToFinalOutputResult | Awaitable[ToolsToFinalOutputResult],
 ]
-"""A function that decides whether tool results are the final output; sync or async.
+"""A function that decides whether tool results are the final output.
 
-The function is called in an activity with (context, results in the order of the calls).
+Sync or async; called in an activity with (context, results in the order of the calls).
 """
 
 ToolUseBehavior: TypeAlias = (
