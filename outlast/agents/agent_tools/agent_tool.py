@@ -1,7 +1,6 @@
-"""Agents as tools: a tool whose call is a run of another agent.
+"""Agents as tools: a call of such a tool is a nested run of another agent.
 
-Owns: `AgentTool`, what its arguments may be, and how they become the input of the nested run. Must
-not know: how that run is carried; it is a run of its own, and nothing here starts one.
+The module builds the input of the nested run, but starts no run.
 """
 
 import json
@@ -43,37 +42,37 @@ from outlast.agents.tools.definition import (
 from outlast.loop.values import DEFAULT_MAX_TURNS, JsonObject
 
 OutputExtractor: TypeAlias = Callable[[Any], str | Awaitable[str]]
-"""Called with the nested run's result; returns what the outer model reads; sync or async."""
+"""Called with the nested run's result; returns the tool's output; sync or async."""
 
 LONGEST_BACKLOG = 1024
-"""How many events of a nested run wait for its `on_stream`, where the tool says nothing else."""
+"""The default limit of events of a nested run that wait for `on_stream`."""
 
 
 @dataclass(eq=False)
 class AgentTool(FunctionTool):
-    """A tool that runs an agent.
+    """A tool that runs an agent; `Agent.as_tool` makes one.
 
-    `Agent.as_tool` makes one.
-
-    Its call is a run of its own, with its own turns, under the run that calls it. So it is never
-    invoked, and `timeout`, `retry` and `fast` do not count. The nested run takes no part in the
-    outer run's hooks, session and conversation; the context is shared, tokens are counted.
+    A call is a nested run of the calling run, with its own turns. The tool function is never
+    invoked, and `timeout`, `retry` and `fast` have no effect. The nested run does not use the
+    outer run's hooks, session or conversation. It shares the context, and the outer run counts its
+    tokens.
 
     Attributes:
-        agent: the agent that is run: an `Agent`.
-        max_turns: how many model calls the nested run takes at most.
-        custom_output_extractor: makes the tool's result of the nested run's.
-        parameters: the type of the arguments, such as a pydantic model or a dataclass; None is
-            one text, `input`.
-        input_builder: makes the nested run's input of the arguments.
-        include_input_schema: whether that input says what the arguments' schema is.
-        run_config: settings of the nested run; None for those of the outer one.
+        agent: the `Agent` to run.
+        max_turns: the maximum number of model calls of the nested run.
+        custom_output_extractor: converts the nested run's result into the tool's output.
+        parameters: the type of the arguments, such as a pydantic model or a dataclass; None for
+            one string, `input`.
+        input_builder: builds the nested run's input from the arguments.
+        include_input_schema: whether that input contains the JSON Schema of the arguments.
+        run_config: settings of the nested run; None for the outer run's settings.
         hooks: `RunHooks` of the nested run.
         session: the session of the nested run.
-        conversation_id: its conversation at the provider.
-        previous_response_id: the response that it follows at the provider.
+        conversation_id: the nested run's conversation at the provider.
+        previous_response_id: the provider's response that the nested run continues.
         on_stream: called with every event of the nested run.
-        on_stream_max_pending_events: how many of them wait for it; None for no bound.
+        on_stream_max_pending_events: the maximum number of events that wait for `on_stream`; None
+            for no limit.
     """
 
     _: KW_ONLY
@@ -95,7 +94,7 @@ class AgentTool(FunctionTool):
         """Check the fields.
 
         Raises:
-            UserError: a field does not fit. The message names the tool and the field.
+            UserError: a field is invalid. The message names the tool and the field.
         """
         FunctionTool.__post_init__(self, timeout_seconds)
         owner = f"Tool {self.name!r}"
@@ -122,32 +121,33 @@ class AgentTool(FunctionTool):
 
 
 def tool_name_of(agent_name: str) -> str:
-    """Return an agent's name as the name of a tool, with what none allows replaced."""
+    """Return a tool name for an agent: lowercase, with invalid characters replaced by `_`."""
     return re.sub(r"[^a-zA-Z0-9_]", "_", agent_name).lower()
 
 
 class AgentToolOptions(TypedDict, total=False):
-    """The options of `Agent.as_tool`; all may be left out.
+    """The options of `Agent.as_tool`; all are optional.
 
     Attributes:
-        on_stream: called by the worker with each event of the nested run, one after the other, as
-            an `AgentToolStreamEvent`; what it raises is logged.
-        run_config: settings of the nested run; default those of the outer one.
-        max_turns: how many model calls the nested run takes at most, whatever the outer run's
-            limit; default 10.
-        hooks: `RunHooks` of the nested run; it has no part in those of the outer one.
+        on_stream: called by the worker with each event of the nested run, in order, as an
+            `AgentToolStreamEvent`; its exceptions are logged.
+        run_config: settings of the nested run; default: the outer run's settings.
+        max_turns: the maximum number of model calls of the nested run, independent of the outer
+            run's limit; default 10.
+        hooks: `RunHooks` of the nested run, which does not call the outer run's hooks.
         session: the nested run's session; default none.
         conversation_id: the nested run's conversation at the provider.
-        previous_response_id: the response that the nested run follows at the provider.
-        failure_error_function: what the outer model reads of a nested run that failed; None lets
-            the failure end the outer run. Default `default_tool_error`.
-        needs_approval: whether a human decides before each call, or a predicate that is called
-            with (context, arguments, call id); default false.
-        parameters: a pydantic model, dataclass or TypedDict for the arguments; default one text.
-        input_builder: makes the nested run's input of the arguments.
-        include_input_schema: whether that input tells the arguments' schema; default false.
-        on_stream_max_pending_events: how many events wait for `on_stream` before the nested model
-            is read more slowly; None for no bound; default 1024.
+        previous_response_id: the provider's response that the nested run continues.
+        failure_error_function: returns the tool's output for the outer model when the nested run
+            fails; None lets the failure end the outer run. Default `default_tool_error`.
+        needs_approval: whether a person decides before each call, or a predicate called with
+            (context, arguments, call id); default false.
+        parameters: a pydantic model, dataclass or TypedDict for the arguments; default: one string.
+        input_builder: builds the nested run's input from the arguments.
+        include_input_schema: whether that input contains the JSON Schema of the arguments; default
+            false.
+        on_stream_max_pending_events: how many events may wait for `on_stream` before the nested
+            model's stream is read more slowly; None for no limit; default 1024.
     """
 
     on_stream: OnStream | None
@@ -178,14 +178,15 @@ def make_agent_tool(
 
     Args:
         agent: the agent.
-        name: what the outer model calls it; None for the agent's name.
-        description: what the outer model is told; None for the agent's `handoff_description`.
-        custom_output_extractor: makes the tool's result of the nested run's.
+        name: the tool's name for the outer model; None for the agent's name.
+        description: the description for the outer model; None for the agent's
+            `handoff_description`.
+        custom_output_extractor: converts the nested run's result into the tool's output.
         is_enabled: whether the tool is offered.
         options: see `AgentToolOptions`.
 
     Raises:
-        UserError: an argument does not fit, or the type of the parameters has no schema.
+        UserError: an argument is invalid, or the type of the parameters has no schema.
     """
     name = name or tool_name_of(agent.name)
     owner = f"Tool {name!r}"
@@ -245,17 +246,17 @@ def _check_session(session: object, owner: str) -> None:
 
 
 def check_arguments(tool: AgentTool, arguments: str) -> str | None:
-    """Return None when arguments fit a tool, and a sentence for the model when they do not."""
+    """Return the problem of a call's arguments, worded for the model; None if they are valid."""
     return None if tool.validate is None else tool.validate(arguments)
 
 
 def arguments_of(tool: AgentTool, arguments: str) -> JsonObject:
     """Return the arguments of a call as JSON, with the defaults of their type filled in.
 
-    The nested run's `RunContextWrapper.tool_input` is this, where the tool `takes_more_than_text`.
+    If the tool `takes_more_than_text`, they are the nested run's `RunContextWrapper.tool_input`.
 
     Raises:
-        ModelBehaviorError: they do not fit; the message is what `check_arguments` returns.
+        ModelBehaviorError: the arguments are invalid; the message is that of `check_arguments`.
     """
     if (problem := check_arguments(tool, arguments)) is not None:
         raise ModelBehaviorError(problem)
@@ -274,12 +275,12 @@ def _altered(adapter: Any, arguments: str) -> str:
 
 
 def takes_more_than_text(tool: AgentTool) -> bool:
-    """Say whether a tool's arguments are more than one text."""
+    """Whether a tool takes other arguments than the single string `input`."""
     return tool.parameters is not None
 
 
 def _summary(tool: AgentTool) -> str | None:
-    """Return what the parameters mean, as far as their type says it: strict mode adds to that."""
+    """Return the descriptions of a tool's parameters, from the schema before strict mode."""
     if tool.parameters is None:
         return None
     owner = f"Tool {tool.name!r}"
@@ -294,9 +295,9 @@ async def nested_input(tool: AgentTool, arguments: str) -> NestedInput:
         arguments: the call's arguments as JSON text.
 
     Raises:
-        ModelBehaviorError: the arguments do not fit.
-        UserError: the tool's `input_builder` returned something else than an input.
-        Exception: whatever the `input_builder` raised.
+        ModelBehaviorError: the arguments are invalid.
+        UserError: the tool's `input_builder` returned an invalid input.
+        Exception: any other error of the `input_builder`.
     """
     values = arguments_of(tool, arguments)
     options = StructuredToolInputBuilderOptions(
@@ -315,7 +316,7 @@ async def nested_input(tool: AgentTool, arguments: str) -> NestedInput:
 
 
 async def _refuse_to_run(context: ToolContext[Any], arguments: str) -> Any:
-    """Stand where a function tool has its function."""
+    """Refuse every call: an agent tool has no function of its own to invoke."""
     del arguments
     raise UserError(
         f"The tool {context.tool_name!r} is an agent: its call is a run of its own, so it cannot "

@@ -1,7 +1,4 @@
-"""The run item of a tool's call, with what is known of the tool.
-
-Owns: which tool's words an item repeats. Must not know: how the tool was found.
-"""
+"""Run items of tool calls, with the tool's description, title and origin."""
 
 from outlast.agents.agent_tools.agent_tool import AgentTool
 from outlast.agents.items.forms import AgentOfName, run_item
@@ -14,11 +11,11 @@ from outlast.loop.items import Item
 
 
 def call_item(item: Item, tool: FunctionTool | None, agent_of: AgentOfName) -> RunItem:
-    """Return an entry of a transcript, a call or its output, as programs see it.
+    """Return the public run item of a tool call or of a tool's output.
 
     Args:
-        item: the entry.
-        tool: the tool that is called; None where it is not known.
+        item: the entry of the transcript.
+        tool: the called tool; None if it is not available.
         agent_of: finds an agent by its name.
     """
     if tool is None:
@@ -38,7 +35,7 @@ def call_item(item: Item, tool: FunctionTool | None, agent_of: AgentOfName) -> R
 
 
 def origin_of(tool: FunctionTool) -> ToolOrigin | None:
-    """Return where a tool comes from; None for a tool on a machine, of which nobody asks."""
+    """Return the origin of a tool; None for a tool that works on a machine, such as a shell."""
     if isinstance(tool, LocalTool):
         return None
     if isinstance(tool, AgentTool):

@@ -1,7 +1,4 @@
-"""What an agent that worked as a tool came to, for its tool's `custom_output_extractor`.
-
-Owns: `AgentToolResult`. Must not know: how the nested run was carried.
-"""
+"""The result of an agent tool's nested run, for `custom_output_extractor`."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,14 +11,14 @@ from outlast.loop.values import JsonObject
 
 @dataclass(kw_only=True)
 class AgentToolResult:
-    """A nested run at its end.
+    """The result of a nested run.
 
     Attributes:
-        input: what it was asked.
-        new_items: what it has added to that.
-        final_output: its answer, of the agent's output type.
+        input: the input of the nested run.
+        new_items: the items that the nested run added.
+        final_output: the answer, of the agent's output type.
         last_agent: the agent that answered.
-        context_wrapper: the context, which it shares with the run that asked.
+        context_wrapper: the context, which the nested run shares with the outer run.
     """
 
     input: str | list[JsonObject]
@@ -31,7 +28,7 @@ class AgentToolResult:
     context_wrapper: RunContextWrapper[Any]
 
     def to_input_list(self) -> list[JsonObject]:
-        """Return what was asked and added, as input items."""
+        """Return the input and the new items as input items."""
         asked: list[JsonObject] = (
             [{"role": "user", "content": self.input}]
             if isinstance(self.input, str)
@@ -40,9 +37,9 @@ class AgentToolResult:
         return [*asked, *(item.to_input_item() for item in self.new_items)]
 
     def final_output_as(self, cls: Any, raise_if_incorrect_type: bool = False) -> Any:  # noqa: FBT001, FBT002  the SDK's
-        """Return the answer, for a type checker as a value of a type; see `RunResult`.
+        """Return the answer typed as `cls` for type checkers; see `RunResult`.
 
         Raises:
-            TypeError: it is not of that type, where that matters.
+            TypeError: the answer has another type, and `raise_if_incorrect_type` is true.
         """
         return output_as(self.final_output, cls, must_fit=raise_if_incorrect_type)
