@@ -1,8 +1,4 @@
-"""A computer as a model uses it: a screen, a mouse and a keyboard.
-
-Owns: what a computer has to be able to do, and doing what a model asks of one. Must not know: how
-the model's wish got here, or how long a computer is kept.
-"""
+"""The computer interface: a screen, a mouse and a keyboard for the actions of a model."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -33,45 +29,45 @@ _ACTIONS: Mapping[str, tuple[str, ...]] = {
     "drag": ("path",),
     _SCREENSHOT: (),
 }
-"""The actions, each the name of a method, and what that is called with, by position."""
+"""The method name of each action, with the names of its positional arguments."""
 
 
 class _Machine(ABC):  # noqa: B024  its methods are abstract where they are sync or async
-    """What sync and async computers have in common."""
+    """The base class of sync and async computers."""
 
     @property
     def environment(self) -> Environment | None:
-        """What kind of computer it is; older models have to be told."""
+        """The kind of computer; required by older models."""
         return None
 
     @property
     def dimensions(self) -> tuple[int, int] | None:
-        """How wide and high the screen is; older models have to be told."""
+        """The width and height of the screen in pixels; required by older models."""
         return None
 
 
 class Computer(_Machine):
-    """A computer whose methods are plain functions: they run in threads.
+    """A computer whose methods are plain functions, which run in threads.
 
-    The pointer's places are pixels from the upper left corner. A method may also take
-    `keys: list[str] | None = None`, the keys that are held meanwhile.
+    Coordinates are pixels from the upper left corner. A method may also take
+    `keys: list[str] | None = None`, the keys to hold during the action.
     """
 
     @abstractmethod
     def screenshot(self) -> str:
-        """Return the screen as PNG in base64, or any picture as a `data:` URL."""
+        """Return a screenshot: a PNG in base64, or an image of any type as a `data:` URL."""
 
     @abstractmethod
     def click(self, x: int, y: int, button: Button) -> None:
-        """Click at a place."""
+        """Click at a position."""
 
     @abstractmethod
     def double_click(self, x: int, y: int) -> None:
-        """Click twice at a place."""
+        """Double-click at a position."""
 
     @abstractmethod
     def scroll(self, x: int, y: int, scroll_x: int, scroll_y: int) -> None:
-        """Scroll by so many pixels, the pointer being at a place."""
+        """Scroll by a number of pixels, with the pointer at a position."""
 
     @abstractmethod
     def type(self, text: str) -> None:
@@ -79,11 +75,11 @@ class Computer(_Machine):
 
     @abstractmethod
     def wait(self) -> None:
-        """Wait a moment."""
+        """Wait for a moment."""
 
     @abstractmethod
     def move(self, x: int, y: int) -> None:
-        """Move the pointer to a place."""
+        """Move the pointer to a position."""
 
     @abstractmethod
     def keypress(self, keys: list[str]) -> None:
@@ -91,7 +87,7 @@ class Computer(_Machine):
 
     @abstractmethod
     def drag(self, path: list[tuple[int, int]]) -> None:
-        """Press the button at the first place of a path and let it go at the last."""
+        """Press the button at the start of a path, move along it, and release the button."""
 
 
 class AsyncComputer(_Machine):
@@ -99,19 +95,19 @@ class AsyncComputer(_Machine):
 
     @abstractmethod
     async def screenshot(self) -> str:
-        """Return the screen as PNG in base64, or any picture as a `data:` URL."""
+        """Return a screenshot: a PNG in base64, or an image of any type as a `data:` URL."""
 
     @abstractmethod
     async def click(self, x: int, y: int, button: Button) -> None:
-        """Click at a place."""
+        """Click at a position."""
 
     @abstractmethod
     async def double_click(self, x: int, y: int) -> None:
-        """Click twice at a place."""
+        """Double-click at a position."""
 
     @abstractmethod
     async def scroll(self, x: int, y: int, scroll_x: int, scroll_y: int) -> None:
-        """Scroll by so many pixels, the pointer being at a place."""
+        """Scroll by a number of pixels, with the pointer at a position."""
 
     @abstractmethod
     async def type(self, text: str) -> None:
@@ -119,11 +115,11 @@ class AsyncComputer(_Machine):
 
     @abstractmethod
     async def wait(self) -> None:
-        """Wait a moment."""
+        """Wait for a moment."""
 
     @abstractmethod
     async def move(self, x: int, y: int) -> None:
-        """Move the pointer to a place."""
+        """Move the pointer to a position."""
 
     @abstractmethod
     async def keypress(self, keys: list[str]) -> None:
@@ -131,14 +127,14 @@ class AsyncComputer(_Machine):
 
     @abstractmethod
     async def drag(self, path: list[tuple[int, int]]) -> None:
-        """Press the button at the first place of a path and let it go at the last."""
+        """Press the button at the start of a path, move along it, and release the button."""
 
 
 ComputerLike: TypeAlias = Computer | AsyncComputer
 
 
 def action_problem(actions: Sequence[JsonObject]) -> str | None:
-    """Return what is wrong with the actions of a call; None where each can be tried."""
+    """Return the problem of a call's actions; None if each has a known type and its fields."""
     for action in actions:
         kind = str(action.get("type"))
         if kind not in _ACTIONS:
@@ -150,11 +146,11 @@ def action_problem(actions: Sequence[JsonObject]) -> str | None:
 
 
 async def act(computer: ComputerLike, actions: Sequence[JsonObject]) -> str:
-    """Do one thing after the other, and return what the screen shows then, as a URL.
+    """Perform actions in order and return a screenshot as a `data:` URL.
 
     Raises:
-        UserError: the computer gives no screenshot.
-        Exception: whatever a method raised.
+        UserError: the computer returns no screenshot.
+        Exception: any error of a method.
     """
     shot: object = None
     for action in actions:

@@ -1,8 +1,4 @@
-"""The tool with which a model uses a computer.
-
-Owns: `ComputerTool`: which computer a run has, what a call of it says, who looks at what the
-provider warns of. Must not know: where the tool runs.
-"""
+"""The computer tool: actions of the model, screenshots, and the provider's safety checks."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -34,7 +30,7 @@ from outlast.loop.values import Json, JsonObject
 logger = get_logger(__name__)
 
 LARGEST_SCREENSHOT_BYTES = 450_000
-"""As a URL. Every screenshot stays in the history of the run."""
+"""The size limit of a screenshot as a `data:` URL; each stays in the history of the run."""
 
 
 @dataclass
@@ -43,9 +39,9 @@ class ComputerToolSafetyCheckData:
 
     Attributes:
         ctx_wrapper: the run's context.
-        agent: whose model made the call.
+        agent: the agent whose model made the call.
         tool_call: the call as the openai package's `ResponseComputerToolCall`.
-        safety_check: what the provider warns of, with `id`, `code` and `message`.
+        safety_check: the provider's warning, with `id`, `code` and `message`.
     """
 
     ctx_wrapper: RunContextWrapper[Any]
@@ -55,16 +51,16 @@ class ComputerToolSafetyCheckData:
 
 
 SafetyCheckFunction: TypeAlias = Callable[[ComputerToolSafetyCheckData], bool | Awaitable[bool]]
-"""Says whether a call may run in spite of a warning; sync or async."""
+"""A function that returns whether a call may run in spite of a warning; sync or async."""
 
 
 class ComputerTool(LocalTool, Generic[ComputerT]):
-    """A tool by which the model uses a computer.
+    """A tool with which the model uses a computer.
 
     Attributes:
-        computer: the computer, or what makes one for each run.
-        on_safety_check: says whether a call may run that the provider warns of.
-        kept: the computers that are in use in this process.
+        computer: the computer, or a callable or provider that makes one for each run.
+        on_safety_check: returns whether a call with a warning of the provider may run.
+        kept: the computers in use in this process.
     """
 
     form: ClassVar[str] = "computer_call"
@@ -82,21 +78,21 @@ class ComputerTool(LocalTool, Generic[ComputerT]):
         """Make the tool of a computer.
 
         Args:
-            computer: a `Computer` or `AsyncComputer`, which all runs on this worker then share;
-                or a callable that makes one, called with `run_context=`, or a `ComputerProvider`:
-                each run then has its own.
-            on_safety_check: called with a `ComputerToolSafetyCheckData` for each of the
-                provider's warnings; a no ends the run. Without it, calls run and the provider is
-                not told that anybody looked.
-            needs_approval: whether a human decides before each call, or a predicate that is
-                called with (context, the call's actions, call id). A rejected call answers with
-                an empty picture, because no words fit there.
-            on_approval: decides about such a call instead, if it can.
-            **options: see `LocalToolOptions`. A call is tried once unless `retry` says otherwise;
+            computer: a `Computer` or `AsyncComputer` that all runs on this worker share. A
+                callable, called with `run_context=`, or a `ComputerProvider` makes a separate
+                computer for each run.
+            on_safety_check: called with a `ComputerToolSafetyCheckData` for each of the provider's
+                warnings; a false result ends the run. Without this function, calls run and their
+                warnings are not acknowledged to the provider.
+            needs_approval: whether a person decides before each call, or a predicate called with
+                (context, the call's actions, call id). The output of a rejected call is an empty
+                image, because it cannot contain text.
+            on_approval: decides about such a call instead of a person, if it can.
+            **options: see `LocalToolOptions`. A call has one attempt unless `retry` says otherwise;
                 a failure ends the run.
 
         Raises:
-            UserError: an argument does not fit.
+            UserError: an argument is invalid.
         """
         given = cast("object", computer)
         if isinstance(given, type) or not (
@@ -125,10 +121,11 @@ class ComputerTool(LocalTool, Generic[ComputerT]):
         return {"type": "computer"}
 
     def param_for(self, model: str | None) -> JsonObject:
-        """Return the tool's entry in a request to a model, for older models that of the preview.
+        """Return the tool's entry in a request to a model; older models get the preview's entry.
 
         Raises:
-            UserError: such a model has to be told of the screen, and nobody knows it.
+            UserError: an older model requires `environment` and `dimensions`, which the computer
+                does not have.
         """
         if model is None or "computer-use" not in model:
             return self.to_tool_param()
@@ -169,10 +166,10 @@ class ComputerTool(LocalTool, Generic[ComputerT]):
     async def _acknowledged(
         self, context: ToolContext[Any], arguments: str, said: JsonObject
     ) -> list[JsonObject]:
-        """Ask about the provider's warnings, and return those that somebody has looked at.
+        """Call `on_safety_check` for the provider's warnings; return the acknowledged warnings.
 
         Raises:
-            UserError: the call must not run.
+            UserError: `on_safety_check` refused the call.
         """
         checks: list[JsonObject] = said.get("pending_safety_checks") or []
         if not checks:
@@ -202,7 +199,7 @@ def _said(arguments: str) -> JsonObject:
 
 
 def _actions(said: JsonObject) -> list[JsonObject]:
-    """Return what is to be done: newer models ask for several things at once."""
+    """Return the actions of a call; newer models request several at once."""
     several: Json = said.get("actions")
     if isinstance(several, list) and several:
         return cast("list[JsonObject]", several)
@@ -221,11 +218,11 @@ async def resolve_computer(
 
     Args:
         tool: the tool.
-        run_context: the run's, as hooks and other callables have it.
+        run_context: the run's context, as passed to hooks and other callables.
 
     Raises:
-        UserError: what makes computers has made something else.
-        Exception: it failed.
+        UserError: the tool's callable or provider returned no computer.
+        Exception: any error of the callable or provider.
     """
     async with tool.kept.lent(run_context) as computer:
         return computer

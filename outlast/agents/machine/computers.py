@@ -1,8 +1,4 @@
-"""Which computer serves which run on a worker.
-
-Owns: making computers for runs, lending each to one call at a time, and giving up those that
-nobody has used for long. Must not know: what is done with a computer.
-"""
+"""The computers of runs on a worker: creation, use by one call at a time, and disposal."""
 
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -30,7 +26,7 @@ else:  # the default is for type checkers only, and its package takes 25 ms to i
 logger = get_logger(__name__)
 
 KEPT_FOR = timedelta(minutes=30)
-"""How long a run's computer is kept without a call of it."""
+"""How long an unused computer of a run is kept."""
 
 
 @dataclass
@@ -39,7 +35,7 @@ class ComputerProvider(Generic[ComputerT]):
 
     Attributes:
         create: called with `run_context=`; returns the computer; sync or async.
-        dispose: called with `run_context=` and `computer=` when a run's computer was not used for
+        dispose: called with `run_context=` and `computer=` after a run's computer was unused for
             half an hour; sync or async.
     """
 
@@ -53,14 +49,14 @@ ComputerSource: TypeAlias = (
 
 
 def _lock() -> Any:
-    import asyncio  # here for the time that it takes: defining tools never needs it
+    import asyncio  # imported here because it is slow, and defining tools does not need it
 
     return asyncio.Lock()
 
 
 @dataclass
 class _Kept:
-    """One computer; calls of it wait for each other, because it has one mouse."""
+    """One computer. Its calls run one at a time, because there is one mouse."""
 
     context: Any
     computer: Any = None
@@ -75,21 +71,21 @@ async def dispose_resolved_computers(*, run_context: RunContextWrapper[Any]) -> 
     """Dispose of the computers that were made for a run in this process.
 
     Args:
-        run_context: the run's, as hooks and other callables have it.
+        run_context: the run's context, as passed to hooks and other callables.
     """
     for computers in list(_EVERY):
         await computers.give_up(run_context.run_id)
 
 
 class KeptComputers:
-    """The computers of one tool: one for all runs, or one for each."""
+    """The computers of one tool: one shared by all runs, or one per run."""
 
     def __init__(self, source: ComputerSource[Any], *, clock: Callable[[], float] = time.monotonic):
-        """Keep computers.
+        """Create a store of computers without making any.
 
         Args:
-            source: the computer, or what makes one.
-            clock: tells seconds.
+            source: the computer, or a callable or provider that makes one.
+            clock: returns the time in seconds.
         """
         self._source = source
         self._clock = clock
@@ -98,11 +94,11 @@ class KeptComputers:
 
     @asynccontextmanager
     async def lent(self, context: RunContextWrapper[Any]) -> AsyncGenerator[ComputerLike]:
-        """Have the computer of a run for one call.
+        """Yield the computer of a run for the exclusive use of one call.
 
         Raises:
-            UserError: what makes computers has made something else.
-            Exception: it failed.
+            UserError: the callable or provider returned no computer.
+            Exception: any error of the callable or provider.
         """
         await self._give_up_unused()
         is_shared = isinstance(self._source, Computer | AsyncComputer)
@@ -116,7 +112,7 @@ class KeptComputers:
                 kept.used_at = self._clock()
 
     async def give_up(self, run_id: str) -> None:
-        """Give the computer of one run up, once no call has it."""
+        """Dispose of the computer of one run, after the current call has ended."""
         kept = self._kept.pop(run_id, None)
         if kept is not None:
             async with kept.free:

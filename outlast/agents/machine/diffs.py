@@ -1,11 +1,9 @@
-"""Diffs as models write them: lines with their neighbours, and no line numbers.
+"""Diffs in the V4A format of models: lines with context, and no line numbers.
 
-Owns: reading such a diff and applying it to a text. Must not know: files, tools.
-
-A diff is a list of changes. A change may begin with `@@ line`, which says after which line of the
-text it is to be looked for; several such lines narrow it down step by step. Of the lines that
-follow, those that begin with a space are in the text, those with `-` are taken out, those with `+`
-are put in. `*** End of File` says that the change is at the end.
+A diff is a list of changes. A change may begin with `@@ line`, an anchor: the search for the change
+starts after that line of the text. Several anchors narrow the search step by step. Of the following
+lines, a line with a leading space is context, a line with `-` is removed, and a line with `+` is
+added. `*** End of File` marks a change at the end of the text.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -15,25 +13,25 @@ from typing import Literal, TypeAlias
 ApplyDiffMode: TypeAlias = Literal["default", "create"]
 
 _END_OF_FILE = "*** End of File"
-# What ends the changes of this text, in a patch of several files too.
+# Markers that end the changes of one text, also in a patch of several files.
 _END_OF_PATCH = ("*** End Patch", "*** Update File:", "*** Add File:", "*** Delete File:")
 
-# How lines are compared, the strictest way first: models are careless about blanks.
+# Normalizations to compare lines with, strictest first: models are careless about whitespace.
 _EYES: tuple[Callable[[str], str], ...] = (str, str.rstrip, str.strip)
 
 
 class InvalidDiffError(ValueError):
-    """A diff that is none, or that does not fit its text. The message is for the model."""
+    """The diff is malformed, or does not match the text. The message is for the model."""
 
 
 @dataclass
 class _Change:
-    """One place of the text that changes.
+    """One change of a diff.
 
     Attributes:
-        anchors: lines that come before it, one after the other.
-        rows: its lines: the mark, and the line.
-        is_last: it is at the end of the text.
+        anchors: lines of the text before the change, in order.
+        rows: the lines of the change, each as (mark, line).
+        is_last: whether the change is at the end of the text.
     """
 
     anchors: list[str] = field(default_factory=list[str])
@@ -42,7 +40,7 @@ class _Change:
 
     @property
     def old(self) -> list[str]:
-        """The lines that the text has there."""
+        """The lines of the text that the change covers."""
         return [line for mark, line in self.rows if mark != "+"]
 
 
@@ -53,16 +51,16 @@ def apply_diff(
 ) -> str:
     """Return a text with a V4A diff applied.
 
-    Lines are found as they are, or else without regard to blanks at their ends and then at their
-    beginnings; what stays keeps its own blanks, and the text its own kind of line breaks.
+    Lines are matched exactly, then without trailing whitespace, then without leading and trailing
+    whitespace. Unchanged lines keep their whitespace, and the text keeps its type of line break.
 
     Args:
         input: the text.
-        diff: what to change, in the format that models write for `ApplyPatchTool`.
-        mode: `create` makes a new text, of a diff that has `+` lines only.
+        diff: the changes, in the format that models write for `ApplyPatchTool`.
+        mode: `create` makes a new text from a diff with `+` lines only.
 
     Raises:
-        ValueError: the diff cannot be read, or the text does not have the lines that it names.
+        ValueError: the mode is unknown, the diff is malformed, or its lines are not in the text.
     """
     rows = _rows(diff)
     if mode == "create":
@@ -79,7 +77,7 @@ def _line_break(text: str) -> str:
 
 
 def _rows(diff: str) -> list[str]:
-    """Return the lines of a diff; a line break at its end begins no further line."""
+    """Return the lines of a diff, without an empty line after the final line break."""
     text = diff.replace("\r\n", "\n")
     return text.removesuffix("\n").split("\n") if text else []
 
@@ -94,7 +92,7 @@ def _created(rows: Sequence[str]) -> Iterator[str]:
 
 
 def _changes(rows: Sequence[str]) -> Iterator[_Change]:
-    """Read the changes of a diff."""
+    """Yield the changes of a diff."""
     change, begun = _Change(), False
     for row in rows:
         if row.startswith(_END_OF_PATCH):
@@ -126,7 +124,7 @@ def _with_rows(change: _Change) -> _Change:
 
 
 def _changed(lines: Sequence[str], changes: Sequence[_Change]) -> list[str]:
-    """Return the lines as the changes leave them; each is looked for behind the one before."""
+    """Return the lines after all changes; each change is searched for after the previous one."""
     result: list[str] = []
     done = 0
     for change in changes:
@@ -144,25 +142,25 @@ def _changed(lines: Sequence[str], changes: Sequence[_Change]) -> list[str]:
 
 
 def _place(lines: Sequence[str], change: _Change, done: int) -> int:
-    """Return where a change begins, behind the lines that are done.
+    """Return the index where a change begins, at or after the index `done`.
 
     Raises:
-        InvalidDiffError: the text has no such place.
+        InvalidDiffError: the text does not have the lines of the change.
     """
     start, lost = done, None
     for anchor in change.anchors:
         if len(change.anchors) == 1 and anchor in lines[:done]:
-            break  # the change before this one has come by there: it goes on from where that ended
+            break  # the previous change passed the anchor, so the search starts where that ended
         at = _find(lines, [anchor], start)
         if at is not None:
             start = at + 1
         elif _find(lines[:start], [anchor], 0) is None:
             lost = anchor
-    # A line break at the end of the text ends its last line; the split has an empty one behind it.
+    # If the text ends with a line break, the split has an empty line after the last line.
     end = len(lines) - 1 if lines[-1] == "" and len(lines) > start else len(lines)
     if not change.old:
-        # One line that the text lacks is often no line at all, but a heading (`@@ -1,2 +1,3 @@`);
-        # of several, the others show that a line was meant.
+        # A single anchor that is not in the text is often a hunk header (`@@ -1,2 +1,3 @@`). With
+        # several anchors, the missing one was meant to be a line.
         if lost is not None and len(change.anchors) > 1:
             raise InvalidDiffError(f"The text does not have this line: {lost!r}")
         return end if change.is_last else start
@@ -171,7 +169,7 @@ def _place(lines: Sequence[str], change: _Change, done: int) -> int:
             at = last - len(change.old)
             if at >= done and _find(lines[at:last], change.old, 0) is not None:
                 return at
-    for begin in (start, done):  # models name an anchor, too, that is one of the lines
+    for begin in (start, done):  # models also write an anchor that is a line of the change
         at = _find(lines, change.old, begin)
         if at is not None:
             return at
@@ -180,7 +178,7 @@ def _place(lines: Sequence[str], change: _Change, done: int) -> int:
 
 
 def _find(lines: Sequence[str], wanted: Sequence[str], start: int) -> int | None:
-    """Return where lines stand one after the other, from a line on."""
+    """Return the first index from `start` where the wanted lines follow each other, or None."""
     for see in _EYES:
         seen, sought = [see(line) for line in lines], [see(line) for line in wanted]
         for at in range(start, len(lines) - len(wanted) + 1):

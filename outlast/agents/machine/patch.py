@@ -1,7 +1,6 @@
 """The tool with which a model changes files, one at a time, on the machine of a worker.
 
-Owns: `ApplyPatchTool` and what its editor takes and returns. Touches no file: editors are the
-user's; `apply_diff` does their work on a text. Must not know: where a tool runs.
+No file is touched here: users write the editors, with `apply_diff` for the texts.
 """
 
 import json
@@ -29,11 +28,11 @@ class ApplyPatchOperation:
     """A change of one file.
 
     Attributes:
-        type: what is done to the file.
-        path: which; check it before you touch it, because a model wrote it.
-        diff: for `apply_diff`, with `mode="create"` for a new file.
-        ctx_wrapper: the run's context; while a call runs, it has `idempotency_key`, too.
-        move_to: the file's new path, where it gets one.
+        type: the kind of change.
+        path: the file's path; check the path before use, because a model wrote it.
+        diff: the diff for `apply_diff`, with `mode="create"` for a new file.
+        ctx_wrapper: the run's context, with `idempotency_key` while a call runs.
+        move_to: the file's new path, if the file is moved.
     """
 
     type: ApplyPatchOperationType
@@ -48,8 +47,8 @@ class ApplyPatchResult:
     """The result of a change of a file.
 
     Attributes:
-        status: whether it worked; None for yes.
-        output: what the model reads of it.
+        status: whether the change succeeded; None means `completed`.
+        output: the text for the model.
     """
 
     status: Literal["completed", "failed"] | None = None
@@ -60,7 +59,7 @@ ApplyPatchAnswer: TypeAlias = ApplyPatchResult | str | None
 ApplyPatchApproval: TypeAlias = Callable[
     [RunContextWrapper[Any], ApplyPatchOperation, str], bool | Awaitable[bool]
 ]
-"""Called with (context, operation, call id); true means that a human decides."""
+"""Called with (context, operation, call id); true means that a person decides."""
 
 
 @runtime_checkable
@@ -79,7 +78,7 @@ class ApplyPatchEditor(Protocol):
     def update_file(
         self, operation: ApplyPatchOperation
     ) -> ApplyPatchAnswer | Awaitable[ApplyPatchAnswer]:
-        """Change a file, and move it if there is a `move_to`."""
+        """Change a file, and move it if `move_to` is set."""
         ...
 
     def delete_file(
@@ -90,10 +89,10 @@ class ApplyPatchEditor(Protocol):
 
 
 class ApplyPatchTool(LocalTool):
-    """A tool by which the model changes files through an editor.
+    """A tool with which the model changes files through an editor.
 
     Attributes:
-        editor: changes the files.
+        editor: the object that changes the files.
     """
 
     form: ClassVar[str] = "apply_patch_call"
@@ -109,19 +108,19 @@ class ApplyPatchTool(LocalTool):
         """Make the tool of an editor.
 
         Args:
-            editor: has `create_file`, `update_file` and `delete_file`, which take an
-                `ApplyPatchOperation` and return an `ApplyPatchResult`, a text or None.
-            name: what messages and hooks call the tool. The model, approvals and activities know
-                it as `apply_patch`.
-            needs_approval: whether a human decides before each call, or a predicate that is
-                called with (context, operation, call id).
-            on_approval: decides about such a call instead, if it can.
-            **options: see `LocalToolOptions`. A call is tried once unless `retry` says otherwise.
-                A diff that does not fit is told to the model as it is; of any other failure it
-                hears that there was one.
+            editor: an object with the methods `create_file`, `update_file` and `delete_file`, which
+                take an `ApplyPatchOperation` and return an `ApplyPatchResult`, a text or None.
+            name: the tool's name in messages and hooks. The model, approvals and activities call it
+                `apply_patch`.
+            needs_approval: whether a person decides before each call, or a predicate called with
+                (context, operation, call id).
+            on_approval: decides about such a call instead of a person, if it can.
+            **options: see `LocalToolOptions`. A call has one attempt unless `retry` says otherwise.
+                By default, the model gets the message of an `InvalidDiffError`, and
+                `default_tool_error` for any other failure.
 
         Raises:
-            UserError: an argument does not fit.
+            UserError: an argument is invalid.
         """
         for method in _NEEDS_DIFF:
             if not callable(getattr(editor, method, None)):
@@ -141,7 +140,7 @@ class ApplyPatchTool(LocalTool):
 
     @property
     def type(self) -> str:
-        """What the provider calls this kind of tool."""
+        """The provider's name of this type of tool."""
         return "apply_patch"
 
     def to_tool_param(self) -> JsonObject:
@@ -166,7 +165,7 @@ class ApplyPatchTool(LocalTool):
 
 
 def default_patch_error(context: RunContextWrapper[Any], error: Exception) -> str:
-    """Tell the model what is wrong with its diff, and of other failures that there was one."""
+    """Return the output for the model: a diff's problem, or the default for other failures."""
     if isinstance(error, InvalidDiffError | ModelBehaviorError):
         return str(error)
     return default_tool_error(context, error)
@@ -190,7 +189,7 @@ def _problem(arguments: str) -> str | None:
 
 
 def _output(result: object) -> JsonObject:
-    """Return what the output item of a call has."""
+    """Return the fields of a call's output item."""
     status: object = None
     if isinstance(result, Mapping):
         fields = cast("Mapping[str, object]", result)

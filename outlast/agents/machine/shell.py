@@ -31,7 +31,7 @@ class ShellCallOutcome:
 
     Attributes:
         type: whether the command ended by itself or timed out.
-        exit_code: its exit code, if known.
+        exit_code: the command's exit code, if available.
     """
 
     type: Literal["exit", "timeout"]
@@ -43,9 +43,9 @@ class ShellCommandOutput:
     """The output of one command.
 
     Attributes:
-        stdout: its standard output.
-        stderr: its standard error.
-        outcome: how it ended.
+        stdout: the command's standard output.
+        stderr: the command's standard error.
+        outcome: the exit code or timeout.
         command: the command; not shown to the model, which knows the order.
         provider_data: further data of the executor; not shown to the model.
     """
@@ -58,12 +58,12 @@ class ShellCommandOutput:
 
     @property
     def exit_code(self) -> int | None:
-        """The command's exit code, if known."""
+        """The command's exit code, if available."""
         return self.outcome.exit_code
 
     @property
     def status(self) -> Literal["completed", "timeout"]:
-        """Whether it ended by itself."""
+        """Whether the command ended by itself or timed out."""
         return "timeout" if self.outcome.type == "timeout" else "completed"
 
 

@@ -1,7 +1,4 @@
-"""Where the commands of a `ShellTool` run, as dicts with names for their keys.
-
-Owns: the types for `ShellTool(environment=...)`. Must not know: who reads them.
-"""
+"""The types for `ShellTool(environment=...)`: where shell commands run."""
 
 from typing import Literal, NotRequired, TypeAlias, TypedDict
 
@@ -10,8 +7,8 @@ class ShellToolLocalSkill(TypedDict):
     """A skill in a folder of the worker's machine.
 
     Attributes:
-        name: what the model calls it.
-        description: what the model is told of it.
+        name: the skill's name for the model.
+        description: the skill's description for the model.
         path: the folder.
     """
 
@@ -21,12 +18,12 @@ class ShellToolLocalSkill(TypedDict):
 
 
 class ShellToolSkillReference(TypedDict):
-    """A skill that the provider keeps.
+    """A skill that the provider stores.
 
     Attributes:
-        type: what it is.
-        skill_id: which.
-        version: which version; the newest where it is left out.
+        type: always `skill_reference`.
+        skill_id: the provider's id of the skill.
+        version: the version of the skill; default: the newest.
     """
 
     type: Literal["skill_reference"]
@@ -43,7 +40,7 @@ class ShellToolInlineSkillSource(TypedDict):
 
 
 class ShellToolInlineSkill(TypedDict):
-    """A skill that travels with the request."""
+    """A skill whose files are sent with the request."""
 
     type: Literal["inline"]
     name: str
