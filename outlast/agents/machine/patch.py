@@ -116,8 +116,8 @@ class ApplyPatchTool(LocalTool):
                 (context, operation, call id).
             on_approval: decides about such a call instead of a person, if it can.
             **options: see `LocalToolOptions`. A call has one attempt unless `retry` says otherwise.
-                By default, the model gets the message of an `InvalidDiffError`, and
-                `default_tool_error` for any other failure.
+                By default, the model gets the problem of an invalid diff, and for any other failure
+                the text of `default_tool_error`.
 
         Raises:
             UserError: an argument is invalid.

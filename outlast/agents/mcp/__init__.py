@@ -1,1 +1,1 @@
-"""MCP servers as users configure them, and their tools. `outlast.mcp` connects to them."""
+"""The configuration of MCP servers, and their tools. `outlast.mcp` holds the connections."""

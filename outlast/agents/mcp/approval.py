@@ -1,7 +1,4 @@
-"""Which tools of an MCP server need a person: the forms of `require_approval`.
-
-Owns: reading them. Must not know: how an approval proceeds.
-"""
+"""The forms of `require_approval`: which tools of an MCP server need an approval."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, TypeAlias, TypedDict, cast
@@ -12,21 +9,21 @@ from outlast.agents.errors import UserError
 
 
 class RequireApprovalToolList(TypedDict, total=False):
-    """Tools by name.
+    """A list of tools.
 
     Attributes:
-        tool_names: the names, as the server has them.
+        tool_names: the server's names of the tools.
     """
 
     tool_names: list[str]
 
 
 class RequireApprovalObject(TypedDict, total=False):
-    """Tools that need a person and tools that do not; all others do not.
+    """Tools that need an approval, and tools that do not. Unlisted tools need none.
 
     Attributes:
-        always: those that do.
-        never: those that do not.
+        always: the tools that need an approval.
+        never: the tools that need none.
     """
 
     always: RequireApprovalToolList
@@ -50,7 +47,7 @@ RequireApprovalSetting: TypeAlias = (
 )
 
 ApprovalPolicy: TypeAlias = bool | dict[str, bool] | LocalMCPApprovalCallable
-"""For all tools, by the name of a tool, or what is asked."""
+"""One answer for all tools, an answer by tool name, or a callable that decides per call."""
 
 _FORMS = (
     "'always', 'never', True, False, a dict from a tool's name to one of these, "
@@ -60,10 +57,10 @@ _FORMS = (
 
 
 def approval_policy(setting: object) -> ApprovalPolicy:
-    """Return what a `require_approval` means.
+    """Return the policy of a `require_approval` setting.
 
     Raises:
-        UserError: it is none.
+        UserError: the setting is invalid.
     """
     if setting is None:
         return False
@@ -88,7 +85,7 @@ def _answer(given: object, where: str) -> bool:
 
 
 def _is_object_form(entries: Mapping[object, object]) -> bool:
-    """Whether these are lists of tools, and not tools that happen to have such names."""
+    """Whether the keys mean `always` and `never` lists, and not tools with these names."""
     return any(
         isinstance(one, Mapping) and "tool_names" in one
         for one in (entries.get("always"), entries.get("never"))

@@ -1,7 +1,4 @@
-"""Which tools of an MCP server an agent sees: the forms of `tool_filter`.
-
-Owns: checking and applying them. Must not know: how tools are listed.
-"""
+"""The forms of `tool_filter`: which tools of an MCP server an agent may use."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,12 +14,12 @@ logger = get_logger(__name__)
 
 @dataclass
 class ToolFilterContext:
-    """For whom tools are listed.
+    """The run, agent and server for which tools are listed.
 
     Attributes:
         run_context: the run's context.
-        agent: the agent whose model will be offered them.
-        server_name: the server that has them.
+        agent: the agent whose model will be offered the tools.
+        server_name: the name of the server.
     """
 
     run_context: RunContextWrapper[Any]
@@ -31,11 +28,11 @@ class ToolFilterContext:
 
 
 class ToolFilterStatic(TypedDict, total=False):
-    """A filter by name. A tool that is in both lists is left out.
+    """A filter by name. A tool in both lists is left out.
 
     Attributes:
-        allowed_tool_names: only these are offered.
-        blocked_tool_names: these are not.
+        allowed_tool_names: the only tools to offer.
+        blocked_tool_names: the tools to leave out.
     """
 
     allowed_tool_names: list[str]
@@ -43,7 +40,7 @@ class ToolFilterStatic(TypedDict, total=False):
 
 
 ToolFilterCallable: TypeAlias = Callable[[ToolFilterContext, Any], bool | Awaitable[bool]]
-"""Called with (context, the server's tool); sync or async; true means that it is offered."""
+"""Called with (context, the server's tool); true means that the tool is offered; sync or async."""
 
 ToolFilter: TypeAlias = ToolFilterCallable | ToolFilterStatic | None
 
@@ -54,11 +51,11 @@ def create_static_tool_filter(
     """Make a filter by name.
 
     Args:
-        allowed_tool_names: only these tools are offered; None for all.
-        blocked_tool_names: these are not offered.
+        allowed_tool_names: the only tools to offer; None for all.
+        blocked_tool_names: the tools to leave out.
 
     Returns:
-        The filter, or None where nothing is filtered.
+        The filter, or None without any names.
     """
     made: ToolFilterStatic = {}
     if allowed_tool_names is not None:
@@ -69,10 +66,10 @@ def create_static_tool_filter(
 
 
 def check_tool_filter(tool_filter: object, owner: str) -> None:
-    """Refuse a filter that is none, where it is given.
+    """Refuse an invalid filter; None is valid.
 
     Raises:
-        UserError: it is none. The message names the owner.
+        UserError: the filter is invalid. The message names the owner.
     """
     if tool_filter is None:
         return
@@ -92,10 +89,10 @@ def check_tool_filter(tool_filter: object, owner: str) -> None:
 async def filtered(
     tools: Sequence[Any], tool_filter: ToolFilter, context: ToolFilterContext | None
 ) -> list[Any]:
-    """Return the tools that pass a filter. One for which a callable fails is left out.
+    """Return the tools that pass a filter. If a callable fails for a tool, the tool is left out.
 
     Raises:
-        UserError: a callable has to know for whom the tools are listed, and nobody is named.
+        UserError: the filter is a callable, and there is no context to call it with.
     """
     if tool_filter is None:
         return list(tools)
@@ -117,7 +114,7 @@ async def filtered(
 
 async def _passes(tool: Any, tool_filter: ToolFilterCallable, context: ToolFilterContext) -> bool:
     try:
-        # A copy, because the server may keep the list for the next agent.
+        # The callable gets a copy, because the server may cache the list for the next agent.
         return bool(await call(tool_filter, context, tool.model_copy(deep=True)))
     except Exception:
         logger.exception(

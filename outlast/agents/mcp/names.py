@@ -1,8 +1,4 @@
-"""What the tools of MCP servers are called by a model.
-
-Owns: names that tell the server, and the refusal of names that clash or that no provider takes.
-Must not know: tools.
-"""
+"""Tool names of MCP servers for a model: with or without the server's name, valid and unique."""
 
 import re
 from collections import Counter
@@ -13,7 +9,7 @@ from outlast.agents.errors import UserError
 from outlast.agents.tools.definition import check_tool_name
 
 LONGEST = 64
-"""Characters of a tool's name."""
+"""The maximum number of characters of a tool's name."""
 
 _HASH_LENGTH = 8
 
@@ -23,12 +19,12 @@ def names_with_server(
 ) -> list[str]:
     """Return `mcp_<server>__<tool>` for each (server, tool).
 
-    What no provider takes becomes `_`. A name that is too long, or would stand for two tools,
-    ends in a hash instead. The same tools have the same names in every process.
+    Invalid characters become `_`. A name that is too long or not unique ends with a hash. The same
+    tools have the same names in every process.
 
     Args:
         tools: names of servers and of their tools.
-        reserved: names that are taken.
+        reserved: names of other tools, which must not be used.
     """
     plain = [f"mcp_{_safe(server, 'server')}__{_safe(tool, 'tool')}" for server, tool in tools]
     often = Counter(plain)
@@ -48,14 +44,14 @@ def names_with_server(
 
 
 def checked_names(tools: Sequence[tuple[str, str]], *, owner: str) -> list[str]:
-    """Return the names of the tools as their servers have them.
+    """Return the servers' own names of the tools, after a check.
 
     Args:
         tools: names of servers and of their tools.
-        owner: names the agent, for the error.
+        owner: the agent, as the error message names it.
 
     Raises:
-        UserError: two servers have a tool of one name, or no provider takes a name.
+        UserError: two servers have a tool with the same name, or a name is invalid.
     """
     home: dict[str, str] = {}
     for server, tool in tools:

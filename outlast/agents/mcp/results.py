@@ -1,7 +1,4 @@
-"""What a model reads of an MCP tool's result.
-
-Owns: turning the content of a result into what our tools return. Must not know: servers.
-"""
+"""The conversion of an MCP tool's result into the output of a tool."""
 
 import json
 from typing import Any
@@ -10,13 +7,14 @@ from outlast.agents.items.tool_output import ToolOutputImage, ToolOutputPart, To
 
 
 def output_of(result: Any, *, structured: bool = False) -> str | ToolOutputPart | list[Any]:
-    """Return a result as a tool would return it; one that tells an error is a result, too.
+    """Return the tool output for an MCP result, also for a result that reports an error.
 
-    Texts and images are parts, in their order; of anything else the model reads the JSON.
+    Texts and images become parts, in order; other content becomes JSON text.
 
     Args:
         result: a `mcp.types.CallToolResult`.
-        structured: whether structured content goes before them. An error is told by the texts.
+        structured: whether structured content, if any, replaces the parts. An error always has its
+            parts.
     """
     if structured and result.structured_content and not result.is_error:
         return json.dumps(result.structured_content, ensure_ascii=False)

@@ -1,7 +1,6 @@
-"""MCP servers as agents see them: something that lists tools and calls them.
+"""The interface of MCP servers: listing tools and calling them.
 
-Owns: `MCPServer`, the interface, with what every kind of server has. Must not know: the protocol,
-how a connection is held, or how its tools become an agent's (`mcp_tools`).
+The protocol and the connections are in `outlast.mcp`.
 """
 
 from abc import ABC, abstractmethod
@@ -28,7 +27,7 @@ from outlast.loop.values import JsonObject
 
 
 class Unset(Enum):
-    """Nothing was said, which is not the same as None."""
+    """The value of an option that was not set, where None has a meaning of its own."""
 
     UNSET = "unset"
 
@@ -37,27 +36,28 @@ UNSET = Unset.UNSET
 
 
 class MCPRefusal(AgentsException):
-    """A server answered a request with an error. Asking again would not help."""
+    """A server answered a request with an error. A retry would not help."""
 
 
 class MCPFault(RuntimeError):
-    """A server failed inside, as HTTP's 500 and 503 say. Another try may work."""
+    """A server had an internal failure, such as HTTP status 500 or 503. A retry may succeed."""
 
 
 class MCPProtocolError(RuntimeError):
-    """A server answered something that its protocol does not allow."""
+    """A server's response violates the protocol."""
 
 
 class MCPConfig(TypedDict, total=False):
-    """How an agent takes the tools of its MCP servers.
+    """An agent's options for the tools of its MCP servers.
 
     Attributes:
-        convert_schemas_to_strict: whether the provider holds the model to the schemas, where a
-            schema can be strict; default false.
-        failure_error_function: what the model reads of a call that failed; None lets the failure
-            end the run. Default `default_tool_error`. A server's own goes before it.
+        convert_schemas_to_strict: whether schemas are made strict where possible, so that the
+            provider enforces them; default false.
+        failure_error_function: returns the tool's output for the model when a call fails; None lets
+            the failure end the run. Default `default_tool_error`. A server's own function takes
+            precedence.
         include_server_in_tool_names: whether tools are named `mcp_<server>__<tool>`, so that two
-            servers may have tools of one name; default false.
+            servers may have tools with the same name; default false.
     """
 
     convert_schemas_to_strict: bool
@@ -67,13 +67,13 @@ class MCPConfig(TypedDict, total=False):
 
 @dataclass
 class MCPToolMetaContext:
-    """The call for which metadata is wanted.
+    """The argument of a `tool_meta_resolver`.
 
     Attributes:
         run_context: the run's context.
-        server_name: the server that is called.
-        tool_name: the tool, as the server names it.
-        arguments: what the model gave.
+        server_name: the name of the called server.
+        tool_name: the server's name of the tool.
+        arguments: the model's arguments.
     """
 
     run_context: RunContextWrapper[Any]
@@ -85,27 +85,26 @@ class MCPToolMetaContext:
 MCPToolMetaResolver: TypeAlias = Callable[
     [MCPToolMetaContext], JsonObject | Awaitable[JsonObject | None] | None
 ]
-"""Called before each call of a tool; returns what goes with it as `_meta`; sync or async."""
+"""Called before each tool call; returns the call's metadata (`_meta`) or None; sync or async."""
 
 
 class MCPServer(ABC):
     """A server of the Model Context Protocol.
 
-    Those that are there (`MCPServerStdio`, `MCPServerSse`, `MCPServerStreamableHttp`) connect by
-    themselves when they are first used. A class of your own may do as it likes; if it has to be
-    connected first, do so in every process that has a worker.
+    The built-in classes (`MCPServerStdio`, `MCPServerSse`, `MCPServerStreamableHttp`) connect on
+    first use. If a class of your own does not, connect it in every process that has a worker.
 
     Attributes:
-        use_structured_content: whether the model reads a result's structured content, where there
-            is some, instead of its texts and images.
-        tool_meta_resolver: makes the metadata of calls.
-        tool_input_guardrails: asked before a tool of this server is called.
-        tool_output_guardrails: asked about the result.
-        idempotency_meta_key: under which key of a call's metadata its idempotency key is sent;
-            None for not at all.
-        required: whether a run fails where this server cannot list its tools. Otherwise the run
-            continues without them, and its model is told.
-        seen_tools: what it listed last for an agent of this process.
+        use_structured_content: whether the model gets a result's structured content, if any,
+            instead of its texts and images.
+        tool_meta_resolver: returns the metadata of calls.
+        tool_input_guardrails: check each call of this server's tools.
+        tool_output_guardrails: check each result of this server's tools.
+        idempotency_meta_key: the metadata key for a call's idempotency key; None sends no
+            idempotency key.
+        required: whether a run fails if this server cannot list its tools. Otherwise the run
+            continues without them, and its model gets a notice.
+        seen_tools: the tools that the server listed last for an agent of this process.
     """
 
     use_structured_content: bool = False
@@ -129,22 +128,22 @@ class MCPServer(ABC):
         tool_output_guardrails: list[ToolOutputGuardrail[Any]] | None = None,
         required: bool = False,
     ) -> None:
-        """Take what all servers have in common.
+        """Set the options that all servers have.
 
         Args:
             use_structured_content: see the attribute.
-            require_approval: which tools need a person before each call: `always`, `never`, a
+            require_approval: which tools need an approval before each call: `always`, `never`, a
                 bool, a dict by tool, `{"always": {"tool_names": [...]}}`, or a callable that
                 takes (context, agent, tool).
-            failure_error_function: what the model reads of a call that failed; None lets the
-                failure end the run. Left out, it is the agent's.
+            failure_error_function: returns the tool's output for the model when a call fails; None
+                lets the failure end the run. Default: the agent's function.
             tool_meta_resolver: see the attribute.
             tool_input_guardrails: see the attribute.
             tool_output_guardrails: see the attribute.
             required: see the attribute.
 
         Raises:
-            UserError: an argument does not fit.
+            UserError: an argument is invalid.
         """
         check_flag("An MCP server's required=", required)
         self.required = required
@@ -164,15 +163,15 @@ class MCPServer(ABC):
     @property
     @abstractmethod
     def name(self) -> str:
-        """What the server is called, for people."""
+        """The server's name for people."""
 
     @abstractmethod
     async def connect(self) -> None:
-        """Connect, until `cleanup` is called."""
+        """Connect to the server; `cleanup` closes the connection."""
 
     @abstractmethod
     async def cleanup(self) -> None:
-        """Let the connection go."""
+        """Close the connection."""
 
     @abstractmethod
     async def list_tools(
@@ -182,7 +181,7 @@ class MCPServer(ABC):
 
         Args:
             run_context: the run's context, for a filter.
-            agent: the agent whose model will be offered them.
+            agent: the agent whose model will be offered the tools.
         """
 
     @abstractmethod
@@ -192,16 +191,17 @@ class MCPServer(ABC):
         """Call a tool, and return its `mcp.types.CallToolResult`.
 
         Args:
-            tool_name: the tool, as the server names it.
-            arguments: its arguments.
-            meta: what goes with the call as `_meta`.
+            tool_name: the server's name of the tool.
+            arguments: the arguments of the call.
+            meta: the call's metadata, sent as `_meta`.
         """
 
     async def list_prompts(self) -> Any:
         """Return the server's prompts, as `mcp.types.ListPromptsResult`.
 
         Raises:
-            NotImplementedError: a server of one's own has none, unless it says so. Likewise below.
+            NotImplementedError: the class does not override this method. The same applies to the
+                methods below.
         """
         raise self._has_no("prompts")
 
@@ -214,7 +214,7 @@ class MCPServer(ABC):
         raise self._has_no("resources")
 
     async def list_resource_templates(self, cursor: str | None = None) -> Any:
-        """Return a page of them, as `mcp.types.ListResourceTemplatesResult`."""
+        """Return a page of resource templates, as `mcp.types.ListResourceTemplatesResult`."""
         raise self._has_no("resources")
 
     async def read_resource(self, uri: str) -> Any:
@@ -226,38 +226,38 @@ class MCPServer(ABC):
 
     @property
     def cached_tools(self) -> list[Any] | None:
-        """The tools as they were listed last, where that is kept."""
+        """The cached tools; None if the server caches none."""
         return None
 
     @property
     def tool_timeout(self) -> timedelta:
-        """How long one attempt of a call may take, connecting included."""
+        """The timeout of one attempt of a call, including the connection."""
         return DEFAULT_TIMEOUT
 
     @property
     def tool_retry(self) -> ToolRetry:
-        """How failed calls are tried again. What the server itself refuses is not."""
+        """The retry policy of failed calls. Calls that the server refuses are not retried."""
         return DEFAULT_RETRY
 
     @property
     def approval(self) -> ApprovalPolicy:
-        """Which tools need a person, as `require_approval` said."""
+        """Which tools need an approval, from `require_approval`."""
         return self._approval
 
     def failure_error_function(self, otherwise: ToolErrorFunction | None) -> Any:
-        """Return what tells the model of failed calls.
+        """Return the function that makes the model's output of failed calls.
 
         Args:
-            otherwise: the agent's, where the server has none.
+            otherwise: the agent's function, used if the server's is not set.
         """
         own = self._failure_error_function
         return otherwise if isinstance(own, Unset) else own
 
-    async def release(self) -> None:  # noqa: B027  a server may have nothing to let go
-        """Let go what was opened on first use and not by `connect`. A worker calls it at its end."""
+    async def release(self) -> None:  # noqa: B027  a server may have nothing to release
+        """Close a connection that was opened on first use. A worker calls this when it stops."""
 
     async def __aenter__(self) -> Self:
-        """Connect."""
+        """Connect to the server."""
         await self.connect()
         return self
 
@@ -267,5 +267,5 @@ class MCPServer(ABC):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Let the connection go."""
+        """Close the connection."""
         await self.cleanup()

@@ -37,7 +37,7 @@ class MCPFunctionTool(FunctionTool):
     Attributes:
         tool_origin: the server.
         mcp_title: the tool's name for people.
-        mcp_annotations: the server's description of its effects.
+        mcp_annotations: the server's description of the tool's effects.
     """
 
     _: KW_ONLY
@@ -82,11 +82,11 @@ async def mcp_tools_of(
     Args:
         agent: the agent.
         context: the run's context.
-        ask: lists the tools of one server; called with (server, context, agent). None for a server
-            to leave out this time.
+        ask: lists the tools of one server, called with (server, context, agent); returns None to
+            leave the server out.
 
     Raises:
-        UserError: two servers have a tool of one name, or a tool cannot be offered.
+        UserError: two servers have a tool with the same name, or a tool cannot be offered.
         Exception: a server cannot be reached.
     """
     if not agent.mcp_servers:
@@ -108,7 +108,7 @@ def tools_seen(agent: ServedAgent) -> list[FunctionTool]:
         return _named(
             agent, [server.cached_tools or server.seen_tools for server in agent.mcp_servers]
         )
-    except UserError:  # they clash, which a run reports
+    except UserError:  # the names clash; a run reports that
         return []
 
 
@@ -235,7 +235,7 @@ def _required(schema: JsonObject) -> list[str]:
 
 
 def _problem(name: str, required: Sequence[str], arguments: str) -> str | None:
-    """Return the problem of arguments, worded for the model. The server checks the rest."""
+    """Return the problem of a call's arguments, worded for the model; the server checks types."""
     try:
         fields: object = json.loads(arguments or "{}")
     except ValueError as error:
