@@ -1,18 +1,18 @@
 """What users define: agents, tools, handoffs, guardrails, and the settings of runs.
 
-Plain Python, without Temporal and without a provider's package. The rooms, from the top; each may
-import those below it, and import-linter holds the order:
+Plain Python, without Temporal and without a provider's package. The packages and modules, from the
+top; each may import those below it, and import-linter enforces the order:
 
-    agent.py, registry.py      an agent, and the agents that a worker knows by name
-    agent_tools/               agents that work as tools of other agents
-    config/                    settings of runs and models, what a failed run leads to
+    agent.py, registry.py      agents, and a worker's registry of agents by name
+    agent_tools/               agents as tools of other agents
+    config/                    settings of runs and models, handlers of failed runs
     machine/  mcp/             tools that work on a machine; tools of MCP servers
-    tools/                     functions and hosted tools, and what their results lead to
+    tools/                     functions and hosted tools, and the use of their results
     handoffs/  guardrails/     passing a conversation on; checks of inputs, outputs and tool calls
-    hooks.py  prompt.py        callbacks of a run's steps; prompts that are stored at the provider
+    hooks.py  prompt.py        callbacks of a run's steps; prompts that the provider stores
     schemas/                   JSON schemas of functions and of final outputs
-    context/                   what callables are given, and how it is stored
+    context/                   the context of callables, and its storage
     items/                     the items of a run, and the events of its stream
     references.py callables.py checks.py errors.py durations.py usage.py threads.py logs.py
-                               for all of them
+                               used by all of them
 """

@@ -48,7 +48,7 @@ def shown(given: object) -> str:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling it returns a coroutine, as far as can be seen without calling it.
+    """Whether calling the function returns a coroutine, as far as its definition shows.
 
     True for `async def` functions and methods, partials of them, and objects with an async
     `__call__`.
@@ -109,9 +109,8 @@ _MODEL_ARGUMENTS = (
 def takes_model_arguments(model: object) -> bool:
     """Whether a model's `get_response` takes the SDK's arguments, and not one record.
 
-    A model that accepts anything passes the call on to another model. Only a call with arguments
-    suits
-    every inner model: ours accept arguments, too.
+    A model that accepts any arguments passes the call on to an inner model. Every inner model
+    accepts the SDK's arguments; ours do, too.
     """
     answer = getattr(model, "get_response", None)
     try:

@@ -1,6 +1,6 @@
-"""Checks of the values that users define things with.
+"""Checks of the values in users' definitions.
 
-Each takes the place that an error names, such as `Agent(name=...)`, and the value.
+Each check takes the place for its error message, such as `Agent(name=...)`, and the value.
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ def check_type(place: str, value: object, kinds: type | tuple[type, ...], wanted
     """Refuse a value of another type.
 
     Raises:
-        UserError: it is none of these.
+        UserError: the value has another type.
     """
     if not isinstance(value, kinds):
         raise UserError(f"{place} must be {wanted}, not {value!r}.")
@@ -23,7 +23,7 @@ def check_choice(place: str, value: object, choices: Iterable[object]) -> None:
     """Refuse a value that is none of the choices.
 
     Raises:
-        UserError: it is none of them.
+        UserError: the value is none of the choices.
     """
     choices = tuple(choices)
     if not any(value is choice or value == choice for choice in choices):
@@ -35,36 +35,36 @@ def check_flag(place: str, value: object) -> None:
     """Refuse a value that is not True or False.
 
     Raises:
-        UserError: it is another.
+        UserError: the value is neither True nor False.
     """
     check_type(place, value, bool, "True or False")
 
 
 def check_name(place: str, value: object) -> None:
-    """Refuse a name that is no text, or an empty one.
+    """Refuse a name that is not a string, or is empty.
 
     Raises:
-        UserError: it is one.
+        UserError: the name is not a non-empty string.
     """
     if not isinstance(value, str) or not value.strip():
         raise UserError(f"{place} must be a non-empty string, not {value!r}.")
 
 
 def check_count(place: str, value: object, *, wanted: str = "a whole number from 1") -> None:
-    """Refuse a number that counts nothing.
+    """Refuse a value that is not a positive integer.
 
     Raises:
-        UserError: it is no whole number from 1.
+        UserError: the value is not an integer from 1.
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise UserError(f"{place} must be {wanted}, not {value!r}.")
 
 
 def check_list(place: str, value: object) -> Sequence[Any]:
-    """Return a list, and refuse anything else.
+    """Return a list or tuple, and refuse any other value.
 
     Raises:
-        UserError: it is no list.
+        UserError: the value is neither a list nor a tuple.
     """
     if not isinstance(value, list | tuple):
         raise UserError(f"{place} must be a list, not {type(value).__name__}.")

@@ -1,8 +1,4 @@
-"""Durations as users give them: a `timedelta`, or a number of seconds.
-
-Owns: the field of a dataclass that takes both and always gives a `timedelta`. Must not know: what
-is bounded by it.
-"""
+"""Durations in users' definitions: a `timedelta`, or a number of seconds."""
 
 from datetime import timedelta
 from typing import Any, Generic, TypeVar, overload
@@ -11,10 +7,10 @@ Default = TypeVar("Default", bound=timedelta | None)
 
 
 def as_duration(value: object) -> object:
-    """Return a number of seconds as a `timedelta`, and anything else as it is.
+    """Return a number of seconds as a `timedelta`, and any other value unchanged.
 
-    NaN, infinity and numbers that no `timedelta` can hold stay what they are, for whoever checks
-    the value to refuse.
+    NaN, infinity and numbers too large for a `timedelta` are also returned unchanged, so that the
+    caller's check refuses them.
     """
     if isinstance(value, int | float) and not isinstance(value, bool):
         try:
@@ -25,15 +21,15 @@ def as_duration(value: object) -> object:
 
 
 def is_positive(duration: object) -> bool:
-    """Say whether a value is a `timedelta` longer than nothing."""
+    """Whether a value is a `timedelta` greater than zero."""
     return isinstance(duration, timedelta) and duration > timedelta(0)
 
 
 class DurationField(Generic[Default]):
-    """A dataclass's field for a duration; make one with `duration_field`.
+    """A dataclass field for a duration; make one with `duration_field`.
 
-    It takes a `timedelta` or seconds and gives a `timedelta`, or its default. It checks nothing:
-    the dataclass does, in its `__post_init__`, where it can name its owner.
+    The field takes a `timedelta` or seconds, and returns a `timedelta` or the default. It does not
+    check the value: the dataclass does in `__post_init__`, where it can name the owner.
     """
 
     def __init__(self, default: Default) -> None:
@@ -50,18 +46,18 @@ class DurationField(Generic[Default]):
     def __get__(self, instance: object, owner: type) -> timedelta | Default: ...
 
     def __get__(self, instance: object | None, owner: type) -> timedelta | Default:
-        """Return the duration; of the class, the default."""
+        """Return the duration; on the class, return the default."""
         return self._default if instance is None else getattr(instance, self._place)
 
     def __set__(self, instance: Any, value: timedelta | float | Default) -> None:
-        """Keep a duration, whatever its form; the dataclass may be frozen."""
+        """Store a duration as a `timedelta`; the dataclass may be frozen."""
         object.__setattr__(instance, self._place, as_duration(value))
 
 
 def duration_field(default: timedelta | None) -> Any:
-    """Make a field with a default, for a dataclass.
+    """Make a dataclass field for a duration, with a default.
 
-    A type checker takes what stands there for the default, which is no duration itself: so it
-    must not see what is made.
+    The return type is Any, because type checkers would take a `DurationField` for the default
+    value, which must be a duration.
     """
     return DurationField(default)

@@ -1,31 +1,31 @@
-"""The exceptions users see, one tree, each with a stable code.
+"""The exceptions that users see: one tree of classes, each with a stable code.
 
     AgentsException
     ├── UserError                     the program is wrong: fix the code or the call
     │   ├── RunNotFound               no run has this id
     │   ├── RunAlreadyStarted         the id belongs to a run that was started differently
-    ├── RunTerminated                 an operator or a limit of the server ended the run
-    │   ├── RunBusy                   the run has too many messages that it has not answered
+    │   ├── RunBusy                   the run has too many unanswered messages
     │   ├── RunClosed                 the run has ended and takes no more messages
-    │   └── ToolFailed                a tool failed and may not tell the model
-    ├── MaxTurnsExceeded              the turn budget is used up
-    ├── ModelBehaviorError            the model answered something that makes no sense
+    │   └── ToolFailed                a tool failed, and its error is not shown to the model
+    ├── RunTerminated                 an operator or a limit of the server ended the run
+    ├── MaxTurnsExceeded              the run reached its limit of model calls
+    ├── ModelBehaviorError            the model's reply is invalid
     ├── ModelRefusalError             the model refused to answer
-    ├── ModelCallFailed               the provider failed for good
-    ├── ModelTimeoutError             the model took too long, on every attempt
-    ├── ToolTimeoutError              a tool took too long and may not tell the model
-    ├── InputGuardrailTripwireTriggered       a guardrail refused what the run was asked
+    ├── ModelCallFailed               the provider refused the request or failed on every attempt
+    ├── ModelTimeoutError             the model exceeded its timeout on every attempt
+    ├── ToolTimeoutError              a tool exceeded its timeout, which is not shown to the model
+    ├── InputGuardrailTripwireTriggered       a guardrail refused the input of the run
     ├── OutputGuardrailTripwireTriggered      a guardrail refused the final output
     ├── ToolInputGuardrailTripwireTriggered   a guardrail refused a tool call
-    ├── ToolOutputGuardrailTripwireTriggered  a guardrail refused what a tool returned
+    ├── ToolOutputGuardrailTripwireTriggered  a guardrail refused a tool's output
     ├── SessionFailed                 the session could not be written
-    ├── ConversationFull              the run holds so much that nothing more fits
-    ├── ContentUnavailable            large content is in a store that cannot be reached
+    ├── ConversationFull              the run is too large to take more
+    ├── ContentUnavailable            the store of large content cannot be reached
     ├── RunCancelled                  somebody cancelled the run
     ├── DecisionRefused               an approval decision was late, unknown or forged
     └── ServerUnavailable             no Temporal server answers
 
-Owns: the classes and their codes. Must not know: how a failure travels.
+A code is the same in the program and on the wire.
 """
 
 from typing import Any, ClassVar
@@ -36,9 +36,9 @@ class AgentsException(Exception):
 
     Attributes:
         code: stable name of the kind of failure, the same on the wire.
-        message: what happened and what to do.
-        run_data: the run up to the failure (a `RunErrorDetails`), where there was a run.
-        details: what else is known, such as the status of a provider's refusal.
+        message: the failure, and how to fix it.
+        run_data: the run up to the failure (a `RunErrorDetails`), if there was a run.
+        details: further data, such as the HTTP status of a provider's refusal.
     """
 
     code: ClassVar[str] = "agents_error"
@@ -106,7 +106,7 @@ class ModelRefusalError(AgentsException):
     """The model refused to answer.
 
     Attributes:
-        refusal: what the model said instead, where that is known.
+        refusal: the model's refusal text, if available.
     """
 
     code = "model_refusal"
@@ -126,7 +126,7 @@ class ModelTimeoutError(AgentsException):
     """The model took longer than `ModelSettings.timeout` on every attempt.
 
     Attributes:
-        timeout_seconds: how long one attempt might have taken, where it is known.
+        timeout_seconds: the timeout of one attempt, if available.
     """
 
     code = "model_timeout"
@@ -148,8 +148,8 @@ class ToolTimeoutError(AgentsException):
     """A tool exceeded its timeout, which may not be shown to the model.
 
     Attributes:
-        tool_name: the tool, where it is known.
-        timeout_seconds: how long one attempt might have taken, where it is known.
+        tool_name: the tool's name, if available.
+        timeout_seconds: the timeout of one attempt, if available.
     """
 
     code = "tool_timeout"
@@ -171,7 +171,7 @@ class InputGuardrailTripwireTriggered(AgentsException):
     """An input guardrail refused the input of a run.
 
     Attributes:
-        guardrail_result: what it found, an `InputGuardrailResult`.
+        guardrail_result: the guardrail's `InputGuardrailResult`.
     """
 
     code = "input_guardrail_tripwire"
@@ -187,7 +187,7 @@ class OutputGuardrailTripwireTriggered(AgentsException):
     """An output guardrail refused the final output.
 
     Attributes:
-        guardrail_result: what it found, an `OutputGuardrailResult`.
+        guardrail_result: the guardrail's `OutputGuardrailResult`.
     """
 
     code = "output_guardrail_tripwire"
@@ -204,7 +204,7 @@ class ToolInputGuardrailTripwireTriggered(AgentsException):
 
     Attributes:
         guardrail: the `ToolInputGuardrail`.
-        output: what it found, a `ToolGuardrailFunctionOutput`.
+        output: the guardrail's `ToolGuardrailFunctionOutput`.
     """
 
     code = "tool_input_guardrail_tripwire"
@@ -222,7 +222,7 @@ class ToolOutputGuardrailTripwireTriggered(AgentsException):
 
     Attributes:
         guardrail: the `ToolOutputGuardrail`.
-        output: what it found, a `ToolGuardrailFunctionOutput`.
+        output: the guardrail's `ToolGuardrailFunctionOutput`.
     """
 
     code = "tool_output_guardrail_tripwire"
@@ -236,10 +236,7 @@ class ToolOutputGuardrailTripwireTriggered(AgentsException):
 
 
 class SessionFailed(AgentsException):
-    """The session could not be written on any attempt.
-
-    It may lack the answer.
-    """
+    """The session could not be written on any attempt, and may lack the answer."""
 
     code = "session_failed"
 
@@ -265,7 +262,7 @@ class RunCancelled(AgentsException):
 class DecisionRefused(AgentsException):
     """The run refused an approval decision.
 
-    It was late, unknown, malformed, or for other arguments than were seen.
+    The decision was late, unknown, malformed, or for other arguments than the reviewer saw.
     """
 
     code = "decision_refused"

@@ -1,8 +1,4 @@
-"""Hooks: what a program does when a run or an agent reaches a step.
-
-Owns: the classes that users derive their hooks from, which methods of an object are overridden,
-and calling those of a run and of an agent together. Must not know: when a step is reached.
-"""
+"""Hooks: callbacks of a user's program at the steps of a run or an agent."""
 
 import asyncio
 import inspect
@@ -30,17 +26,17 @@ class AgentHookContext(RunContextWrapper[TContext]):
     """The context of the hooks at an agent's start and end.
 
     Attributes:
-        turn_input: what the run is asked, as items.
+        turn_input: the input of the turn, as items.
     """
 
     turn_input: list[JsonObject] = field(default_factory=list[JsonObject])
 
 
 class RunHooksBase(Generic[TContext, TAgent]):
-    """Hooks of a run, whichever agents it goes through. Override the methods you need.
+    """Hooks of a run, for all its agents. Override the methods you need.
 
-    They run in activities, at least once per step; what they change in the context is kept. One
-    that raises fails the run. Methods that are not overridden cost nothing.
+    Hooks run in activities, at least once per step. Their changes to the context are kept. A hook
+    that raises an exception fails the run. Methods that are not overridden cost nothing.
     """
 
     async def on_agent_start(self, context: AgentHookContext[TContext], agent: TAgent) -> None:
@@ -49,12 +45,12 @@ class RunHooksBase(Generic[TContext, TAgent]):
     async def on_agent_end(
         self, context: AgentHookContext[TContext], agent: TAgent, output: Any
     ) -> None:
-        """Called when an agent has given the final output, before output guardrails."""
+        """Called when an agent has produced the final output, before output guardrails."""
 
     async def on_handoff(
         self, context: RunContextWrapper[TContext], from_agent: TAgent, to_agent: TAgent
     ) -> None:
-        """Called when an agent has handed over to another; with its arguments by name."""
+        """Called after a handoff, with keyword arguments."""
 
     async def on_tool_start(
         self, context: RunContextWrapper[TContext], agent: TAgent, tool: Any
@@ -64,7 +60,7 @@ class RunHooksBase(Generic[TContext, TAgent]):
     async def on_tool_end(
         self, context: RunContextWrapper[TContext], agent: TAgent, tool: Any, result: Any
     ) -> None:
-        """Called after a tool has run, with what the model will read; as `on_tool_start`."""
+        """Called after a tool has run, with the output; the context is a `ToolContext`."""
 
     async def on_llm_start(
         self,
@@ -78,25 +74,25 @@ class RunHooksBase(Generic[TContext, TAgent]):
     async def on_llm_end(
         self, context: RunContextWrapper[TContext], agent: TAgent, response: Any
     ) -> None:
-        """Called after each model call that gave a response."""
+        """Called after each model call that returned a response."""
 
 
 class AgentHooksBase(Generic[TContext, TAgent]):
     """Hooks of one agent, for `Agent(hooks=...)`. Override the methods you need.
 
-    As `RunHooksBase`, for the steps of this agent alone.
+    Like `RunHooksBase`, but only for the steps of this agent.
     """
 
     async def on_start(self, context: AgentHookContext[TContext], agent: TAgent) -> None:
-        """Called before the agent's first model call, each time it takes the conversation."""
+        """Called before the agent's first model call, each time it takes over the conversation."""
 
     async def on_end(self, context: AgentHookContext[TContext], agent: TAgent, output: Any) -> None:
-        """Called when the agent has given the final output, before output guardrails."""
+        """Called when the agent has produced the final output, before output guardrails."""
 
     async def on_handoff(
         self, context: RunContextWrapper[TContext], agent: TAgent, source: TAgent
     ) -> None:
-        """Called when this agent, `source`, has handed over to `agent`; both by name."""
+        """Called after a handoff from this agent, `source`, to `agent`, both passed by keyword."""
 
     async def on_tool_start(
         self, context: RunContextWrapper[TContext], agent: TAgent, tool: Any
@@ -106,7 +102,7 @@ class AgentHooksBase(Generic[TContext, TAgent]):
     async def on_tool_end(
         self, context: RunContextWrapper[TContext], agent: TAgent, tool: Any, result: Any
     ) -> None:
-        """Called after a tool has run, with what the model will read; as `on_tool_start`."""
+        """Called after a tool has run, with the output; the context is a `ToolContext`."""
 
     async def on_llm_start(
         self,
@@ -120,7 +116,7 @@ class AgentHooksBase(Generic[TContext, TAgent]):
     async def on_llm_end(
         self, context: RunContextWrapper[TContext], agent: TAgent, response: Any
     ) -> None:
-        """Called after each model call of the agent that gave a response."""
+        """Called after each model call of the agent that returned a response."""
 
 
 class RunHooks(RunHooksBase[TContext, Any]):
@@ -143,7 +139,7 @@ _AGENT_METHODS = _methods(AgentHooksBase)
 
 
 def overrides(hooks: AnyHooks | None, name: str) -> bool:
-    """Say whether an object does anything at a step: its method is not the empty one.
+    """Whether a hooks object overrides the empty method of a step.
 
     Args:
         hooks: the object; None overrides nothing.
@@ -160,12 +156,12 @@ def overrides(hooks: AnyHooks | None, name: str) -> bool:
 
 
 class HookCall:
-    """One call of one hook, to be made with `call_hooks`.
+    """One call of one hook; `call_hooks` makes the call.
 
     Attributes:
-        hooks: the object, or None where there is none.
+        hooks: the object with the method, or None.
         name: the method's name.
-        arguments: what the method is called with, in the order of its parameters.
+        arguments: the method's arguments, in the order of its parameters.
     """
 
     def __init__(self, hooks: AnyHooks | None, name: str, *arguments: Any) -> None:
@@ -182,7 +178,7 @@ class HookCall:
         """Call the method.
 
         Raises:
-            Exception: whatever it raised.
+            Exception: any error of the method.
         """
         method = getattr(self.hooks, self.name)
         by_place, by_name = _parameters(self.hooks, self.name)
@@ -191,12 +187,12 @@ class HookCall:
 
 
 async def call_hooks(*calls: HookCall) -> None:
-    """Make the calls whose methods are overridden, all at once, and wait for all of them.
+    """Make the calls of overridden methods concurrently, and wait for all of them.
 
-    A hook that fails does not stop the others in the middle of what they do.
+    A hook that fails does not interrupt the others.
 
     Raises:
-        Exception: what the first of the failed ones raised, in the order of the arguments.
+        Exception: the error of the first failed call, in the order of the arguments.
     """
     needed = [hook_call.make() for hook_call in calls if hook_call.is_needed]
     if not needed:
@@ -207,11 +203,11 @@ async def call_hooks(*calls: HookCall) -> None:
 
 
 def check_run_hooks(hooks: object) -> None:
-    """Refuse what cannot be the hooks of a run.
+    """Refuse invalid hooks of a run.
 
     Raises:
-        TypeError: it is no `RunHooks`, for example the hooks of an agent.
-        UserError: a method takes other parameters than it is called with.
+        TypeError: the value is no `RunHooks`, for example the hooks of an agent.
+        UserError: a method has the wrong parameters.
     """
     if hooks is None:
         return
@@ -229,14 +225,14 @@ def check_run_hooks(hooks: object) -> None:
 
 
 def check_agent_hooks(hooks: object, owner: str) -> None:
-    """Refuse what cannot be the hooks of an agent.
+    """Refuse invalid hooks of an agent.
 
     Args:
-        hooks: what the user gave; None is no hooks.
-        owner: names the agent, as in "Agent 'Billing'".
+        hooks: the user's value; None for no hooks.
+        owner: the agent, as the error message names it, such as "Agent 'Billing'".
 
     Raises:
-        UserError: it is no `AgentHooks`, or a method takes other parameters.
+        UserError: the value is no `AgentHooks`, or a method has the wrong parameters.
     """
     if hooks is None:
         return
@@ -249,9 +245,9 @@ def check_agent_hooks(hooks: object, owner: str) -> None:
 
 
 def _parameters(hooks: object, name: str) -> tuple[list[str], list[str]]:
-    """Return what a method is given by place, and what by name.
+    """Return the names of a method's positional arguments and of its keyword arguments.
 
-    Only a handoff's agents have to be told apart by name; the run's hooks get the context so, too.
+    Only `on_handoff` has keyword arguments: the agents, and in run hooks also the context.
     """
     of_run = isinstance(hooks, RunHooksBase)
     methods = _RUN_METHODS if of_run else _AGENT_METHODS

@@ -1,7 +1,7 @@
-"""What the package logs: under `outlast`, with or without the texts of exceptions.
+"""The loggers of the package, with or without the texts of exceptions.
 
-The text of an exception may hold what a customer wrote. `OUTLAST_LOG_EXCEPTION_TEXTS=0` keeps such
-texts, and the stack traces that end with them, out of the logs; the type and the place stay.
+The text of an exception may contain customer data. `OUTLAST_LOG_EXCEPTION_TEXTS=0` removes these
+texts and the stack traces that end with them from the logs; the exception's type stays.
 """
 
 import logging
@@ -34,8 +34,8 @@ def enable_verbose_stdout_logging() -> None:
 def get_logger(name: str) -> logging.Logger:
     """Return the logger of a module; its records obey `OUTLAST_LOG_EXCEPTION_TEXTS`.
 
-    What a record says fits into one line, whatever models and customers have written, so that no
-    text of theirs looks like a line of the log.
+    The arguments of a record are escaped to fit on one line, so that no text of a model or customer
+    looks like a line of the log.
     """
     logger = logging.getLogger(name)
     for kind in (_WithoutTexts, _InOneLine):
@@ -45,15 +45,15 @@ def get_logger(name: str) -> logging.Logger:
 
 
 def logs_exception_texts() -> bool:
-    """Return whether logs may hold the texts of exceptions. They do, unless the variable says no."""
+    """Whether logs may contain the texts of exceptions; the default is yes."""
     return os.environ.get(EXCEPTION_TEXTS, "").strip().lower() not in {"0", "false", "no", "off"}
 
 
 class _WithoutTexts(logging.Filter):
-    """Leaves only the types of the exceptions in a record, where their texts are not logged."""
+    """Replaces exceptions in a record by their types, unless exception texts are logged."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Change the record, and let it through."""
+        """Change the record and accept it."""
         if logs_exception_texts():
             return True
         if isinstance(record.args, tuple):
@@ -72,10 +72,10 @@ def _without_text(argument: object) -> object:
 
 
 class _InOneLine(logging.Filter):
-    """Makes the arguments of a record visible."""
+    """Escapes control and invisible characters in the arguments of a record."""
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Change the record, and let it through."""
+        """Change the record and accept it."""
         if isinstance(record.args, tuple):
             record.args = tuple(_shown(one) for one in record.args)
         return True
@@ -88,7 +88,7 @@ def _shown(argument: object) -> object:
 
 
 class _ShownError:
-    """An exception as an argument of a record."""
+    """An exception as an argument of a record, with its text escaped."""
 
     def __init__(self, error: BaseException) -> None:
         self._error = error
@@ -101,4 +101,4 @@ class _ShownError:
 
 
 class _ToStdout(logging.StreamHandler):  # pyright: ignore[reportMissingTypeArgument]  generic for the type checker only
-    """Told apart from handlers that a program has added itself."""
+    """The handler of `enable_verbose_stdout_logging`, a class of its own for recognition."""

@@ -1,7 +1,4 @@
-"""Prompts that the provider stores: their record, fixed or made before every model call.
-
-Owns: `Prompt`, and asking a callable for one. Must not know: how a model call is made.
-"""
+"""Prompts that the provider stores: fixed, or chosen by a callable before every model call."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -17,9 +14,9 @@ class Prompt(TypedDict):
     """A prompt that the provider stores.
 
     Attributes:
-        id: its id there.
-        version: which version; default the newest.
-        variables: what is put in its places.
+        id: the provider's id of the prompt.
+        version: the version of the prompt; default: the newest.
+        variables: the values of the prompt's placeholders.
     """
 
     id: str
@@ -48,10 +45,10 @@ Called with (data) before every model call, in an activity.
 
 
 def check_prompt(prompt: object, owner: str) -> None:
-    """Refuse what is no prompt, where it is given.
+    """Refuse an invalid prompt; None is valid.
 
     Raises:
-        UserError: it is none. The message names the owner.
+        UserError: the prompt is invalid. The message names the owner.
     """
     if prompt is None:
         return
@@ -64,11 +61,11 @@ def check_prompt(prompt: object, owner: str) -> None:
 async def prompt_of(
     prompt: Prompt | DynamicPromptFunction | None, context: RunContextWrapper[Any], agent: Any
 ) -> JsonObject | None:
-    """Return the prompt of one model call as the request has it, or None.
+    """Return the prompt for the request of one model call, or None.
 
     Raises:
-        UserError: the callable returned something else.
-        Exception: whatever the callable raised.
+        UserError: the prompt of the agent or of its callable is invalid.
+        Exception: any error of the callable.
     """
     given: object = prompt
     if callable(given):

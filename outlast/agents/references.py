@@ -1,4 +1,4 @@
-"""References: the names under which callables and objects travel.
+"""References: the names of callables and objects in the settings of runs.
 
 A run's settings hold only names, so that they survive the process that defined the objects.
 
@@ -20,8 +20,8 @@ from outlast.agents.errors import UserError
 class ReferenceTable:
     """A table of names and objects. Safe for any number of threads.
 
-    The table keeps its objects alive, so that a name stays valid. So define the objects of runs
-    once, and not again for every run.
+    The table keeps its objects alive, so that a name stays valid. Therefore, define the objects of
+    runs once, and not again for every run.
     """
 
     def __init__(self) -> None:

@@ -91,7 +91,7 @@ class Registry:
             raise
 
     def holds(self, agent: Agent[Any]) -> bool:
-        """Whether exactly these objects are registered: an agent, and all that it leads to."""
+        """Whether exactly this agent object and all agents reachable from it are registered."""
         return all(self._agents.get(one.name) is one for one in _reachable(agent))
 
     def keep_for_run(self, run_id: str, definitions: "Registry") -> None:
@@ -201,8 +201,8 @@ class Registry:
     def context_type(self, name: str | None) -> Any:
         """Return the type of a run's context: by its name, or the only registered type, or None.
 
-        An unregistered name may be that of a class which this process has imported: a script that
-        is run again still has its class, even if no callable is annotated with it. The only
+        An unregistered name may belong to a class that this process has imported: a script that
+        runs again still has its class, even if no callable is annotated with it. The only
         registered type may have another name, as a script's own class does.
         """
         if name is not None and name in self._context_types:
@@ -303,12 +303,12 @@ def _targets_of(agent: Agent[Any]) -> list[Agent[Any]]:
 
 
 def type_name(context_type: type) -> str:
-    """Return the name under which a type of context travels."""
+    """Return the name of a context type in the messages of a run."""
     return f"{context_type.__module__}:{context_type.__qualname__}"
 
 
 def _imported_class(name: str | None) -> type[Any] | None:
-    """Return the class of a name, if this process has it already. Nothing is imported."""
+    """Return the class with a name, if its module is already imported, else None."""
     module_name, _, qualname = (name or "").partition(":")
     found: Any = sys.modules.get(module_name)
     for part in qualname.split("."):
@@ -339,9 +339,9 @@ def _check_tool_names(agent: Agent[Any]) -> None:
 
 
 def taken_by_handoff(agent: str, name: str) -> str:
-    """Return what is wrong where a handoff has the name of a tool with a form of its own.
+    """Return the error message for a handoff with the name of a local tool.
 
-    The handoff would hide the tool, of which the model is told in another form, not by that name.
+    The handoff would hide the tool, because the model sees the tool only by its own type.
     """
     return (
         f"Agent {agent!r}: the handoff {name!r} has the name of one of its tools. Give the handoff "

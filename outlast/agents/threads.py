@@ -1,7 +1,4 @@
-"""Threads for callables that block.
-
-Owns: `run_in_thread` and the threads behind it. Must not know: what the callables are for.
-"""
+"""Threads for callables that block."""
 
 import contextlib
 import contextvars
@@ -15,15 +12,15 @@ T = TypeVar("T")
 
 
 class DaemonThreads:
-    """Threads that run blocking calls, kept for the next call, and never joined.
+    """Reusable daemon threads that run blocking calls and are never joined.
 
-    A thread cannot be killed. The threads of `concurrent.futures` are joined when the
-    interpreter exits, so one call that hangs keeps the process alive for ever. These are daemon
-    threads: a call that still runs when the process ends is abandoned, exactly as it is when the
-    process is killed, and whoever asked for it tries again elsewhere.
+    A thread cannot be killed. The interpreter joins the threads of `concurrent.futures` when it
+    exits, so one call that hangs would keep the process alive for ever. A daemon thread's call is
+    abandoned when the process ends, as it is when the process is killed. If the call is part of an
+    activity, Temporal retries the activity on another worker.
 
-    There is no upper bound: as many threads exist as calls ever ran at the same time. Whoever
-    hands out the calls limits them; a worker does, by its number of concurrent activities.
+    There is no upper limit: the number of threads is the highest number of concurrent calls so
+    far. A worker limits the calls by its number of concurrent activities.
     """
 
     def __init__(self, name: str) -> None:
@@ -41,7 +38,7 @@ class DaemonThreads:
         while True:
             job = self._jobs.get()
             job()
-            del job  # an idle thread keeps nothing of its last call alive
+            del job  # an idle thread must not keep objects of its last call alive
             self._idle.release()
 
 
@@ -49,7 +46,7 @@ _threads = DaemonThreads("outlast-call")
 
 
 def _begin_anew() -> None:
-    """Forget the threads of the process that this one was forked from: they are not here."""
+    """Replace the threads after a fork: the parent's threads do not exist in the child."""
     global _threads  # noqa: PLW0603  threads are the process's, too
     _threads = DaemonThreads("outlast-call")
 
@@ -61,16 +58,17 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which has no forks
 async def run_in_thread(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
     """Run a blocking function in a thread and wait for it without blocking the event loop.
 
-    The function sees the caller's context variables; what it sets in them stays its own.
+    The function runs in a copy of the caller's context variables; its changes are not visible to
+    the caller.
 
-    Cancelling the wait returns at once and leaves the thread to itself: a thread cannot be
-    stopped from outside. Its result is dropped, its side effects happen all the same. Give
-    everything in it that blocks a time-out of its own.
+    If the wait is cancelled, it returns at once and the thread keeps running, because a thread
+    cannot be stopped from outside. The result is dropped, but side effects still happen. Give every
+    blocking operation in the function its own timeout.
 
     Raises:
-        RuntimeError: the function raised something that would end the thread or the event loop
-            rather than the call, such as `SystemExit`.
-        Exception: whatever else the function raised.
+        RuntimeError: the function raised an exception that would end the thread or the event loop,
+            such as `SystemExit`, or a `StopIteration`.
+        Exception: any other error of the function.
     """
     import asyncio
 
@@ -91,12 +89,12 @@ async def run_in_thread(function: Callable[..., T], /, *args: Any, **kwargs: Any
         try:
             result = context.run(function, *args, **kwargs)
         except StopIteration as stopped:
-            error = _as_runtime_error(stopped)  # a future refuses it
+            error = _as_runtime_error(stopped)  # a future does not accept a StopIteration
         except Exception as failure:  # noqa: BLE001 - it is raised again where the call is awaited
             error = failure
         except BaseException as stopped:  # noqa: BLE001 - must not take the thread along
             error = _as_runtime_error(stopped)
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop is closed; the result is not needed
             loop.call_soon_threadsafe(settle, result, error)
 
     _threads.submit(job)

@@ -1,8 +1,4 @@
-"""Usage as programs read it, and add it up.
-
-Owns: `Usage` and `RequestUsage`. The loop keeps plain sums; what is here is made of them for
-whoever looks. Must not know: what is counted when.
-"""
+"""The public usage records: tokens and requests. The loop keeps only plain sums."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -25,17 +21,17 @@ class RequestUsage:
 
 @dataclass
 class Usage:
-    """The requests and tokens of one model call, or of many added up.
+    """The requests and tokens of one model call, or the sums of several.
 
     Attributes:
-        requests: how many requests were made.
-        input_tokens: tokens read.
-        input_tokens_details: how many of them came from the provider's cache.
-        output_tokens: tokens written.
-        output_tokens_details: how many of them went into reasoning.
-        total_tokens: both together.
-        request_usage_entries: each request by itself, as far as they are known: in a result, those
-            of its run, without those of nested runs. Callables of a run see the sums only.
+        requests: the number of requests.
+        input_tokens: the number of input tokens.
+        input_tokens_details: the number of input tokens from the provider's cache.
+        output_tokens: the number of output tokens.
+        output_tokens_details: the number of output tokens for reasoning.
+        total_tokens: the number of input and output tokens.
+        request_usage_entries: the usage of each request. A result has the requests of its run,
+            without those of nested runs. In callables of a run, the list is empty.
     """
 
     requests: int = 0
@@ -47,7 +43,7 @@ class Usage:
     request_usage_entries: list[RequestUsage] = field(default_factory=list[RequestUsage])
 
     def __post_init__(self) -> None:
-        """Take details as providers tell them, which may be as dicts; see `_told`."""
+        """Convert details that are dicts or that lack numbers; see `_told`."""
         cached = _told(self.input_tokens_details, "cached_tokens")
         if cached is not None:
             self.input_tokens_details = InputTokensDetails(cached_tokens=cached)
@@ -57,10 +53,10 @@ class Usage:
 
     @classmethod
     def of(cls, usage: "AnyUsage", requests: Iterable[values.Usage] = ()) -> "Usage":
-        """Return what a run has counted as programs read it.
+        """Return the public usage record of a run's sums.
 
         Args:
-            usage: the sums; returned as it is, where it is a `Usage` already.
+            usage: the sums; a `Usage` is returned unchanged.
             requests: the usage of each request.
         """
         if isinstance(usage, cls):
@@ -77,18 +73,18 @@ class Usage:
 
     @property
     def cached_tokens(self) -> int:
-        """Input tokens that came from the provider's cache."""
+        """The number of input tokens from the provider's cache."""
         return self.input_tokens_details.cached_tokens
 
     @property
     def reasoning_tokens(self) -> int:
-        """Output tokens that went into reasoning."""
+        """The number of output tokens for reasoning."""
         return self.output_tokens_details.reasoning_tokens
 
     def add(self, other: "AnyUsage") -> None:
         """Add another usage to this one, with its requests.
 
-        A usage of one request that lists none becomes an entry itself.
+        A usage of one request without entries is added as an entry.
         """
         self.requests += other.requests
         self.input_tokens += other.input_tokens
@@ -108,13 +104,13 @@ class Usage:
 
 
 AnyUsage: TypeAlias = Usage | values.Usage
-"""Usage as programs write it, or as a run keeps it."""
+"""The public usage record, or the plain sums of a run."""
 
 
 def _told(details: object, name: str) -> int | None:
-    """Return a number that details hold in another form than ours; None where they are as ours.
+    """Return a number of details that need conversion; None if the details are complete.
 
-    What a provider does not tell counts as nothing: it says None then, at either level.
+    A missing number counts as 0: providers send None for the number or for all details.
     """
     if isinstance(details, Mapping):
         return cast("Mapping[str, int | None]", details).get(name) or 0
@@ -122,7 +118,7 @@ def _told(details: object, name: str) -> int | None:
 
 
 def plain_usage(usage: AnyUsage) -> values.Usage:
-    """Return a usage as a run keeps it: the sums."""
+    """Return the plain sums of a usage."""
     if isinstance(usage, values.Usage):
         return usage
     return values.Usage(

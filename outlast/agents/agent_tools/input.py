@@ -119,7 +119,7 @@ def _misfit(name: str, adapter: Any, arguments: str) -> str | None:
             for detail in details[:10]
         ]
         return f"The arguments of {name} do not fit its schema: {'; '.join(problems)}."
-    except Exception as error:  # noqa: BLE001  a user's validator may raise anything
+    except Exception as error:  # noqa: BLE001  a validator of the user's may raise anything
         return f"The arguments of {name} could not be checked ({type(error).__name__})."
     return None
 

@@ -253,7 +253,7 @@ class MCPServer(ABC):
         own = self._failure_error_function
         return otherwise if isinstance(own, Unset) else own
 
-    async def release(self) -> None:  # noqa: B027  a server may have nothing to release
+    async def release(self) -> None:  # noqa: B027  a server may have nothing to let go
         """Close a connection that was opened on first use. A worker calls this when it stops."""
 
     async def __aenter__(self) -> Self:

@@ -235,7 +235,7 @@ def _required(schema: JsonObject) -> list[str]:
 
 
 def _problem(name: str, required: Sequence[str], arguments: str) -> str | None:
-    """Return the problem of a call's arguments, worded for the model; the server checks types."""
+    """Return the problem of a call's arguments, worded for the model. The server checks the rest."""
     try:
         fields: object = json.loads(arguments or "{}")
     except ValueError as error:
