@@ -1,1 +1,1 @@
-"""Ready-made parts for agents: handoff filters and prompts. Knows what users know, and no more."""
+"""Ready-made parts for agents: handoff filters and prompts, built on the public interface."""

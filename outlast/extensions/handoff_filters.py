@@ -1,8 +1,4 @@
-"""Ready-made input filters for handoffs.
-
-Owns: `remove_all_tools`, and the place where programs look for the nesting of history. Must not
-know: when a filter is called.
-"""
+"""Ready-made input filters for handoffs: removal of tools, and nesting of the history."""
 
 from collections.abc import Iterable
 
@@ -25,10 +21,10 @@ _BEGINNINGS = ("mcp_", "tool_search_", "program")
 
 
 def remove_all_tools(handoff_input_data: HandoffInputData) -> HandoffInputData:
-    """Leave out all that has to do with tools, and the reasoning that belongs to it.
+    """Remove all items of tools, and all reasoning, from the input of a handoff.
 
-    The next agent's model is shown messages only: no calls and outputs of tools and handoffs, no
-    reasoning, nothing of MCP servers, no approvals.
+    The next agent's model does not see calls and outputs of tools and handoffs, reasoning, items of
+    MCP servers, or approvals.
     """
     history = handoff_input_data.input_history
     if not isinstance(history, str):

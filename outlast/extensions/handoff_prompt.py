@@ -1,7 +1,4 @@
-"""What agents that hand over to each other should be told.
-
-Owns: the recommended words. Must not know: the agents.
-"""
+"""The recommended prompt for agents that hand over to each other."""
 
 RECOMMENDED_PROMPT_PREFIX = """\
 # How this system works
@@ -11,9 +8,9 @@ calling its handoff function, which is usually named `transfer_to_<agent>`. The 
 does not see handoffs: do not mention them or draw attention to them, and do not say that somebody \
 else takes over.
 """
-"""Put it before the instructions of agents that have handoffs."""
+"""A prefix for the instructions of agents with handoffs."""
 
 
 def prompt_with_handoff_instructions(prompt: str) -> str:
-    """Return instructions with the recommended words before them."""
+    """Return instructions with the recommended prefix."""
     return f"{RECOMMENDED_PROMPT_PREFIX}\n{prompt}"

@@ -1,6 +1,7 @@
-"""Where conversations are remembered between runs: adapters behind `outlast.ports.session`.
+"""Sessions store conversations between runs: adapters for `outlast.ports.session`.
 
-The names are in `__init__.pyi` and loaded when first used: only `SQLAlchemySession` needs SQLAlchemy.
+The names are listed in `__init__.pyi` and loaded on first use, because only `SQLAlchemySession`
+needs SQLAlchemy.
 """
 
 from outlast import lazy

@@ -1,7 +1,4 @@
-"""Items of a session as rows of text.
-
-Owns: how an item is written and read. Must not know: any database.
-"""
+"""The text format of a session's items in a database row."""
 
 import json
 from collections.abc import Iterable
@@ -15,12 +12,12 @@ logger = get_logger(__name__)
 
 
 def write_row(item: object, *, ensure_ascii: bool = True) -> str:
-    """Return an item as text: JSON in ASCII, which any database keeps as it is.
+    """Return an item as JSON text; by default in ASCII, which any database stores unchanged.
 
     Args:
         item: the item.
-        ensure_ascii: False leaves letters as they are, for people who look into the database. What
-            cannot be written in UTF-8 is in ASCII all the same.
+        ensure_ascii: False keeps non-ASCII characters, for people who read the rows. An item that
+            UTF-8 cannot encode is still written in ASCII.
 
     Raises:
         UserError: the item is no JSON object.
@@ -29,7 +26,7 @@ def write_row(item: object, *, ensure_ascii: bool = True) -> str:
     row = json.dumps(plain, separators=(",", ":"), ensure_ascii=ensure_ascii)
     try:
         row.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which was cut in two
+    except UnicodeEncodeError:  # half of a surrogate pair
         return json.dumps(plain, separators=(",", ":"))
     return row
 
@@ -37,7 +34,7 @@ def write_row(item: object, *, ensure_ascii: bool = True) -> str:
 def read_rows(rows: Iterable[str], *, session_id: str) -> list[JsonObject]:
     """Return the items of rows; a row that is no JSON object is left out, with a warning.
 
-    One damaged row should not cost the rest of a conversation.
+    One damaged row must not make the rest of a conversation unreadable.
     """
     items: list[JsonObject] = []
     for row in rows:

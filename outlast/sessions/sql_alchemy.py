@@ -1,7 +1,6 @@
-"""Sessions in any database that SQLAlchemy speaks to with an async driver, such as Postgres.
+"""Sessions in any database with an async SQLAlchemy driver, such as Postgres.
 
-Owns: `SQLAlchemySession` and its tables. Must not know: runs. Its URL and engine hold secrets, so
-a session is never described as data: a worker gets its own.
+The URL and the engine contain secrets, so a session has no `describe`: each worker creates its own.
 """
 
 import asyncio
@@ -46,28 +45,28 @@ from outlast.ports.session import SessionABC, item_limit
 from outlast.sessions.rows import read_rows, write_row
 
 _shared_connections: "WeakKeyDictionary[Engine, asyncio.Lock]" = WeakKeyDictionary()
-"""Locks of the engines whose tasks all share one connection, as those of SQLite in memory do."""
+"""Locks of the engines with one connection for all tasks, such as SQLite in memory."""
 
 
 class SQLAlchemySession(SessionABC):
-    """Remembers a conversation in a database.
+    """A session in a database.
 
-    Any number of sessions, threads and processes may use the same database at the same time;
-    what is added at once stands together.
+    Any number of sessions, threads and processes may use the same database at the same time. The
+    items of one call of `add_items` stay together.
 
     Args:
-        session_id: names the conversation.
-        engine: an async engine; who made it disposes of it.
-        create_tables: make the tables that are not there, before the first use. Otherwise they
-            have to be there.
+        session_id: the id of the conversation.
+        engine: an async engine, which its creator must dispose of.
+        create_tables: whether to create missing tables before the first use. Otherwise the tables
+            must exist.
         sessions_table: name of the table of sessions.
-        messages_table: name of the table of items. Under which keys items were saved is in a
-            table of the same name with `_saved` behind it.
-        session_settings: how the session is read where the run does not say otherwise.
-        ensure_ascii: False writes letters as they are, so that rows can be read by people.
+        messages_table: name of the table of items. The keys of saved items are in a table with the
+            same name and the suffix `_saved`.
+        session_settings: how to read the session, unless the run has its own settings.
+        ensure_ascii: False keeps non-ASCII characters, so that people can read the rows.
 
     Raises:
-        UserError: an argument makes no sense.
+        UserError: an argument is invalid.
     """
 
     def __init__(
@@ -106,22 +105,23 @@ class SQLAlchemySession(SessionABC):
         session_settings: SessionSettings | Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> "SQLAlchemySession":
-        """Return a session with an engine of its own, found as `engine`.
+        """Return a session with a new engine, available as `engine`.
 
         Args:
-            session_id: names the conversation.
-            url: of the database, with an async driver, as in `postgresql+psycopg://user@host/db`.
+            session_id: the id of the conversation.
+            url: the database's URL, with an async driver, such as
+                `postgresql+psycopg://user@host/db`.
             engine_kwargs: passed to `create_async_engine`.
-            session_settings: how the session is read where the run does not say otherwise.
+            session_settings: how to read the session, unless the run has its own settings.
             **kwargs: passed to `SQLAlchemySession`.
 
         Raises:
-            UserError: no engine can be made of the URL.
+            UserError: SQLAlchemy cannot create an engine for the URL.
         """
         try:
             engine = create_async_engine(url, **(engine_kwargs or {}))
         except (SQLAlchemyError, ImportError) as error:
-            # The URL may hold a password, and so may a message about it: neither is repeated.
+            # The URL and the error's message may contain a password, so neither is shown.
             scheme, separator, _ = str(url).partition("://")
             begin = f"begins with {scheme[:40]!r}" if separator else "has no scheme"
             raise UserError(
@@ -133,16 +133,17 @@ class SQLAlchemySession(SessionABC):
 
     @property
     def engine(self) -> AsyncEngine:
-        """The engine, to dispose of, or for other sessions."""
+        """The engine, for disposal or for other sessions."""
         return self._engine
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """Return the newest items, at most `limit` of them, oldest first.
 
-        Rows that are no JSON objects are left out, with a warning in the log, and not counted.
+        Rows that are no JSON objects are skipped with a warning in the log, and not counted.
 
         Args:
-            limit: None stands for the limit of the session's settings, or else for all.
+            limit: the maximum number of items; None for the limit of the session's settings, if
+                any, else for all items.
         """
         count = item_limit(limit, self.session_settings)
         if count == 0:
@@ -165,7 +166,7 @@ class SQLAlchemySession(SessionABC):
             at_most *= 2
 
     async def add_items(self, items: list[Any]) -> None:
-        """Put items behind those that are there, all of them or none.
+        """Append items, all of them or none.
 
         Raises:
             UserError: an item is no JSON object.
@@ -178,9 +179,9 @@ class SQLAlchemySession(SessionABC):
             await self._insert(connection, rows)
 
     async def add_items_once(self, key: str, items: list[Any]) -> bool:
-        """Put items behind those that are there, unless this was done under this key before.
+        """Append items, unless items were saved with this key before.
 
-        The items and the note of the key are written in one transaction.
+        The items and the key are written in one transaction.
 
         Returns:
             Whether the items were stored now.
@@ -200,9 +201,9 @@ class SQLAlchemySession(SessionABC):
             return True
 
     async def pop_item(self) -> Any | None:
-        """Take the newest item away and return it; None when there is none.
+        """Remove and return the newest item; None if the session is empty.
 
-        Newer rows that are no JSON objects are taken away, too.
+        Newer rows that are no JSON objects are removed, too.
         """
         messages = self._tables.messages
         newest = (
@@ -222,7 +223,7 @@ class SQLAlchemySession(SessionABC):
                 return items[0]
 
     async def clear_session(self) -> None:
-        """Forget everything, also under which keys items were saved."""
+        """Delete all items of the session and the keys of saved items."""
         tables = self._tables
         async with self._transaction() as connection:
             await self._hold(connection)
@@ -239,7 +240,7 @@ class SQLAlchemySession(SessionABC):
                         yield connection
                 except DBAPIError as error:
                     if missing := await self._missing_tables(connection):
-                        if self._creates:  # they were there, and are made anew by the next try
+                        if self._creates:  # deleted since the first use; the retry creates them
                             self._to_create = True
                             raise ConnectionError(
                                 f"The session {self.session_id!r} has lost its table "
@@ -253,10 +254,10 @@ class SQLAlchemySession(SessionABC):
                     raise
 
     async def _hold(self, connection: AsyncConnection) -> None:
-        """Keep other writers of this session waiting until the transaction ends.
+        """Lock the session against other writers until the transaction ends.
 
-        Writing the session's row does it in every database, and as the first statement it never
-        has to turn a right to read into one to write, where two would block each other.
+        An update of the session's row locks it in every database. As the first statement, the
+        update never upgrades a read lock to a write lock, so two writers cannot deadlock.
         """
         sessions = self._tables.sessions
         touch = (
@@ -269,7 +270,7 @@ class SQLAlchemySession(SessionABC):
         try:
             async with connection.begin_nested():
                 await connection.execute(insert(sessions).values(session_id=self.session_id))
-        except IntegrityError:  # somebody else was a moment faster
+        except IntegrityError:  # another writer inserted the row first
             await connection.execute(touch)
 
     async def _insert(self, connection: AsyncConnection, rows: Sequence[str]) -> None:
@@ -284,7 +285,8 @@ class SQLAlchemySession(SessionABC):
             if not self._to_create:
                 return
             async with self._engine.connect() as connection:
-                # Another process may make any of them between the look and the making: look again.
+                # Another process may create a table between the check and the creation, so retry
+                # as often as there are tables.
                 for _ in self._tables.metadata.tables:
                     with contextlib.suppress(DBAPIError):
                         await self._create_missing(connection)
@@ -298,7 +300,7 @@ class SQLAlchemySession(SessionABC):
             await connection.run_sync(self._tables.metadata.create_all)
 
     async def _missing_tables(self, connection: AsyncConnection) -> list[str]:
-        """Return which tables are not there; nothing where the database does not say."""
+        """Return the names of missing tables; empty if the database cannot be inspected."""
 
         def look(connection: Connection) -> list[str]:
             there = inspect(connection)
@@ -313,10 +315,10 @@ class _Tables:
     """The tables of sessions, of items, and of the keys under which items were saved."""
 
     def __init__(self, sessions_table: str, messages_table: str) -> None:
-        # MySQL wants to know how long a key can be, and means 64 KB by "text".
+        # MySQL requires a maximum length for keys, and limits its TEXT to 64 KB.
         name = String().with_variant(String(255), "mysql", "mariadb")
         text = Text().with_variant(LONGTEXT(), "mysql", "mariadb")
-        counter = BigInteger().with_variant(Integer(), "sqlite")  # which counts up no other type
+        counter = BigInteger().with_variant(Integer(), "sqlite")  # SQLite's only autoincrement type
         moment = TIMESTAMP(timezone=False)
 
         def made_at(column: str) -> "Column[Any]":
@@ -355,7 +357,7 @@ class _Tables:
 
 
 def _alone(engine: AsyncEngine) -> contextlib.AbstractAsyncContextManager[Any]:
-    """Let one task at a time in, where all tasks share one connection and its transaction."""
+    """Return a lock for one task at a time if all tasks share one connection, else no lock."""
     if not isinstance(engine.sync_engine.pool, StaticPool):
         return contextlib.nullcontext()
     return _shared_connections.setdefault(engine.sync_engine, asyncio.Lock())

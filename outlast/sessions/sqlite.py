@@ -1,7 +1,6 @@
-"""Sessions in SQLite: a file that several processes may share, or memory.
+"""Sessions in SQLite: in a file that several processes may share, or in memory.
 
-Owns: `SQLiteSession` and its tables. Must not know: runs. A file is where its path says on *this*
-machine: workers on several machines need a session in a database server.
+A file belongs to one machine: workers on several machines need a session in a database server.
 """
 
 import sqlite3
@@ -31,7 +30,7 @@ MEMORY = ":memory:"
 KIND = "sqlite"
 
 BUSY_TIMEOUT_SECONDS = 30.0
-"""How long to wait for other writers. Each writes for milliseconds."""
+"""How long to wait for other writers, which need only milliseconds each."""
 
 BUSY_RETRY_SECONDS = 0.02
 
@@ -39,20 +38,20 @@ BUSY_RETRY_SECONDS = 0.02
 class SQLiteSession(SessionABC):
     """A session in a SQLite database.
 
-    The database is opened when it is first used, in a thread, as every access is. In a file it
-    may be used by any number of sessions, threads and processes at the same time. In memory it
-    belongs to this object and ends with it.
+    The database is opened on first use. Every access runs in a thread. Any number of sessions,
+    threads and processes may use the same file at the same time. A database in memory belongs to
+    this object and is lost with it.
 
     Args:
-        session_id: names the conversation.
-        db_path: the file, made when it is not there; its folder has to be. The default keeps the
-            conversation in memory.
+        session_id: the id of the conversation.
+        db_path: the file, which is created if it does not exist; its folder must exist. The default
+            keeps the conversation in memory.
         sessions_table: name of the table of sessions.
         messages_table: name of the table of items.
-        session_settings: how the session is read where the run does not say otherwise.
+        session_settings: how to read the session, unless the run has its own settings.
 
     Raises:
-        UserError: an argument makes no sense.
+        UserError: an argument is invalid.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class SQLiteSession(SessionABC):
         self.session_settings = as_settings(SessionSettings, session_settings or {})
         self.sessions_table = sessions_table
         self.messages_table = messages_table
-        # The folder of the process may change later; the file stays the one that was meant.
+        # An absolute path, because the working directory of the process may change later.
         self.db_path = MEMORY if str(db_path) == MEMORY else str(Path(db_path).absolute())
         if self.db_path != MEMORY:
             allow_place(self.db_path)
@@ -88,10 +87,11 @@ class SQLiteSession(SessionABC):
     async def get_items(self, limit: int | None = None) -> list[Any]:
         """Return the newest items, at most `limit` of them, oldest first.
 
-        Rows that are no JSON objects are left out, with a warning in the log, and not counted.
+        Rows that are no JSON objects are skipped with a warning in the log, and not counted.
 
         Args:
-            limit: None stands for the limit of the session's settings, or else for all.
+            limit: the maximum number of items; None for the limit of the session's settings, if
+                any, else for all items.
         """
         count = item_limit(limit, self.session_settings)
         if count == 0:
@@ -102,7 +102,7 @@ class SQLiteSession(SessionABC):
             with closing(connection.execute(self._sql.newest, bounds)) as rows:
                 return [str(data) for _, data in rows]
 
-        at_most = -1 if count is None else count  # SQLite's word for no limit
+        at_most = -1 if count is None else count  # -1 means no limit in SQLite
         while True:
             rows = await self._do(partial(read, at_most=at_most))
             items = read_rows(reversed(rows), session_id=self.session_id)
@@ -111,7 +111,7 @@ class SQLiteSession(SessionABC):
             at_most *= 2
 
     async def add_items(self, items: list[Any]) -> None:
-        """Put items behind those that are there, all of them or none.
+        """Append items, all of them or none.
 
         Raises:
             UserError: an item is no JSON object.
@@ -122,9 +122,9 @@ class SQLiteSession(SessionABC):
         await self._do(lambda connection: self._write(connection, rows))
 
     async def add_items_once(self, key: str, items: list[Any]) -> bool:
-        """Put items behind those that are there, unless this was done under this key before.
+        """Append items, unless items were saved with this key before.
 
-        The items and the note of the key are written in one transaction.
+        The items and the key are written in one transaction.
 
         Returns:
             Whether the items were stored now.
@@ -136,9 +136,9 @@ class SQLiteSession(SessionABC):
         return await self._do(lambda connection: self._write(connection, rows, key))
 
     async def pop_item(self) -> Any | None:
-        """Take the newest item away and return it; None when there is none.
+        """Remove and return the newest item; None if the session is empty.
 
-        Newer rows that are no JSON objects are taken away, too.
+        Newer rows that are no JSON objects are removed, too.
         """
 
         def pop(connection: sqlite3.Connection) -> list[str]:
@@ -154,7 +154,7 @@ class SQLiteSession(SessionABC):
         return None
 
     async def clear_session(self) -> None:
-        """Forget everything, also under which keys items were saved."""
+        """Delete all items of the session and the keys of saved items."""
 
         def clear(connection: sqlite3.Connection) -> None:
             with _transaction(connection):
@@ -164,7 +164,7 @@ class SQLiteSession(SessionABC):
         await self._do(clear)
 
     def close(self) -> None:
-        """Close the database. A session in memory is gone then."""
+        """Close the database. This deletes a session in memory."""
         with self._lock:
             self._closed = True
             if self._connection is not None:
@@ -172,10 +172,10 @@ class SQLiteSession(SessionABC):
                 self._connection = None
 
     def describe(self) -> JsonObject | None:
-        """Return what another process on this machine makes the same session from.
+        """Return data from which another process on this machine can create the same session.
 
-        None for a session in memory, which is nowhere else, and for one of a class of its own,
-        which does something else with the items than this one.
+        None for a session in memory, which other processes cannot open, and for a subclass, which
+        may treat items differently.
         """
         if self.db_path == MEMORY or type(self) is not SQLiteSession:
             return None
@@ -190,10 +190,10 @@ class SQLiteSession(SessionABC):
 
     @classmethod
     def from_description(cls, data: JsonObject) -> "SQLiteSession":
-        """Return the session that `describe` described.
+        """Return the session for the data of `describe`.
 
         Raises:
-            UserError: the data describes no session in SQLite.
+            UserError: the data does not describe a session in SQLite.
         """
         try:
             if data["kind"] != KIND:
@@ -221,7 +221,7 @@ class SQLiteSession(SessionABC):
         if self._closed:
             raise UserError(f"The session {self.session_id!r} is closed; make a new one.")
         if self._connection is not None and _file_of(self.db_path) != self._file:
-            # What is written to a deleted file is lost with the process.
+            # Data written to a deleted file is lost when the process ends.
             logger.warning(
                 "The file of the session %r was deleted or replaced; %s is opened anew.",
                 self.session_id,
@@ -232,7 +232,7 @@ class SQLiteSession(SessionABC):
         if self._connection is None:
             self._connection = _open(self.db_path, self._sql)
             self._file = _file_of(self.db_path)
-            # Nobody has to call close(); a connection that is just dropped warns.
+            # close() is optional; without a finalizer, a dropped connection would warn.
             weakref.finalize(self, self._connection.close).atexit = False
         return self._connection
 
@@ -253,9 +253,9 @@ _BUSY = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _NO_DATABASE = frozenset(
     {sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY}
 )
-"""Failures that another try meets again."""
+"""Error codes of failures that a retry cannot fix."""
 
-# The names of tables are put in where the braces are, quoted; values are always parameters.
+# The braces are replaced by quoted table names; values are always parameters.
 _CREATE = (
     """
     CREATE TABLE IF NOT EXISTS {sessions} (
@@ -300,7 +300,7 @@ _CLEAR = (
 
 
 class _Statements:
-    """The SQL of one pair of tables, and of the table of keys that goes with them."""
+    """The SQL statements for the tables of sessions and items, and for their table of keys."""
 
     def __init__(self, sessions_table: str, messages_table: str) -> None:
         plain = {
@@ -322,7 +322,7 @@ class _Statements:
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection) -> Generator[None]:
-    """Take the right to write at the start, so that two writers wait and never deadlock."""
+    """Run a transaction with a write lock from the start, so that two writers never deadlock."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -334,18 +334,18 @@ def _transaction(connection: sqlite3.Connection) -> Generator[None]:
 
 
 def _open(path: str, sql: _Statements) -> sqlite3.Connection:
-    """Open the database and make its tables.
+    """Open the database and create its tables.
 
     Raises:
-        UserError: there cannot be a database at the path.
+        UserError: the path cannot hold a database.
     """
     connection: sqlite3.Connection | None = None
     try:
         connection = sqlite3.connect(
             path,
             timeout=BUSY_TIMEOUT_SECONDS,
-            isolation_level=None,  # transactions are begun and ended here, and in sight
-            check_same_thread=False,  # there is a lock
+            isolation_level=None,  # transactions are explicit, see `_transaction`
+            check_same_thread=False,  # a lock guards the connection
         )
         _write_ahead(connection)
         _make_tables(connection, sql)
@@ -362,7 +362,7 @@ def _open(path: str, sql: _Statements) -> sqlite3.Connection:
 
 
 def _file_of(path: str) -> tuple[int, int] | None:
-    """Return which file is at a path now; None for no file, and in memory."""
+    """Return the (device, inode) of the file at a path; None for no file, and for memory."""
     if path == MEMORY:
         return None
     try:
@@ -373,7 +373,7 @@ def _file_of(path: str) -> tuple[int, int] | None:
 
 
 def _make_tables(connection: sqlite3.Connection, sql: _Statements) -> None:
-    """Make what is not there; a reader of a complete file need not wait for those who write."""
+    """Create missing tables; if all tables exist, do not wait for a write lock."""
     there = {str(name) for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     if there.issuperset(sql.names):
         return
@@ -383,9 +383,10 @@ def _make_tables(connection: sqlite3.Connection, sql: _Statements) -> None:
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Let readers and a writer work at the same time. The file remembers it; memory ignores it.
+    """Switch to write-ahead logging, so that readers and a writer can work at the same time.
 
-    Two that switch at once are refused without waiting, whatever the time-out says.
+    The file keeps the mode; a database in memory ignores it. SQLite refuses concurrent switches at
+    once, in spite of the busy timeout, so the switch is retried here.
     """
     give_up_at = time.monotonic() + BUSY_TIMEOUT_SECONDS
     while True:
@@ -400,10 +401,10 @@ def _write_ahead(connection: sqlite3.Connection) -> None:
 
 
 def _is_of(error: sqlite3.DatabaseError, kinds: frozenset[int]) -> bool:
-    # The low byte is the kind of failure, the rest its details.
+    # The low byte is the primary error code; the other bytes are details.
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in kinds
 
 
 def _quoted(name: str) -> str:
-    """Return a name as SQL takes it, whatever is in it."""
+    """Return a name as a quoted SQL identifier, with any quotes in it escaped."""
     return '"' + name.replace('"', '""') + '"'
