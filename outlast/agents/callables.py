@@ -36,7 +36,7 @@ def callable_name(function: Callable[..., Any]) -> str:
 
 
 def shown(given: object) -> str:
-    """Return a short representation of a user's value for messages, however large the value."""
+    """Return a short representation of a user's value for messages."""
     name = getattr(given, "__name__", None)
     if isinstance(name, str):
         return name
@@ -48,7 +48,7 @@ def shown(given: object) -> str:
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    """Whether calling the function returns a coroutine, as far as its definition shows.
+    """Whether a call of the function returns a coroutine, judged by its definition.
 
     True for `async def` functions and methods, partials of them, and objects with an async
     `__call__`.
@@ -126,7 +126,7 @@ def takes_model_arguments(model: object) -> bool:
 
 
 def check_model(model: object, *, what: str) -> None:
-    """Refuse a model whose `get_response` takes neither one record nor the SDK's arguments.
+    """Refuse a model whose `get_response` has the wrong parameters.
 
     Args:
         model: an object with `get_response`; anything else is ignored.

@@ -26,7 +26,7 @@ class AgentHookContext(RunContextWrapper[TContext]):
     """The context of the hooks at an agent's start and end.
 
     Attributes:
-        turn_input: the input of the turn, as items.
+        turn_input: the input of the current answer: the items before those that the run added.
     """
 
     turn_input: list[JsonObject] = field(default_factory=list[JsonObject])
@@ -84,7 +84,7 @@ class AgentHooksBase(Generic[TContext, TAgent]):
     """
 
     async def on_start(self, context: AgentHookContext[TContext], agent: TAgent) -> None:
-        """Called before the agent's first model call, each time it takes over the conversation."""
+        """Called before the first model call, each time the agent takes over."""
 
     async def on_end(self, context: AgentHookContext[TContext], agent: TAgent, output: Any) -> None:
         """Called when the agent has produced the final output, before output guardrails."""
@@ -92,7 +92,7 @@ class AgentHooksBase(Generic[TContext, TAgent]):
     async def on_handoff(
         self, context: RunContextWrapper[TContext], agent: TAgent, source: TAgent
     ) -> None:
-        """Called after a handoff from this agent, `source`, to `agent`, both passed by keyword."""
+        """Called after a handoff from this agent, `source`, to `agent`; both by keyword."""
 
     async def on_tool_start(
         self, context: RunContextWrapper[TContext], agent: TAgent, tool: Any
@@ -245,7 +245,7 @@ def check_agent_hooks(hooks: object, owner: str) -> None:
 
 
 def _parameters(hooks: object, name: str) -> tuple[list[str], list[str]]:
-    """Return the names of a method's positional arguments and of its keyword arguments.
+    """Return the names of a method's positional and keyword arguments.
 
     Only `on_handoff` has keyword arguments: the agents, and in run hooks also the context.
     """

@@ -13,7 +13,7 @@ from outlast.agents.errors import UserError
 from outlast.rendering import LogFormatter, visible
 
 EXCEPTION_TEXTS: Final = "OUTLAST_LOG_EXCEPTION_TEXTS"
-"""The environment variable that keeps exception texts out of the logs when it is 0, false, no or off."""
+"""The environment variable that removes exception texts if 0, false, no or off."""
 
 LEFT_OUT: Final = "(text not logged)"
 
@@ -50,7 +50,7 @@ def logs_exception_texts() -> bool:
 
 
 class _WithoutTexts(logging.Filter):
-    """Replaces exceptions in a record by their types, unless exception texts are logged."""
+    """Replaces exceptions in a record by their types, if texts are not logged."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         """Change the record and accept it."""
@@ -101,4 +101,4 @@ class _ShownError:
 
 
 class _ToStdout(logging.StreamHandler):  # pyright: ignore[reportMissingTypeArgument]  generic for the type checker only
-    """The handler of `enable_verbose_stdout_logging`, a class of its own for recognition."""
+    """The handler type by which `enable_verbose_stdout_logging` finds its handler."""

@@ -1,4 +1,4 @@
-"""Prompts that the provider stores: fixed, or chosen by a callable before every model call."""
+"""Prompts that the provider stores: fixed, or chosen before every model call."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass

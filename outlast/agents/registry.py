@@ -26,7 +26,7 @@ logger = get_logger(__name__)
 
 
 class Registry:
-    """Agents by name, with everything that is reachable from them through handoffs and as tools.
+    """Agents by name, with all agents reachable through handoffs and agent tools.
 
     The graph is searched again if a name is not found, so handoffs that are added later (to close a
     cycle) are found. An agent that a handoff picks when it is invoked cannot be found: register it
@@ -91,7 +91,7 @@ class Registry:
             raise
 
     def holds(self, agent: Agent[Any]) -> bool:
-        """Whether exactly this agent object and all agents reachable from it are registered."""
+        """Whether this agent object and all agents reachable from it are registered."""
         return all(self._agents.get(one.name) is one for one in _reachable(agent))
 
     def keep_for_run(self, run_id: str, definitions: "Registry") -> None:
@@ -138,7 +138,7 @@ class Registry:
         return self._agents[name]
 
     def tool(self, agent: str, name: str) -> FunctionTool:
-        """Return a tool of an agent; also an `AgentTool`, or a tool that an MCP server has listed.
+        """Return a tool of an agent, including agent tools and listed MCP tools.
 
         Raises:
             UserError: the agent, or the tool, is unknown.
@@ -199,7 +199,7 @@ class Registry:
         raise UserError(f"Agent {agent!r} has no handoff {name!r} on this worker.")
 
     def context_type(self, name: str | None) -> Any:
-        """Return the type of a run's context: by its name, or the only registered type, or None.
+        """Return a context type by name, else the only registered type, else None.
 
         An unregistered name may belong to a class that this process has imported: a script that
         runs again still has its class, even if no callable is annotated with it. The only
@@ -217,7 +217,7 @@ class Registry:
         self._note_context_type(context_type)
 
     def add_reference(self, entry: object, name: str | None = None) -> str:
-        """Register an object for settings of runs: a callable, a model, hooks, a guardrail.
+        """Register an object for settings of runs, such as a callable or a model.
 
         Args:
             entry: the object.
@@ -270,7 +270,7 @@ class Registry:
 
 
 def handoffs_of(agent: Agent[Any]) -> list[Handoff]:
-    """Return an agent's handoffs, in order; an agent in the list stands for a handoff to it."""
+    """Return an agent's handoffs, in order; a listed agent becomes a handoff."""
     return [entry if isinstance(entry, Handoff) else handoff(entry) for entry in agent.handoffs]
 
 

@@ -46,7 +46,7 @@ _threads = DaemonThreads("outlast-call")
 
 
 def _begin_anew() -> None:
-    """Replace the threads after a fork: the parent's threads do not exist in the child."""
+    """Replace the threads after a fork, because the child process has none."""
     global _threads  # noqa: PLW0603  threads are the process's, too
     _threads = DaemonThreads("outlast-call")
 
@@ -56,7 +56,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows, which has no forks
 
 
 async def run_in_thread(function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
-    """Run a blocking function in a thread and wait for it without blocking the event loop.
+    """Run a blocking function in a thread, without blocking the event loop.
 
     The function runs in a copy of the caller's context variables; its changes are not visible to
     the caller.

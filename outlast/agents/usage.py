@@ -108,7 +108,7 @@ AnyUsage: TypeAlias = Usage | values.Usage
 
 
 def _told(details: object, name: str) -> int | None:
-    """Return a number of details that need conversion; None if the details are complete.
+    """Return a number of details that need conversion, or None.
 
     A missing number counts as 0: providers send None for the number or for all details.
     """

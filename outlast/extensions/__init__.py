@@ -1,1 +1,1 @@
-"""Ready-made parts for agents: handoff filters and prompts, built on the public interface."""
+"""Handoff filters and prompts, built on the public interface."""

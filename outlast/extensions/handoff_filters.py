@@ -1,4 +1,4 @@
-"""Ready-made input filters for handoffs: removal of tools, and nesting of the history."""
+"""Input filters for handoffs: removal of tools, and nesting of the history."""
 
 from collections.abc import Iterable
 

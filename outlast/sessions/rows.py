@@ -12,7 +12,7 @@ logger = get_logger(__name__)
 
 
 def write_row(item: object, *, ensure_ascii: bool = True) -> str:
-    """Return an item as JSON text; by default in ASCII, which any database stores unchanged.
+    """Return an item as JSON; the default is ASCII, which any database stores unchanged.
 
     Args:
         item: the item.
@@ -32,7 +32,7 @@ def write_row(item: object, *, ensure_ascii: bool = True) -> str:
 
 
 def read_rows(rows: Iterable[str], *, session_id: str) -> list[JsonObject]:
-    """Return the items of rows; a row that is no JSON object is left out, with a warning.
+    """Return the items of rows; skip rows that are no JSON objects, with a warning.
 
     One damaged row must not make the rest of a conversation unreadable.
     """

@@ -45,7 +45,7 @@ from outlast.ports.session import SessionABC, item_limit
 from outlast.sessions.rows import read_rows, write_row
 
 _shared_connections: "WeakKeyDictionary[Engine, asyncio.Lock]" = WeakKeyDictionary()
-"""Locks of the engines with one connection for all tasks, such as SQLite in memory."""
+"""Locks of engines with one connection for all tasks, such as SQLite in memory."""
 
 
 class SQLAlchemySession(SessionABC):
@@ -357,7 +357,7 @@ class _Tables:
 
 
 def _alone(engine: AsyncEngine) -> contextlib.AbstractAsyncContextManager[Any]:
-    """Return a lock for one task at a time if all tasks share one connection, else no lock."""
+    """Return a lock if all tasks share one connection, else a null context."""
     if not isinstance(engine.sync_engine.pool, StaticPool):
         return contextlib.nullcontext()
     return _shared_connections.setdefault(engine.sync_engine, asyncio.Lock())

@@ -172,7 +172,7 @@ class SQLiteSession(SessionABC):
                 self._connection = None
 
     def describe(self) -> JsonObject | None:
-        """Return data from which another process on this machine can create the same session.
+        """Return data with which another local process can open the same session.
 
         None for a session in memory, which other processes cannot open, and for a subclass, which
         may treat items differently.
@@ -300,7 +300,7 @@ _CLEAR = (
 
 
 class _Statements:
-    """The SQL statements for the tables of sessions and items, and for their table of keys."""
+    """The SQL statements for the tables of sessions, items and keys."""
 
     def __init__(self, sessions_table: str, messages_table: str) -> None:
         plain = {
@@ -322,7 +322,7 @@ class _Statements:
 
 @contextmanager
 def _transaction(connection: sqlite3.Connection) -> Generator[None]:
-    """Run a transaction with a write lock from the start, so that two writers never deadlock."""
+    """Run a transaction that locks for writing at once, so that writers never deadlock."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -362,7 +362,7 @@ def _open(path: str, sql: _Statements) -> sqlite3.Connection:
 
 
 def _file_of(path: str) -> tuple[int, int] | None:
-    """Return the (device, inode) of the file at a path; None for no file, and for memory."""
+    """Return the (device, inode) of the file at a path; None without a file."""
     if path == MEMORY:
         return None
     try:
@@ -383,7 +383,7 @@ def _make_tables(connection: sqlite3.Connection, sql: _Statements) -> None:
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Switch to write-ahead logging, so that readers and a writer can work at the same time.
+    """Switch to write-ahead logging, so that readers do not block a writer.
 
     The file keeps the mode; a database in memory ignores it. SQLite refuses concurrent switches at
     once, in spite of the busy timeout, so the switch is retried here.

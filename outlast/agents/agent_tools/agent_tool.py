@@ -121,7 +121,7 @@ class AgentTool(FunctionTool):
 
 
 def tool_name_of(agent_name: str) -> str:
-    """Return a tool name for an agent: lowercase, with invalid characters replaced by `_`."""
+    """Return an agent's name as a tool name: lowercase, with `_` for invalid characters."""
     return re.sub(r"[^a-zA-Z0-9_]", "_", agent_name).lower()
 
 
@@ -246,12 +246,12 @@ def _check_session(session: object, owner: str) -> None:
 
 
 def check_arguments(tool: AgentTool, arguments: str) -> str | None:
-    """Return the problem of a call's arguments, worded for the model; None if they are valid."""
+    """Return the problem of a call's arguments, worded for the model, or None."""
     return None if tool.validate is None else tool.validate(arguments)
 
 
 def arguments_of(tool: AgentTool, arguments: str) -> JsonObject:
-    """Return the arguments of a call as JSON, with the defaults of their type filled in.
+    """Return the arguments of a call as JSON, with the defaults of their type.
 
     If the tool `takes_more_than_text`, they are the nested run's `RunContextWrapper.tool_input`.
 
@@ -280,7 +280,7 @@ def takes_more_than_text(tool: AgentTool) -> bool:
 
 
 def _summary(tool: AgentTool) -> str | None:
-    """Return the descriptions of a tool's parameters, from the schema before strict mode."""
+    """Return the descriptions of a tool's parameters, without strict mode's additions."""
     if tool.parameters is None:
         return None
     owner = f"Tool {tool.name!r}"

@@ -35,7 +35,7 @@ def call_item(item: Item, tool: FunctionTool | None, agent_of: AgentOfName) -> R
 
 
 def origin_of(tool: FunctionTool) -> ToolOrigin | None:
-    """Return the origin of a tool; None for a tool that works on a machine, such as a shell."""
+    """Return the origin of a tool; None for a local tool, such as a shell."""
     if isinstance(tool, LocalTool):
         return None
     if isinstance(tool, AgentTool):

@@ -1,4 +1,4 @@
-"""The computer interface: a screen, a mouse and a keyboard for the actions of a model."""
+"""The computer interface: a screen, a mouse and a keyboard for a model."""
 
 import inspect
 from abc import ABC, abstractmethod
@@ -134,7 +134,7 @@ ComputerLike: TypeAlias = Computer | AsyncComputer
 
 
 def action_problem(actions: Sequence[JsonObject]) -> str | None:
-    """Return the problem of a call's actions; None if each has a known type and its fields."""
+    """Return the problem of a call's actions; None if their types and fields are valid."""
     for action in actions:
         kind = str(action.get("type"))
         if kind not in _ACTIONS:

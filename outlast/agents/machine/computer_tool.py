@@ -1,4 +1,4 @@
-"""The computer tool: actions of the model, screenshots, and the provider's safety checks."""
+"""The computer tool: actions, screenshots, and the provider's safety checks."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -30,7 +30,7 @@ from outlast.loop.values import Json, JsonObject
 logger = get_logger(__name__)
 
 LARGEST_SCREENSHOT_BYTES = 450_000
-"""The size limit of a screenshot as a `data:` URL; each stays in the history of the run."""
+"""The size limit of a screenshot as a URL; each stays in the run's history."""
 
 
 @dataclass
@@ -51,7 +51,7 @@ class ComputerToolSafetyCheckData:
 
 
 SafetyCheckFunction: TypeAlias = Callable[[ComputerToolSafetyCheckData], bool | Awaitable[bool]]
-"""A function that returns whether a call may run in spite of a warning; sync or async."""
+"""Returns whether a call may run in spite of a warning; sync or async."""
 
 
 class ComputerTool(LocalTool, Generic[ComputerT]):
@@ -121,7 +121,7 @@ class ComputerTool(LocalTool, Generic[ComputerT]):
         return {"type": "computer"}
 
     def param_for(self, model: str | None) -> JsonObject:
-        """Return the tool's entry in a request to a model; older models get the preview's entry.
+        """Return the tool's entry in a request; older models get the preview's entry.
 
         Raises:
             UserError: an older model requires `environment` and `dimensions`, which the computer
@@ -166,7 +166,7 @@ class ComputerTool(LocalTool, Generic[ComputerT]):
     async def _acknowledged(
         self, context: ToolContext[Any], arguments: str, said: JsonObject
     ) -> list[JsonObject]:
-        """Call `on_safety_check` for the provider's warnings; return the acknowledged warnings.
+        """Check the provider's warnings, and return the acknowledged ones.
 
         Raises:
             UserError: `on_safety_check` refused the call.

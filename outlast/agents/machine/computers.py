@@ -1,4 +1,4 @@
-"""The computers of runs on a worker: creation, use by one call at a time, and disposal."""
+"""The computers of runs on a worker: creation, exclusive use, and disposal."""
 
 import time
 from collections.abc import AsyncGenerator, Callable

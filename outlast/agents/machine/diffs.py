@@ -124,7 +124,7 @@ def _with_rows(change: _Change) -> _Change:
 
 
 def _changed(lines: Sequence[str], changes: Sequence[_Change]) -> list[str]:
-    """Return the lines after all changes; each change is searched for after the previous one."""
+    """Return the lines after all changes, which are applied from top to bottom."""
     result: list[str] = []
     done = 0
     for change in changes:
@@ -178,7 +178,7 @@ def _place(lines: Sequence[str], change: _Change, done: int) -> int:
 
 
 def _find(lines: Sequence[str], wanted: Sequence[str], start: int) -> int | None:
-    """Return the first index from `start` where the wanted lines follow each other, or None."""
+    """Return the first index from `start` of the wanted lines, or None."""
     for see in _EYES:
         seen, sought = [see(line) for line in lines], [see(line) for line in wanted]
         for at in range(start, len(lines) - len(wanted) + 1):

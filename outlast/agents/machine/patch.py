@@ -1,4 +1,4 @@
-"""The tool with which a model changes files, one at a time, on the machine of a worker.
+"""The tool with which a model changes files on the machine of a worker.
 
 No file is touched here: users write the editors, with `apply_diff` for the texts.
 """
@@ -165,7 +165,7 @@ class ApplyPatchTool(LocalTool):
 
 
 def default_patch_error(context: RunContextWrapper[Any], error: Exception) -> str:
-    """Return the output for the model: a diff's problem, or the default for other failures."""
+    """Return the problem of a diff, or the default message for other failures."""
     if isinstance(error, InvalidDiffError | ModelBehaviorError):
         return str(error)
     return default_tool_error(context, error)

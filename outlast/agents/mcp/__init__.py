@@ -1,1 +1,1 @@
-"""The configuration of MCP servers, and their tools. `outlast.mcp` holds the connections."""
+"""The configuration of MCP servers, and their tools; see also `outlast.mcp`."""

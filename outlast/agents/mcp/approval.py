@@ -34,7 +34,7 @@ RequireApprovalPolicy: TypeAlias = Literal["always", "never"]
 LocalMCPApprovalCallable: TypeAlias = Callable[
     [RunContextWrapper[Any], Any, Any], bool | Awaitable[bool]
 ]
-"""Called with (context, agent, the server's tool) for each call; true means that a person decides."""
+"""Called with (context, agent, tool) for each call; true: a person decides."""
 
 RequireApprovalSetting: TypeAlias = (
     RequireApprovalPolicy
@@ -47,7 +47,7 @@ RequireApprovalSetting: TypeAlias = (
 )
 
 ApprovalPolicy: TypeAlias = bool | dict[str, bool] | LocalMCPApprovalCallable
-"""One answer for all tools, an answer by tool name, or a callable that decides per call."""
+"""One answer for all tools, an answer by tool name, or a callable."""
 
 _FORMS = (
     "'always', 'never', True, False, a dict from a tool's name to one of these, "
@@ -85,7 +85,7 @@ def _answer(given: object, where: str) -> bool:
 
 
 def _is_object_form(entries: Mapping[object, object]) -> bool:
-    """Whether the keys mean `always` and `never` lists, and not tools with these names."""
+    """Whether the keys are the `always` and `never` lists, and not tool names."""
     return any(
         isinstance(one, Mapping) and "tool_names" in one
         for one in (entries.get("always"), entries.get("never"))

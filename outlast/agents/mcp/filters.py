@@ -40,7 +40,7 @@ class ToolFilterStatic(TypedDict, total=False):
 
 
 ToolFilterCallable: TypeAlias = Callable[[ToolFilterContext, Any], bool | Awaitable[bool]]
-"""Called with (context, the server's tool); true means that the tool is offered; sync or async."""
+"""Called with (context, tool); true offers the tool; sync or async."""
 
 ToolFilter: TypeAlias = ToolFilterCallable | ToolFilterStatic | None
 

@@ -1,4 +1,4 @@
-"""Tool names of MCP servers for a model: with or without the server's name, valid and unique."""
+"""Valid and unique names of MCP tools, with or without the server's name."""
 
 import re
 from collections import Counter

@@ -7,7 +7,7 @@ from outlast.agents.items.tool_output import ToolOutputImage, ToolOutputPart, To
 
 
 def output_of(result: Any, *, structured: bool = False) -> str | ToolOutputPart | list[Any]:
-    """Return the tool output for an MCP result, also for a result that reports an error.
+    """Return the tool output for an MCP result, or for an MCP error result.
 
     Texts and images become parts, in order; other content becomes JSON text.
 

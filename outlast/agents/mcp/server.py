@@ -40,7 +40,7 @@ class MCPRefusal(AgentsException):
 
 
 class MCPFault(RuntimeError):
-    """A server had an internal failure, such as HTTP status 500 or 503. A retry may succeed."""
+    """A server failed, such as with HTTP status 500 or 503. A retry may succeed."""
 
 
 class MCPProtocolError(RuntimeError):
@@ -85,7 +85,7 @@ class MCPToolMetaContext:
 MCPToolMetaResolver: TypeAlias = Callable[
     [MCPToolMetaContext], JsonObject | Awaitable[JsonObject | None] | None
 ]
-"""Called before each tool call; returns the call's metadata (`_meta`) or None; sync or async."""
+"""Returns a tool call's metadata (`_meta`), or None; sync or async."""
 
 
 class MCPServer(ABC):
@@ -254,7 +254,7 @@ class MCPServer(ABC):
         return otherwise if isinstance(own, Unset) else own
 
     async def release(self) -> None:  # noqa: B027  a server may have nothing to let go
-        """Close a connection that was opened on first use. A worker calls this when it stops."""
+        """Close a connection opened on first use. A worker calls this when it stops."""
 
     async def __aenter__(self) -> Self:
         """Connect to the server."""

@@ -185,7 +185,7 @@ async def _invoke(server: MCPServer, tool: Any, context: ToolContext[Any], argum
 async def _meta(
     server: MCPServer, tool: Any, context: ToolContext[Any], arguments: JsonObject
 ) -> JsonObject | None:
-    """Return a call's metadata: the resolver's, the tool's own, and the idempotency key."""
+    """Return the metadata of a call, with its idempotency key."""
     found: JsonObject = {}
     if server.tool_meta_resolver is not None:
         asked = MCPToolMetaContext(
