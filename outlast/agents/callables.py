@@ -133,7 +133,7 @@ def check_model(model: object, *, what: str) -> None:
         what: the place of the model, as in "Agent 'Triage': model".
 
     Raises:
-        UserError: `get_response` takes other parameters.
+        UserError: `get_response` takes neither one record nor the SDK's arguments.
     """
     answer = getattr(model, "get_response", None)
     if not callable(answer):

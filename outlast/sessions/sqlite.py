@@ -383,7 +383,7 @@ def _make_tables(connection: sqlite3.Connection, sql: _Statements) -> None:
 
 
 def _write_ahead(connection: sqlite3.Connection) -> None:
-    """Switch to write-ahead logging, so that readers do not block a writer.
+    """Switch to write-ahead logging: readers and a writer do not block each other.
 
     The file keeps the mode; a database in memory ignores it. SQLite refuses concurrent switches at
     once, in spite of the busy timeout, so the switch is retried here.

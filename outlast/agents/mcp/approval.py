@@ -34,7 +34,10 @@ RequireApprovalPolicy: TypeAlias = Literal["always", "never"]
 LocalMCPApprovalCallable: TypeAlias = Callable[
     [RunContextWrapper[Any], Any, Any], bool | Awaitable[bool]
 ]
-"""Called with (context, agent, tool) for each call; true: a person decides."""
+"""A function that returns whether a person decides about a call; sync or async.
+
+Called with (context, agent, the server's tool) for each call.
+"""
 
 RequireApprovalSetting: TypeAlias = (
     RequireApprovalPolicy

@@ -40,7 +40,10 @@ class ToolFilterStatic(TypedDict, total=False):
 
 
 ToolFilterCallable: TypeAlias = Callable[[ToolFilterContext, Any], bool | Awaitable[bool]]
-"""Called with (context, tool); true offers the tool; sync or async."""
+"""A function that returns whether a tool is offered; sync or async.
+
+Called with (context, the server's tool).
+"""
 
 ToolFilter: TypeAlias = ToolFilterCallable | ToolFilterStatic | None
 

@@ -85,7 +85,10 @@ class MCPToolMetaContext:
 MCPToolMetaResolver: TypeAlias = Callable[
     [MCPToolMetaContext], JsonObject | Awaitable[JsonObject | None] | None
 ]
-"""Returns a tool call's metadata (`_meta`), or None; sync or async."""
+"""A function that returns a tool call's metadata (`_meta`), or None; sync or async.
+
+Called before each tool call.
+"""
 
 
 class MCPServer(ABC):

@@ -185,7 +185,10 @@ async def _invoke(server: MCPServer, tool: Any, context: ToolContext[Any], argum
 async def _meta(
     server: MCPServer, tool: Any, context: ToolContext[Any], arguments: JsonObject
 ) -> JsonObject | None:
-    """Return the metadata of a call, with its idempotency key."""
+    """Return the metadata of a call, or None.
+
+    The metadata of the resolver and of the tool, and the idempotency key.
+    """
     found: JsonObject = {}
     if server.tool_meta_resolver is not None:
         asked = MCPToolMetaContext(
