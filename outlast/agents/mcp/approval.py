@@ -19,7 +19,9 @@ class RequireApprovalToolList(TypedDict, total=False):
 
 
 class RequireApprovalObject(TypedDict, total=False):
-    """Tools that need an approval, and tools that do not. Unlisted tools need none.
+    """Tools that need an approval, and tools that do not.
+
+    Tools in neither list need none.
 
     Attributes:
         always: the tools that need an approval.

@@ -28,7 +28,9 @@ class ToolFilterContext:
 
 
 class ToolFilterStatic(TypedDict, total=False):
-    """A filter by name. A tool in both lists is left out.
+    """A filter by name.
+
+    A tool in both lists is left out.
 
     Attributes:
         allowed_tool_names: the only tools to offer.

@@ -85,9 +85,9 @@ class MCPToolMetaContext:
 MCPToolMetaResolver: TypeAlias = Callable[
     [MCPToolMetaContext], JsonObject | Awaitable[JsonObject | None] | None
 ]
-"""A function that returns a tool call's metadata (`_meta`), or None; sync or async.
+"""A function that returns the metadata (`_meta`) of a tool call; sync or async.
 
-Called before each tool call.
+Called before each tool call. None stands for no metadata.
 """
 
 
