@@ -1,8 +1,4 @@
-"""What outlast needs of a store for large content, and how records go through one.
-
-Owns: `BlobStore`, and `LargeContent`, which moves content out of records and back in, with a
-bounded cache. Must not know: where a store keeps its bytes.
-"""
+"""The port to a blob store, and the conversion of large content to blobs and back."""
 
 import asyncio
 import threading
@@ -23,41 +19,44 @@ AT_ONCE: Final = 8
 
 
 class BlobNotFound(Exception):
-    """The store has no blob with this key. It may be another store, or a backup that is behind."""
+    """The store has no blob with this key.
+
+    The process may use another store, or a backup that lacks the newest blobs.
+    """
 
 
 class BlobDamaged(Exception):
-    """What the store has under this key is not what was put there."""
+    """The stored bytes do not match the blob's digest."""
 
 
 @runtime_checkable
 class BlobStore(Protocol):
-    """Keeps large content by the SHA-256 of its bytes.
+    """Stores large content under the SHA-256 of its bytes.
 
-    A blob never changes, so putting it twice is harmless. Any exception other than `BlobDamaged`
-    is taken for an outage, and the effect that needs the blob is tried again. Both methods may be
+    A blob never changes, so storing it twice is harmless. Any exception other than `BlobDamaged`
+    counts as an outage, and the effect that needs the blob is retried. Both methods may be
     called from any event loop.
     """
 
     async def put(self, data: bytes) -> str:
-        """Keep a blob durably. Returns its key: `sha256:` and the digest in hexadecimal."""
+        """Store a blob durably and return its key: `sha256:` and the digest in hexadecimal."""
         ...
 
     async def get(self, key: str) -> bytes:
         """Return a blob.
 
         Raises:
-            BlobNotFound: there is none with this key.
-            BlobDamaged: its bytes do not have this digest.
+            BlobNotFound: the store has no blob with this key.
+            BlobDamaged: the stored bytes do not have this digest.
         """
         ...
 
 
 def check_blob_store(given: object) -> None:
-    """Refuse what is no store.
+    """Raise an error if the value is not a blob store.
 
     Raises:
-        UserError: it lacks a method.
+        UserError: the value lacks a method of `BlobStore`.
     """
     if given is not None and (isinstance(given, type) or not isinstance(given, BlobStore)):
         raise UserError(
@@ -70,7 +69,7 @@ class LargeContent:
     """Moves large content between records and a store.
 
     Args:
-        store: where content is kept; None where there is no store: then nothing leaves a record.
+        store: where content is stored; with None, all content stays in the records.
         threshold: content of fewer bytes stays in the record.
         cache_bytes: how much content is kept in memory.
     """
@@ -90,10 +89,10 @@ class LargeContent:
         self._keeping = threading.Lock()
 
     async def put_all(self, found: Contents) -> None:
-        """Keep blobs, before anything refers to them.
+        """Store blobs; call this before writing any record that refers to them.
 
         Raises:
-            Exception: whatever the store raises.
+            Exception: any error of the store.
         """
         store = self.store
         if store is None or not found:
@@ -112,11 +111,11 @@ class LargeContent:
         await _together(put(key, data) for key, data in found.items())
 
     async def joined(self, value: Json) -> Json:
-        """Return a value with its content put back.
+        """Return the value with its blobs' content inserted.
 
         Raises:
             BlobNotFound: the store lacks a blob, or there is no store.
-            Exception: whatever the store raises.
+            Exception: any error of the store.
         """
         if blobs.is_plain(value):
             return value
@@ -124,11 +123,13 @@ class LargeContent:
         return blobs.join(value, lambda ref: blobs.text_in(content, ref))
 
     async def joined_all(self, values: Sequence[Json]) -> list[Json]:
-        """Return values with their content put back; those without any are the same objects.
+        """Return the values with their blobs' content inserted.
+
+        A value without blobs is returned as the same object.
 
         Raises:
             BlobNotFound: the store lacks a blob, or there is no store.
-            Exception: whatever the store raises.
+            Exception: any error of the store.
         """
         marked = [at for at, value in enumerate(values) if not blobs.is_plain(value)]
         if not marked:
@@ -180,7 +181,7 @@ class LargeContent:
 
 
 async def _together(jobs: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Wait for all jobs; the first that fails stops the others."""
+    """Run all jobs concurrently; the first failure cancels the others."""
     tasks = [asyncio.create_task(job) for job in jobs]
     try:
         await asyncio.gather(*tasks)

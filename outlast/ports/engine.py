@@ -1,6 +1,6 @@
-"""The port to the engine in the process: a server and a worker for unconfigured scripts.
+"""The port to the local engine, which provides a server and a worker for unconfigured scripts.
 
-The implementation is found by name, because it starts a worker, which a client must not import.
+The implementation is loaded by name: it imports worker code, which a client must not import.
 """
 
 import inspect
@@ -21,22 +21,22 @@ class Serving(Protocol):
 
     @property
     def queue(self) -> str:
-        """The task queue that the run is on."""
+        """The run's task queue."""
         ...
 
     def leave(self) -> None:
-        """Stop waiting for a run that goes on."""
+        """Stop waiting for a run that continues."""
         ...
 
     def withdraw(self) -> None:
-        """Undo the request: the run keeps the definitions that it had."""
+        """Undo the request: the run keeps its previous definitions."""
         ...
 
     def let_go(self, *, ended: bool) -> None:
-        """Stop waiting for a run that is settled.
+        """Stop waiting for a run that has ended or is waiting for reviewers.
 
         Args:
-            ended: whether it has ended; otherwise it waits for people.
+            ended: whether the run has ended; otherwise it is waiting for reviewers.
         """
         ...
 
@@ -69,10 +69,10 @@ class Engine(Protocol):
         """Host a run in this process, at least while it is awaited.
 
         Args:
-            agent: the run's agent, whatever agents other runs have under its name.
+            agent: the run's agent; other runs may use another agent of the same name.
             run_id: the id of the run.
-            context_type: the type of its context.
-            queue: the task queue of a run that was started before; None for a new run.
+            context_type: the type of the run's context.
+            queue: the task queue of an existing run; None for a new run.
 
         Raises:
             UserError: the agent is invalid.
@@ -86,36 +86,36 @@ class Engine(Protocol):
 
     @classmethod
     async def rest_shared(cls) -> None:
-        """Stop the workers in the running event loop, which will pause.
+        """Stop the workers of the running event loop before the loop pauses.
 
-        A server that the process has started stays.
+        A server that this process started keeps running.
         """
         ...
 
 
 def local_engine() -> type[Engine]:
-    """Return the implementation."""
+    """Return the implementation of `Engine`."""
     return cast("type[Engine]", lazy.load(IMPLEMENTATION))
 
 
 async def rest_engine() -> None:
-    """Pause the running event loop's engine, if there is one."""
+    """Stop the workers of the running event loop's engine, if there is one."""
     if IMPLEMENTATION.partition(":")[0] in sys.modules:
         await local_engine().rest_shared()
 
 
 def check_client(given: object, *, what: str) -> None:
-    """Refuse a value that is no connected Temporal client, such as an address.
+    """Raise an error if a value is not a connected Temporal client, such as an address.
 
     Args:
         given: the value.
-        what: the place, as in "Runner: client=".
+        what: the argument's name for the message, such as "Runner: client=".
 
     Raises:
-        UserError: the value is no connected client.
+        UserError: the value is not a connected client.
     """
     if inspect.iscoroutine(given):
-        given.close()  # avoids the warning about a coroutine that was never awaited
+        given.close()  # prevents the "coroutine was never awaited" warning
     if given is None or isinstance(given, str | type) or inspect.isawaitable(given):
         shown = repr(given) if isinstance(given, str) or given is None else type(given).__name__
         raise UserError(

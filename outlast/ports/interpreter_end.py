@@ -1,9 +1,8 @@
-"""The end of the interpreter, and threads that are not Python's.
+"""A short pause before the interpreter exits, for the Temporal SDK's native threads.
 
-Owns: `wait_for_native_threads`. The Temporal SDK answers Python from threads of its own. One that
-has just done so, and is interrupted before it has let go of the interpreter, aborts the process if
-the interpreter ends meanwhile: one in thirty scripts that end with an answer of the server. A short
-pause at the end, in which it can go on, is all it needs. Must not know: what the threads did.
+The SDK delivers responses to Python from native threads. If the interpreter exits while such a
+thread is about to release the GIL, the process aborts. This happened in about one of thirty scripts
+that end with a response of the server. A short pause lets the threads finish.
 """
 
 import atexit
@@ -11,10 +10,10 @@ import time
 from functools import cache
 
 PAUSE_SECONDS = 0.02
-"""A thread needs microseconds; on a busy machine it has to get its turn first."""
+"""How long to pause. A thread needs microseconds, but on a busy machine it waits for the CPU."""
 
 
 @cache
 def wait_for_native_threads() -> None:
-    """Pause when the interpreter ends; called once or often, it is one pause."""
+    """Make the interpreter pause once at exit, however often this is called."""
     atexit.register(time.sleep, PAUSE_SECONDS)

@@ -1,7 +1,7 @@
-"""Model calls with the SDK's arguments instead of one record.
+"""Model calls with the SDK's arguments instead of one request record.
 
-Programs bring models with that signature, and call ours with it; both directions are converted
-here.
+Programs' own models may use that signature, and programs call our models with it. This module
+converts in both directions.
 """
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterable, Sequence
@@ -32,28 +32,28 @@ from outlast.ports.model import (
 from outlast.ports.run_response import RunResponse
 
 OUTPUT_NAME = "final_output"
-"""The schema's name in a request: a type's own name, such as `list[int]`, may be invalid."""
+"""The output schema's name in a request. A type's own name, such as `list[int]`, may be invalid."""
 
 
 class ModelTracing(Enum):
-    """The tracing permission of a model that traces its own calls."""
+    """Tells a model that traces its own calls whether it may."""
 
     DISABLED = 0
     ENABLED = 1
     ENABLED_WITHOUT_DATA = 2
 
     def is_disabled(self) -> bool:
-        """Whether tracing is off."""
+        """Whether tracing is disabled."""
         return self is ModelTracing.DISABLED
 
     def include_data(self) -> bool:
-        """Whether inputs and outputs may be traced, too."""
+        """Whether inputs and outputs may be traced, as well."""
         return self is ModelTracing.ENABLED
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallObjects:
-    """Arguments that are objects, for which the record has only descriptions."""
+    """The objects that a request record only describes."""
 
     tools: Sequence[FunctionTool | HostedTool] = ()
     handoffs: Sequence[Handoff] = ()
@@ -62,12 +62,12 @@ class CallObjects:
 
 
 def by_record(model: Model, objects: CallObjects) -> Model:
-    """Return a model that takes a record: itself, or a wrapper that passes arguments."""
+    """Return a model that takes a request record, wrapping one that takes arguments."""
     return _SpreadModel(model, objects) if takes_model_arguments(model) else model
 
 
 class _SpreadModel:
-    """Calls a model that takes arguments."""
+    """Passes the SDK's arguments to a model that expects them."""
 
     def __init__(self, model: Any, objects: CallObjects) -> None:
         self._model = model
@@ -77,7 +77,7 @@ class _SpreadModel:
         answer = await call(self._model.get_response, **self._leading(request), **_others(request))
         if not isinstance(answer, RunResponse):
             return answer
-        return ModelResponse(  # one of our models has answered
+        return ModelResponse(  # the items of our own models are typed here
             answer.to_input_items(),
             answer.usage,
             answer.response_id,
@@ -109,7 +109,7 @@ def _others(request: ModelRequest) -> dict[str, Any]:
     }
 
 
-# --- Being called with arguments ----------------------------------------------------------------
+# --- Calls with the SDK's arguments -------------------------------------------------------------
 
 Answering: TypeAlias = Callable[[Any, ModelRequest], Coroutine[Any, Any, ModelResponse]]
 Streaming: TypeAlias = Callable[[Any, ModelRequest], AsyncGenerator[JsonObject]]
@@ -155,10 +155,10 @@ def _only_record(args: Sequence[Any], kwargs: dict[str, Any]) -> ModelRequest | 
 
 
 def _request(args: Sequence[Any], kwargs: dict[str, Any]) -> ModelRequest:
-    """Return the record of a call with arguments.
+    """Return the request record of a call with arguments.
 
     Raises:
-        TypeError: they are not the arguments of a model call.
+        TypeError: the arguments are not those of a model call.
     """
     try:
         given = signature(_from_arguments).bind(*args, **kwargs)
@@ -168,7 +168,7 @@ def _request(args: Sequence[Any], kwargs: dict[str, Any]) -> ModelRequest:
     return _from_arguments(*given.args, **given.kwargs)
 
 
-def _from_arguments(  # noqa: PLR0913  as many as there are
+def _from_arguments(  # noqa: PLR0913  the SDK's signature
     system_instructions: str | None,
     input: str | Sequence[Any],  # noqa: A002  its name in the SDK
     model_settings: ModelSettings,
@@ -197,7 +197,7 @@ def _from_arguments(  # noqa: PLR0913  as many as there are
     )
 
 
-# --- What the provider is told of objects -------------------------------------------------------
+# --- Descriptions of objects for the provider-----------------------------------------------------
 
 
 def function_specs(tools: Iterable[object], handoffs: Iterable[Handoff]) -> list[ToolSpec]:
@@ -233,5 +233,5 @@ def output_spec(schema: AgentOutputSchemaBase | None) -> OutputSpec | None:
 
 
 def _is_function(tool: object) -> TypeGuard[FunctionTool]:
-    """Whether a tool is a function for the provider; local tools have their own entries."""
+    """Whether a tool is sent as a function; local tools have their own entries."""
     return isinstance(tool, FunctionTool) and not isinstance(tool, LocalTool)

@@ -1,7 +1,4 @@
-"""A model's response as programs see it: its items are the provider's typed objects.
-
-Owns: `RunResponse`. Must not know: where the response was found.
-"""
+"""A model response whose output items are the provider's typed objects."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -14,13 +11,13 @@ from outlast.ports.model import ModelResponse
 
 
 class RunResponse(ModelResponse):
-    """One response of a model, as `result.raw_responses` and hooks have it.
+    """One model response, as `result.raw_responses` and hooks show it.
 
     Attributes:
-        usage: what it cost.
+        usage: the tokens that the call used.
         response_id: the provider's id of the response.
         request_id: the provider's id of the request.
-        raw_usage: the usage in the provider's words, where it is known.
+        raw_usage: the usage in the provider's own format, if available.
     """
 
     __slots__ = ("_held",)
@@ -42,11 +39,11 @@ class RunResponse(ModelResponse):
             "raw_usage": raw_usage,
         }
         for name, value in given.items():
-            object.__setattr__(self, name, value)  # it is frozen for everybody else
+            object.__setattr__(self, name, value)  # the class is frozen
 
     @classmethod
     def of(cls, response: ModelResponse) -> ModelResponse:
-        """Return what a model answered as programs see it; as it is, where it is no list of items."""
+        """Convert a response; return it unchanged if its output is not a list of items."""
         written: object = response.output
         entries = cast("list[object]", written) if isinstance(written, list | tuple) else [None]
         if not all(isinstance(entry, dict) for entry in entries):
@@ -61,20 +58,20 @@ class RunResponse(ModelResponse):
 
     @property
     def output(self) -> list[Any]:  # pyright: ignore[reportIncompatibleVariableOverride]  made when looked at: typing costs an import
-        """The items that the model wrote: typed objects, or dicts where there is no type."""
+        """The model's output items: typed objects, or dicts for unknown types."""
         return [held.shown() for held in self._held]
 
     def to_input_items(self) -> list[JsonObject]:
-        """Return the items as input for a model: dicts of their own."""
+        """Return the items as input for a model, as new dicts."""
         return [deepcopy(as_input(held.value())) for held in self._held]
 
     def __eq__(self, other: object) -> bool:
-        """Compare the content; the typed objects are not needed for it."""
+        """Compare the content, without creating the typed objects."""
         if not isinstance(other, RunResponse):
             return NotImplemented
         return self._content() == other._content()
 
-    __hash__ = None  # pyright: ignore[reportAssignmentType]  it holds lists
+    __hash__ = None  # pyright: ignore[reportAssignmentType]  the fields include lists
 
     def _content(self) -> tuple[object, ...]:
         written = [held.value() for held in self._held]

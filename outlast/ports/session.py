@@ -11,25 +11,25 @@ from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
 
 DESCRIBED = {"sqlite": "outlast.sessions.sqlite:SQLiteSession"}
-"""By kind, the sessions that can be described. Found by name, because their modules import this
-one."""
+"""Import paths of the sessions that can be described, by kind. They are loaded by name, because
+their modules import this one."""
 
 
 @runtime_checkable
 class Session(Protocol):
     """A protocol for objects that store the items of a conversation.
 
-    A session may also have an attribute `session_settings` (a `SessionSettings`): how to read it,
-    unless the run's settings differ.
+    A session may also have an attribute `session_settings` (a `SessionSettings`), used for
+    reading the session unless the run's settings override it.
 
-    Saving may be retried after a crash. An `IdempotentSession` knows what it has saved; any other
-    is asked for its newest items before a retry.
+    Saving may be retried after a crash. An `IdempotentSession` detects a repeated save. For any
+    other session, the newest items are read and compared before a retry.
     """
 
     session_id: str
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        """Return the newest items, at most `limit` of them, oldest first; all of them for None."""
+        """Return the newest `limit` items, oldest first; return all items if `limit` is None."""
         ...
 
     async def add_items(self, items: list[Any]) -> None:
@@ -50,7 +50,7 @@ class SessionABC(ABC):
 
     Attributes:
         session_id: the id of the conversation.
-        session_settings: how to read the session, unless the run's settings differ.
+        session_settings: settings for reading the session; the run's settings override them.
     """
 
     session_id: str
@@ -58,7 +58,7 @@ class SessionABC(ABC):
 
     @abstractmethod
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        """Return the newest items, at most `limit` of them, oldest first; all of them for None."""
+        """Return the newest `limit` items, oldest first; return all items if `limit` is None."""
 
     @abstractmethod
     async def add_items(self, items: list[Any]) -> None:
@@ -75,16 +75,16 @@ class SessionABC(ABC):
 
 @runtime_checkable
 class IdempotentSession(Protocol):
-    """A session that saves items once, however often it is called."""
+    """A session that saves items once, even if the call is repeated."""
 
     async def add_items_once(self, key: str, items: list[Any]) -> bool:
-        """Append items, unless this was done with the same key before.
+        """Append items, unless a previous call with the same key did.
 
-        The items and the key are stored together or not at all. Clearing the session forgets its
+        The items and the key are stored together or not at all. Clearing the session deletes its
         keys.
 
         Returns:
-            Whether the items were stored by this call.
+            Whether this call stored the items.
         """
         ...
 
@@ -94,7 +94,7 @@ class DescribedSession(Protocol):
     """A session that another process can create from plain data."""
 
     def describe(self) -> JsonObject | None:
-        """Return the data, with its `kind`; None if the session only exists in this process."""
+        """Return the data, with its `kind`; None if the session exists only in this process."""
         ...
 
 
@@ -103,7 +103,7 @@ _PLACES: Final[set[str]] = set()
 
 
 def allow_place(path: str | Path) -> None:
-    """Let workers of this process open the sessions in a file, or in all files of a directory."""
+    """Let workers of this process open the sessions in a file, or in any file of a directory."""
     _PLACES.add(os.path.realpath(path))
 
 
@@ -116,10 +116,10 @@ def is_allowed(path: str) -> bool:
 def session_from_description(data: JsonObject) -> Session:
     """Return the session that a `DescribedSession` described, perhaps in another process.
 
-    Anybody who may start a run can describe any file, so a worker opens only configured files.
+    Anyone who can start a run can describe any file, so a worker opens only allowed files.
 
     Raises:
-        UserError: the data describes no session, or one that this process may not open.
+        UserError: the data describes no session, or one in a file that this process may not open.
     """
     path = data.get("db_path")
     if isinstance(path, str) and not is_allowed(path):
@@ -138,7 +138,7 @@ def session_from_description(data: JsonObject) -> Session:
 
 
 def item_limit(limit: int | None, settings: SessionSettings | None) -> int | None:
-    """Return how many items to read: the call's limit, or else the settings'."""
+    """Return how many items to read: the call's limit, or the settings' limit."""
     if limit is not None:
         return SessionSettings(limit).limit
     return settings.limit if settings is not None else None
