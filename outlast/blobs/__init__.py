@@ -1,7 +1,7 @@
 """Stores for large content: adapters behind `outlast.ports.blobs`.
 
 `FileBlobStore` keeps blobs in a directory, `ObjectBlobStore` in a bucket of S3, Google Cloud
-Storage or Azure. `store_from_url` makes the one that a URL names.
+Storage or Azure. `store_from_url` creates the store for a URL.
 """
 
 from outlast.blobs.files import FileBlobStore

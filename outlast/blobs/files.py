@@ -1,4 +1,4 @@
-"""A blob store in a directory, which may be a network file system."""
+"""A blob store in a directory."""
 
 import asyncio
 import os
@@ -12,13 +12,13 @@ DIGEST_LENGTH = 64
 
 
 class FileBlobStore:
-    """Keeps each blob in a file of its own, named by its digest.
+    """Stores each blob in a separate file, named by its digest. Network file systems work as well.
 
-    Files are written under another name, synced and renamed, so that a reader never sees half a
-    blob, also after a crash. What is read is checked against its digest.
+    A file is written under a temporary name, synced and renamed, so readers never see a partial
+    blob, even after a crash. Content is checked against its digest when it is read.
 
     Args:
-        directory: where the blobs are; it is made when the first one is put.
+        directory: where the blobs are; created when the first blob is stored.
     """
 
     def __init__(self, directory: str | Path) -> None:
@@ -28,14 +28,14 @@ class FileBlobStore:
         return f"FileBlobStore({str(self.directory)!r})"
 
     async def put(self, data: bytes) -> str:
-        """Keep a blob durably, and return its key."""
+        """Store a blob durably and return its key."""
         return await asyncio.to_thread(self._put, data)
 
     async def get(self, key: str) -> bytes:
         """Return a blob.
 
         Raises:
-            BlobNotFound: there is none with this key.
+            BlobNotFound: the store has no blob with this key.
             BlobDamaged: the file does not have this digest.
         """
         return await asyncio.to_thread(self._get, key)
@@ -67,10 +67,10 @@ class FileBlobStore:
         return data
 
     def _path(self, key: str) -> Path:
-        """Return where a blob is.
+        """Return the path of a blob.
 
         Raises:
-            BlobNotFound: it is no key; nothing but digests becomes a path.
+            BlobNotFound: the key is invalid; only digests become paths.
         """
         digest = key.removeprefix("sha256:")
         if len(digest) != DIGEST_LENGTH or not set(digest) <= set("0123456789abcdef"):

@@ -1,4 +1,4 @@
-"""Which store a URL or the environment names."""
+"""Finds the blob store that a URL or the environment configures."""
 
 import os
 from pathlib import Path
@@ -16,23 +16,23 @@ from outlast.ports.blobs import BlobStore, LargeContent, check_blob_store
 from outlast.ports.engine import check_client
 
 VARIABLE = "OUTLAST_BLOB_STORE"
-"""The environment variable with the URL of the store of this process."""
+"""The environment variable with the URL of this process's store."""
 
 
 THRESHOLD_VARIABLE = "OUTLAST_BLOB_THRESHOLD"
-"""The environment variable with the size in bytes above which content is stored outside."""
+"""The environment variable with the size in bytes from which content is moved to the store."""
 
 
 def store_from_url(url: str) -> BlobStore:
-    """Return the store that a URL names.
+    """Return the store for a URL.
 
     Args:
-        url: `file:///var/lib/outlast/blobs`, or what `obstore.store.from_url` takes, such as
-            `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`. Credentials
-            and regions come from the provider's own environment variables.
+        url: `file:///var/lib/outlast/blobs`, or any URL that `obstore.store.from_url` accepts,
+            such as `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`.
+            Credentials and regions come from the provider's own environment variables.
 
     Raises:
-        UserError: it names no store, or the package for it is missing.
+        UserError: the URL is invalid, or the package for the store is missing.
     """
     parts = urlsplit(url)
     if parts.scheme == "file":
@@ -59,14 +59,14 @@ _of_clients: WeakKeyDictionary[Client, LargeContent] = WeakKeyDictionary()
 
 
 def use_blob_store(client: Client, store: BlobStore) -> None:
-    """Keep the large content of all runs that are reached with a client in a store.
+    """Use a store for the large content of all runs that use a client.
 
     Args:
         client: a connected Temporal client.
-        store: where to.
+        store: the store.
 
     Raises:
-        UserError: the store is none.
+        UserError: the value is not a blob store.
     """
     check_client(client, what="use_blob_store(client)")
     known = _of_clients.get(client)
@@ -75,17 +75,17 @@ def use_blob_store(client: Client, store: BlobStore) -> None:
 
 
 def use_local_store(client: Client, directory: Path) -> None:
-    """Keep the large content of runs on this machine's own server in a directory beside it.
+    """Use a local directory for the large content of runs on this machine's own server.
 
-    The store that the environment names goes first. A client with a payload codec gets no
-    directory by itself, because what is in it is not encrypted.
+    A store configured in the environment takes precedence. With a payload codec, the directory is
+    not used, because its files are not encrypted.
 
     Args:
-        client: connected to the server.
-        directory: where to.
+        client: a client connected to the server.
+        directory: the directory of the blobs.
 
     Raises:
-        UserError: the environment variable names no store.
+        UserError: the environment variable configures an invalid store.
     """
     store = store_from_environment()
     converter = getattr(client, "data_converter", None)
@@ -96,15 +96,15 @@ def use_local_store(client: Client, directory: Path) -> None:
 
 
 def large_content(store: BlobStore | None = None, *, client: Any = None) -> LargeContent:
-    """Return what moves large content of this process.
+    """Return the object that moves large content out of records and back.
 
     Args:
-        store: where to; default: the client's, or else the store that `OUTLAST_BLOB_STORE` names,
-            if it names one.
-        client: a connected Temporal client, for which a store may have been named.
+        store: the store; by default the client's, or else the store that `OUTLAST_BLOB_STORE`
+            configures, if any.
+        client: a connected Temporal client, which may have its own store.
 
     Raises:
-        UserError: the store is none, or the environment variables make no sense.
+        UserError: the store or an environment variable is invalid.
     """
     if store is not None and isinstance(client, Client):
         use_blob_store(client, store)
@@ -128,10 +128,10 @@ def _content(store: BlobStore | None) -> LargeContent:
 
 
 def store_from_environment() -> BlobStore | None:
-    """Return the store that `OUTLAST_BLOB_STORE` names; None where it names none.
+    """Return the store that `OUTLAST_BLOB_STORE` configures, or None.
 
     Raises:
-        UserError: it names no store, or the package for it is missing.
+        UserError: the URL is invalid, or the package for the store is missing.
     """
     url = os.environ.get(VARIABLE)
     return store_from_url(url) if url else None

@@ -1,4 +1,4 @@
-"""A blob store in a bucket: S3, Google Cloud Storage, Azure, and what speaks their protocols."""
+"""A blob store in a bucket: S3, Google Cloud Storage, Azure and compatible services."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ class ObjectBlobStore:
         ObjectBlobStore(obstore.store.S3Store("bucket", prefix="outlast", region="eu-west-1"))
 
     Args:
-        store: a store of `obstore.store`; it retries and reads its credentials by itself.
+        store: a store of `obstore.store`; it handles retries and credentials.
     """
 
     def __init__(self, store: Any) -> None:
@@ -25,7 +25,7 @@ class ObjectBlobStore:
         return f"ObjectBlobStore({self._store!r})"
 
     async def put(self, data: bytes) -> str:
-        """Keep a blob durably, and return its key."""
+        """Store a blob durably and return its key."""
         key = key_of(data)
         await self._store.put_async(_path(key), data)
         return key
@@ -34,7 +34,7 @@ class ObjectBlobStore:
         """Return a blob.
 
         Raises:
-            BlobNotFound: there is none with this key.
+            BlobNotFound: the store has no blob with this key.
             BlobDamaged: the object does not have this digest.
         """
         try:
