@@ -197,7 +197,7 @@ def _from_arguments(  # noqa: PLR0913  the SDK's signature
     )
 
 
-# --- Descriptions of objects for the provider-----------------------------------------------------
+# --- Descriptions of objects for the provider ---------------------------------------------------
 
 
 def function_specs(tools: Iterable[object], handoffs: Iterable[Handoff]) -> list[ToolSpec]:
