@@ -1,4 +1,4 @@
-"""The engine in the process: durability for a script that configures nothing.
+"""The local engine: durable runs for a script that configures nothing.
 
-Combines an embedded server, a client and a worker.
+It combines an embedded server, a client and a worker.
 """

@@ -1,9 +1,7 @@
-"""The runtime of the engine's core in this process: it says little, and no process inherits it.
+"""The default runtime of the Temporal SDK's core in this process: less logging, and fork checks.
 
-A process that was forked has a copy of its parent's, whose threads are not there. Neither can a
-client be made with it, nor can a new one take its place: every few times, the process crashes.
-
-Owns: which runtime there is by default. Must not know: clients, workers.
+A forked process inherits a copy of its parent's runtime, but not the runtime's threads. Creating a
+client with that copy, or replacing it, crashes the process every few times.
 """
 
 import os
@@ -20,7 +18,7 @@ _ALWAYS_TOLD: Final = "temporalio_sdk_core::worker::activities"
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """The runtime that a process was found or given, and which process that was."""
+    """A process's default runtime and the id of that process."""
 
     runtime: Runtime
     pid: int
@@ -30,17 +28,17 @@ _known: _Known | None = None
 
 
 def have_runtime() -> None:
-    """Have a default runtime that works in this process; one that the program has chosen is kept.
+    """Ensure that this process has a working default runtime; keep one that the program has set.
 
     Raises:
-        UserError: this process was forked from one that has a runtime, and has not chosen its own.
+        UserError: this process was forked from one with a runtime, and has not set its own.
     """
-    global _known  # noqa: PLW0603  the default is the process's, too
+    global _known  # noqa: PLW0603  the default runtime is global as well
     pid = os.getpid()
     if _known is not None and _known.pid == pid:
         return
     if _known is None:
-        with suppress(RuntimeError):  # the program has chosen its own
+        with suppress(RuntimeError):  # the program has set its own
             Runtime.set_default(_quiet())
     elif Runtime.default() is _known.runtime:
         raise UserError(
@@ -52,7 +50,7 @@ def have_runtime() -> None:
 
 
 def _quiet() -> Runtime:
-    """Leave out that the core answered a run which had ended; a cancel makes that happen."""
+    """Create a runtime that does not log late activity results, which are normal after a cancel."""
     usual: Any = LoggingConfig.default.filter
     words = usual if isinstance(usual, str) else usual.formatted()
     logs = LoggingConfig(filter=f"{words},{_ALWAYS_TOLD}=ERROR")

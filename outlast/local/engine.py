@@ -1,4 +1,4 @@
-"""One engine for each event loop: a client, workers, and a server if none is configured."""
+"""One engine per event loop: a client, workers, and a server if none is configured."""
 
 import asyncio
 import contextvars
@@ -27,11 +27,11 @@ LOOK_AGAIN_SECONDS = 0.25
 """How often to check whether another process still hosts the queue of a run."""
 
 LOOK_AGAIN_AFTER_ERROR_SECONDS = 5.0
-"""The same after a failed attempt to host the queue, which is logged each time."""
+"""The interval after a failed attempt to host the queue; every failure is logged."""
 
 KEPT_IDLE = 20
-"""How many of the program's own queues are hosted while no run in them is awaited: a program may
-use a name for each of its users, and every worker polls the server all the time."""
+"""How many idle workers on the program's own queues are kept. A program may use an agent name for
+each of its users, and every worker polls the server constantly."""
 
 logger = get_logger(__name__)
 
@@ -87,10 +87,8 @@ class LocalEngine:
         server = _embedded(port)
         try:
             await server.start()
-        except (
-            ServerUnavailable
-        ) as error:  # another program has the port, or another server the data
-            logger.error("the server cannot be restarted: %s", error)  # noqa: TRY400  its words say it
+        except ServerUnavailable as error:  # the port or the data directory is in use
+            logger.error("the server cannot be restarted: %s", error)  # noqa: TRY400  the message suffices
             return False
         self._server = server
         return True
@@ -104,10 +102,10 @@ class LocalEngine:
 
     @classmethod
     async def rest_shared(cls) -> None:
-        """Stop the workers in the running event loop, which will pause.
+        """Stop the workers of the running event loop before the loop pauses.
 
-        The server stays for the next call. Tasks of users' code stay, too, and continue with the
-        loop.
+        The server keeps running for the next call. Tasks of users' code stay as well, and continue
+        when the loop does.
         """
         await cls._end()
         keep_out_no_more()
@@ -116,7 +114,7 @@ class LocalEngine:
     async def _end(cls) -> None:
         """Stop everything that needs the running event loop, but keep the server for the next one.
 
-        A script that calls `Runner.run_sync` again, or ends, does not wait for a server's end.
+        So a script that calls `Runner.run_sync` again, or exits, need not wait for the server.
         """
         engine = _engines.pop(asyncio.get_running_loop(), None)
         if engine is not None:
@@ -147,23 +145,23 @@ class LocalEngine:
     ) -> HostedRun:
         """Host a run in this process.
 
-        A new run starts on a queue of this program and agent, so that the same script finds its
-        runs when it is run again, and no other program's. A run on the queue of another program is
-        hosted here once that program no longer hosts it.
+        A new run starts on a queue of this program and agent, so that only this script finds its
+        runs when it is executed again. A run on another program's queue is hosted here once that
+        program no longer hosts it.
 
         Args:
-            agent: the run's agent, whatever agents other runs have under its name.
+            agent: the run's agent; other runs may use another agent of the same name.
             run_id: the id of the run.
             context_type: the type of the run's context; the annotations of tools need not name it.
-            queue: the task queue of a run that was started before; a queue that no program owns is
-                left to the workers there.
+            queue: the task queue of an existing run; a queue that no program owns is left to the
+                workers there.
 
         Raises:
             UserError: the agent is invalid.
         """
         if queue is not None and not queue.startswith(PREFIX):
             return HostedRun(queue, run_id, self._dropped)
-        async with self._serving:  # a queue has one worker, even for runs that start together
+        async with self._serving:  # one worker per queue, even for concurrent starts
             if queue is None:
                 local_worker = await self._own_worker(agent)
             else:
@@ -217,7 +215,7 @@ class LocalEngine:
     async def _take_over(
         self, run: HostedRun, agent: Agent[Any], context_type: type[Any] | None
     ) -> None:
-        """Wait until no other process hosts a run's queue, and host it then."""
+        """Host a run's queue as soon as no other process does."""
         while True:
             pause = LOOK_AGAIN_SECONDS
             try:
@@ -226,7 +224,7 @@ class LocalEngine:
                     if local_worker is not None:
                         run.begin(local_worker, agent, context_type)
                         return
-            except UserError:  # the agent is invalid and stays so
+            except UserError:  # the agent is invalid, so a retry cannot help
                 logger.exception("the queue %r cannot be hosted here", run.queue)
                 return
             except Exception:
@@ -235,7 +233,7 @@ class LocalEngine:
             await asyncio.sleep(pause)
 
     def _dropped(self, local_worker: LocalWorker) -> None:
-        """Stop workers that are not needed: of another program's queue, or the longest unused."""
+        """Stop an unneeded worker: on another program's queue, or the one idle for longest."""
         if local_worker.users:
             return
         if local_worker.is_own:
@@ -271,7 +269,7 @@ class LocalEngine:
                 logger.exception("the worker of %r could not be stopped", local_worker.queue)
 
     async def _has_runs(self, local_worker: LocalWorker) -> bool:
-        """Whether a queue has an open run, such as one that waits for a decision."""
+        """Whether a queue has an open run, such as one that waits for an approval."""
         if not is_findable(local_worker.queue):
             return True
         query = f"{equals('TaskQueue', local_worker.queue)} AND ExecutionStatus = 'Running'"
@@ -285,7 +283,7 @@ class LocalEngine:
         """Stop the workers, and the server if this process started it.
 
         Args:
-            keep_server: let the server run until this process ends.
+            keep_server: keep the server running until this process ends.
         """
         self._forget_end()
         for waiting in self._taking_over:
@@ -311,6 +309,6 @@ def _embedded(port: int = 0) -> EmbeddedServer:
 
 
 def _keep(task: asyncio.Task[None], among: set[asyncio.Task[None]]) -> None:
-    """Keep a reference to a task until it is done: event loops do not."""
+    """Keep a reference to a task until it is done, because event loops only hold weak ones."""
     among.add(task)
     task.add_done_callback(among.discard)

@@ -1,4 +1,4 @@
-"""A worker on a task queue in this process, and the runs that need it."""
+"""A worker in this process on one task queue, and the runs that it hosts."""
 
 import asyncio
 from collections.abc import Callable
@@ -21,10 +21,10 @@ from outlast.worker.agent_worker import AgentWorker
 GRACE = timedelta(seconds=1)
 
 LOOK_AGAIN_SECONDS = 2.0
-"""How often to retry starting a worker after the server ended the previous one."""
+"""How often to try to start a worker again after the server has ended the previous one."""
 
 _MARK_OF_ANSWERS = "__temporal_task_tag"
-"""The name of the core's tasks that report to the server about a run."""
+"""The name of the core's tasks that report a run's results to the server."""
 
 logger = get_logger(__name__)
 
@@ -36,7 +36,7 @@ class LocalWorker:
         client: a connected client.
         claim: the claim on the queue; released when the worker stops.
         agent: the first agent.
-        is_own: the queue belongs to this program, and is hosted until the event loop ends.
+        is_own: whether the queue belongs to this program; such a queue stays hosted while idle.
 
     Attributes:
         is_own: as passed.
@@ -63,8 +63,8 @@ class LocalWorker:
         return self._claim.queue
 
     async def start(self) -> None:
-        """Begin to host runs."""
-        # In its own context: hosted runs do not belong to the first caller's trace.
+        """Start to host runs."""
+        # A separate context keeps hosted runs out of the first caller's trace.
         await asyncio.create_task(self._worker.__aenter__(), context=kept_out())
 
     def _make_worker(self) -> AgentWorker:
@@ -73,14 +73,14 @@ class LocalWorker:
             agents=[self._agent],
             task_queue=self.queue,
             graceful_shutdown_timeout=GRACE,
-            # While this process stands still (Ctrl-Z, a frozen machine), each poll that it has open
-            # takes one more attempt of what it works at, which then times out as well.
+            # While this process is suspended (Ctrl-Z, a frozen machine), each of its open polls
+            # takes another attempt of a running activity, which then times out as well.
             max_concurrent_activity_task_polls=1,
             on_fatal_error=self._broke,
         )
 
     async def _broke(self, error: BaseException) -> None:
-        """Start another worker after one has ended: the server has refused it."""
+        """Start another worker after the server's refusal has ended this one."""
         logger.error("the worker of %r has ended; restarting it: %s", self.queue, error)
         self._beginning_again = asyncio.create_task(self._begin_again(), context=kept_out())
 
@@ -119,10 +119,10 @@ class LocalWorker:
 
 
 async def _last_answers() -> None:
-    """Wait until the engine's core has taken the last answers of a worker that has stopped.
+    """Wait until the engine's core has received the last results of a stopped worker.
 
-    The worker looks for them among all the tasks of the loop, which these are kept out of. If the
-    loop ended before, the core would report to a closed one.
+    The worker waits for its tasks among all tasks of the loop, but these are hidden. Without this
+    wait, the core could report to a closed loop.
     """
     answers = [task for task in kept_tasks() if hasattr(task, _MARK_OF_ANSWERS)]
     if answers:
@@ -138,8 +138,8 @@ class HostedRun:
         dropped: called with a worker that the run no longer needs.
 
     Attributes:
-            queue: as passed.
-            taking_over: waits for a queue that another process hosts.
+        queue: as passed.
+        taking_over: the task that waits for a queue that another process hosts, or None.
     """
 
     def __init__(self, queue: str, run_id: str, dropped: Callable[[LocalWorker], None]) -> None:
@@ -154,7 +154,7 @@ class HostedRun:
     def begin(
         self, local_worker: LocalWorker, agent: Agent[Any], context_type: type[Any] | None = None
     ) -> None:
-        """Let a worker host the run with an agent.
+        """Host the run on a worker with an agent.
 
         Raises:
             UserError: the agent is invalid.
@@ -167,21 +167,21 @@ class HostedRun:
             self.leave()
 
     def leave(self) -> None:
-        """Stop waiting for a run that goes on."""
+        """Stop waiting for a run that continues."""
         self._unattended = True
         if self._local_worker is not None:
             self._local_worker.definitions.leave(self._run_id)
             self._local_worker = None
 
     def withdraw(self) -> None:
-        """Undo `begin`: the run keeps the agents that it had."""
+        """Undo `begin`: the run keeps its previous agents."""
         local_worker = self._local_worker
         self.let_go(ended=True)
         if local_worker is not None and self._before is not None:
             local_worker.definitions.keep(self._run_id, self._before)
 
     def let_go(self, *, ended: bool) -> None:
-        """Stop waiting for a run that has ended, or waits for people."""
+        """Stop waiting for a run that has ended or is waiting for reviewers."""
         if self.taking_over is not None:
             self.taking_over.cancel()
         if self._local_worker is not None:

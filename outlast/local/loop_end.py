@@ -1,11 +1,8 @@
-"""The end of an event loop: `asyncio.run` cancels every task at once, but a worker must stop in order.
+"""Stops workers in order when an event loop ends, although `asyncio.run` cancels all tasks at once.
 
-A worker whose tasks are cancelled in the middle leaves the engine's core waiting for what they had
-begun, and the process then hangs where it should end. So a worker's tasks are kept out of it: one
-task is cancelled in their place, and stops the worker. What users' code leaves behind, such as a task
-that a tool began, is cancelled after that.
-
-Owns: telling the tasks apart, and noticing the end. Must not know: workers.
+If a worker's tasks are cancelled midway, the engine's core waits for their results forever and the
+process hangs. So these tasks are hidden from `asyncio.run`. One visible task is cancelled instead
+and stops the worker. Tasks that users' code leaves behind are cancelled after that.
 """
 
 import asyncio
@@ -21,20 +18,20 @@ _kept_out = contextvars.ContextVar("outlast_kept_out", default=False)
 def kept_out() -> contextvars.Context:
     """Return an empty context, whose tasks `asyncio.run` does not cancel when the loop ends.
 
-    That is so for tasks that are started in this context, and for those that these start. They
-    can be cancelled as any other; only nobody finds them with `asyncio.all_tasks()`.
+    Tasks started in this context are hidden, and so are the tasks that these start. They can be
+    cancelled as usual, but `asyncio.all_tasks()` does not list them.
     """
     loop = asyncio.get_running_loop()
     before = loop.get_task_factory()
     if not isinstance(before, _Factory):
         loop.set_task_factory(_Factory(before))
     context = contextvars.Context()
-    context.run(_kept_out.set, True)  # noqa: FBT003  it is its value
+    context.run(_kept_out.set, True)  # noqa: FBT003  the variable's value
     return context
 
 
 def kept_tasks() -> "set[asyncio.Task[Any]]":
-    """Return the tasks of the running loop that are kept out and have not ended."""
+    """Return the running loop's hidden tasks that are not done."""
     factory = asyncio.get_running_loop().get_task_factory()
     if not isinstance(factory, _Factory):
         return set()
@@ -42,24 +39,24 @@ def kept_tasks() -> "set[asyncio.Task[Any]]":
 
 
 def keep_out_no_more() -> None:
-    """Make ordinary tasks of those that are kept out: the end of the loop cancels them."""
+    """Make the hidden tasks ordinary ones, which the end of the loop cancels."""
     factory = asyncio.get_running_loop().get_task_factory()
     for task in kept_tasks():
-        # Meant for those who make tasks: see "Extending" in the manual of asyncio.
+        # Public for task implementers: see "Extending" in asyncio's documentation.
         asyncio._register_task(task)  # noqa: SLF001
         if isinstance(factory, _Factory):
             factory.kept.discard(task)
 
 
 def at_loop_end(close: Callable[[], Awaitable[None]]) -> Callable[[], None]:
-    """Call something when the running loop ends, or is closed.
+    """Call a function when the running loop ends or is closed.
 
     Args:
-        close: what is called, while the loop still works. The tasks that it leaves kept out are
-            cancelled then, as others are at the end of a loop.
+        close: the function, called while the loop still works. Tasks still hidden after the
+            call are cancelled, like all tasks at the end of a loop.
 
     Returns:
-        Call it to forget about it.
+        A function that cancels the registration.
     """
     loop = asyncio.get_running_loop()
     forgotten = loop.create_future()
@@ -67,7 +64,7 @@ def at_loop_end(close: Callable[[], Awaitable[None]]) -> Callable[[], None]:
     async def wait() -> None:
         try:
             await forgotten
-        except asyncio.CancelledError:  # it is the end, and waits for this task
+        except asyncio.CancelledError:  # the loop is ending and waits for this task
             try:
                 await close()
             finally:
@@ -75,9 +72,9 @@ def at_loop_end(close: Callable[[], Awaitable[None]]) -> Callable[[], None]:
 
     task = asyncio.create_task(wait(), context=contextvars.Context())
     close_as_before = _before_closing(loop, task, forgotten)
-    # A loop that is left without any end needs no complaint.
+    # No warning for a loop that is dropped without being closed.
     quiet: Any = task
-    quiet._log_destroy_pending = False  # noqa: SLF001  as asyncio does it for its own
+    quiet._log_destroy_pending = False  # noqa: SLF001  as asyncio does for its own tasks
 
     def forget() -> None:
         if not task.done() and not forgotten.done():
@@ -97,12 +94,12 @@ async def _cancel(tasks: "set[asyncio.Task[Any]]") -> None:
 def _before_closing(
     loop: asyncio.AbstractEventLoop, task: "asyncio.Task[None]", forgotten: "asyncio.Future[None]"
 ) -> Callable[[], None]:
-    """Let `loop.close()` be an end as well, as after `loop.run_until_complete`.
+    """Make `loop.close()` count as the end of the loop, as after `loop.run_until_complete`.
 
-    Otherwise what is kept out would go on in other threads, and complain to a closed loop.
+    Otherwise hidden work would continue in other threads and report to a closed loop.
 
     Returns:
-        Call it to close the loop as before.
+        A function that restores the original `loop.close`.
     """
     close_before = loop.close
 
@@ -119,7 +116,7 @@ def _before_closing(
 
     try:
         loop.close = close
-    except AttributeError:  # a loop of another make may not let itself be changed
+    except AttributeError:  # other loop implementations may be read-only
         return _nothing
     return as_before
 
@@ -129,7 +126,7 @@ def _nothing() -> None:
 
 
 class _Factory:
-    """Makes tasks as the loop did before, and hides those that are kept out."""
+    """Creates tasks as the previous factory did, and hides those started in `kept_out`."""
 
     def __init__(self, before: Any) -> None:
         self._make = before or _make_task
@@ -139,7 +136,7 @@ class _Factory:
         task = self._make(loop, coro, **options)
         context: contextvars.Context | None = options.get("context")
         if _kept_out.get() if context is None else context.get(_kept_out, False):
-            # Meant for those who make tasks: see "Extending" in the manual of asyncio.
+            # Public for task implementers: see "Extending" in asyncio's documentation.
             asyncio._unregister_task(task)  # noqa: SLF001
             self.kept.add(task)
         return task

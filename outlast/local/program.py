@@ -1,7 +1,4 @@
-"""Which program this process runs: the same one when a script is run again, and no other.
-
-Owns: the names of programs. Must not know: what they name.
-"""
+"""Identifies the program of this process: the same whenever a script is executed again."""
 
 import hashlib
 import os
@@ -18,11 +15,11 @@ _INSTALLED = ("scripts", "purelib", "platlib", "stdlib")
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program, as far as its runs are told apart from those of others.
+    """A program, which distinguishes its runs from those of other programs.
 
     Attributes:
-        name: the script's name, and a digest of where it is.
-        is_script: another process may run the same program, now or later.
+        name: the script's name and a digest of its path.
+        is_script: whether another process may execute the same program, now or later.
     """
 
     name: str
@@ -32,8 +29,7 @@ class Program:
 def this_program() -> Program:
     """Return the program of this process.
 
-    What is typed into an interpreter is a program of its own, and ends with the process. So is
-    `python -c`.
+    An interactive session or `python -c` is a program of its own, which ends with the process.
     """
     given = getattr(sys.modules.get("__main__"), "__file__", None)
     path = Path(given) if isinstance(given, str) else None
@@ -41,7 +37,7 @@ def this_program() -> Program:
         return Program(f"interactive-{_of_process(os.getpid())}", is_script=False)
     path = path.resolve()
     where = str(path)
-    if _is_installed(path):  # such as uvicorn, or python -m pytest: what it runs is found from here
+    if _is_installed(path):  # uvicorn, pytest: the directory tells projects apart
         where = f"{path}\n{Path.cwd()}"
     digest = hashlib.sha256(where.encode("utf-8", "surrogateescape")).hexdigest()[:8]
     stem = path.parent.name if path.stem == "__main__" else path.stem
@@ -49,12 +45,12 @@ def this_program() -> Program:
 
 
 def _is_installed(path: Path) -> bool:
-    """Whether it is a command that many projects use, and not a project's own script."""
+    """Whether the script is an installed command, which many projects use."""
     places = (Path(place).resolve() for name in _INSTALLED if (place := sysconfig.get_path(name)))
     return any(path.is_relative_to(place) for place in places)
 
 
 @cache
 def _of_process(_pid: int) -> str:
-    """Return something that is only this process's; its id is used again by another one."""
+    """Return a random name for this process; the process id alone may be reused."""
     return secrets.token_hex(4)

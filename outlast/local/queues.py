@@ -1,8 +1,8 @@
 """The task queues of programs that host their own runs; one event loop claims each queue.
 
-A queue's runs use the definitions of the process that polls it. So two processes never poll the
-same queue, even if they run the same script: the second takes the next number. A queue whose
-process has ended, in any way, can be claimed again.
+A run uses the definitions of the process that polls its queue. So two processes never poll the same
+queue, even if they execute the same script: the second process takes the next queue name. When a
+process ends, in any way, its queues can be claimed again.
 """
 
 import fcntl
@@ -27,7 +27,7 @@ _claiming = threading.Lock()
 
 
 def queue_names(program: Program, agent: str) -> Iterator[str]:
-    """Yield the queues of an agent's runs in a program, in order."""
+    """Yield the queue names for an agent's runs in a program, in order of preference."""
     for number in count(1):
         which = program.name if number == 1 else f"{program.name}.{number}"
         yield f"{PREFIX}{which}-{agent}"
@@ -43,7 +43,7 @@ class QueueClaim:
 
     @classmethod
     def take(cls, queue: str, directory: Path) -> "QueueClaim | None":
-        """Claim a queue, or return None if another process has it.
+        """Claim a queue, or return None if another process has claimed it.
 
         Args:
             queue: the queue.
@@ -64,7 +64,7 @@ class QueueClaim:
         """Release the claim, so that other processes can take the queue.
 
         Args:
-            for_good: no process will claim it again.
+            for_good: no process will claim the queue again.
         """
         with _claiming:
             _claimed_here.discard(self.queue)
@@ -76,7 +76,7 @@ class QueueClaim:
 
 
 def _open(path: Path) -> int | None:
-    """Open the file whose lock is the claim; None if nothing can be written."""
+    """Open the lock file of a claim; return None if it cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return open_lock(path)

@@ -1,7 +1,7 @@
-"""The agent of each run, if a program has several agents with one name.
+"""The agent of each run, for programs with several agents of one name.
 
-A program may create an agent for each request: the same name, but other instructions and tools. So
-a run keeps the objects that it was started with, or those that it was last resumed with.
+A program may create an agent for each request, with the same name but other instructions and tools.
+So a run keeps the objects with which it was started or last resumed.
 """
 
 from collections import Counter
@@ -12,14 +12,14 @@ from outlast.agents.agent import Agent
 from outlast.agents.registry import Registry
 
 KEPT_UNATTENDED: Final = 1000
-"""How many runs keep their agents while they are not awaited."""
+"""How many runs that nothing awaits keep their agents."""
 
 
 class RunDefinitions:
     """The agents of the runs of one worker.
 
     Args:
-        registry: the worker's. A run without definitions of its own has the newest agents.
+        registry: the worker's registry. A run without its own definitions uses the newest agents.
     """
 
     def __init__(self, registry: Registry) -> None:
@@ -34,7 +34,7 @@ class RunDefinitions:
         """Set a run's agent, and keep it while the run is awaited.
 
         Raises:
-            UserError: the agent, or one that it leads to, cannot be registered.
+            UserError: the agent, or an agent that it refers to, cannot be registered.
         """
         own = self._registry_of(agent)
         if not self._registry.holds(agent):
@@ -50,7 +50,7 @@ class RunDefinitions:
         self._unattended.pop(run_id, None)
 
     def move_to(self, registry: Registry) -> None:
-        """Use the registry of a worker that replaces the first."""
+        """Use the registry of the worker that replaces the previous one."""
         for agent in self._newest.values():
             if not registry.holds(agent):
                 registry.replace(agent)
@@ -78,7 +78,7 @@ class RunDefinitions:
 
         Args:
             run_id: the id of the run.
-            ended: the run has ended, and no longer needs its agent.
+            ended: whether the run has ended and no longer needs its agent.
         """
         self._attended[run_id] -= 1
         if self._attended[run_id] > 0:
@@ -94,7 +94,7 @@ class RunDefinitions:
             self._registry.forget_run(oldest)
 
     def _registry_of(self, agent: Agent[Any]) -> Registry:
-        """Return the registry of an agent, shared by all runs that have this object."""
+        """Return the registry for an agent object; runs with the same object share it."""
         known = self._made.get(id(agent))
         if known is None or not known.holds(agent):
             known = self._made[id(agent)] = Registry([agent])
