@@ -1,4 +1,1 @@
-"""Temporal's visibility store: by what operators find runs.
-
-Owns: the search attributes on the server. Must not know: which runs there are.
-"""
+"""Search attributes and queries of Temporal's visibility store, by which operators find runs."""

@@ -1,28 +1,26 @@
-"""Texts in searches of Temporal's visibility store.
-
-Owns: which texts a server finds, and how they are quoted. Must not know: what is searched for.
-"""
+"""Quoting of texts in queries of Temporal's visibility store."""
 
 from itertools import takewhile
 
 NOT_FOUND_BY_SERVERS = '"\\?'
-"""Servers on SQL escape the first two once too often, and then find nothing. Servers on PostgreSQL
-take a question mark for a parameter, and the search fails."""
+"""Characters that break a search. Servers on SQL escape the first two once too often, and then find
+nothing. Servers on PostgreSQL read a question mark as a parameter, and the search fails."""
 
 
 QUOTE = "'"
-"""Servers strip it from both ends of a text, along with the quotes that enclose the text."""
+"""Servers strip this character from both ends of a text, together with the enclosing quotes."""
 
 
 def is_findable(text: str) -> bool:
-    """Whether a server finds exactly this text."""
+    """Whether a server can search for exactly this text."""
     return text == text.strip(QUOTE) and all(map(_is_findable_sign, text))
 
 
 def equals(attribute: str, text: str) -> str | None:
-    """Return a condition that every run with this value meets; None where there is none.
+    """Return a condition that every run with this value meets; None if there is no such condition.
 
-    Of a text that no server finds, the beginning is searched for; the caller has to compare.
+    If the text cannot be searched for, the condition matches its beginning, and the caller must
+    compare the results.
     """
     if is_findable(text):
         return f"{attribute} = {_quoted(text)}"

@@ -1,8 +1,4 @@
-"""Makes sure that a namespace has the search attributes that runs are found by.
-
-Owns: asking the server what there is and adding what is missing. Must not know: which attributes
-those are.
-"""
+"""Ensures that a namespace has the required search attributes."""
 
 import asyncio
 from collections.abc import Mapping
@@ -16,7 +12,7 @@ if TYPE_CHECKING:
     from temporalio.client import Client
 
 PATIENCE_SECONDS: Final = 20.0
-"""How long a server may take until it accepts an attribute that it has just been given."""
+"""How long a server may take to accept a newly added attribute."""
 
 _LOOK_SECONDS = 0.1
 
@@ -29,24 +25,26 @@ _RARE_VALUES = {
     "KeywordList": "'-'",
     "Text": "'none'",
 }
-"""Values to search for where only the attribute's name matters, by type."""
+"""Values for queries in which only the attribute's name matters, by type."""
 
 
 async def ensure_search_attributes(client: "Client", attributes: Mapping[str, str]) -> list[str]:
-    """Make the search attributes that the client's namespace does not have; return their names.
+    """Add the search attributes that the client's namespace lacks; return their names.
 
-    A development server's own flag for them has no effect on a database that exists, and other
-    servers have no such flag. Calling it again changes nothing. New attributes can be used when it
-    returns: a cluster reads its list of them every few seconds, and refuses them until then.
+    A development server ignores its own flag for search attributes when the database exists, and
+    other servers have no such flag. A repeated call changes nothing. New attributes can be used
+    when the call returns: a cluster reloads its list every few seconds and rejects them until
+    then.
 
     Args:
-        client: connected to the namespace.
-        attributes: types by name: Bool, Datetime, Double, Int, Keyword, KeywordList or Text.
+        client: a client connected to the namespace.
+        attributes: types by attribute name: Bool, Datetime, Double, Int, Keyword, KeywordList or
+            Text.
 
     Raises:
         UserError: a type is unknown, or the attribute exists with another type.
-        temporalio.service.RPCError: the server refuses, for instance because it has no more room
-            for attributes of the type.
+        temporalio.service.RPCError: the server refuses, for instance because the limit for attributes
+            of the type is reached.
     """
     if not attributes:
         return []
@@ -73,7 +71,7 @@ async def ensure_search_attributes(client: "Client", attributes: Mapping[str, st
         try:
             await client.operator_service.add_search_attributes(request)
         except RPCError as error:
-            # Another process that starts at the same moment was faster.
+            # Another process has added the attribute meanwhile.
             if error.status is not RPCStatusCode.ALREADY_EXISTS:
                 raise
         await _until_accepted(client, {name: attributes[name] for name in missing})
@@ -82,18 +80,18 @@ async def ensure_search_attributes(client: "Client", attributes: Mapping[str, st
 
 async def _until_accepted(client: "Client", attributes: Mapping[str, str]) -> None:
     deadline = monotonic() + PATIENCE_SECONDS
-    while await lacks_search_attributes(client, attributes) and monotonic() < deadline:  # noqa: ASYNC110  nothing announces it
+    while await lacks_search_attributes(client, attributes) and monotonic() < deadline:  # noqa: ASYNC110  the server sends no event
         await asyncio.sleep(_LOOK_SECONDS)
 
 
 async def lacks_search_attributes(client: "Client", attributes: Mapping[str, str]) -> bool | None:
-    """Return whether the namespace lacks a search attribute; None if the server does not say.
+    """Return whether the namespace lacks a search attribute; None if that is unknown.
 
-    A search that names them needs no permission that a worker lacks, on any server.
+    The check is a query that names the attributes. It needs no permission beyond a worker's.
 
     Args:
-        client: connected to the namespace.
-        attributes: types by name.
+        client: a client connected to the namespace.
+        attributes: types by attribute name.
     """
     from temporalio.service import RPCError, RPCStatusCode
 
