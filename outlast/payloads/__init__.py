@@ -1,5 +1,4 @@
-"""Temporal's payloads and failures as the loop reads them, for the workflow and for clients.
+"""Decodes Temporal's payloads and failures into the loop's values.
 
-Both decode with the functions of this package, so a payload that one of them cannot read is
-unreadable to the other. Must not know: agents, runs, workers.
+The workflow and clients use the same functions, so both agree on which payloads are unreadable.
 """

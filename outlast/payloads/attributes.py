@@ -7,7 +7,7 @@ from outlast.contract.searchability import searchable
 
 
 def first_attributes(agent: str) -> TypedSearchAttributes:
-    """Return the attributes of a new run, so that its workflow need not write them itself."""
+    """Return the attributes of a new run, which its workflow then need not write."""
     return TypedSearchAttributes(
         [
             SearchAttributePair(

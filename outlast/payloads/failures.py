@@ -1,4 +1,4 @@
-"""How an activity or a nested run failed, without Temporal's types."""
+"""Converts the failure of an activity or a nested run to a record without Temporal's types."""
 
 from typing import Any, cast
 
@@ -17,8 +17,8 @@ from outlast.loop.values import JsonObject
 
 
 def engine_failure(error: FailureError) -> EngineFailure:
-    """Return what the exception that a workflow catches stands for."""
-    # A local activity's failure comes as it is, any other's inside of a wrapper.
+    """Convert the exception that a workflow caught to a failure record."""
+    # A local activity's failure comes directly, any other failure inside a wrapper.
     wrapped = isinstance(error, ActivityError | ChildWorkflowError)
     cause = error.cause if wrapped else error
     nested = isinstance(error, ChildWorkflowError | WorkflowAlreadyStartedError)
@@ -28,12 +28,13 @@ def engine_failure(error: FailureError) -> EngineFailure:
 def failure_of_cause(
     cause: BaseException | None, *, nested: bool = False, shown: str = ""
 ) -> EngineFailure:
-    """Return what the error inside of the SDK's wrapper stands for.
+    """Convert the error inside the SDK's wrapper to a failure record.
 
     Args:
         cause: the error.
-        nested: it ended a nested run; how one was stopped, only the engine knows.
-        shown: the text for an error without one.
+        nested: whether the error ended a nested run. Then an error that is neither an application
+            error, a time-out nor a cancellation gets no message.
+        shown: the text for an error without a message.
     """
     match cause:
         case ApplicationError():

@@ -1,7 +1,7 @@
-"""Payloads that cannot be decoded: they become values, and never fail a workflow task.
+"""Replaces payloads that cannot be decoded by markers, so that they never fail a workflow task.
 
-The SDK runs a payload codec over everything that a workflow task delivers before the workflow
-sees any of it, so one signal under a foreign key would fail every task of its run. `readable`
+The SDK applies the payload codec to everything that a workflow task delivers before the workflow
+sees any of it. So one signal under a foreign key would fail every task of its run. `readable`
 returns a data converter that replaces such a payload by a marker instead.
 """
 
@@ -29,12 +29,12 @@ logger = logging.getLogger(__name__)
 Decode: TypeAlias = Callable[[Sequence[Payload]], Awaitable[list[Payload]]]
 
 UNDECODABLE: Final = b"binary/undecodable"
-"""The encoding of the marker that stands for a payload which the codec cannot decode."""
+"""The encoding of a marker, which replaces a payload that the codec cannot decode."""
 
 ORIGINAL_ENCODING: Final = "original-encoding"
 
 SENT_BYTES: Final = "sent-bytes"
-"""On a large payload that a codec has decoded: its size as it was sent."""
+"""The metadata key on a large decoded payload that holds its size as sent."""
 
 LARGE_BYTES: Final = 500_000
 
@@ -43,21 +43,21 @@ JSON_TYPES: Final = (dict, list, str, int, float, bool, type(None))
 NETWORK_PACKAGES: Final = frozenset(
     {"aiohttp", "azure", "botocore", "grpc", "hvac", "httpcore", "httpx", "requests", "urllib3"}
 )
-"""Their exceptions say that a remote codec or key service did not answer."""
+"""Packages whose exceptions mean that a remote codec or key service did not answer."""
 
 
 class UndecodablePayload(ValueError):
-    """A codec raises this for a payload that it will never be able to decode.
+    """Raised by a codec for a payload that it will never be able to decode.
 
-    Any other exception counts as the same, unless it is an outage (see `is_outage`). A codec that
-    learns from a remote service that a payload is damaged, or of a foreign key, raises this.
+    Any other exception means the same, unless it is an outage (see `is_outage`). Raise this
+    exception when a remote service reports that a payload is damaged or has a foreign key.
     """
 
 
 def is_outage(error: BaseException) -> bool:
-    """Whether a codec failed for a passing reason, so that the workflow task is to be retried.
+    """Whether a codec failed temporarily, so that the workflow task is to be retried.
 
-    That is so if the error, or an error that it came from, is an `OSError` (which includes
+    This applies if the error, or an error in its chain of causes, is an `OSError` (which includes
     `ConnectionError` and `TimeoutError`), a `MemoryError`, or an exception of a network package.
     """
     seen: set[int] = set()
@@ -77,10 +77,10 @@ def is_outage(error: BaseException) -> bool:
 
 
 def readable(converter: DataConverter) -> DataConverter:
-    """Return a converter that decodes the same, and marks what it cannot decode.
+    """Return an equivalent converter that replaces undecodable payloads by markers.
 
-    Where a codec is set and failures are converted in the default way, their messages and stack
-    traces are encoded, too: exception texts are as confidential as what they are about.
+    With a codec and the default failure converter, the messages and stack traces of failures are
+    encoded as well, because they are as confidential as the data that they mention.
     """
     kind = type(converter)
     if issubclass(kind, _Marking):
@@ -99,8 +99,8 @@ def readable(converter: DataConverter) -> DataConverter:
 def json_of(converter: PayloadConverter, value: Any) -> Json | Unreadable:
     """Return the JSON in a raw value, or why it cannot be read. Never raises.
 
-    Which exception a converter raises may depend on the process (the depth of its stack, its
-    packages), so the reason does not: the workflow and every reader have to come to the same.
+    A converter's exception may depend on the process, such as its stack depth or its packages.
+    The returned reason does not, because the workflow and all readers must get the same one.
     """
     if not isinstance(value, RawValue):
         return value
@@ -109,7 +109,7 @@ def json_of(converter: PayloadConverter, value: Any) -> Json | Unreadable:
         decoded: Any = converter.from_payload(payload)
         if type(decoded) in JSON_TYPES:
             return decoded
-    except Exception as error:  # noqa: BLE001  whatever a converter raises, it cannot read this
+    except Exception as error:  # noqa: BLE001  any exception means unreadable
         logger.debug("A payload cannot be converted: %s", type(error).__name__)
     return Unreadable(problem=_problem(payload))
 
@@ -119,34 +119,34 @@ async def values_of(
 ) -> tuple[Json | Unreadable, ...] | None:
     """Return the values in a list of arguments as the workflow's handlers get them.
 
-    A single argument is taken raw and decoded by `json_of`. More than one is decoded by the SDK,
-    which drops the whole list if it cannot: None.
+    A single argument is passed raw and decoded by `json_of`. The SDK decodes several arguments,
+    and drops the whole list if it fails: then the result is None.
     """
     decoded = await decode_payloads(converter, payloads)
     if len(decoded) == 1:
         return (json_of(converter.payload_converter, RawValue(decoded[0])),)
     try:
         return tuple(converter.payload_converter.from_payloads(decoded))
-    except Exception:  # noqa: BLE001  the SDK drops it for any of them, too
+    except Exception:  # noqa: BLE001  the SDK drops the list for any exception
         return None
 
 
 async def decode_payloads(converter: DataConverter, payloads: Sequence[Payload]) -> list[Payload]:
-    """Return payloads as they were before external storage and codec; marked where they cannot be."""
+    """Decode payloads with external storage and codec; replace undecodable ones by markers."""
     wrapped = Payloads(payloads=payloads)
     await readable(converter)._transform_inbound_payloads(wrapped)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     return list(wrapped.payloads)
 
 
 async def decode_failure(converter: DataConverter, failure: Failure) -> BaseException:
-    """Return the error that a failure record stands for, with its encoded message decoded."""
+    """Convert a failure record to an exception, decoding its encoded message."""
     copy = Failure()
     copy.CopyFrom(failure)
     return await readable(converter).decode_failure(copy)
 
 
 def sent_bytes(value: Any) -> int:
-    """Return the size that a raw value had when it was sent: encoded, and with its arguments."""
+    """Return the size of a raw value as sent: encoded, and together with its other arguments."""
     if not isinstance(value, RawValue):
         return 0
     return int(value.payload.metadata.get(SENT_BYTES, b"0")) or value.payload.ByteSize()
@@ -169,10 +169,10 @@ def _problem(payload: Payload) -> str:
 
 
 async def _decode_each(decode: Decode, payloads: Sequence[Payload]) -> list[Payload]:
-    """Decode payloads together, or one by one if that fails, and mark those that cannot be.
+    """Decode payloads together, or one by one if that fails; replace failures by markers.
 
     Raises:
-        Exception: the codec or the storage does not answer now.
+        Exception: the codec or the storage has an outage.
     """
     try:
         decoded = await decode(payloads)
@@ -208,7 +208,7 @@ def _warn_once(encoding: bytes, reason: str) -> None:
 
 
 class _Marking:
-    """What the converters of `readable` do otherwise than those that they stand for."""
+    """Overrides the converter's decoding methods so that undecodable payloads become markers."""
 
     async def _decode_payload_sequence(self, payloads: Sequence[Payload]) -> list[Payload]:
         sent = sum(payload.ByteSize() for payload in payloads)
@@ -251,14 +251,14 @@ def _marking(kind: type[DataConverter]) -> type[DataConverter]:
 
 @cache
 def _readable_failures(kind: type[FailureConverter]) -> type[FailureConverter]:
-    """Return a class that converts failures the same, without details that cannot be read."""
+    """Return a failure converter class that drops unreadable details."""
 
     def from_failure(
         self: FailureConverter, failure: Failure, payload_converter: PayloadConverter
     ) -> BaseException:
         try:
             return kind.from_failure(self, failure, payload_converter)
-        except Exception:  # noqa: BLE001  a failure must arrive, whatever its details are
+        except Exception:  # noqa: BLE001  a failure must arrive even if its details cannot
             copy = Failure()
             copy.CopyFrom(failure)
             _drop_unreadable(copy, payload_converter)
@@ -268,7 +268,7 @@ def _readable_failures(kind: type[FailureConverter]) -> type[FailureConverter]:
 
 
 def _drop_unreadable(failure: Failure, converter: PayloadConverter) -> None:
-    """Remove the details of a failure, and of what caused it, that cannot be converted."""
+    """Remove the unreadable details of a failure and of its causes."""
     infos: list[tuple[Any, str, str]] = [
         (failure.application_failure_info, "application_failure_info", "details"),
         (failure.canceled_failure_info, "canceled_failure_info", "details"),
