@@ -1,13 +1,13 @@
 """Language models behind `outlast.ports.model`.
 
-- `openai/`: OpenAI, and every server that speaks one of its two APIs
+- `openai/`: OpenAI, and every server that implements one of its two APIs
 - `gateways/`: other providers, through LiteLLM or any-llm
 - `multi_provider.py`: finds the provider by the prefix of a model's name
-- `defaults.py`: what a process says once about its models
-- `failures.py`: the table from what a provider did to a `ModelError`
+- `defaults.py`: the process's default model, key, client and API
+- `failures.py`: converts providers' errors to `ModelError`
 
-Importing it imports none of the packages `openai`, LiteLLM and any-llm, which take seconds; the
-first call does. Must not know: Temporal, runs.
+Importing this package imports none of the packages `openai`, LiteLLM and any-llm, which take
+seconds; the first call does.
 """
 
 from outlast.models.defaults import (

@@ -1,7 +1,8 @@
 """The defaults of this process: its model, and the key, client and API of `OpenAIProvider`.
 
-The setters count wherever a provider has no value of its own, also in workers that already run, but
-not in other processes: give those the environment, or `AgentWorker(model_provider=...)`.
+The setters apply wherever a provider has no value of its own, even in workers that already run.
+Other processes are not affected: set their environment, or pass
+`AgentWorker(model_provider=...)`.
 """
 
 import os
@@ -12,10 +13,10 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 DEFAULT_MODEL = "gpt-5.4-mini"
-"""The default model: quick and cheap, and good at calling tools."""
+"""The default model: fast, inexpensive, and good at calling tools."""
 
 VARIABLES = ("OUTLAST_MODEL", "OPENAI_DEFAULT_MODEL")
-"""Environment variables that name the default model; the first one that is set counts."""
+"""Environment variables for the default model, in order of precedence."""
 
 
 def get_default_model() -> str:
@@ -24,12 +25,12 @@ def get_default_model() -> str:
 
 
 def gpt_5_reasoning_settings_required(model_name: str) -> bool:
-    """Whether a model of the GPT-5 family reasons; its chat models do not."""
+    """Whether a model is a reasoning model of the GPT-5 family; its chat models are not."""
     return model_name.startswith("gpt-5") and "-chat" not in model_name
 
 
 def is_gpt_5_default() -> bool:
-    """Whether the default model is one of the GPT-5 family that reasons."""
+    """Whether the default model is a reasoning model of the GPT-5 family."""
     return gpt_5_reasoning_settings_required(get_default_model())
 
 
@@ -38,11 +39,11 @@ Api: TypeAlias = Literal["responses", "chat_completions"]
 
 @dataclass
 class Defaults:
-    """The defaults.
+    """The process's defaults.
 
     Attributes:
-        api_key: the key; None for the environment's.
-        client: a client to use as it is; None for one of ours.
+        api_key: the key; None means the environment's key.
+        client: a client to use unchanged; None means that the provider creates one.
         api: the API for model calls.
     """
 
@@ -55,7 +56,7 @@ defaults = Defaults()
 """The defaults of this process."""
 
 
-def set_default_openai_key(key: str, use_for_tracing: bool = True) -> None:  # noqa: FBT001, FBT002  (the name's known form)
+def set_default_openai_key(key: str, use_for_tracing: bool = True) -> None:  # noqa: FBT001, FBT002  (the SDK's signature)
     """Set the default API key of OpenAI providers.
 
     It takes precedence over OPENAI_API_KEY.
@@ -84,10 +85,10 @@ def set_default_openai_api(api: Api) -> None:
     """Set the default API of OpenAI providers.
 
     Args:
-        api: `responses`, or `chat_completions` for servers that have no Responses API.
+        api: `responses`, or `chat_completions` for servers without the Responses API.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the value is neither.
     """
     if api not in ("responses", "chat_completions"):
         raise ValueError(

@@ -1,6 +1,6 @@
-"""Why a model call failed: one table from what the provider did to a `ModelError`.
+"""Converts every failure of a model call to a `ModelError`.
 
-An API key never gets into one of these messages.
+No message ever contains an API key.
 """
 
 import math
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from openai import APIStatusError
 
 _LONGEST_QUOTE = 600
-"""Characters of the provider's own words that a message repeats."""
+"""The longest quotation of a provider's error text, in characters."""
 
 _RETRYABLE = frozenset(
     {
@@ -59,7 +59,7 @@ _BY_ERROR_CODE: Mapping[str, str] = {
     "slow_down": "overloaded",
     "vector_store_timeout": "timeout",
 }
-"""What the provider names beats the status: one status has several meanings."""
+"""The provider's error code takes precedence over the status, which can be ambiguous."""
 
 _SENTENCES: Mapping[str, str] = {
     "bad_response": "The model provider at {base_url} gave an answer that makes no sense.",
@@ -79,10 +79,10 @@ _SENTENCES: Mapping[str, str] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Whom a call goes to, for the words of its failures.
+    """The destination of a call, described for error messages.
 
-    `base_url` holds neither user, password nor query. `key` is what no message may repeat.
-    `key_from` and `address_from` are where a person has set the key and the address.
+    `base_url` contains no user, password or query. `key` is removed from messages.
+    `key_from` and `address_from` name the settings that the key and the address come from.
     """
 
     base_url: str
@@ -93,7 +93,7 @@ class Target:
     address_from: str = "OPENAI_BASE_URL"
 
     def quote(self, words: str) -> str:
-        """Return somebody else's words on one line, cut to length, without the key."""
+        """Return a provider's text on one line, truncated, without the key."""
         if self.key:
             words = words.replace(self.key, "[API key]")
         line = " ".join(words.split())
@@ -101,8 +101,8 @@ class Target:
 
 
 def status_failure(error: "APIStatusError", target: Target) -> ModelError:
-    """Return the failure for an answer with an HTTP error status."""
-    # The client has parsed the body if it is JSON, and taken its `error` field if it has one.
+    """Return the failure for a response with an HTTP error status."""
+    # The client has parsed a JSON body, and returns its `error` field if there is one.
     return reported_failure(
         error.body, target, status=error.status_code, headers=error.response.headers
     )
@@ -118,15 +118,15 @@ def reported_failure(
     """Return the failure for an error that the provider reports.
 
     Args:
-        report: the error object, in whatever shape this provider gives it.
-        target: whom the call went to.
-        status: the HTTP status, if it tells anything about the error.
-        headers: those of the answer; `retry-after` and `x-should-retry` are honoured.
+        report: the error object, in the provider's own format.
+        target: the destination of the call.
+        status: the HTTP status, unless it says nothing about the error.
+        headers: the response's headers; `retry-after` and `x-should-retry` are respected.
     """
     code = _code(report, status)
     headers = headers or {}
     retryable = code in _RETRYABLE
-    # No quota comes back within the minutes of a retry, whatever a proxy in between says.
+    # A quota does not recover within minutes, whatever headers a proxy adds.
     if code != "quota_exceeded":
         advice = headers.get("x-should-retry", "").strip().lower()
         retryable = {"true": True, "false": False}.get(advice, retryable)
@@ -140,13 +140,13 @@ def reported_failure(
 
 
 def connection_failure(cause: BaseException, target: Target) -> ModelError:
-    """Return the failure for a call that got no answer, or only half of one."""
-    # The classes of the client's HTTP package, by name, so that it need not be imported here.
+    """Return the failure for a call without a complete response."""
+    # Classes of the client's HTTP package, by name, to avoid importing the package.
     kind = type(cause).__name__
     if kind.endswith("Timeout"):
         return timeout_failure(target)
     if kind in {"LocalProtocolError", "UnsupportedProtocol"}:
-        # Not quoted: this one may hold the header with the key.
+        # Not quoted: the message may contain the header with the key.
         return request_failure(ValueError(f"its address or headers are not valid ({kind})"), target)
     if kind in {"DecodingError", "TooManyRedirects"}:
         return bad_response(target, f"{kind}: {cause}")
@@ -167,7 +167,7 @@ def timeout_failure(target: Target) -> ModelError:
 
 
 def request_failure(error: Exception, target: Target) -> ModelError:
-    """Return the failure for a request that could not even be written down as JSON or headers."""
+    """Return the failure for a request that cannot be encoded as JSON or headers."""
     return ModelError(
         f"The request to {target.model} cannot be sent: {target.quote(str(error))}."
         " Check the items, tools and model settings for values that JSON or HTTP cannot express.",
@@ -177,7 +177,7 @@ def request_failure(error: Exception, target: Target) -> ModelError:
 
 
 def refused_request(target: Target, problem: str) -> ModelError:
-    """Return the failure for a request that this adapter knows the provider cannot answer."""
+    """Return the failure for a request that the provider cannot support."""
     return ModelError(
         f"{target.path} at {target.base_url} cannot take this request: {target.quote(problem)}",
         code="invalid_request",
@@ -197,7 +197,7 @@ def missing_key(target: Target) -> ModelError:
 
 
 def unsendable_key(target: Target) -> ModelError:
-    """Return the failure for a key that cannot be the value of a header."""
+    """Return the failure for a key that is invalid as a header value."""
     return ModelError(
         f"The API key for {target.base_url} holds characters that no key has, such as a line"
         " break or a typographic quote. Check OPENAI_API_KEY.",
@@ -207,7 +207,7 @@ def unsendable_key(target: Target) -> ModelError:
 
 
 def bad_address(target: Target) -> ModelError:
-    """Return the failure for a base URL that is no URL of a web server."""
+    """Return the failure for a base URL that is not an HTTP URL."""
     return ModelError(
         "The address of the model provider is not an http:// or https:// URL with a host."
         f" Check OPENAI_BASE_URL or base_url= (for {target.model!r}).",
@@ -217,7 +217,7 @@ def bad_address(target: Target) -> ModelError:
 
 
 def bad_response(target: Target, problem: str, *, status: int | None = None) -> ModelError:
-    """Return the failure for an answer that is not what the API promises."""
+    """Return the failure for a response that violates the API."""
     return ModelError(
         f"{_message('bad_response', target, status, problem)}"
         f" Check that {target.address_from} is the address under which {target.path} lives.",
@@ -228,10 +228,10 @@ def bad_response(target: Target, problem: str, *, status: int | None = None) -> 
 
 
 def retry_after(headers: Mapping[str, str]) -> timedelta | None:
-    """Return how long the provider asks to wait, or None if it does not or talks nonsense.
+    """Return the delay that the provider requests; None if it is missing or invalid.
 
     Reads `retry-after-ms`, then `retry-after` as seconds or as a date; a date in the past means
-    zero. There is no upper bound: that is the caller's.
+    zero. The caller limits the delay.
     """
     milliseconds = _number(headers.get("retry-after-ms"))
     if milliseconds is not None:
@@ -267,7 +267,7 @@ def _duration(seconds: float) -> timedelta | None:
 
 
 def _root(error: BaseException) -> BaseException:
-    """Return what an error came from in the end: only that says what really happened."""
+    """Return the root cause of an error, which has the most specific message."""
     for _ in range(10):
         deeper = error.__cause__ or error.__context__
         if deeper is None:
@@ -282,10 +282,10 @@ def _code(report: object, status: int | None) -> str:
         if isinstance(name, str) and name in _BY_ERROR_CODE:
             return _BY_ERROR_CODE[name]
         if status is None and isinstance(name, int):
-            # Some gateways answer 200 and put the real status into the error.
+            # Some gateways respond with status 200 and put the real status into the error.
             status = name
     if status is None:
-        # A named error that is none of ours is about the request; an unnamed one is an accident.
+        # An unknown error code concerns the request; without a code, the server failed.
         return "invalid_request" if as_text(error.get("code")) else "server_error"
     if status in _BY_STATUS:
         return _BY_STATUS[status]
@@ -311,7 +311,7 @@ def _message(code: str, target: Target, status: int | None, words: str | None) -
 
 
 def _words(report: object) -> str | None:
-    """Find what the provider says for people, in the places where providers put it."""
+    """Find the error message in a provider's error object, whichever field has it."""
     if isinstance(report, str):
         return "(an HTML page)" if report.lstrip().startswith("<") else report
     error = as_object(report)

@@ -1,4 +1,4 @@
-"""Reads JSON from providers: the value in the expected shape, or nothing."""
+"""Reads JSON from providers: a value of the expected type, or an empty one."""
 
 from typing import Any, cast
 
@@ -6,12 +6,12 @@ from outlast.loop.values import JsonObject
 
 
 def as_object(value: object) -> JsonObject | None:
-    """Return the value if it is a JSON object, else None."""
+    """Return the value if it is a JSON object, or None."""
     return cast("JsonObject", value) if isinstance(value, dict) else None
 
 
 def as_objects(value: object) -> list[JsonObject] | None:
-    """Return the value if it is a list of JSON objects, else None."""
+    """Return the value if it is a list of JSON objects, or None."""
     if not isinstance(value, list):
         return None
     members = cast("list[Any]", value)
@@ -21,12 +21,12 @@ def as_objects(value: object) -> list[JsonObject] | None:
 
 
 def as_text(value: object) -> str | None:
-    """Return the value if it is a string that is not empty, else None."""
+    """Return the value if it is a non-empty string, or None."""
     return value if isinstance(value, str) and value else None
 
 
 def as_count(value: object) -> int:
-    """Return the value if it is a whole number above zero, else 0."""
+    """Return the value if it is a positive integer, or 0."""
     if isinstance(value, bool) or not isinstance(value, int):
         return 0
     return max(value, 0)

@@ -1,4 +1,4 @@
-"""One value for each event loop, such as a client whose connections belong to the loop."""
+"""Stores one value per event loop, such as a client whose connections belong to the loop."""
 
 import asyncio
 import threading
@@ -8,7 +8,7 @@ T = TypeVar("T")
 
 
 class LoopValues(Generic[T]):
-    """Keeps a value for each event loop, until the loop is closed. Safe for threads."""
+    """Keeps a value for each event loop until the loop is closed. Thread-safe."""
 
     def __init__(self) -> None:
         self._values: dict[asyncio.AbstractEventLoop, T] = {}
@@ -19,19 +19,19 @@ class LoopValues(Generic[T]):
         return self._values.get(asyncio.get_running_loop())
 
     def set(self, value: T) -> None:
-        """Keep a value for the running loop, and drop those of loops that are closed."""
+        """Set the running loop's value, and drop the values of closed loops."""
         loop = asyncio.get_running_loop()
         with self._lock:
             open_ones = {one: kept for one, kept in self._values.items() if not one.is_closed()}
             self._values = {**open_ones, loop: value}
 
     def pop(self) -> T | None:
-        """Take the running loop's value out."""
+        """Remove and return the running loop's value, or return None."""
         with self._lock:
             return self._values.pop(asyncio.get_running_loop(), None)
 
     def pop_others(self) -> list[tuple[asyncio.AbstractEventLoop, T]]:
-        """Take the values of all other loops out that are not closed."""
+        """Remove and return the values of all other loops that are still open."""
         here = asyncio.get_running_loop()
         with self._lock:
             others = [

@@ -22,40 +22,40 @@ _PACKAGES: dict[str, Callable[[], ModelProvider]] = {
     "litellm": LitellmProvider,
     "any-llm": AnyLLMProvider,
 }
-"""Prefixes of providers that are made when one of their models is asked for."""
+"""Built-in prefixes, whose providers are created on first use."""
 
 
 class MultiProviderMap:
-    """Providers by the prefix of a model's name, without its slash."""
+    """Maps prefixes of model names, without the slash, to providers."""
 
     def __init__(self) -> None:
         self._providers: dict[str, ModelProvider] = {}
 
     def has_prefix(self, prefix: str) -> bool:
-        """Tell whether the prefix has a provider."""
+        """Whether the prefix has a provider."""
         return prefix in self._providers
 
     def get_mapping(self) -> dict[str, ModelProvider]:
-        """Return a copy: every provider under its prefix."""
+        """Return a copy of the mapping from prefixes to providers."""
         return dict(self._providers)
 
     def set_mapping(self, mapping: dict[str, ModelProvider]) -> None:
-        """Replace all that is known by this."""
+        """Replace the whole mapping."""
         self._providers = mapping
 
     def get_provider(self, prefix: str) -> ModelProvider | None:
-        """Return the prefix's provider, or None if it has none."""
+        """Return the provider for a prefix, or None."""
         return self._providers.get(prefix)
 
     def add_provider(self, prefix: str, provider: ModelProvider) -> None:
-        """Give a prefix a provider, in place of the one that it has."""
+        """Set the provider for a prefix, replacing any previous provider."""
         self._providers[prefix] = provider
 
     def remove_provider(self, prefix: str) -> None:
-        """Take a prefix's provider away.
+        """Remove the provider for a prefix.
 
         Raises:
-            KeyError: it has none.
+            KeyError: the prefix has no provider.
         """
         del self._providers[prefix]
 
@@ -63,16 +63,16 @@ class MultiProviderMap:
 class MultiProvider:
     """A provider that finds a model by its name's prefix; the default is OpenAI.
 
-    `openai/gpt-5.4` is OpenAI's `gpt-5.4`, `litellm/anthropic/claude-sonnet-4-5` is reached through
+    `openai/gpt-5.4` is OpenAI's `gpt-5.4`, `litellm/anthropic/claude-sonnet-4-5` is called through
     LiteLLM, and `any-llm/mistral/mistral-large-latest` through any-llm. The prefixes of a
-    `provider_map` come first.
+    `provider_map` take precedence.
 
     Attributes:
-        provider_map: providers of your own, by prefix.
-        openai_provider: where names without a prefix go.
+        provider_map: custom providers, by prefix.
+        openai_provider: the provider for names without a prefix.
     """
 
-    def __init__(  # noqa: PLR0913  the known names of its settings
+    def __init__(  # noqa: PLR0913  the SDK's signature
         self,
         *,
         provider_map: MultiProviderMap | None = None,
@@ -85,23 +85,23 @@ class MultiProvider:
         openai_prefix_mode: PrefixMode = "alias",
         unknown_prefix_mode: UnknownPrefixMode = "error",
     ) -> None:
-        """Remember whom to ask.
+        """Create the provider; nothing is connected yet.
 
         Args:
-            provider_map: providers of your own, by prefix.
-            openai_api_key: as for `OpenAIProvider`, and so are the others that begin so.
-            openai_base_url: the address.
-            openai_client: a client to use as it is.
-            openai_organization: whom OpenAI counts the calls for.
-            openai_project: likewise.
+            provider_map: custom providers, by prefix.
+            openai_api_key: as for `OpenAIProvider`, like the other arguments with this prefix.
+            openai_base_url: the server's URL.
+            openai_client: a client to use unchanged.
+            openai_organization: the OpenAI organization that is billed.
+            openai_project: the OpenAI project that is billed.
             openai_use_responses: which API: true for Responses, false for Chat Completions.
-            openai_prefix_mode: `alias` takes the prefix `openai/` off; `model_id` leaves it on, for
-                servers whose names of models begin with it.
-            unknown_prefix_mode: `error` refuses a prefix that nobody knows; `model_id` takes it for
-                a part of the model's name on OpenAI's or the given server.
+            openai_prefix_mode: `alias` removes the prefix `openai/`; `model_id` keeps it, for
+                servers whose model names start with it.
+            unknown_prefix_mode: `error` rejects an unknown prefix; `model_id` treats it as part of
+                a model name on OpenAI's or the configured server.
 
         Raises:
-            UserError: a mode is none of these; or as for `OpenAIProvider`.
+            UserError: a mode is invalid; or as for `OpenAIProvider`.
         """
         _check("openai_prefix_mode", openai_prefix_mode, ("alias", "model_id"))
         _check("unknown_prefix_mode", unknown_prefix_mode, ("error", "model_id"))
@@ -119,12 +119,12 @@ class MultiProvider:
         self._made: dict[str, ModelProvider] = {}
 
     def get_model(self, model_name: str | None) -> Model:
-        """Return the model of this name, or the default for None.
+        """Return the model of this name, or the default model for None.
 
-        The default of the environment may have a prefix that is known here.
+        The environment's default model may have any supported prefix.
 
         Raises:
-            UserError: nobody knows the prefix, or the package that it needs is not installed.
+            UserError: the prefix is unknown, or the package that it needs is not installed.
         """
         if not model_name:
             default = get_default_model()
@@ -152,11 +152,10 @@ class MultiProvider:
         )
 
     async def aclose(self) -> None:
-        """Close the connections of all providers, those of the map too.
+        """Close the connections of all providers, including those of the map.
 
         Raises:
-            Exception: what the first of them that failed raised; the others are closed all the
-                same.
+            Exception: the first error; the other providers are closed nevertheless.
         """
         mapped = self.provider_map.get_mapping().values() if self.provider_map else ()
         first: Exception | None = None
@@ -165,13 +164,13 @@ class MultiProvider:
                 continue
             try:
                 await provider.aclose()
-            except Exception as error:  # noqa: BLE001  told below, when all are closed
+            except Exception as error:  # noqa: BLE001  raised below, after closing all
                 first = first or error
         if first is not None:
             raise first
 
     def _provider_of(self, prefix: str) -> ModelProvider | None:
-        """Return the provider of a prefix that is not OpenAI's, or None if nobody knows it."""
+        """Return the provider for a prefix other than OpenAI's, or None if it is unknown."""
         provider = self.provider_map.get_provider(prefix) if self.provider_map else None
         if provider is not None or prefix not in _PACKAGES:
             return provider
