@@ -1,4 +1,4 @@
-"""Models behind packages that speak to many providers: LiteLLM and any-llm.
+"""Models behind packages that support many providers: LiteLLM and any-llm.
 
-`connection.py` calls either package and reads its errors.
+`connection.py` calls either package and converts its errors.
 """

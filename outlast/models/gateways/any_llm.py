@@ -1,4 +1,4 @@
-"""Models through any-llm, which uses each provider's own package. The first call imports it."""
+"""Models through any-llm, which uses each provider's own package. It is imported on first use."""
 
 import asyncio
 import os
@@ -33,18 +33,18 @@ _PREFIX = "any-llm/"
 _RESPONSES = "/responses"
 
 _GOOGLE = frozenset({"gemini", "vertexai"})
-"""Providers whose package takes headers in a way of its own."""
+"""Providers whose packages pass headers under another name or in another way."""
 
 
 class AnyLLMModel:
-    """A model behind any-llm: `AnyLLMModel("mistral/mistral-large-latest")`. Retries nothing.
+    """A model behind any-llm: `AnyLLMModel("mistral/mistral-large-latest")`. Never retries.
 
     Attributes:
-        model: the model's name: any-llm's name of the provider, a slash, the provider's name of
-            the model. Without a slash it is OpenAI's.
-        base_url: the address of the provider; None leaves it to any-llm.
-        api_key: the key; None means the variable of the environment that any-llm reads.
-        api: which of OpenAI's APIs to speak; None means Responses, where the provider has it.
+        model: any-llm's name of the provider, a slash, and the provider's name of the model.
+            Without a slash, the provider is OpenAI.
+        base_url: the provider's URL; None means any-llm's default.
+        api_key: the key; None means the environment variable that any-llm reads.
+        api: which of OpenAI's APIs to use; None means Responses if the provider supports it.
     """
 
     def __init__(
@@ -54,10 +54,10 @@ class AnyLLMModel:
         api_key: str | None = None,
         api: Api | None = None,
     ) -> None:
-        """Remember which model, where, and with which key; nothing is opened or imported yet.
+        """Create the model; nothing is connected or imported yet.
 
         Raises:
-            UserError: the name or the API is none, or any-llm is not installed.
+            UserError: the name or the API is invalid, or any-llm is not installed.
         """
         provider, slash, name = model.partition("/")
         if not slash:
@@ -87,13 +87,13 @@ class AnyLLMModel:
         """Answer one request.
 
         Raises:
-            ModelError: the provider refused, failed, or answered junk.
+            ModelError: the provider refused, failed, or sent an invalid response.
         """
         return await (await self._adapter(request)).get_response(request)
 
     @streams_both_forms
     async def stream_response(self, request: ModelRequest) -> AsyncGenerator[JsonObject]:
-        """Answer one request as the events of a Responses stream.
+        """Answer one request as Responses stream events.
 
         Raises:
             ModelError: as for `get_response`, also in the middle of the stream.
@@ -112,13 +112,13 @@ class AnyLLMModel:
             await close(getattr(opened.result(), "client", None))
 
     async def _adapter(self, request: ModelRequest) -> ResponsesModel | ChatCompletionsModel:
-        """Return what speaks the API that is asked for, or that the provider has."""
+        """Return the adapter for the requested API, or for one that the provider supports."""
         if self.api == "chat_completions":
             return self._chat
         target = self._target(_RESPONSES, self._responses.name)
         try:
             provider = await self._client()
-        except Exception as error:  # noqa: BLE001  each provider's package has exceptions of its own
+        except Exception as error:  # noqa: BLE001  each provider's package has its own exceptions
             raise package_failure(error, target) from None
         if not getattr(provider, "SUPPORTS_RESPONSES", False):
             if self.api == "responses":
@@ -133,7 +133,7 @@ class AnyLLMModel:
         return self._responses
 
     async def _client(self) -> Any:
-        """Return any-llm's provider, which holds a client of this event loop."""
+        """Return any-llm's provider object, which holds a client of this event loop."""
         opened = self._opened.get()
         if opened is None or has_failed(opened):
             opened = asyncio.create_task(self._open())
@@ -142,12 +142,12 @@ class AnyLLMModel:
 
     async def _open(self) -> Any:
         package: Any = await load("any_llm")
-        # The provider's package may have to be imported, and reads the certificates.
+        # Opening may import the provider's package, and reads certificates.
         return await asyncio.to_thread(self._create, package.AnyLLM)
 
     def _create(self, any_llm: Any) -> Any:
         provider_class = any_llm.get_provider_class(self._provider)
-        # Not every provider's package has a number of retries to be set.
+        # Only some providers' packages have a setting for retries.
         can_be_set = getattr(provider_class, "MAX_RETRIES_SUPPORT", None) in {"native", "mapped"}
         return any_llm.create(
             self._provider,
@@ -163,10 +163,10 @@ class AnyLLMModel:
         if self._provider in _GOOGLE and (headers := arguments.pop("extra_headers", None)):
             arguments["http_options"] = {"headers": headers}
         if getattr(provider, "TIMEOUT_SUPPORT", None) not in {"native", "mapped"}:
-            arguments.pop("timeout", None)  # it would refuse the call; the time-out is ours, too
+            arguments.pop("timeout", None)  # it would reject the call; we enforce it
         if path == _RESPONSES:
             return await provider.aresponses(input_data=arguments.pop("input"), **arguments)
-        # Its default would ask for an effort that the settings do not.
+        # any-llm's default would request a reasoning effort that the settings do not.
         return await provider.acompletion(**{"reasoning_effort": None, **arguments})
 
     def _target(self, path: str, model: str) -> Target:
@@ -181,11 +181,11 @@ class AnyLLMModel:
 
 
 class AnyLLMProvider:
-    """Finds models by any-llm's names. One lives as long as its worker.
+    """Finds models by any-llm's names. An instance lives as long as its worker.
 
     Attributes:
-        api_key: the key of every model; None means the environment's.
-        base_url: the address of every model; None leaves it to any-llm.
+        api_key: the key for every model; None means the environment's key.
+        base_url: the URL for every model; None means any-llm's default.
         api: as for `AnyLLMModel`.
     """
 
@@ -196,17 +196,17 @@ class AnyLLMProvider:
         base_url: str | None = None,
         api: Api | None = None,
     ) -> None:
-        """Remember what is the same for every model."""
+        """Create the provider with settings for all of its models."""
         self.api_key = api_key
         self.base_url = base_url
         self.api: Api | None = api
         self._models: dict[str, AnyLLMModel] = {}
 
     def get_model(self, model_name: str | None) -> AnyLLMModel:
-        """Return the model of this name; None means what the environment says, or our own.
+        """Return the model of this name, or the default model for None.
 
         Raises:
-            UserError: it is no name of any-llm's, or any-llm is not installed.
+            UserError: any-llm does not accept the name, or any-llm is not installed.
         """
         chosen = (model_name or get_default_model()).removeprefix(_PREFIX)
         if chosen not in self._models:
@@ -214,6 +214,6 @@ class AnyLLMProvider:
         return self._models[chosen]
 
     async def aclose(self) -> None:
-        """Close the connections of the models that were asked."""
+        """Close the connections of the models in use."""
         for model in self._models.values():
             await model.aclose()

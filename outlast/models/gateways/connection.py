@@ -1,8 +1,7 @@
-"""Calls a gateway package (LiteLLM, any-llm) and reads its replies and errors as JSON and `ModelError`.
+"""Calls a gateway package (LiteLLM, any-llm), and converts its responses and errors.
 
-The exceptions of the packages, and of the providers' packages below them, are read by the names of
-their classes and by their attributes, so that none of the packages has to be imported. What a status
-means is in `outlast.models.failures`.
+Exceptions of the gateway and provider packages are recognized by class names and attributes, so
+that no package must be imported. `outlast.models.failures` defines the meaning of each status.
 """
 
 import asyncio
@@ -31,39 +30,39 @@ from outlast.models.openai.connection import Reply, call_seconds
 from outlast.ports.model import ModelError
 
 _ALWAYS_OF_THE_BODY = frozenset({"model", "messages", "input", "stream"})
-"""What no package can be called without."""
+"""The fields that every package requires as arguments."""
 
 
 class PackageCall(Protocol):
-    """Sends a body by means of a package."""
+    """Sends a request body through a package."""
 
     def __call__(self, path: str, body: JsonObject, settings: ModelSettings) -> Awaitable[object]:
-        """Return what the package answers: an object of its own, or an iterator of them."""
+        """Return the package's response object, or an iterator of them."""
         ...
 
 
 class PackageConnection:
-    """A connection that is a package's. Nothing here retries, and nothing is kept open."""
+    """A connection through a package. It never retries, and holds nothing open itself."""
 
     def __init__(self, call: PackageCall, target: Callable[[str, str], Target]) -> None:
-        """Bind what is called to whom the words of a failure name.
+        """Create the connection.
 
         Args:
             call: sends one body.
-            target: tells, of a path and a model, whom a call goes to.
+            target: returns the destination of a call for a path and a model, for error messages.
         """
         self._call = call
         self._target = target
 
     def target(self, path: str, model: str) -> Target:
-        """Return whom a call to this path goes to, for the words of its failures."""
+        """Return the destination of a call to this path, for error messages."""
         return self._target(path, model)
 
     async def post(self, target: Target, body: JsonObject, settings: ModelSettings) -> Reply:
-        """Send a body and return the JSON object that is answered.
+        """Send a body and return the JSON object in the response.
 
         Raises:
-            ModelError: the call failed, or what came back is no object or reports an error.
+            ModelError: the call failed, or the response is not an object or reports an error.
         """
         with _failures(target):
             async with asyncio.timeout(call_seconds(settings)):
@@ -83,10 +82,10 @@ class PackageConnection:
         *,
         is_last: Callable[[JsonObject], bool],
     ) -> AsyncGenerator[JsonObject]:
-        """Send a body and yield the events that are answered.
+        """Send a body and yield the events in the response.
 
         Raises:
-            ModelError: the call failed, at once or in the middle, or an event is no object.
+            ModelError: the call failed, also midway, or an event is not an object.
         """
         seconds = call_seconds(settings)
         deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
@@ -106,15 +105,15 @@ class PackageConnection:
 
 
 def installed(package: str, extra: str, what: str) -> None:
-    """See to it that a package is there, without importing it.
+    """Check that a package is installed, without importing it.
 
     Args:
-        package: the name that is imported.
-        extra: the extra of outlast that brings it.
-        what: who needs it, as the message begins.
+        package: the name of the imported module.
+        extra: the extra of outlast that installs the package.
+        what: the feature that needs the package; the error message starts with it.
 
     Raises:
-        UserError: it is not installed.
+        UserError: the package is not installed.
     """
     if find_spec(package) is None:
         raise UserError(
@@ -124,10 +123,10 @@ def installed(package: str, extra: str, what: str) -> None:
 
 
 def call_arguments(body: JsonObject, settings: ModelSettings) -> JsonObject:
-    """Return what a package is called with: the body, and what HTTP would say beside it.
+    """Return the arguments of a package's function: the body, and HTTP options such as headers.
 
-    `extra_body` has been laid over the body. The packages want it apart, because they refuse or
-    drop the fields that they do not know of a provider.
+    `extra_body` has been merged into the body. The packages need it as a separate argument,
+    because they refuse or drop fields that they do not know of a provider.
     """
     extra = {k: v for k, v in (settings.extra_body or {}).items() if k not in _ALWAYS_OF_THE_BODY}
     beside: JsonObject = {
@@ -141,7 +140,7 @@ def call_arguments(body: JsonObject, settings: ModelSettings) -> JsonObject:
 
 
 async def load(package: str) -> ModuleType:
-    """Return a package, imported in a thread, because these take seconds."""
+    """Import a package in a thread, because it takes seconds, and return it."""
     loaded = sys.modules.get(package)
     if loaded is not None and not getattr(loaded.__spec__, "_initializing", False):
         return loaded
@@ -149,7 +148,7 @@ async def load(package: str) -> ModuleType:
 
 
 async def close(thing: object) -> None:
-    """Close what a package has opened, by whichever method it has for that."""
+    """Close a package's object with whichever close method it has."""
     closing: Any = getattr(thing, "aclose", None) or getattr(thing, "close", None)
     if closing is not None:
         done: object = closing()
@@ -162,7 +161,7 @@ async def _next_event(
 ) -> JsonObject | None:
     """Return the next event, or None at the end of the stream."""
     with _failures(target):
-        # Not around the whole loop: a time-out must never hit whoever reads the events.
+        # Only around one event, so that the time-out never cancels the consumer's code.
         async with asyncio.timeout_at(deadline):
             try:
                 answer = await anext(events)
@@ -175,19 +174,19 @@ async def _next_event(
 
 
 def _as_json(answer: object) -> JsonObject | None:
-    """Return a package's object as JSON, without what it leaves empty; None if it is no object."""
+    """Return a package's object as JSON without None values; None if it is not an object."""
     dump: Any = getattr(answer, "model_dump", None)
     if dump is None:
         return as_object(answer)
-    # LiteLLM's objects hold what their own types do not allow, which dumping warns of.
+    # LiteLLM's objects contain values that violate their own types, which causes warnings.
     return as_object(dump(mode="json", exclude_none=True, warnings=False))
 
 
 @contextmanager
 def _failures(target: Target) -> Generator[None]:
-    """Turn what the package raises into a `ModelError`.
+    """Convert the package's exceptions to `ModelError`.
 
-    The cause is cut off: it may hold the request and with it the key.
+    The cause is dropped, because it may contain the request and so the key.
     """
     try:
         yield
@@ -195,11 +194,11 @@ def _failures(target: Target) -> Generator[None]:
         raise
     except TimeoutError:
         raise timeout_failure(target) from None
-    except Exception as error:  # noqa: BLE001  each provider's package has exceptions of its own
+    except Exception as error:  # noqa: BLE001  each provider's package has its own exceptions
         raise package_failure(error, target) from None
 
 
-# --- What the packages raise -----------------------------------------------------------------------
+# --- Exceptions of the packages --------------------------------------------------------------------
 
 _STATUS_OF: Mapping[str, int] = {
     "AuthenticationError": 401,
@@ -213,22 +212,22 @@ _STATUS_OF: Mapping[str, int] = {
     "UpstreamProviderError": 502,
     "GatewayTimeoutError": 504,
 }
-"""What any-llm's classes say where the provider gave no status."""
+"""The status for any-llm's exception classes that come without one."""
 
 _TIMED_OUT = frozenset({"APITimeoutError", "Timeout", "TimeoutError", "TimeoutException"})
 
 _NOT_REACHED = frozenset(
     {"APIConnectionError", "ClientConnectionError", "NetworkError", "OSError", "ProtocolError"}
 )
-"""Classes, or those that they come from, of the HTTP packages and of those above them."""
+"""Exception classes of the HTTP packages and of the packages that use them; subclasses count."""
 
 _NOT_OFFERED = (ImportError, NotImplementedError)
-"""Raised before anything is sent, where a provider or a package of it is not there."""
+"""Raised before sending, if a provider or its package is not available."""
 
 
 def package_failure(error: Exception, target: Target) -> ModelError:
-    """Return the failure for what a gateway package raised."""
-    # any-llm keeps what the provider's own package raised here.
+    """Convert an exception of a gateway package to a `ModelError`."""
+    # any-llm stores the original exception of the provider's package in this attribute.
     origin = cast("Any", getattr(error, "original_exception", None)) or error
     kind = type(error).__name__
     if kind == "MissingApiKeyError":
@@ -254,7 +253,7 @@ def package_failure(error: Exception, target: Target) -> ModelError:
 
 
 def _is_named(error: object, names: frozenset[str]) -> bool:
-    """Tell whether the class of an error, or one that it comes from, has one of these names."""
+    """Whether the class of an error, or one of its base classes, has one of these names."""
     return any(kind.__name__ in names for kind in type(error).__mro__)
 
 
@@ -269,7 +268,7 @@ def _status(error: object) -> int | None:
 
 
 def _report(error: Exception, origin: object) -> JsonObject:
-    """Return the error in the shape that providers give it: the words, and what it is called."""
+    """Return the error in the providers' format, with its message and code."""
     body = as_object(getattr(origin, "body", None)) or {}
     body = as_object(body.get("error")) or body
     words = as_text(body.get("message")) or as_text(getattr(error, "message", None)) or str(error)
@@ -281,7 +280,7 @@ def _report(error: Exception, origin: object) -> JsonObject:
 
 
 def _headers(*errors: object) -> dict[str, str]:
-    """Return the headers of the answer, as far as any of the errors still has them."""
+    """Return the response's headers, if any of the errors holds them."""
     for error in errors:
         response: object = getattr(error, "response", None)
         for held in (

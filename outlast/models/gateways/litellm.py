@@ -1,4 +1,4 @@
-"""Models through LiteLLM, which speaks to a hundred providers. The first call imports it."""
+"""Models through LiteLLM, which supports a hundred providers. It is imported on first use."""
 
 import os
 from typing import Any
@@ -17,13 +17,13 @@ class LitellmModel(ChatCompletionsModel):
     """A model behind LiteLLM: `LitellmModel("anthropic/claude-sonnet-4-5")`.
 
     Attributes:
-        model: the model's name in LiteLLM's words: the provider, a slash, the provider's name.
-        base_url: the address of the provider; None leaves it to LiteLLM.
-        api_key: the key; None means the variable of the environment that LiteLLM reads.
+        model: LiteLLM's name of the model: the provider, a slash, the provider's name.
+        base_url: the provider's URL; None means LiteLLM's default.
+        api_key: the key; None means the environment variable that LiteLLM reads.
     """
 
     def __init__(self, model: str, base_url: str | None = None, api_key: str | None = None) -> None:
-        """Remember which model, where, and with which key; nothing is opened or imported yet.
+        """Create the model; nothing is connected or imported yet.
 
         Raises:
             UserError: LiteLLM is not installed.
@@ -36,14 +36,14 @@ class LitellmModel(ChatCompletionsModel):
         self.api_key = api_key
 
     async def _call(self, path: str, body: JsonObject, settings: ModelSettings) -> object:
-        del path  # LiteLLM is asked for completions only
+        del path  # LiteLLM is only used for completions
         litellm: Any = await load("litellm")
         arguments: JsonObject = {"api_key": self.api_key, "base_url": self.base_url}
         if "tools" in body:
-            # Else it looks for tools of MCP servers, with packages that only its proxy has.
+            # Otherwise LiteLLM looks for MCP tools, with packages that only its proxy installs.
             arguments["_skip_mcp_handler"] = True
         arguments |= call_arguments(body, settings)
-        # Its own retries, and those of the provider's package below it.
+        # Disables LiteLLM's own retries and those of the provider's package.
         return await litellm.acompletion(**arguments | {"num_retries": 0, "max_retries": 0})
 
     def _target(self, path: str, model: str) -> Target:
@@ -62,7 +62,7 @@ class LitellmProvider:
     """Finds models by LiteLLM's names, with the keys that LiteLLM reads from the environment."""
 
     def get_model(self, model_name: str | None) -> LitellmModel:
-        """Return the model of this name; None means what the environment says, or our own.
+        """Return the model of this name, or the default model for None.
 
         Raises:
             UserError: LiteLLM is not installed.
@@ -70,4 +70,4 @@ class LitellmProvider:
         return LitellmModel((model_name or get_default_model()).removeprefix(_PREFIX))
 
     async def aclose(self) -> None:
-        """Do nothing: the connections are LiteLLM's, which it shares and closes by itself."""
+        """Do nothing: LiteLLM shares its connections and closes them itself."""

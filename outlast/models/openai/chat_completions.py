@@ -1,4 +1,4 @@
-"""The Chat Completions API, which nearly every model server has: one call, whole or streamed."""
+"""Models behind the Chat Completions API, which nearly every model server supports."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
@@ -20,29 +20,29 @@ if TYPE_CHECKING:
 _PATH = "/chat/completions"
 
 _NEW_LIMIT_HOSTS = ("openai.com", "openai.azure.com")
-"""Who refuses `max_tokens` for newer models; elsewhere `max_completion_tokens` may be unknown."""
+"""Hosts that refuse `max_tokens` for newer models; others may not know `max_completion_tokens`."""
 
 
 class ChatCompletionsModel:
-    """A model behind the Chat Completions API. Retries nothing.
+    """A model behind the Chat Completions API. Never retries.
 
-    Items come and go in the Responses format. `previous_response_id`, `conversation_id` and
-    `prompt` are refused, because such a server keeps no state.
+    Input and output items are in the Responses format. `previous_response_id`, `conversation_id`
+    and `prompt` are refused, because such a server keeps no state.
 
     Attributes:
-        name: the model's name in the provider's words.
+        name: the provider's name of the model.
     """
 
     def __init__(
         self, name: str, connection: ModelConnection, *, rich_outputs: bool = False
     ) -> None:
-        """Bind a name to a connection.
+        """Create the model.
 
         Args:
-            name: the model's name in the provider's words.
-            connection: the way to the server; stays the caller's.
-            rich_outputs: whether the server takes pictures and files in the outputs of tools. The
-                API itself takes text only; without, the rest is left out.
+            name: the provider's name of the model.
+            connection: the connection to the server; the caller closes it.
+            rich_outputs: whether the server accepts images and files in tool outputs. The API
+                itself accepts only text; if false, everything else is left out.
         """
         self.name = name
         self._connection = connection
@@ -53,7 +53,7 @@ class ChatCompletionsModel:
         """Answer one request.
 
         Raises:
-            ModelError: the provider refused, failed, or answered junk.
+            ModelError: the provider refused, failed, or sent an invalid response.
         """
         target = self._connection.target(_PATH, self.name)
         body = self._body(request, target)
@@ -66,13 +66,13 @@ class ChatCompletionsModel:
 
     @streams_both_forms
     async def stream_response(self, request: ModelRequest) -> AsyncGenerator[JsonObject]:
-        """Answer one request as the events of a Responses stream.
+        """Answer one request as Responses stream events.
 
         Raises:
             ModelError: as for `get_response`, also in the middle of the stream.
         """
         target = self._connection.target(_PATH, self.name)
-        # Without the option a stream says nothing of usage; not every server knows it.
+        # Without this option, a stream has no usage; some servers do not support the option.
         wanted = request.settings.include_usage is not False
         options = {"stream_options": {"include_usage": True}} if wanted else {}
         body = {**options, **self._body(request, target), "stream": True}
@@ -107,15 +107,15 @@ class OpenAIChatCompletionsModel(ChatCompletionsModel):
     """A model behind a Chat Completions API.
 
     Attributes:
-        model: the model's name in the provider's words.
+        model: the provider's name of the model.
     """
 
     def __init__(self, model: str, openai_client: "AsyncOpenAI") -> None:
-        """Bind a name to a client; the caller closes the client."""
+        """Create the model with a client, which the caller closes."""
         super().__init__(model, OpenAIConnection(client=openai_client))
         self.model = model
 
 
 def _never(event: JsonObject) -> bool:
-    # Usage comes after the last choice; the client itself knows the end of these streams.
+    # Usage follows the last choice, and the client itself detects the end of the stream.
     return False

@@ -1,4 +1,4 @@
-"""The `openai` package's client, where programs for the SDK import it from.
+"""The `openai` package's client, under the import path that programs for the SDK use.
 
 Importing this module imports the `openai` package, which takes half a second.
 """
