@@ -1,8 +1,8 @@
-"""Turns replies of the Chat Completions API into those of the Responses API. Pure.
+"""Converts responses of the Chat Completions API to those of the Responses API, without I/O.
 
-Under `provider_data` it keeps what the server wants to see again: the signed thoughts of Claude, the
-signatures that Gemini gives to calls. Ids are derived from the completion's own, so the same reply
-always gives the same items.
+`provider_data` keeps data that the server expects back: the signed thinking blocks of Claude and
+the signatures that Gemini adds to calls. Ids are derived from the completion's own id, so the same
+response always yields the same items.
 """
 
 import json
@@ -16,23 +16,23 @@ from outlast.models.json_values import as_count, as_object, as_objects, as_text
 from outlast.models.openai.responses import PROVIDER_DATA
 
 _CUT_SHORT = {"length": "max_output_tokens", "content_filter": "content_filter"}
-"""Finish reasons that leave an answer incomplete, in the words of the Responses API."""
+"""Finish reasons of incomplete answers, with the Responses API's names for them."""
 
 _SIGNED_FIELDS = ("extra_content", "provider_specific_fields")
-"""Where Gemini's interface and any-llm, and where LiteLLM, put what belongs to a call."""
+"""Fields with provider data of a call: those of Gemini's API and any-llm, and of LiteLLM."""
 
 _FILTERED = "The provider's content filter stopped the answer."
 
 
 class UnreadableReplyError(ValueError):
-    """A completion or a chunk that is not what the API promises; says what is wrong."""
+    """A completion or chunk violates the API; the message says how."""
 
 
 @dataclass(slots=True)
 class _Message:
     id: str
     texts: dict[str, str] = field(default_factory=dict[str, str])
-    """Text so far by kind, `output_text` or `refusal`, in order of appearance."""
+    """The text received so far by kind, `output_text` or `refusal`, in order of appearance."""
     annotations: list[JsonObject] = field(default_factory=list[JsonObject])
     logprobs: list[JsonObject] = field(default_factory=list[JsonObject])
     kept: JsonObject = field(default_factory=dict[str, Any])
@@ -61,9 +61,9 @@ class _Call:
     id: str
     call_id: str
     given_id: str | None
-    """The id that the server gave, if it gave one."""
+    """The id from the server, if there is one."""
     index: object
-    """The server's number of the call, by which later chunks refer to it."""
+    """The server's index of the call, to which later chunks refer."""
     name: str = ""
     arguments: str = ""
     kept: JsonObject = field(default_factory=dict[str, Any])
@@ -74,7 +74,7 @@ class _Call:
             "id": self.id,
             "call_id": self.call_id,
             "name": self.name,
-            # Some servers send nothing for a function without parameters.
+            # Some servers send no arguments for a function without parameters.
             "arguments": self.arguments or "{}",
             "status": status,
         }
@@ -82,22 +82,22 @@ class _Call:
 
 
 def response_from_chat(completion: JsonObject, *, turn: int, model: str = "") -> JsonObject:
-    """Return a whole completion as a response object.
+    """Convert a whole completion to a response object.
 
     Args:
-        completion: the body of the answer.
-        turn: how many items the request had; goes into the derived ids.
-        model: who is the only one to see what is kept for the server.
+        completion: the body of the HTTP response.
+        turn: the number of items in the request, part of the derived ids.
+        model: the model's name; data kept for the server is only sent back to this model.
 
     Raises:
-        UnreadableReplyError: the completion has no choice, message or call that can be read.
+        UnreadableReplyError: the completion has no readable choice, message or call.
     """
     choices = as_objects(completion.get("choices"))
     message = as_object(choices[0].get("message")) if choices else None
     if not choices or message is None:
         hint = "; this server speaks the Responses API" if "output" in completion else ""
         raise UnreadableReplyError(f"the completion has no choice with a message{hint}")
-    # A whole message reads like the only chunk of a stream.
+    # A whole message has the same fields as the only chunk of a stream.
     finish_reason = choices[0].get("finish_reason") or "stop"
     reply = ChatReply(turn=turn, model=model)
     only = {**choices[0], "index": 0, "delta": message, "finish_reason": finish_reason}
@@ -106,18 +106,18 @@ def response_from_chat(completion: JsonObject, *, turn: int, model: str = "") ->
 
 
 class ChatReply:
-    """One answer of the Chat Completions API, taken chunk by chunk.
+    """Collects one completion, chunk by chunk.
 
-    Both methods return the events of the Responses stream that the news amounts to.
+    Both methods return the new events of the equivalent Responses stream.
     """
 
     def __init__(self, *, turn: int, model: str = "") -> None:
-        """Start with nothing said.
+        """Start with an empty response.
 
         Args:
-            turn: how many items the request had; goes into the derived ids, because small
-                servers give the same few ids again and again.
-            model: who is the only one to see what is kept for the server.
+            turn: the number of items in the request, part of the derived ids, because small
+                servers reuse the same few ids.
+            model: the model's name; data kept for the server is only sent back to this model.
         """
         self._turn = turn
         self._model = model
@@ -134,10 +134,10 @@ class ChatReply:
         self._sequence = 0
 
     def add(self, chunk: JsonObject) -> list[JsonObject]:
-        """Take the next chunk.
+        """Process the next chunk.
 
         Raises:
-            UnreadableReplyError: it is no chunk of a completion.
+            UnreadableReplyError: the value is not a completion chunk.
         """
         self._events = []
         choices = as_objects(chunk.get("choices"))
@@ -153,10 +153,10 @@ class ChatReply:
         return self._events
 
     def finish(self) -> list[JsonObject]:
-        """Close the answer; the last event holds the whole response.
+        """Complete the response; the last event contains the whole response.
 
         Raises:
-            UnreadableReplyError: the answer broke off, or has a call without a name.
+            UnreadableReplyError: the completion ended early, or has a call without a name.
         """
         self._events = []
         if self._finish_reason is None:
@@ -176,7 +176,7 @@ class ChatReply:
             "status": status,
             "output": [item.item(status) for item in self._items],
             "usage": _usage(self._usage),
-            # In the server's own words, for those who ask for it.
+            # The usage in the server's own format.
             "raw_usage": self._usage or None,
             "incomplete_details": {"reason": reason} if reason else None,
         }
@@ -260,12 +260,12 @@ class ChatReply:
             )
 
     def _find_call(self, delta: JsonObject, name: str | None) -> _Call | None:
-        """Find the call that a chunk goes on with; servers differ in how they tell."""
+        """Find the call that a chunk continues; servers identify calls differently."""
         calls = [item for item in self._items if isinstance(item, _Call)]
         index, given_id = delta.get("index"), _given_id(delta)
         if index is not None:
             same = next((call for call in reversed(calls) if call.index == index), None)
-            # Some servers number every call 0, but send each of them whole.
+            # Some servers send index 0 for every call, but send each call whole.
             another = same and name and given_id and same.given_id not in {None, given_id}
             return None if another else same
         if name is not None or not calls:
@@ -276,7 +276,7 @@ class ChatReply:
         given_id = _given_id(delta)
         position = len(self._items)
         taken = {item.call_id for item in self._items if isinstance(item, _Call)}
-        # Outputs find their call by this id, so there has to be one and no two may share it.
+        # Outputs refer to calls by this id, so every call needs a unique one.
         call_id = given_id if given_id and given_id not in taken else self._id("call", position)
         return _Call(
             id=self._id("fc", position),
@@ -287,7 +287,7 @@ class ChatReply:
         )
 
     def _keep_thoughts(self, first: _Message | _Call) -> None:
-        """Keep what was thought before the first item, as far as the server has signed it."""
+        """Keep the signed thinking before the first item, so that it can be sent back."""
         if self._thinking:
             self._keep(first, "message", {"thinking_blocks": self._thinking})
         if self._extra:
@@ -333,12 +333,12 @@ class ChatReply:
 
     def _id(self, prefix: str, position: int) -> str:
         digest = sha256(f"{self._seed}|{position}".encode()).hexdigest()
-        # Short enough, and with the prefix, for the Responses API to take it back.
+        # Short enough for the Responses API, and with the prefix that it requires.
         return f"{prefix}_{digest[:40]}"
 
 
 def _given_id(call: JsonObject) -> str | None:
-    # LiteLLM puts Gemini's signature into the id as well, which makes it too long for one.
+    # LiteLLM appends Gemini's signature to the id, which makes the id too long.
     return (as_text(call.get("id")) or "").partition("__thought__")[0] or None
 
 
@@ -347,7 +347,7 @@ def _with_kept(item: JsonObject, kept: JsonObject) -> JsonObject:
 
 
 def _go_on_thinking(blocks: list[JsonObject], news: JsonObject) -> None:
-    """Add a piece of a thought to those before it; the signature closes a thought."""
+    """Append a piece of thinking to the last block; a signature completes a block."""
     last = blocks[-1] if blocks else {}
     if news.get("type") != "thinking" or last.get("type") != "thinking" or last.get("signature"):
         blocks.append(dict(news))
@@ -364,20 +364,20 @@ def _content_part(kind: str, text: str) -> JsonObject:
 
 
 def _citations(message: JsonObject) -> list[JsonObject]:
-    """Return what a message cites of the web, flat as in a response."""
+    """Return the message's web citations in the flat format of the Responses API."""
     given = [one.get("url_citation") for one in as_objects(message.get("annotations")) or ()]
     return [{"type": "url_citation", **cited} for one in given if (cited := as_object(one))]
 
 
 def _logprob(given: JsonObject) -> JsonObject:
-    """Return how likely a token was, as a response says it: with the bytes of every token."""
+    """Return a token's log probability in the Responses format, with the bytes of every token."""
     likely = as_objects(given.get("top_logprobs")) or ()
     top: list[JsonObject] = [{**one, "bytes": one.get("bytes") or []} for one in likely]
     return {**given, "bytes": given.get("bytes") or [], "top_logprobs": top}
 
 
 def _text(content: object) -> str:
-    """Return the text of a message's content, which some servers give in parts."""
+    """Return the text of a message's content, which some servers send in parts."""
     parts = as_objects(content) or ()
     texts = [str(part.get("text") or "") for part in parts if part.get("type") == "text"]
     return "".join(texts) or as_text(content) or ""

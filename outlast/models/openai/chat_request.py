@@ -1,4 +1,4 @@
-"""Turns a model request into the body of a request to `/chat/completions`. Pure."""
+"""Converts a model request to the body of a request to `/chat/completions`, without I/O."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,7 +12,7 @@ from outlast.ports.model import ModelRequest, OutputSpec, ToolSpec
 
 
 class UnsupportedItemError(ValueError):
-    """A part of a request that Chat Completions has no words for; says which, and the way out."""
+    """A part of the request has no equivalent in Chat Completions; the message offers a solution."""
 
 
 def chat_body(
@@ -24,17 +24,18 @@ def chat_body(
 ) -> JsonObject:
     """Return the body of a request to `/chat/completions`.
 
-    `extra_args` and then `extra_body` are laid over it. `truncation`, `include` and
-    `context_management` have no counterpart and stay out; of `reasoning` only the effort goes in.
+    `extra_args` and then `extra_body` are merged into the body. `truncation`, `include` and
+    `context_management` have no equivalent and are left out. Of `reasoning`, only the effort is
+    sent.
 
     Args:
-        request: what to ask.
+        request: the model request.
         model: the model's name.
-        limit_field: what this server calls the upper bound of output tokens.
+        limit_field: this server's name for the limit of output tokens.
         rich_outputs: as for `chat_messages`.
 
     Raises:
-        UnsupportedItemError: the request refers to something that only the Responses API keeps.
+        UnsupportedItemError: the request needs a feature of the Responses API.
     """
     _refuse_server_state(request)
     _refuse_hosted_tools(request)
@@ -62,7 +63,7 @@ def chat_body(
         "prompt_cache_options": settings.prompt_cache_options,
     }
     if request.tools or has_extra_tools(settings):
-        # Without tools the API refuses both.
+        # Without tools, the API refuses both fields.
         body["tool_choice"] = _tool_choice(settings)
         body["parallel_tool_calls"] = settings.parallel_tool_calls
     body = {name: value for name, value in body.items() if value is not None}
@@ -78,19 +79,19 @@ def chat_messages(
 ) -> list[JsonObject]:
     """Return the messages for instructions and Responses items, oldest first.
 
-    A model's text and calls up to the next other item make one assistant message, so that calls
-    made at once stay together. Reasoning is left out: the API takes none. What this model's server
-    has given to be sent back (see `chat_reply`) is.
+    A model's text and calls up to the next other item become one assistant message, so that
+    parallel calls stay together. Reasoning items are left out, because the API does not accept
+    them. Provider data that this model's server expects back (see `chat_reply`) is included.
 
     Args:
         instructions: the first message.
-        items: the rest.
-        model: whose answer is asked for.
-        rich_outputs: whether the output of a tool may hold pictures and files. The API takes text
-            only there; some that speak its language take more.
+        items: the Responses items.
+        model: the model that receives the messages.
+        rich_outputs: whether tool outputs may contain images and files. The API only accepts
+            text there; some compatible servers accept more.
 
     Raises:
-        UnsupportedItemError: an item or a part of its content has no counterpart.
+        UnsupportedItemError: an item or a part of its content has no equivalent.
     """
     messages: list[JsonObject] = []
     if instructions:
@@ -149,7 +150,7 @@ def _add_answer(messages: list[JsonObject], item: JsonObject) -> None:
     text = _plain_text(content)
     last = messages[-1] if messages else None
     if last is not None and last.get("tool_calls"):
-        # The outputs of these calls have to follow at once: no message may come in between.
+        # The outputs must directly follow their calls, without a message in between.
         if text:
             last["content"] = f"{last['content']}\n{text}" if last["content"] else text
     else:
@@ -166,7 +167,7 @@ def _add_call(messages: list[JsonObject], item: JsonObject) -> None:
         {
             "id": item["call_id"],
             "type": "function",
-            # No text at all is no JSON, which some servers insist on.
+            # An empty string is not valid JSON, which some servers require.
             "function": {"name": item["name"], "arguments": item["arguments"] or "{}"},
         }
     )
@@ -183,7 +184,7 @@ def _add_output(messages: list[JsonObject], item: JsonObject) -> None:
 
 
 _NO_TEXT = "[tool output omitted]"
-"""What stands for the output of a tool that has no text."""
+"""Replaces a tool output without text."""
 
 
 def _with_text_output(item: JsonObject) -> JsonObject:
@@ -195,7 +196,7 @@ def _with_text_output(item: JsonObject) -> JsonObject:
 
 
 def _give_back(messages: list[JsonObject], item: JsonObject, model: str) -> None:
-    """Add what the server wants to see again of its own; no other server would take it."""
+    """Add the data that the model's server expects back; other servers would reject it."""
     kept = as_object(item.get(PROVIDER_DATA)) or {}
     message = messages[-1] if messages else {}
     if not kept or kept.get("model") != model or message.get("role") != "assistant":
@@ -218,7 +219,7 @@ _ADDERS: dict[str, Callable[[list[JsonObject], JsonObject], None]] = {
 
 
 def _content(content: object) -> str | list[JsonObject]:
-    """Return content as one string where it is text only: every server takes that."""
+    """Return text-only content as one string, which every server accepts."""
     parts = as_objects(content)
     if parts is None or all(_kind(part) in _TEXT_KINDS for part in parts):
         return _plain_text(content)
@@ -292,7 +293,7 @@ def _tool(tool: ToolSpec) -> JsonObject:
         "parameters": tool.parameters,
     }
     if tool.strict:
-        # False is the default, and not every server knows the field.
+        # False is the default, and some servers do not know the field.
         function["strict"] = True
     return {"type": "function", "function": function}
 

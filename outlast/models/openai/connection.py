@@ -1,8 +1,8 @@
 """HTTP to an OpenAI-compatible server, through the `openai` client.
 
-The client opens on the first call and is used below its typed methods: those build and check a model
-object for every item of a conversation, which costs a hundred times the CPU of the call itself.
-`ModelConnection` is what the adapters need of any way to a model.
+The client is created on the first call. Its typed methods are not used: they build and validate a
+model object for every item of a conversation, which costs a hundred times the CPU of the call.
+`ModelConnection` is the interface that the model adapters use.
 """
 
 import asyncio
@@ -40,29 +40,29 @@ if TYPE_CHECKING:
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 
 _CONNECT_SECONDS = 5.0
-"""How long opening a connection may take at most, as in the client's own default."""
+"""The limit for opening a connection, as in the client's own default."""
 
 _DRAIN_SECONDS = 0.5
-"""How long the end of a stream is waited for after its last event, to keep the connection."""
+"""How long to wait for the end of a stream after its last event, to reuse the connection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reply:
-    """A whole answer: its JSON and the provider's id of the request."""
+    """A whole response: its JSON and the provider's id of the request."""
 
     body: JsonObject
     request_id: str | None
 
 
 class ModelConnection(Protocol):
-    """The way to a model, as the adapters need it: JSON there and JSON back, never retried."""
+    """A connection to a model server that sends and receives JSON and never retries."""
 
     def target(self, path: str, model: str) -> Target:
-        """Return whom a call to this path goes to, for the words of its failures."""
+        """Return the destination of a call to this path, for error messages."""
         ...
 
     async def post(self, target: Target, body: JsonObject, settings: ModelSettings) -> Reply:
-        """Send a body and return the JSON object that is answered, or raise a `ModelError`."""
+        """Send a body and return the JSON object in the response, or raise a `ModelError`."""
         ...
 
     def stream(
@@ -73,9 +73,9 @@ class ModelConnection(Protocol):
         *,
         is_last: Callable[[JsonObject], bool],
     ) -> AsyncGenerator[JsonObject]:
-        """Send a body and yield the events that are answered; may raise a `ModelError`.
+        """Send a body and yield the events in the response; may raise a `ModelError`.
 
-        The first event has the provider's id of the request under `REQUEST_ID`, if it gave one.
+        The first event has the provider's id of the request under `REQUEST_ID`, if there is one.
         """
         ...
 
@@ -89,14 +89,14 @@ class _Access:
 
 
 REQUEST_ID = "request_id"
-"""Where events have the provider's id of the request; its own events have no such key."""
+"""The key of the request's id in events; the provider's events never use this key."""
 
 
 class OpenAIConnection:
-    """One connection pool to one server. Safe for any number of calls at the same time.
+    """A connection pool for one server. Any number of concurrent calls can use it.
 
-    The client is made on the first call of an event loop and belongs to that loop; a call with
-    another key than before makes a new one. Nothing here retries.
+    A client is created on the first call in an event loop and belongs to that loop; a call with
+    a different key creates another client. The connection never retries.
     """
 
     def __init__(
@@ -108,35 +108,33 @@ class OpenAIConnection:
         organization: str | None = None,
         project: str | None = None,
     ) -> None:
-        """Remember where to connect to; nothing is opened or checked yet.
+        """Create the connection; nothing is opened or checked yet.
 
         Args:
-            api_key: None means the process's default, else OPENAI_API_KEY, looked up at each
-                call.
+            api_key: None means the process's default, else OPENAI_API_KEY, read at each call.
             base_url: None means OPENAI_BASE_URL, else OpenAI.
-            client: a client to use as it is, for proxies, Azure or other transports. Only its
-                connection pools are split by event loop. It stays the caller's: `aclose` leaves it
-                open.
-            organization: whom OpenAI counts the calls for; None means OPENAI_ORG_ID.
-            project: likewise; None means OPENAI_PROJECT_ID.
+            client: a client to use unchanged, for proxies, Azure or other transports. Only its
+                connection pools are split by event loop. The caller closes it; `aclose` does not.
+            organization: the OpenAI organization that is billed; None means OPENAI_ORG_ID.
+            project: the OpenAI project that is billed; None means OPENAI_PROJECT_ID.
         """
         self._api_key = api_key
         self._base_url = base_url
         self._given = client
         self._counted_for = (organization, project)
-        # One for each key that was in force: calls may be on their way with any of them.
+        # One client per key used so far: earlier calls may still be in progress.
         self._opened: LoopValues[dict[_Access, asyncio.Task[AsyncOpenAI]]] = LoopValues()
 
     def target(self, path: str, model: str) -> Target:
-        """Return whom a call to this path goes to, for the words of its failures."""
+        """Return the destination of a call to this path, for error messages."""
         access = self._access()
         return Target(base_url=_public(access.base_url), path=path, model=model, key=access.api_key)
 
     async def post(self, target: Target, body: JsonObject, settings: ModelSettings) -> Reply:
-        """Send a body to the target's path and return the JSON object it answers with.
+        """Send a body to the target's path and return the JSON object in the response.
 
         Raises:
-            ModelError: the call failed, or the answer is no JSON object or reports an error.
+            ModelError: the call failed, or the response is not a JSON object or reports an error.
         """
         client = await self._client(target)
         from httpx2 import Response
@@ -168,16 +166,16 @@ class OpenAIConnection:
         *,
         is_last: Callable[[JsonObject], bool],
     ) -> AsyncGenerator[JsonObject]:
-        """Send a body to the target's path and yield the events it answers with.
+        """Send a body to the target's path and yield the events in the response.
 
         Args:
-            target: whom the call goes to.
+            target: the destination of the call.
             body: the JSON to send.
-            settings: time-out and extra headers and query. The time-out spans the whole stream.
-            is_last: tells the event after which nothing is worth waiting for.
+            settings: time-out and extra headers and query. The time-out covers the whole stream.
+            is_last: whether an event is the last one that matters.
 
         Raises:
-            ModelError: the call failed, at once or in the middle, or an event is no JSON object.
+            ModelError: the call failed, also midway, or an event is not a JSON object.
         """
         client = await self._client(target)
         from openai import AsyncStream
@@ -186,7 +184,7 @@ class OpenAIConnection:
         deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
         with _failures(target):
             async with asyncio.timeout_at(deadline):
-                # Cast to `object`, the events stay the dicts that they are parsed into.
+                # With a cast to `object`, events stay the parsed dicts.
                 events = await client.post(
                     target.path,
                     cast_to=object,
@@ -226,13 +224,13 @@ class OpenAIConnection:
         if opened is None or has_failed(opened):
             _check(access, target)
             # Importing the package and reading the system's certificates take half a second of
-            # CPU: in a thread, so that the worker's loop stays alive; once, for all that wait.
+            # CPU. A thread keeps the worker's loop responsive; all waiting calls share one task.
             opened = asyncio.create_task(asyncio.to_thread(_open, access, target))
             of_loop[access] = opened
         try:
             return await asyncio.shield(opened)
         except (OSError, ImportError) as error:
-            # A certificate file that is not there, or a proxy of a kind that needs a package.
+            # For example a missing certificate file, or a proxy whose package is not installed.
             raise connection_failure(error, target) from None
 
     def _access(self) -> _Access:
@@ -257,13 +255,13 @@ def _open(access: _Access, target: Target) -> "AsyncOpenAI":
 
     try:
         return AsyncOpenAI(
-            # The client insists on a key; servers on this machine do not read it.
+            # The client requires a key, but local servers ignore it.
             api_key=access.api_key or "no-key-needed",
             base_url=access.base_url,
             organization=access.organization,
             project=access.project,
             max_retries=0,
-            # A proxy set in the environment is no way to a server on this machine.
+            # An environment's proxy cannot reach a server on this machine.
             http_client=DefaultAsyncHttpxClient(trust_env=not _is_loopback(access.base_url)),
         )
     except InvalidURL:
@@ -271,7 +269,7 @@ def _open(access: _Access, target: Target) -> "AsyncOpenAI":
 
 
 def has_failed(opened: asyncio.Task[Any]) -> bool:
-    """Tell whether what was to be opened could not be."""
+    """Whether opening has failed."""
     return opened.done() and (opened.cancelled() or opened.exception() is not None)
 
 
@@ -287,7 +285,7 @@ def _check(access: _Access, target: Target) -> None:
 
 
 def _parts(base_url: str) -> SplitResult | None:
-    """Split an address, or return None if it is no address of a web server."""
+    """Split a base URL; return None if it is not an HTTP URL."""
     try:
         parts = urlsplit(base_url)
         host = parts.hostname or ""
@@ -298,7 +296,7 @@ def _parts(base_url: str) -> SplitResult | None:
 
 
 def _public(base_url: str) -> str:
-    """Return an address without what may be secret in it: user, password and query."""
+    """Return a URL without the parts that may be secret: user, password and query."""
     parts = _parts(base_url)
     if parts is None:
         return "an address that is none"
@@ -318,14 +316,14 @@ def _is_loopback(base_url: str) -> bool:
 
 
 def call_seconds(settings: ModelSettings) -> float | None:
-    """Return how long a call may take at most, or None if the settings do not say."""
+    """Return the time limit of a call, or None if there is none."""
     return None if settings.timeout is None else settings.timeout.total_seconds()
 
 
 def _options(settings: ModelSettings) -> "RequestOptions":
     from openai import Timeout
 
-    # The client may be the caller's own, with retries of its own.
+    # The client may be the caller's own, with its own retries.
     options: RequestOptions = {"max_retries": 0}
     if settings.extra_headers:
         options["headers"] = settings.extra_headers
@@ -342,7 +340,7 @@ async def _next_event(
 ) -> JsonObject | None:
     """Return the next event, or None at the end of the stream."""
     with _failures(target):
-        # Not around the whole loop: a time-out must never hit whoever reads the events.
+        # Only around one event, so that the time-out never cancels the consumer's code.
         async with asyncio.timeout_at(deadline):
             try:
                 event = as_object(await anext(events))
@@ -356,7 +354,7 @@ async def _next_event(
 
 
 async def _drain(events: "AsyncStream[object]") -> None:
-    """Read up to the end of the stream, so that the connection can be used again."""
+    """Read a stream to its end, so that its connection can be reused."""
     from openai import OpenAIError
 
     with suppress(OpenAIError, TimeoutError, ValueError):
@@ -367,9 +365,9 @@ async def _drain(events: "AsyncStream[object]") -> None:
 
 @contextmanager
 def _failures(target: Target) -> Generator[None]:
-    """Turn what the client raises into a `ModelError`.
+    """Convert the client's exceptions to `ModelError`.
 
-    The cause is cut off: the client's exceptions hold the request and with it the key.
+    The cause is dropped, because the client's exceptions contain the request and so the key.
     """
     import httpx2
     import openai

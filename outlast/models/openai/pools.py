@@ -1,7 +1,7 @@
-"""A connection pool for each event loop, inside a client that a program uses in several loops.
+"""A connection pool per event loop, inside a client that a program uses in several loops.
 
-A pooled connection belongs to the loop that opened it. In another loop the request still goes out on
-it, but the answer is lost: the call is paid and then tried again. So the pools of a user's client are
+A pooled connection belongs to the loop that opened it. Another loop can still send a request on it,
+but loses the response: the call is billed and then retried. So the pools of a user's client are
 split by loop, in place: its proxies, headers, certificates and transports stay as they are, and
 closing the client closes all pools.
 """
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 _DEPTH = 4
-"""How many transports inside one another are looked into."""
+"""How many levels of nested transports are searched for pools."""
 
 _split: "WeakSet[Any]" = WeakSet()
 _splitting = threading.Lock()
 
 
 def split_pools(client: "AsyncOpenAI") -> None:
-    """Give a client's pools a part for each event loop; a second call does nothing.
+    """Split a client's pools by event loop; a second call does nothing.
 
-    What the client is made of decides whether that can be done: the pools of `httpx2`, also inside
-    transports around them. A transport of another kind is left as it is.
+    This works for the pools of `httpx2`, also inside wrapping transports. Other transports are
+    left unchanged.
     """
     http_client: Any = getattr(client, "_client", None)
     if http_client is None or http_client in _split:
@@ -59,10 +59,10 @@ def _split_inside(transport: object, depth: int) -> None:
 
 
 class LoopPools:
-    """Stands in for a connection pool of `httpcore2`, with one pool for each event loop."""
+    """Replaces a connection pool of `httpcore2` by one pool per event loop."""
 
     def __init__(self, pool: "AsyncConnectionPool") -> None:
-        """Take the pool that the others are made like; its own connections are not used again."""
+        """Use a pool as the template of the others; its own connections are not used again."""
         self._pattern = pool
         self._pools: LoopValues[AsyncConnectionPool] = LoopValues()
 
@@ -81,7 +81,7 @@ class LoopPools:
             await mine.aclose()
 
     async def __aenter__(self) -> Self:
-        """Return the pools themselves, as a pool does."""
+        """Return this object, as a pool does."""
         return self
 
     async def __aexit__(
@@ -94,16 +94,16 @@ class LoopPools:
         await self.aclose()
 
     def __getattr__(self, name: str) -> Any:
-        """Return an attribute of the pool that the others are made like."""
+        """Return an attribute of the template pool."""
         return getattr(self._pattern, name)
 
     def _of_loop(self) -> "AsyncConnectionPool":
         pool = self._pools.get()
         if pool is None:
             pool = copy.copy(self._pattern)
-            # A copy has the settings; connections and waiting requests are those of one loop.
+            # A copy shares the settings, but needs its own connections and waiting requests.
             fresh: Any = pool
-            fresh._connections = []  # noqa: SLF001  what a pool has no other way to be made anew from
-            fresh._requests = []  # noqa: SLF001  likewise
+            fresh._connections = []  # noqa: SLF001  a pool has no public way to copy its settings
+            fresh._requests = []  # noqa: SLF001  as above
             self._pools.set(pool)
         return pool

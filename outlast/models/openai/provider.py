@@ -1,4 +1,4 @@
-"""Finds models of OpenAI, and of servers that speak one of its APIs, by name."""
+"""Finds models of OpenAI and of compatible servers by name."""
 
 from typing import TYPE_CHECKING, Literal
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
 PREFIX = "openai/"
-"""What may stand before the name of a model of this provider."""
+"""The optional prefix of this provider's model names."""
 
 
 class OpenAIProvider:
     """A provider of the models of one OpenAI-compatible server.
 
-    One lives as long as its worker.
+    An instance lives as long as its worker.
 
     Nothing is connected, checked or even imported until the first call: a missing key or a wrong
-    address is a `ModelError` of that call.
+    URL raises a `ModelError` in that call.
     """
 
     def __init__(
@@ -36,25 +36,25 @@ class OpenAIProvider:
         organization: str | None = None,
         project: str | None = None,
     ) -> None:
-        """Remember which server, API and model to use.
+        """Create a provider for a server, an API and a default model.
 
         Args:
-            api_key: None means OPENAI_API_KEY. A server on this machine needs none.
-            base_url: None means OPENAI_BASE_URL, else OpenAI's own.
+            api_key: None means OPENAI_API_KEY. A server on this machine needs no key.
+            base_url: None means OPENAI_BASE_URL, else OpenAI's own URL.
             api: `responses`, or `chat` for servers that only have Chat Completions; None means
-                what `set_default_openai_api` said, else `responses`.
-            default_model: the model of agents that name none; None means what the environment
-                says (OUTLAST_MODEL, OPENAI_DEFAULT_MODEL), else our own choice.
-            openai_client: a client to use as it is, instead of a key and an address: for Azure,
-                proxies, other transports. Its retries are switched off per call, and closing it
-                stays the caller's.
-            use_responses: another way to say which API: true for `responses`, false for `chat`.
-            organization: whom OpenAI counts the calls for; None means OPENAI_ORG_ID.
-            project: likewise; None means OPENAI_PROJECT_ID.
+                the API set with `set_default_openai_api`, else `responses`.
+            default_model: the model of agents that name none; None means the environment's
+                (OUTLAST_MODEL, OPENAI_DEFAULT_MODEL), else outlast's default.
+            openai_client: a client to use unchanged, instead of a key and a URL: for Azure,
+                proxies or other transports. Its retries are switched off per call; the caller
+                closes it.
+            use_responses: another way to choose the API: true for `responses`, false for `chat`.
+            organization: the OpenAI organization that is billed; None means OPENAI_ORG_ID.
+            project: the OpenAI project that is billed; None means OPENAI_PROJECT_ID.
 
         Raises:
-            UserError: a client is given together with what another one would be made of, or the API
-                is neither.
+            UserError: a client is combined with arguments that would configure another one, or the
+                API is invalid.
         """
         made_of = (api_key, base_url, organization, project)
         if openai_client is not None and any(one is not None for one in made_of):
@@ -80,13 +80,13 @@ class OpenAIProvider:
     def get_model(self, model_name: str | None) -> ResponsesModel | ChatCompletionsModel:
         """Return the model of this name, or the default for None.
 
-        A prefix `openai/` is taken off: it names the provider, not the model.
+        A prefix `openai/` is removed, because it names the provider.
         """
         chosen = model_name or self._default_model or get_default_model()
         return self._model(chosen.removeprefix(PREFIX), is_default=not model_name)
 
     def model_of_id(self, model_id: str) -> ResponsesModel | ChatCompletionsModel:
-        """Return the model that the server calls exactly this, whatever prefix it has."""
+        """Return the model with exactly this name on the server, whatever its prefix."""
         return self._model(model_id, is_default=False)
 
     async def aclose(self) -> None:

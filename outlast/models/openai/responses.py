@@ -1,4 +1,4 @@
-"""OpenAI's Responses API: request bodies, and checks of response objects."""
+"""Models behind OpenAI's Responses API: request bodies, and checks of responses."""
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
@@ -33,30 +33,31 @@ _HOSTED_KINDS = frozenset(
         "mcp",
     }
 )
-"""What the API takes as the kind of a tool to choose, whatever the tool's entry calls it."""
+"""Tool types that the API accepts as a tool choice, whatever the type in the tool's entry."""
 
 _LOGPROBS = "message.output_text.logprobs"
 
 PROVIDER_DATA = "provider_data"
-"""The key of what other servers than OpenAI's want to see again of an item of theirs."""
+"""The key of an item's data that a server other than OpenAI's expects back."""
 
 _WITH_RESPONSE = frozenset({"response.completed", "response.incomplete", "response.failed"})
 
 
 class ResponsesModel:
-    """A model behind the Responses API. Retries nothing.
+    """A model behind the Responses API. Never retries.
 
     Attributes:
-        name: the model's name in the provider's words.
+        name: the provider's name of the model.
     """
 
     def __init__(self, name: str, connection: ModelConnection, *, is_default: bool = False) -> None:
-        """Bind a name to a connection.
+        """Create the model.
 
         Args:
-            name: the model's name in the provider's words.
-            connection: the way to the server; stays the caller's.
-            is_default: nobody asked for this model by name, so a stored prompt may choose its own.
+            name: the provider's name of the model.
+            connection: the connection to the server; the caller closes it.
+            is_default: whether the name is only a default, so that a stored prompt may choose its
+                own model.
         """
         self.name = name
         self._connection = connection
@@ -67,7 +68,7 @@ class ResponsesModel:
         """Answer one request.
 
         Raises:
-            ModelError: the provider refused, failed, or answered junk.
+            ModelError: the provider refused, failed, or sent an invalid response.
         """
         target = self._connection.target(_PATH, self.name)
         reply = await self._connection.post(target, self._body(request), request.settings)
@@ -77,8 +78,8 @@ class ResponsesModel:
     async def stream_response(self, request: ModelRequest) -> AsyncGenerator[JsonObject]:
         """Answer one request as the provider's own events.
 
-        An answer cut short (`response.incomplete`) ends in `response.completed` too; its
-        response says so under `status`.
+        An incomplete response (`response.incomplete`) ends in `response.completed` as well; its
+        `status` is then `incomplete`.
 
         Raises:
             ModelError: as for `get_response`, also in the middle of the stream.
@@ -114,11 +115,11 @@ class OpenAIResponsesModel(ResponsesModel):
     """A model behind the Responses API.
 
     Attributes:
-        model: the model's name in the provider's words.
+        model: the provider's name of the model.
     """
 
     def __init__(self, model: str, openai_client: "AsyncOpenAI") -> None:
-        """Bind a name to a client; the caller closes the client."""
+        """Create the model with a client, which the caller closes."""
         super().__init__(model, OpenAIConnection(client=openai_client))
         self.model = model
 
@@ -126,8 +127,9 @@ class OpenAIResponsesModel(ResponsesModel):
 def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
     """Return the body of a request to `/responses`.
 
-    `extra_args` and then `extra_body` are laid over it. The API knows no penalties, so
-    `frequency_penalty` and `presence_penalty` stay out. A model of None is left to the prompt.
+    `extra_args` and then `extra_body` are merged into the body. The API has no penalties, so
+    `frequency_penalty` and `presence_penalty` are left out. If `model` is None, the stored prompt
+    chooses the model.
     """
     settings = request.settings
     tools: list[JsonObject] = [
@@ -165,7 +167,7 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
         "prompt": request.prompt,
     }
     if tools or request.prompt is not None or has_extra_tools(settings):
-        # Without tools the API refuses both.
+        # Without tools, the API refuses both fields.
         body["tool_choice"] = _tool_choice(request, model)
         body["parallel_tool_calls"] = settings.parallel_tool_calls
     body = {name: value for name, value in body.items() if value is not None}
@@ -173,7 +175,7 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
 
 
 def _is_foreign(item: JsonObject) -> bool:
-    """Whether an item is what another server's model thought, which this one cannot read."""
+    """Whether an item is the reasoning of another server's model, which this model cannot read."""
     return item.get("type") == "reasoning" and bool(item.get(PROVIDER_DATA))
 
 
@@ -186,17 +188,17 @@ def _known_fields(item: JsonObject) -> JsonObject:
 
 
 def has_extra_tools(settings: ModelSettings) -> bool:
-    """Tell whether the settings bring tools of the provider's own."""
+    """Whether the settings add tools in the provider's own format."""
     return any(extra and "tools" in extra for extra in (settings.extra_args, settings.extra_body))
 
 
 def read_response(body: object, target: Target, *, request_id: str | None = None) -> ModelResponse:
-    """Check a response object and return what it says.
+    """Validate a response object and convert it.
 
-    An answer cut short (status `incomplete`) is an answer.
+    An incomplete response (status `incomplete`) is valid.
 
     Raises:
-        ModelError: it reports a failure, is not finished, or is no response at all.
+        ModelError: the response reports a failure, is unfinished, or is invalid.
     """
     response = as_object(body)
     if response is None:
@@ -211,7 +213,7 @@ def read_response(body: object, target: Target, *, request_id: str | None = None
     if not all(as_text(item.get("type")) for item in output):
         raise bad_response(target, "the response has items without a type")
     if status not in {None, "completed", "incomplete"}:
-        # Asking again would start, and bill, another one.
+        # A retry would start, and bill, another response.
         raise refused_request(
             target, f"the response came back {status!r}; answers in the background are not read"
         )
@@ -229,17 +231,17 @@ def _is_last(event: JsonObject) -> bool:
 
 
 def _include(request: ModelRequest) -> list[str] | None:
-    """Return what to send beside the answer: what the settings and the hosted tools ask for."""
+    """Return the additional data to request, for the settings and the hosted tools."""
     wanted = list(request.settings.include or ())
     if request.settings.top_logprobs is not None:
-        wanted.append(_LOGPROBS)  # the number alone brings none
+        wanted.append(_LOGPROBS)  # needed as well as the number
     for tool in request.hosted_tools:
         wanted.extend(cast("Sequence[str]", getattr(tool, "include", ())))
     return list(dict.fromkeys(wanted)) or request.settings.include
 
 
 def _entry(tool: HostedTool, model: str | None) -> JsonObject:
-    """Return a tool's entry in a request; a computer's depends on the model."""
+    """Return a tool's entry in a request; a computer tool's entry depends on the model."""
     return tool.param_for(model) if isinstance(tool, ComputerTool) else tool.to_tool_param()
 
 
@@ -254,7 +256,7 @@ def _tool_choice(request: ModelRequest, model: str | None) -> str | JsonObject |
         if entry.get("type") == "custom" and entry.get("name") == choice:
             return {"type": "custom", "name": choice}
         if choice in _KIND_NAMES and entry.get("type") in _KIND_NAMES:
-            return {"type": entry["type"]}  # one tool, whatever a model calls it
+            return {"type": entry["type"]}  # the same tool under the model's own name
     if choice != "custom" and choice in [entry.get("type") for entry in entries]:
         return {"type": choice}
     if choice in _HOSTED_KINDS and choice not in [tool.name for tool in request.tools]:
