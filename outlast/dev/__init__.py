@@ -1,6 +1,6 @@
-"""A Temporal server for a developer's machine: started, found and stopped.
+"""A Temporal development server on this machine: starting, sharing and stopping it.
 
-Must not know: agents, runs, workers, clients of runs. The names are in `__init__.pyi`.
+Must not import clients or workers. The names are in `__init__.pyi`.
 """
 
 from outlast import lazy

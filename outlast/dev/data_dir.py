@@ -1,10 +1,8 @@
-"""What an embedded server leaves on disk: its database, log, address, and two locks.
+"""The files of an embedded server: its database, log, address, and two locks.
 
-`server.lock` is held exclusively for as long as a server process lives on the directory, so there
-is never a second one on the same database. `users.lock` is held shared by every process that uses
-the server; when the last one is gone, however it ended, the server ends.
-
-Owns: the files and what they mean. Must not know: how a server is started or asked.
+A server process holds `server.lock` exclusively as long as it lives, so a directory never has two
+servers. Every process that uses the server holds `users.lock` shared. When the last of them ends,
+in any way, the server ends.
 """
 
 import fcntl
@@ -19,13 +17,13 @@ from urllib.parse import quote
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerInfo:
-    """A running server, as it says of itself in `server.json`.
+    """A running server, as described by its `server.json`.
 
     Attributes:
         address: host and port for Temporal clients.
-        ui_url: where its web UI is; None without one.
-        namespace: the namespace it was started for.
-        pid: the server's process.
+        ui_url: the URL of its web UI, or None.
+        namespace: the namespace that it was started with.
+        pid: the server's process id.
     """
 
     address: str
@@ -35,7 +33,7 @@ class ServerInfo:
 
 
 def default_data_dir() -> Path:
-    """Return where this user's data lives: `$XDG_DATA_HOME/outlast`, or the platform's place."""
+    """Return the user's data directory: `$XDG_DATA_HOME/outlast`, or the platform's default."""
     if chosen := os.environ.get("XDG_DATA_HOME"):
         return Path(chosen) / "outlast"
     if sys.platform == "darwin":
@@ -44,26 +42,26 @@ def default_data_dir() -> Path:
 
 
 def default_blob_dir() -> Path:
-    """Return where large content of runs on this user's embedded server is kept."""
+    """Return the directory for large content of runs on this user's embedded server."""
     return default_data_dir() / "blobs"
 
 
 def running_server(data_dir: Path) -> ServerInfo | None:
-    """Return the server that is alive and ready on this directory, or None.
+    """Return the live, ready server on this directory, or None.
 
-    Alive is what the operating system says (a lock that ends with the process), so a file left by
-    a killed server does not count.
+    A server counts as alive while its process holds the lock, so a file that a killed server left
+    behind does not count.
     """
     return DataDir(data_dir).running()
 
 
 def run_link(ui_url: str, namespace: str, run_id: str) -> str:
-    """Return the page of a run in Temporal's web UI."""
+    """Return the URL of a run's page in Temporal's web UI."""
     return f"{ui_url}/namespaces/{quote(namespace, safe='')}/workflows/{quote(run_id, safe='')}"
 
 
 class DataDir:
-    """The paths in one data directory, and its locks."""
+    """The paths of one data directory, and its locks."""
 
     def __init__(self, path: Path) -> None:
         self.path = path.expanduser().resolve()
@@ -80,23 +78,23 @@ class DataDir:
         except OSError:
             return None
         try:
-            # Somebody else's exclusive lock is the sign of life.
+            # If another process holds the exclusive lock, the server is alive.
             alive = not try_lock(life, fcntl.LOCK_SH)
         finally:
             os.close(life)
         info = self._read_info() if alive else None
-        # The lock is also held for a moment by who is about to start a server, and the file may
-        # still be that of the last one.
+        # A process that is about to start a server holds the lock as well, while the file may
+        # still describe the previous server.
         return info if info is not None and _is_there(info.pid) else None
 
     def write_info(self, info: ServerInfo) -> None:
-        """Publish a server that is ready. Readers see the old file or the new one, whole."""
+        """Publish a ready server. The file is replaced atomically."""
         draft = self._info.with_suffix(".tmp")
         draft.write_text(json.dumps(asdict(info)) + "\n", encoding="utf-8")
         draft.replace(self._info)
 
     def remove_info(self) -> None:
-        """Forget the server that was here."""
+        """Remove the description of the previous server."""
         self._info.unlink(missing_ok=True)
 
     def _read_info(self) -> ServerInfo | None:
@@ -108,7 +106,7 @@ class DataDir:
 
 
 def _is_there(pid: int) -> bool:
-    """Whether a process lives."""
+    """Whether a process is alive."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -119,12 +117,12 @@ def _is_there(pid: int) -> bool:
 
 
 def open_lock(path: Path) -> int:
-    """Open a lock file, made if missing. Child processes do not inherit the descriptor."""
+    """Open a lock file, creating it if needed. Child processes do not inherit the descriptor."""
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
 
 def try_lock(descriptor: int, mode: int) -> bool:
-    """Take the lock in this mode (`fcntl.LOCK_SH` or `LOCK_EX`) now, or return False."""
+    """Try to take a lock in a mode (`fcntl.LOCK_SH` or `LOCK_EX`); return whether it succeeded."""
     try:
         fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
     except BlockingIOError:

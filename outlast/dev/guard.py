@@ -1,14 +1,14 @@
-"""Runs one command for as long as somebody uses it, and never longer.
+"""Runs one command for as long as at least one process uses it.
 
     python -I -S guard.py USERS_LOCK kept|temporary COMMAND...
 
-Whoever uses the command holds a shared lock on the file USERS_LOCK. The kernel drops a lock when
-its process ends, however it ends, so the guard ends the command when the last user is gone, also
-after SIGKILL. `temporary` removes the lock's directory then. The first line on standard output is
-the command's process id; everything the command prints goes to standard error.
+Every user of the command holds a shared lock on the file USERS_LOCK. The kernel releases a lock
+when its process ends, even by SIGKILL. So the guard notices when the last user is gone, and ends
+the command. With `temporary`, it then deletes the lock's directory. The first line on standard
+output is the command's process id; the command's own output goes to standard error.
 
-Owns: the life of one child process. Must not import anything but the standard library: it is run
-as a script, before and without the package.
+Must not import anything but the standard library: this file is run as a script, without the
+package.
 """
 
 import ctypes
@@ -24,7 +24,7 @@ from types import FrameType
 from typing import NoReturn
 
 GRACE_SECONDS = 10.0
-"""How long the command may take to end after SIGTERM before it gets SIGKILL."""
+"""How long the command may take to end after SIGTERM before it is killed."""
 
 _PR_SET_PDEATHSIG = 1
 
@@ -46,15 +46,15 @@ def main(arguments: list[str]) -> NoReturn:
             killer.start()
 
     def end_when_unused() -> None:
-        # Granted when no process is left that holds it shared. Kept until the guard ends, so a
-        # newcomer that cannot get its shared lock knows that the command is ending.
+        # The exclusive lock is granted when no process holds the lock shared. The guard keeps it
+        # until it exits, so a new user that gets no shared lock knows that the command is ending.
         fcntl.flock(users, fcntl.LOCK_EX)
         end()
 
     signal.signal(signal.SIGTERM, end)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    # Safe although it runs between fork and exec: the guard has only this thread so far. It
-    # covers the death of the guard itself, on Linux; elsewhere nothing does.
+    # `preexec_fn` is safe here, because the guard has only one thread so far. On Linux, it ends
+    # the command if the guard itself dies; other systems have no equivalent.
     die_with_guard = _die_with_parent if sys.platform == "linux" else None
     child = subprocess.Popen(command, stdout=sys.stderr, preexec_fn=die_with_guard)  # noqa: PLW1509
     if ending:

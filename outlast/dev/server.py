@@ -1,7 +1,4 @@
-"""A real Temporal server on this machine: started or joined, found ready, and stopped.
-
-Owns: the life of a server and who may share it. Must not know: what runs on it.
-"""
+"""A real Temporal server on this machine: starts or joins it, waits until it is ready, stops it."""
 
 import asyncio
 import fcntl
@@ -38,24 +35,24 @@ _PORT_TAKEN = "address already in use"
 class EmbeddedServer:
     """A Temporal development server on loopback, with its web UI.
 
-    With a data directory it keeps everything in a SQLite file there, also through SIGKILL, and is
-    shared: a second `EmbeddedServer` on the same directory, in this process or another, joins the
-    server that runs already. The server ends when the last process that started or joined it this
-    way has stopped or died, even by SIGKILL. Workers and clients that only know the address do
-    not count: a worker's death never ends it.
+    With a data directory, the server stores everything in a SQLite file there, which survives
+    SIGKILL, and the server is shared: a second `EmbeddedServer` on the same directory, in this
+    process or another, joins the running server. The server ends when the last process that
+    started or joined it this way has stopped it or died, even by SIGKILL. Workers and clients that
+    only use the address do not count as users, so their end never stops the server.
 
         async with EmbeddedServer(data_dir=default_data_dir()) as server:
             client = await Client.connect(server.address)
 
     Args:
-        data_dir: where its database and log are; None keeps everything in memory, unshared.
-        port: where clients connect; 0 takes a free one.
-        ui_port: where its web UI is; 0 takes a free one, None runs without.
-        namespace: is created when the server starts.
-        search_attributes: types by name, such as `{"OutlastAgent": "Keyword"}`; made where they
-            are missing, also in a database that exists.
-        cli: the `temporal` tool; default is what `find_temporal_cli` finds.
-        start_timeout: how long the server may take until it answers.
+        data_dir: the directory of its database and log; None keeps everything in memory, unshared.
+        port: the port for clients; 0 picks a free one.
+        ui_port: the port of the web UI; 0 picks a free one, None disables the UI.
+        namespace: created when the server starts.
+        search_attributes: types by name, such as `{"OutlastAgent": "Keyword"}`; missing attributes
+            are added, even to an existing database.
+        cli: the `temporal` tool; by default, the result of `find_temporal_cli`.
+        start_timeout: how long the server may take until it responds.
     """
 
     def __init__(
@@ -83,10 +80,10 @@ class EmbeddedServer:
 
     @property
     def info(self) -> ServerInfo:
-        """The server as `server.json` describes it.
+        """The running server's description, as in `server.json`.
 
         Raises:
-            UserError: it is not started.
+            UserError: the server is not started.
         """
         if self._info is None:
             raise UserError("The embedded server is not running: await its start() first.")
@@ -99,17 +96,17 @@ class EmbeddedServer:
 
     @property
     def ui_url(self) -> str | None:
-        """Where the web UI is; None without one."""
+        """The URL of the web UI, or None."""
         return self.info.ui_url
 
     @property
     def joined(self) -> bool:
-        """Whether the server ran already, started by somebody else."""
+        """Whether another object or process had already started the server."""
         return self._info is not None and self._process is None
 
     @property
     def alive(self) -> bool:
-        """Whether it is started and its process has not ended meanwhile, whoever started that."""
+        """Whether the server is started and its process is alive, whichever process started it."""
         if self._info is None or (self._process is not None and not self._process.alive):
             return False
         if self._data_dir is None:
@@ -125,13 +122,13 @@ class EmbeddedServer:
         await self.stop()
 
     async def start(self) -> None:
-        """Start the server, or join the one that runs on the data directory, and await it ready.
+        """Start the server, or join the one on the data directory, and wait until it is ready.
 
-        A second call while it runs does nothing.
+        A second call while the server runs does nothing.
 
         Raises:
-            ServerUnavailable: there is no `temporal` tool, or the server ended or did not answer
-                in time. The message holds the last lines of its log and what to do.
+            ServerUnavailable: there is no `temporal` tool, or the server ended or did not respond
+                in time. The message contains the end of the server's log and what to do.
             UserError: a search attribute exists with another type.
         """
         if self._info is not None:
@@ -153,10 +150,10 @@ class EmbeddedServer:
             raise
 
     async def stop(self, *, now: bool = False) -> None:
-        """Let go of the server; it ends, in order, unless somebody else uses it. Idempotent.
+        """Stop using the server, which shuts down unless it has other users. Idempotent.
 
         Args:
-            now: end it even if others use it. A server that was joined is never ended this way.
+            now: shut it down even if it has other users. This never affects a joined server.
         """
         process, users = self._process, self._users
         self._process = self._users = self._info = None
@@ -171,12 +168,12 @@ class EmbeddedServer:
             await process.end(now=now)
 
     def keep(self) -> None:
-        """Use the server for as long as this process lives, and do not wait for its end then.
+        """Keep the server running until this process ends, without waiting for its shutdown then.
 
-        Whoever starts one on the same directory meanwhile joins it. In place of `stop`.
+        Until then, new users of the directory join the server. Call this instead of `stop`.
         """
         process, self._process, self._info = self._process, None, None
-        # Its lock's descriptor stays open: the kernel closes it when the process ends.
+        # The lock's descriptor stays open until the kernel closes it at the end of the process.
         self._users = None
         if process is not None:
             process.leave_running()
@@ -196,23 +193,23 @@ class EmbeddedServer:
                 home.write_info(info)
             self._info = info
         finally:
-            # The server and its guard hold the lock by themselves now.
+            # From now on, the server and its guard hold the lock themselves.
             os.close(life)
 
     async def _join_or_own(self, home: DataDir, users: int, life: int) -> ServerInfo | None:
-        """Return the running server once this process counts as its user.
+        """Register this process as a user of the running server, and return the server.
 
-        None means that nobody has one, both locks are held, and one may be started.
+        None means that no server runs; this process then holds both locks and may start one.
         """
         while monotonic() < self._deadline:
             if try_lock(life, fcntl.LOCK_EX):
                 if try_lock(users, fcntl.LOCK_SH):
                     home.remove_info()
                     return None
-                # A former guard is about to let go of the users' lock.
+                # The previous server's guard still holds the users' lock for a moment.
                 fcntl.flock(life, fcntl.LOCK_UN)
             if home.running() and try_lock(users, fcntl.LOCK_SH):
-                # Only from here on it cannot end for want of users: look again.
+                # Only now the server cannot end for lack of users, so check again.
                 if info := home.running():
                     self._check_port(home, info)
                     return info
@@ -233,7 +230,7 @@ class EmbeddedServer:
             )
 
     async def _launch_ready(self, home: DataDir, life: int) -> "tuple[ServerInfo, Client]":
-        """Run the server until it serves; its UI may find its free port taken after a while."""
+        """Start the server and wait until it is ready; retry if its UI's free port is taken."""
         while True:
             info = await self._launch(home, life)
             try:
@@ -248,8 +245,8 @@ class EmbeddedServer:
                 await process.end(now=True)
 
     async def _launch(self, home: DataDir, life: int) -> ServerInfo:
-        """Run the server and await that it listens; again where a free port was snatched away."""
-        # The server does not run in this process's directory, so a relative path would be lost.
+        """Start the server and wait until it listens; retry if a free port is taken meanwhile."""
+        # The server runs in another working directory, so a relative path would be wrong.
         cli = self._cli.expanduser().resolve() if self._cli else find_temporal_cli()
         attempts = 3 if 0 in (self._port, self._ui_port) else 1
         while True:
@@ -284,7 +281,7 @@ class EmbeddedServer:
         return self._process.alive if self._process else home.running() is not None
 
     async def _ready_client(self, home: DataDir, info: ServerInfo) -> "Client":
-        """Return a client once the server serves the namespace."""
+        """Return a client when the server serves the namespace."""
         from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
         from temporalio.client import Client
         from temporalio.service import RPCError, RPCStatusCode
@@ -318,7 +315,7 @@ class EmbeddedServer:
 
 
 async def _keep_closed_runs(client: "Client") -> None:
-    """Let ended runs be readable for longer than a development server's one day."""
+    """Keep ended runs for longer than the one day of a development server."""
     from temporalio.api.namespace.v1 import NamespaceConfig
     from temporalio.api.workflowservice.v1 import UpdateNamespaceRequest
 
@@ -332,8 +329,8 @@ async def _keep_closed_runs(client: "Client") -> None:
 def _others_use(users: int) -> bool:
     """Whether another process, or another server object here, holds the users' lock as well.
 
-    Gives up this descriptor's own share. The guard may take the lock at that moment; it is no
-    user, and is told apart by holding it exclusively.
+    Releases this descriptor's own share. The guard may take the lock at that moment. The guard is
+    not a user, and can be told apart because it holds the lock exclusively.
     """
     fcntl.flock(users, fcntl.LOCK_UN)
     return not try_lock(users, fcntl.LOCK_EX) and try_lock(users, fcntl.LOCK_SH)
@@ -346,11 +343,11 @@ def _free_port() -> int:
 
 
 def _require_free(port: int | None) -> None:
-    """Refuse a port that something listens on: it might be another Temporal server."""
+    """Raise an error if a port is in use, perhaps by another Temporal server."""
     if port is None:
         return
     with socket.socket() as probe:
-        # As the server does it: a port that is only cooling down after a restart is free.
+        # Like the server: a port in TIME_WAIT after a restart counts as free.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))

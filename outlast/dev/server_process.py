@@ -1,8 +1,4 @@
-"""One development server as an operating system process, under its guard.
-
-Owns: the command line, the process group, the log. Must not know: who shares the server, and how
-a client asks it.
-"""
+"""A development server as an operating system process, with its guard."""
 
 import asyncio
 import os
@@ -25,21 +21,21 @@ _GUARD = Path(__file__).with_name("guard.py")
 _STOP_SECONDS = 15.0
 _LOG_LINES = 8
 
-# A development server polls its queues at 20 per second by default: with its one shard, every
-# workflow task then waits for a 50 ms tick.
+# By default, a development server polls its queues 20 times per second. With its single shard,
+# every workflow task then waits for a 50 ms tick.
 _DYNAMIC_CONFIG = {
     "history.transferProcessorMaxPollRPS": "2000",
     "history.timerProcessorMaxPollRPS": "2000",
     "history.visibilityProcessorMaxPollRPS": "2000",
     "system.enableActivityEagerExecution": "true",
 }
-# As fast as a database in memory, and still whole after SIGKILL.
+# As fast as a database in memory, but intact after SIGKILL.
 _SQLITE_PRAGMAS = ("journal_mode=WAL", "synchronous=NORMAL")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerSettings:
-    """What a server is started with; ports are real ones here, not 0."""
+    """The settings that a server is started with; ports are actual ports here, not 0."""
 
     port: int
     ui_port: int | None
@@ -67,11 +63,11 @@ class ServerProcess:
     """A server and its guard.
 
     Attributes:
-        pid: the server's own process id, known once it accepts connections.
+        pid: the server's own process id, set once it accepts connections.
     """
 
     def __init__(self, cli: Path, settings: ServerSettings, home: DataDir, life: int) -> None:
-        """Run the server. `life` is its life lock's descriptor, which both processes inherit."""
+        """Start the server. Both processes inherit `life`, the descriptor of the life lock."""
         self._log = home.log
         self._log_start = home.log.stat().st_size if home.log.exists() else 0
         self._guard = _spawn(cli, settings, home, life)
@@ -82,7 +78,7 @@ class ServerProcess:
 
     @property
     def alive(self) -> bool:
-        """Whether the server has not ended."""
+        """Whether the server's process is running."""
         return self._guard.poll() is None
 
     async def accepts_connections(self, deadline: float) -> bool:
@@ -92,7 +88,7 @@ class ServerProcess:
                 _, writer = await asyncio.open_connection(HOST, self.settings.port)
                 writer.close()
                 await writer.wait_closed()
-                # The guard's line was written before the server could listen.
+                # The guard writes the line before the server can listen.
                 self.pid = await asyncio.to_thread(self._read_pid)
                 return True
             await asyncio.sleep(POLL_SECONDS)
@@ -105,10 +101,10 @@ class ServerProcess:
             return int(output.readline())
 
     async def end(self, *, now: bool) -> None:
-        """Wait until the guard has ended the server, which it does once it has no user.
+        """Wait until the guard has ended the server, which happens when it has no users.
 
         Args:
-            now: tell the guard to end it, used or not.
+            now: tell the guard to end the server even if it has users.
         """
         if now:
             self._guard.terminate()
@@ -122,12 +118,12 @@ class ServerProcess:
             self._guard.stdout.close()
 
     def leave_running(self) -> None:
-        """Forget the process; its guard ends it when its last user is gone."""
-        # Somebody has to reap it, should that be before this process ends.
+        """Stop managing the process; its guard ends it when its last user is gone."""
+        # If the guard ends before this process does, something must reap it.
         threading.Thread(target=self._guard.wait, daemon=True).start()
 
     def last_words(self) -> str:
-        """Return the end of the log since this start, as a part of a message."""
+        """Return the end of the log since this start, for an error message."""
         with suppress(OSError), self._log.open("rb") as log:
             log.seek(self._log_start)
             lines = log.read().decode(errors="replace").strip().splitlines()
@@ -143,18 +139,18 @@ def _spawn(
     keep = "temporary" if settings.in_memory else "kept"
     command = [sys.executable, "-I", "-S", str(_GUARD), str(home.users_lock), keep, str(cli)]
     command += ["server", "start-dev", *settings.flags(home.database)]
-    # Where a client connects to is no business of a server.
+    # These variables configure Temporal clients, not the server.
     environment = {k: v for k, v in os.environ.items() if not k.startswith("TEMPORAL_")}
     with home.log.open("ab") as log:
         return subprocess.Popen(
             command,
-            # Not to be read: an inherited descriptor is what keeps the life lock taken for as
-            # long as one of the two processes lives.
+            # Not for reading: the inherited descriptor keeps the life lock held as long as one of
+            # the two processes lives.
             stdin=life,
             stdout=subprocess.PIPE,
             stderr=log,
             cwd=home.path,
             env=environment,
-            # Ctrl-C in the terminal is for the owner, which then stops the server in order.
+            # Ctrl-C in the terminal goes to the owner only, which then stops the server in order.
             start_new_session=True,
         )

