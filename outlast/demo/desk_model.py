@@ -1,7 +1,7 @@
-"""A stand-in for a model at the example's support desk: a handful of rules, and no language model.
+"""A stand-in for a model at the example's support desk, made of a few rules.
 
-It answers the demo's customer, and simple sentences of yours: one request at a time, in English,
-with an order number. For anything else use a real model (OPENAI_API_KEY).
+It answers the demo's customer, and your own simple sentences: one request at a time, in English,
+with an order number. For anything else, use a real model (OPENAI_API_KEY).
 
     python -m outlast.demo.desk_model --port 8088
 """
@@ -39,12 +39,12 @@ _AMOUNT = re.compile(r"(\d+(?:\.\d{1,2})?)\s*(?:EUR\b|€|euros?\b)", re.IGNOREC
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """What a customer may want.
+    """One kind of customer request.
 
     Attributes:
-        words: a pattern of the words that ask for it.
-        tool: the desk's tool for it.
-        handoff: leads to the agent that has the tool; None if every agent has it.
+        words: a pattern that matches such a request.
+        tool: the desk's tool for the request.
+        handoff: the handoff to the agent with this tool; None if every agent has the tool.
     """
 
     words: re.Pattern[str]
@@ -63,17 +63,17 @@ RULES = (
     _rule(r"address|(?:send|deliver|ship)\b.*\bto\b", "change_address", "transfer_to_orders"),
     _rule(r"where|when|status|track|order", "look_up_order", "transfer_to_orders"),
 )
-"""The first rule whose words are in the request counts."""
+"""The rules, in order of precedence."""
 
 
 @dataclass(slots=True)
 class Talk:
-    """The conversation, as far as the rules look at it.
+    """The parts of the conversation that the rules use.
 
     Attributes:
-        text: what the customer has said since the last answer; with the request before, if that
-            answer was a question.
-        newest: what the customer has said since the last answer.
+        text: the customer's messages since the last answer; if that answer was a question,
+            the request before it as well.
+        newest: the customer's messages since the last answer.
         orders: the order numbers that the customer has named, oldest first.
         outputs: the outputs of the calls since the last answer, by tool.
     """
@@ -85,10 +85,10 @@ class Talk:
 
 
 def answer(body: JsonObject) -> list[JsonObject]:
-    """Return the next output items at the desk: one call, one handoff, or words.
+    """Return the desk's next output items: one tool call, one handoff, or a message.
 
     Raises:
-        InvalidRequest: a call has no output, or an output no call.
+        InvalidRequest: a call has no output, or an output has no call.
     """
     talk = read(body.get("input"))
     rule = next((one for one in RULES if one.words.search(talk.text)), None)
@@ -108,10 +108,10 @@ def answer(body: JsonObject) -> list[JsonObject]:
 
 
 def read(sent: Any) -> Talk:
-    """Return what the rules need of a request's `input`.
+    """Extract the parts of a request's `input` that the rules use.
 
     Raises:
-        InvalidRequest: a call has no output, or an output no call.
+        InvalidRequest: a call has no output, or an output has no call.
     """
     items: list[JsonObject] = (
         [{"role": "user", "content": sent}] if isinstance(sent, str) else list(sent or [])
@@ -143,7 +143,7 @@ def read(sent: Any) -> Talk:
 
 
 def report(tool: str, output: str) -> str:
-    """Return what the customer reads about a tool's output, in the output's own words."""
+    """Return the customer's message about a tool's output, in the output's own words."""
     try:
         said: Any = json.loads(output)
     except ValueError:
@@ -173,7 +173,7 @@ _REPORTS: Mapping[str, str] = {
 
 
 def _arguments(tool: str, talk: Talk) -> tuple[JsonObject, str]:
-    """Return the arguments for a tool, or a question about what is missing."""
+    """Return the arguments for a tool, or a question about a missing value."""
     if tool == "ask_human":
         return {"question": talk.text}, ""
     if not talk.orders:
@@ -202,7 +202,7 @@ def _address(talk: Talk) -> str | None:
 
 
 def _text(content: Any) -> str:
-    """Return the text of a content: a string, or parts with a `text`."""
+    """Return the text of a message's content: a string, or parts with a `text`."""
     if isinstance(content, str):
         return content
     parts = cast("Sequence[JsonObject]", content or [])
@@ -210,7 +210,7 @@ def _text(content: Any) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Serve until a signal ends the process; the first line printed is the base URL."""
+    """Serve until a signal ends the process; the first printed line is the base URL."""
     parser = argparse.ArgumentParser(
         prog="python -m outlast.demo.desk_model",
         description="A scripted stand-in for a model at the support desk of the examples.",

@@ -1,4 +1,4 @@
-"""The demo's run while it happens: its state, waiting for conditions, and calls in progress."""
+"""Follows the demo's run: its state, conditions to wait for, and calls in progress."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -24,19 +24,19 @@ class Narrator(Protocol):
     """Shows the demo to people or programs."""
 
     def scene(self, title: str) -> None:
-        """Begin a new part of the story."""
+        """Start a new part of the story."""
         ...
 
     def note(self, text: str, *, loud: bool = False) -> None:
-        """Say what the demo does, or what there is to see."""
+        """Show what the demo does, or what the viewer can see."""
         ...
 
     def facts(self, rows: Sequence[tuple[str, str]]) -> None:
-        """Show names with values, such as links."""
+        """Show names and values, such as links."""
         ...
 
     def deeds(self, deeds: Sequence[Deed]) -> None:
-        """Show the side effects, and how often each happened."""
+        """Show the side effects and how often each happened."""
         ...
 
     def verdict(self, text: str, *, good: bool) -> None:
@@ -44,31 +44,31 @@ class Narrator(Protocol):
         ...
 
     def waiting(self, text: str) -> AbstractAsyncContextManager[object]:
-        """Show that the demo waits, while a block runs."""
+        """Show that the demo is waiting, as long as a block runs."""
         ...
 
     def follow(self, client: Client, run_id: str) -> AsyncGenerator[LoopState]:
-        """Show a run while it happens, and yield each of its states, until it is closed."""
+        """Show a run in progress, and yield each of its states until it is closed."""
         ...
 
 
 class Feed:
-    """Follows one run in the background, and has the narrator show it.
+    """Follows one run in the background, and passes it to the narrator.
 
     Attributes:
-        state: the run as read so far.
+        state: the latest state of the run.
     """
 
     def __init__(
         self, client: Client, run_id: str, narrator: Narrator, *, patience: timedelta
     ) -> None:
-        """Remember the run; entering begins to follow it.
+        """Prepare to follow the run; entering the context starts it.
 
         Args:
-            client: connected to the server.
-            run_id: which run.
+            client: a client connected to the server.
+            run_id: the id of the run.
             narrator: shows the run.
-            patience: how long anything may take until the demo has failed.
+            patience: how long any wait may take before the demo fails.
         """
         self.state = LoopState()
         self._client = client
@@ -79,7 +79,7 @@ class Feed:
         self._following: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Self:
-        """Begin to follow."""
+        """Start to follow the run."""
         self._following = asyncio.create_task(self._follow())
         self._following.add_done_callback(lambda _: self._announce())
         return self
@@ -90,10 +90,10 @@ class Feed:
         _error: BaseException | None,
         _trace: TracebackType | None,
     ) -> None:
-        """Stop following."""
+        """Stop following the run."""
         if self._following is not None:
             self._following.cancel()
-            await asyncio.wait({self._following})  # what ended it is raised where it is awaited
+            await asyncio.wait({self._following})  # errors are raised elsewhere
             if not self._following.cancelled():
                 self._following.exception()
 
@@ -101,7 +101,7 @@ class Feed:
         """Wait until the state satisfies a condition, and return it.
 
         Raises:
-            DemoFailed: it does not in time, or the run ended before; the message names `what`.
+            DemoFailed: it does not in time, or the run ended before that; the message names `what`.
         """
         try:
             async with (
@@ -117,19 +117,19 @@ class Feed:
             ) from error
         if not condition(self.state):
             if self._following is not None:
-                await self._following  # raises what ended it
+                await self._following  # raises its error, if any
             raise DemoFailed(f"The run ended ({self.state.status}) before there was any {what}.")
         return self.state
 
     async def catch_in_the_act(self, what: str, is_half_done: Callable[[RunTool], bool]) -> RunTool:
-        """Wait for a tool call that has had its effect and is not reported yet, and return it.
+        """Wait for a tool call whose side effect has happened but whose result is not recorded yet.
 
         Args:
-            what: the name of what is waited for, for messages.
-            is_half_done: whether a call that runs has had its effect.
+            what: a description of the awaited call, for messages.
+            is_half_done: whether the side effect of a running call has happened.
 
         Raises:
-            DemoFailed: there is no such call in time, or the answer came before one.
+            DemoFailed: there is no such call in time, or the model answered without one.
         """
         answers = len(self.state.answers)
         with suppress(TimeoutError):
@@ -146,13 +146,13 @@ class Feed:
                             return effect
                     await asyncio.sleep(_POLL_SECONDS)
         if self._following is not None and self._following.done():
-            await self._following  # raises what ended it
+            await self._following  # raises its error, if any
         raise DemoFailed(
             f"The model gave its answer without a {what}, so there was nothing to kill."
         )
 
     async def pending(self, effect: RunTool) -> PendingActivityInfo | None:
-        """Return what Temporal says of a call that it has no result of; None where it has one."""
+        """Return Temporal's record of a pending call, or None if the call has a result."""
         description = await self._client.get_workflow_handle(self._run_id).describe()
         for info in description.raw_description.pending_activities:
             if info.activity_id == str(effect.effect):
@@ -160,10 +160,10 @@ class Feed:
         return None
 
     async def lost(self, effect: RunTool) -> str:
-        """Wait until Temporal has given up an attempt of a call, and return why.
+        """Wait until an attempt of a call has failed, and return the reason.
 
         Raises:
-            DemoFailed: it does not in time.
+            DemoFailed: no attempt fails in time.
         """
         with suppress(TimeoutError):
             async with (

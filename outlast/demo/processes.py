@@ -1,6 +1,6 @@
-"""The worker processes of the demo: started, ready, killed, cleared away.
+"""The demo's worker processes: starting, killing and cleaning them up.
 
-They end by themselves when the demo does, however it ends: their standard input ends then.
+They exit when their standard input ends, which happens when the demo ends, in any way.
 """
 
 import asyncio
@@ -25,13 +25,13 @@ _LOG_LINES = 12
 
 
 class DemoFailed(AgentsException):
-    """The demo did not end as it has to; the message says what was wrong."""
+    """The demo did not reach its expected end; the message says why."""
 
     code = "demo_failed"
 
 
 def examples_dir() -> Path:
-    """Return the directory of the support desk: beside the package or in it.
+    """Return the directory of the support desk example, next to the package or in it.
 
     Raises:
         DemoFailed: the support desk is not installed.
@@ -45,13 +45,13 @@ def examples_dir() -> Path:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
-    """What all workers of a demo share.
+    """Settings that all workers of a demo share.
 
     Attributes:
-        address: the Temporal server.
+        address: the Temporal server's address.
         namespace: the namespace of the run.
         home: the directory for logs.
-        environment: variables that are added to the demo's own.
+        environment: variables that are added to the demo's own environment.
     """
 
     address: str
@@ -61,7 +61,7 @@ class WorkerSettings:
 
 
 class Child:
-    """One process, in a session of its own, so that Ctrl-C reaches the demo only."""
+    """A process in its own session, so that Ctrl-C reaches only the demo."""
 
     def __init__(self, name: str, process: asyncio.subprocess.Process, log: Path) -> None:
         self.name = name
@@ -90,12 +90,12 @@ class Child:
 
     @property
     def pid(self) -> int:
-        """The operating system's number of the process."""
+        """The process id."""
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether it has not ended."""
+        """Whether the process has not ended."""
         return self._process.returncode is None
 
     async def first_line(self) -> str:
@@ -114,7 +114,7 @@ class Child:
         return line.decode().strip()
 
     async def kill(self) -> None:
-        """End the process with SIGKILL: it cannot react."""
+        """End the process with SIGKILL, which it cannot handle."""
         with suppress(ProcessLookupError):
             self._process.send_signal(signal.SIGKILL)
         await self._process.wait()
@@ -131,7 +131,7 @@ class Child:
                 await self.kill()
 
     def last_words(self) -> str:
-        """Return the end of its log, for a message."""
+        """Return the end of the process's log, for an error message."""
         lines = self._log.read_text(errors="replace").strip().splitlines()[-_LOG_LINES:]
         return "\n".join(["Its log ends with", *lines]) if lines else "Its log is empty."
 
@@ -139,16 +139,16 @@ class Child:
 async def start_worker(
     number: int, settings: WorkerSettings, children: list[Child], *, delay: timedelta
 ) -> Child:
-    """Start a worker, and return it when it polls for work.
+    """Start a worker, and return when it polls for work.
 
     Args:
-        number: counts the workers of the demo.
-        settings: what all of them share.
-        children: the processes to clear away; the worker is added.
-        delay: how long its refunds and address changes take.
+        number: the worker's number in the demo.
+        settings: the settings of all workers.
+        children: the processes to clean up; the worker is added.
+        delay: how long the worker's refunds and address changes take.
 
     Raises:
-        DemoFailed: it did not start.
+        DemoFailed: the worker did not start.
     """
     arguments = ["outlast.cli.entry", "worker", MODULE, "--app-dir", str(examples_dir())]
     arguments += ["--address", settings.address, "--namespace", settings.namespace]
@@ -167,6 +167,6 @@ async def start_worker(
 
 
 def _inherited() -> dict[str, str]:
-    """Return the demo's environment without another server's address and credentials."""
+    """Return the demo's environment without settings for another Temporal server."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("TEMPORAL_")}
     return kept | {"TEMPORAL_CONFIG_FILE": os.devnull}

@@ -1,6 +1,6 @@
-"""The proof at the end of the demo, read from the shop's ledger and from Temporal's history.
+"""The proof at the end of the demo, from the shop's ledger and Temporal's history.
 
-Nothing is remembered from the story: both are read anew, so that the story cannot flatter itself.
+Both records are read anew, so the proof does not depend on what the story remembers.
 """
 
 import json
@@ -25,12 +25,12 @@ from outlast.loop.values import Json
 from outlast.rendering import call_line
 
 EFFECT_OF = {"change_address": "address_change", "refund_order": "refund", "ask_human": "ticket"}
-"""Which tool of the support desk has which entry in the ledger; the others only read."""
+"""The ledger's name for each tool with side effects; the other tools only read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerEntry:
-    """One side effect, as the shop has written it down."""
+    """One side effect, as recorded by the shop."""
 
     key: str
     effect: str
@@ -39,14 +39,14 @@ class LedgerEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deed:
-    """A tool call with a side effect, and what the two records say of it.
+    """A tool call with a side effect, according to both records.
 
     Attributes:
         key: its idempotency key.
-        what: the call, as a line.
-        attempts: how many times a worker began it, says the history.
-        applied: how many times it has happened, says the shop.
-        wanted: how many times it should have; None where its output does not tell.
+        what: the call as one line of text.
+        attempts: how many times a worker started it, according to the history.
+        applied: how many times it happened, according to the shop.
+        wanted: how many times it should have happened; None if its output does not say.
     """
 
     key: str
@@ -57,28 +57,28 @@ class Deed:
 
     @property
     def expected(self) -> str:
-        """How often it should have happened, in words."""
+        """How often the side effect should have happened, in words."""
         return "at most 1" if self.wanted is None else str(self.wanted)
 
     @property
     def is_as_expected(self) -> bool:
-        """Whether it has happened as often as it should have."""
+        """Whether the side effect happened as often as it should have."""
         return self.applied <= 1 if self.wanted is None else self.applied == self.wanted
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Proof:
-    """What the records say.
+    """The contents of both records.
 
     Attributes:
         deeds: the calls with side effects.
         strangers: keys in the ledger that belong to no call of this run.
         said: the ids of the messages that were sent.
-        answered: how many answers each message has.
-        calls: how many outputs each call in the transcript has.
-        events: how many entries the history has.
-        size_bytes: how large it is.
-        workers: the identities of the workers that carried the run.
+        answered: the number of answers per message.
+        calls: the number of outputs per call in the transcript.
+        events: the number of history events.
+        size_bytes: the size of the history.
+        workers: the identities of the workers that hosted the run.
         status: how the run ended.
     """
 
@@ -93,10 +93,10 @@ class Proof:
     status: str
 
     def deviations(self, *, interrupted: str) -> list[str]:
-        """Return everything that is not as it has to be; nothing is the proof.
+        """Return all deviations from the expected result; an empty list is the proof.
 
         Args:
-            interrupted: the key of the call in whose midst the worker was killed.
+            interrupted: the key of the call that was in progress when its worker was killed.
         """
         found = [
             f"{deed.what} was applied {deed.applied} times instead of {deed.expected} ({deed.key})"
@@ -121,7 +121,7 @@ class Proof:
 
 
 def ledger(database: Path) -> list[LedgerEntry]:
-    """Return the side effects of the shop, oldest first; none while it has no database."""
+    """Return the shop's side effects, oldest first; none if its database does not exist."""
     if not database.exists():
         return []
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as db:
@@ -130,7 +130,7 @@ def ledger(database: Path) -> list[LedgerEntry]:
 
 
 def key_of(call: RunTool) -> str:
-    """Return the idempotency key that a call has given to the shop."""
+    """Return the idempotency key that a call passes to the shop."""
     return f"{call.run_id}:{call.call_id}"
 
 
@@ -138,9 +138,9 @@ async def prove(client: Client, run_id: str, database: Path, said: Sequence[str]
     """Read the records of a run that has ended.
 
     Args:
-        client: connected to the server.
-        run_id: which run.
-        database: the shop's.
+        client: a client connected to the server.
+        run_id: the id of the run.
+        database: the shop's database file.
         said: the ids of the messages that were sent.
     """
     calls, state = await _read_run(client, run_id)
@@ -179,7 +179,7 @@ async def prove(client: Client, run_id: str, database: Path, said: Sequence[str]
 
 
 async def _read_run(client: Client, run_id: str) -> tuple[dict[int, RunTool], LoopState]:
-    """Fold the history once more, and return the tool calls that ran and the last state."""
+    """Replay the history, and return the tool calls that ran and the last state."""
     calls: dict[int, RunTool] = {}
     state = LoopState()
     async for progress in RunHandle(client, run_id).follow():
@@ -189,7 +189,7 @@ async def _read_run(client: Client, run_id: str) -> tuple[dict[int, RunTool], Lo
 
 
 async def _histories(client: Client, run_id: str) -> list[list[HistoryEvent]]:
-    """Return the histories of a run, oldest first; there are several only after a long one."""
+    """Return the run's histories, oldest first; only a long run has several."""
     described = await client.get_workflow_handle(run_id).describe()
     histories: list[list[HistoryEvent]] = []
     execution = described.raw_info.first_run_id
@@ -203,7 +203,7 @@ async def _histories(client: Client, run_id: str) -> list[list[HistoryEvent]]:
 
 
 def _attempts(events: Iterable[HistoryEvent]) -> Counter[int]:
-    """Return how many times each effect was begun; Temporal notes it with the last attempt."""
+    """Return how often each effect was started; Temporal records this with the last attempt."""
     effects: dict[int, int] = {}
     attempts = Counter[int]()
     for event in events:
@@ -226,10 +226,10 @@ def _workers(histories: Iterable[Iterable[HistoryEvent]]) -> Iterable[str]:
 
 
 def _applied(database: Path, entries: Iterable[LedgerEntry]) -> Counter[str]:
-    """Return how often each key has had its effect.
+    """Return how often each key's side effect has happened.
 
-    The ledger has a key once at most, so refunds and tickets are counted in their own tables. An
-    address change leaves nothing but its entry.
+    The ledger has each key at most once, so refunds and tickets are counted in their own tables.
+    An address change leaves only its ledger entry.
     """
     applied = Counter[str]()
     counts = {
@@ -258,9 +258,9 @@ def _output_of(state: LoopState, call_id: str) -> Json:
 
 
 def _wanted(output: Json) -> int | None:
-    """Return how often a call should have had its effect, by what it answered."""
+    """Return how often a call should have had its effect, according to its output."""
     try:
         answer: Any = json.loads(output) if isinstance(output, str) else output
     except ValueError:
-        return None  # words of ours about a failure: it may have happened before it failed
+        return None  # a failure text: the effect may have happened before the failure
     return (0 if "error" in answer else 1) if isinstance(answer, dict) else None

@@ -1,7 +1,7 @@
-"""A server for OpenAI's Responses API whose answers come from a function, not from a model.
+"""A server for OpenAI's Responses API whose responses come from a function.
 
-It speaks real HTTP on this machine, with JSON or a stream of events as OpenAI sends them, so that
-workers use it with their ordinary provider: set OPENAI_BASE_URL, and any OPENAI_API_KEY.
+It speaks real HTTP on this machine, with JSON or an event stream like OpenAI's, so workers use it
+with their ordinary provider: set OPENAI_BASE_URL, and any OPENAI_API_KEY.
 """
 
 import json
@@ -33,7 +33,7 @@ class InvalidRequest(Exception):
 
 
 def message(text: str) -> JsonObject:
-    """Return an output item: words."""
+    """Return an output item with a message."""
     return {
         "id": f"msg_{secrets.token_hex(12)}",
         "type": "message",
@@ -44,7 +44,7 @@ def message(text: str) -> JsonObject:
 
 
 def function_call(name: str, arguments: JsonObject) -> JsonObject:
-    """Return an output item: a tool call, or a handoff."""
+    """Return an output item with a tool call or a handoff."""
     return {
         "id": f"fc_{secrets.token_hex(12)}",
         "type": "function_call",
@@ -63,9 +63,9 @@ class ResponsesServer:
 
     Args:
         answer: returns the output items for each request.
-        host: the address to listen on; the default can be reached from this machine only.
-        port: 0 takes a free one.
-        delay: how long each answer takes; a stream spreads it over its events.
+        host: the address to listen on; the default accepts only connections from this machine.
+        port: the port; 0 picks a free one.
+        delay: how long each response takes; a stream spreads it over its events.
 
     Raises:
         ServerUnavailable: the port is in use.
@@ -97,12 +97,12 @@ class ResponsesServer:
         return f"http://{host!s}:{port}/v1"
 
     def __enter__(self) -> Self:
-        """Begin to answer."""
+        """Start to serve requests."""
         self._thread.start()
         return self
 
     def __exit__(self, *_exc: object) -> None:
-        """Stop answering; answers that are being sent are cut off when the process ends."""
+        """Stop serving; responses in progress are cut off when the process ends."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
@@ -113,7 +113,7 @@ class _Server(ThreadingHTTPServer):
     delay_seconds: float
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore clients that hang up, such as killed workers."""
+        """Ignore clients that disconnect, such as killed workers."""
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -122,7 +122,7 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        """Answer a request."""
+        """Respond to a request."""
         content = self.rfile.read(int(self.headers.get("content-length", 0)))
         if self.path != "/v1/responses":
             self._refuse(404, f"Invalid URL (POST {self.path}). This server has /v1/responses.")
@@ -176,7 +176,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 def _response(body: JsonObject, items: Sequence[JsonObject]) -> JsonObject:
     asked = _tokens([body.get("instructions"), body.get("input"), body.get("tools")])
-    # Ids are random, so only what a model would have written counts.
+    # Ids are random, so only content that a model would write is counted.
     said = _tokens([item.get("arguments") or item.get("content") for item in items])
     response = response_object(
         items,
@@ -197,5 +197,5 @@ def _response(body: JsonObject, items: Sequence[JsonObject]) -> JsonObject:
 
 
 def _tokens(value: Any) -> int:
-    """Estimate tokens from the length; the same value has the same number."""
+    """Estimate the number of tokens from the length; equal values have equal estimates."""
     return -(-len(json.dumps(value, ensure_ascii=False)) // _CHARACTERS_PER_TOKEN)

@@ -1,4 +1,4 @@
-"""The stage of the demo: a server, a model and workers, set up and cleared away whatever happens."""
+"""Sets up the demo's server, model and workers, and always cleans them up."""
 
 import asyncio
 import os
@@ -28,10 +28,10 @@ async def play(narrator: Narrator, person: Person, *, offline: bool, keep: bool)
     """Play the demo from beginning to end.
 
     Args:
-        narrator: shows it.
-        person: decides, and may speak as the customer.
+        narrator: shows the demo.
+        person: the reviewer, who may also speak as the customer.
         offline: use the scripted model even with OPENAI_API_KEY.
-        keep: leave the databases and logs.
+        keep: keep the databases and logs.
 
     Raises:
         DemoFailed: something did not happen, or did not happen exactly once.
@@ -87,7 +87,7 @@ async def _set_and_play(
 
 
 def _model(stack: AsyncExitStack, narrator: Narrator, *, offline: bool) -> dict[str, str]:
-    """Return the variables by which workers reach the model; start the scripted one if needed."""
+    """Return the environment variables for the model; start the scripted model if needed."""
     if os.environ.get("OPENAI_API_KEY") and not offline:
         service = os.environ.get("OPENAI_BASE_URL") or "OpenAI"
         narrator.facts([("model", f"{service}; --offline uses a script that needs no key")])

@@ -24,10 +24,11 @@ from outlast.rendering import call_line, joined
 
 AGENT = "Triage"
 HEARTBEAT = timedelta(seconds=5)
-"""How soon Temporal notices a dead worker; the default is ten seconds."""
+"""How soon Temporal detects a dead worker; the default is ten seconds."""
 
 SLOW = timedelta(seconds=3)
-"""How long a change of the first worker takes, half of it after the commit: time to kill it."""
+"""How long a change by the first worker takes; the second half, after the commit, is for killing
+the worker."""
 
 QUESTION = "Hi, I'm Mara. Where is my order A-17?"
 CHANGE = "Please send order A-18 to Neue Gasse 5, 01067 Dresden instead."
@@ -36,7 +37,7 @@ REFUND = "Please refund order A-42, it arrived broken."
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
-    """A person's decision about an approval request."""
+    """A reviewer's decision about an approval request."""
 
     approve: bool
     by: str
@@ -44,7 +45,7 @@ class Choice:
 
 
 class Person(Protocol):
-    """Decides, and may speak as the customer.
+    """A reviewer, who may also speak as the customer.
 
     Attributes:
         speaks: whether the person speaks as the customer.
@@ -57,25 +58,25 @@ class Person(Protocol):
         ...
 
     async def next_message(self) -> str:
-        """Return what the customer says next; an empty text ends the conversation."""
+        """Return the customer's next message; an empty text ends the conversation."""
         ...
 
     async def leave(self) -> None:
-        """Return when everything may be cleared away."""
+        """Return when the demo may be cleaned up."""
         ...
 
 
 class Script:
-    """Approves everything and says nothing, for a demo without a person."""
+    """Approves every request and sends no messages, for a demo without a person."""
 
     speaks = False
 
     async def decide(self, request: ApprovalRequest) -> Choice:
-        """Approve it."""
+        """Approve the request."""
         return Choice(approve=True, by="the demo")
 
     async def next_message(self) -> str:
-        """Say nothing more."""
+        """Return an empty text."""
         return ""
 
     async def leave(self) -> None:
@@ -87,14 +88,14 @@ class Story:
     """One performance of the story.
 
     Attributes:
-        client: connected to the demo's own server.
+        client: a client connected to the demo's own server.
         run_id: the id of the conversation.
-        database: the shop's file.
+        database: the shop's database file.
         narrator: shows the story.
-        person: decides, and may speak as the customer.
-        hire: starts a worker whose changes take this long.
-        link: the run's page in the web UI.
-        patience: how long anything may take.
+        person: the reviewer, who may also speak as the customer.
+        hire: starts a worker whose changes take the given time.
+        link: the URL of the run's page in the web UI.
+        patience: how long any wait may take.
     """
 
     client: Client
@@ -194,14 +195,14 @@ class Story:
         await self._answered(feed, handle)
 
     async def _go_on(self, feed: Feed, handle: RunHandle) -> None:
-        """Let the person be the customer, for as long as they like."""
+        """Let the person speak as the customer for as long as they like."""
         if self.person.speaks:
             self.narrator.scene("4. In your own words")
         while text := await self.person.next_message():
             await self._say(handle, text)
             await self._answered(feed, handle, may_fail=True)
 
-    # --- What they are made of ------------------------------------------------------------------
+    # --- Steps of the scenes --------------------------------------------------------------------
 
     async def _hire(self, delay: timedelta) -> Child:
         async with self.narrator.waiting("a worker starts"):
@@ -219,7 +220,7 @@ class Story:
         self._said.append((await handle.send(text)).id)
 
     async def _answered(self, feed: Feed, handle: RunHandle, *, may_fail: bool = False) -> None:
-        """Wait for the answer to what was said last, and decide what it needs on the way."""
+        """Wait for the answer to the last message, and decide the approval requests until then."""
         message = self._said[-1]
         while True:
             state = await feed.reach(
@@ -230,7 +231,7 @@ class Story:
                 break
             for request in state.pending_approvals:
                 await self._decide(handle, request)
-            # A signal has no reply: the decision counts once the run's history has it.
+            # A signal has no response: the decision is effective once it is in the run's history.
             await feed.reach("decision", _are_decided(state.pending_approvals))
         answer = next(one for one in state.answers if message in one.to)
         if answer.failure is not None and not may_fail:
