@@ -12,7 +12,7 @@ DIGEST_LENGTH = 64
 
 
 class FileBlobStore:
-    """Stores each blob in a separate file, named by its digest. Network file systems work as well.
+    """Stores each blob in a file named by its digest, also on network file systems.
 
     A file is written under a temporary name, synced and renamed, so readers never see a partial
     blob, even after a crash. Content is checked against its digest when it is read.

@@ -75,7 +75,7 @@ def use_blob_store(client: Client, store: BlobStore) -> None:
 
 
 def use_local_store(client: Client, directory: Path) -> None:
-    """Use a local directory for the large content of runs on this machine's own server.
+    """Use a local directory for large content of runs on the local server.
 
     A store configured in the environment takes precedence. With a payload codec, the directory is
     not used, because its files are not encrypted.

@@ -1,4 +1,4 @@
-"""A blob store in a bucket: S3, Google Cloud Storage, Azure and compatible services."""
+"""A blob store in a bucket of S3, Google Cloud Storage, Azure or the like."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from outlast.ports.blobs import BlobDamaged, BlobNotFound
 
 
 class ObjectBlobStore:
-    """Keeps blobs in an object store of the package `obstore` (`pip install outlast[blobs]`).
+    """Keeps blobs in an `obstore` object store (`pip install outlast[blobs]`).
 
         ObjectBlobStore(obstore.store.S3Store("bucket", prefix="outlast", region="eu-west-1"))
 

@@ -1,4 +1,4 @@
-"""The demo of `outlast demo`: a support desk whose workers are killed, and the proof.
+"""The demo: a support desk whose workers are killed, and the proof.
 
 - `stage.py`: starts the server, the model and the workers, and cleans them up
 - `story.py`: the sequence of the demo; the narrator and the reviewer are its parameters

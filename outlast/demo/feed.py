@@ -1,4 +1,4 @@
-"""Follows the demo's run: its state, conditions to wait for, and calls in progress."""
+"""Follows the demo's run: its state, conditions, and calls in progress."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Sequence
@@ -122,7 +122,7 @@ class Feed:
         return self.state
 
     async def catch_in_the_act(self, what: str, is_half_done: Callable[[RunTool], bool]) -> RunTool:
-        """Wait for a tool call whose side effect has happened but whose result is not recorded yet.
+        """Wait for a tool call with a side effect but no recorded result.
 
         Args:
             what: a description of the awaited call, for messages.

@@ -121,7 +121,7 @@ class Proof:
 
 
 def ledger(database: Path) -> list[LedgerEntry]:
-    """Return the shop's side effects, oldest first; none if its database does not exist."""
+    """Return the shop's side effects, oldest first; none without a database."""
     if not database.exists():
         return []
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as db:
@@ -203,7 +203,7 @@ async def _histories(client: Client, run_id: str) -> list[list[HistoryEvent]]:
 
 
 def _attempts(events: Iterable[HistoryEvent]) -> Counter[int]:
-    """Return how often each effect was started; Temporal records this with the last attempt."""
+    """Return how often each effect was started, from its last recorded attempt."""
     effects: dict[int, int] = {}
     attempts = Counter[int]()
     for event in events:

@@ -197,5 +197,5 @@ def _response(body: JsonObject, items: Sequence[JsonObject]) -> JsonObject:
 
 
 def _tokens(value: Any) -> int:
-    """Estimate the number of tokens from the length; equal values have equal estimates."""
+    """Estimate the number of tokens from the length of the value."""
     return -(-len(json.dumps(value, ensure_ascii=False)) // _CHARACTERS_PER_TOKEN)

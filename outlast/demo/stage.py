@@ -87,7 +87,7 @@ async def _set_and_play(
 
 
 def _model(stack: AsyncExitStack, narrator: Narrator, *, offline: bool) -> dict[str, str]:
-    """Return the environment variables for the model; start the scripted model if needed."""
+    """Return the model's environment variables; start the scripted model if needed."""
     if os.environ.get("OPENAI_API_KEY") and not offline:
         service = os.environ.get("OPENAI_BASE_URL") or "OpenAI"
         narrator.facts([("model", f"{service}; --offline uses a script that needs no key")])

@@ -1,4 +1,4 @@
-"""The story of the demo: a conversation, two killed workers, a decision, and the proof."""
+"""The demo's story: a conversation, two killed workers, a decision, the proof."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterable
@@ -220,7 +220,7 @@ class Story:
         self._said.append((await handle.send(text)).id)
 
     async def _answered(self, feed: Feed, handle: RunHandle, *, may_fail: bool = False) -> None:
-        """Wait for the answer to the last message, and decide the approval requests until then."""
+        """Wait for the answer to the last message, deciding approvals until then."""
         message = self._said[-1]
         while True:
             state = await feed.reach(

@@ -1,4 +1,4 @@
-"""A Temporal development server on this machine: starting, sharing and stopping it.
+"""Starts, shares and stops a Temporal development server on this machine.
 
 Must not import clients or workers. The names are in `__init__.pyi`.
 """

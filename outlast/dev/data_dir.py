@@ -33,7 +33,7 @@ class ServerInfo:
 
 
 def default_data_dir() -> Path:
-    """Return the user's data directory: `$XDG_DATA_HOME/outlast`, or the platform's default."""
+    """Return the data directory: `$XDG_DATA_HOME/outlast`, or the platform's default."""
     if chosen := os.environ.get("XDG_DATA_HOME"):
         return Path(chosen) / "outlast"
     if sys.platform == "darwin":
@@ -117,12 +117,12 @@ def _is_there(pid: int) -> bool:
 
 
 def open_lock(path: Path) -> int:
-    """Open a lock file, creating it if needed. Child processes do not inherit the descriptor."""
+    """Open or create a lock file, whose descriptor child processes do not inherit."""
     return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
 
 
 def try_lock(descriptor: int, mode: int) -> bool:
-    """Try to take a lock in a mode (`fcntl.LOCK_SH` or `LOCK_EX`); return whether it succeeded."""
+    """Try to take a lock (`fcntl.LOCK_SH` or `LOCK_EX`); return whether it worked."""
     try:
         fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
     except BlockingIOError:

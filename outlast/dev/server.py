@@ -1,4 +1,4 @@
-"""A real Temporal server on this machine: starts or joins it, waits until it is ready, stops it."""
+"""Starts, joins and stops a real Temporal server on this machine."""
 
 import asyncio
 import fcntl
@@ -106,7 +106,7 @@ class EmbeddedServer:
 
     @property
     def alive(self) -> bool:
-        """Whether the server is started and its process is alive, whichever process started it."""
+        """Whether the server is started or joined, and its process is alive."""
         if self._info is None or (self._process is not None and not self._process.alive):
             return False
         if self._data_dir is None:
@@ -122,7 +122,7 @@ class EmbeddedServer:
         await self.stop()
 
     async def start(self) -> None:
-        """Start the server, or join the one on the data directory, and wait until it is ready.
+        """Start or join the server of the data directory, and wait until it is ready.
 
         A second call while the server runs does nothing.
 
@@ -168,7 +168,7 @@ class EmbeddedServer:
             await process.end(now=now)
 
     def keep(self) -> None:
-        """Keep the server running until this process ends, without waiting for its shutdown then.
+        """Keep the server running until this process ends, and never wait for it.
 
         Until then, new users of the directory join the server. Call this instead of `stop`.
         """
@@ -230,7 +230,7 @@ class EmbeddedServer:
             )
 
     async def _launch_ready(self, home: DataDir, life: int) -> "tuple[ServerInfo, Client]":
-        """Start the server and wait until it is ready; retry if its UI's free port is taken."""
+        """Start the server and wait until it is ready; retry if its port is taken."""
         while True:
             info = await self._launch(home, life)
             try:
@@ -245,7 +245,7 @@ class EmbeddedServer:
                 await process.end(now=True)
 
     async def _launch(self, home: DataDir, life: int) -> ServerInfo:
-        """Start the server and wait until it listens; retry if a free port is taken meanwhile."""
+        """Start the server and wait until it listens; retry if its port is taken."""
         # The server runs in another working directory, so a relative path would be wrong.
         cli = self._cli.expanduser().resolve() if self._cli else find_temporal_cli()
         attempts = 3 if 0 in (self._port, self._ui_port) else 1
@@ -327,7 +327,7 @@ async def _keep_closed_runs(client: "Client") -> None:
 
 
 def _others_use(users: int) -> bool:
-    """Whether another process, or another server object here, holds the users' lock as well.
+    """Whether another process or server object holds the users' lock as well.
 
     Releases this descriptor's own share. The guard may take the lock at that moment. The guard is
     not a user, and can be told apart because it holds the lock exclusively.

@@ -67,7 +67,7 @@ class ServerProcess:
     """
 
     def __init__(self, cli: Path, settings: ServerSettings, home: DataDir, life: int) -> None:
-        """Start the server. Both processes inherit `life`, the descriptor of the life lock."""
+        """Start both processes, which inherit `life`, the life lock's descriptor."""
         self._log = home.log
         self._log_start = home.log.stat().st_size if home.log.exists() else 0
         self._guard = _spawn(cli, settings, home, life)
@@ -82,7 +82,7 @@ class ServerProcess:
         return self._guard.poll() is None
 
     async def accepts_connections(self, deadline: float) -> bool:
-        """Wait until the server listens; False if it ended or the deadline (monotonic) passed."""
+        """Wait until the server listens; False at its end or the monotonic deadline."""
         while self.alive and monotonic() < deadline:
             with suppress(OSError):
                 _, writer = await asyncio.open_connection(HOST, self.settings.port)

@@ -1,4 +1,4 @@
-"""Finds Temporal's command line tool, which contains the development server. Never downloads it."""
+"""Finds Temporal's command line tool, and never downloads it."""
 
 import os
 import shutil
@@ -44,5 +44,5 @@ def find_temporal_cli() -> Path:
 
 
 def _sdk_download() -> Path:
-    """Return the path where the installed SDK's test environment stores its downloaded tool."""
+    """Return the path of the tool downloaded by the SDK's test environment."""
     return Path(tempfile.gettempdir()) / f"temporal-cli-sdk-python-{version('temporalio')}"

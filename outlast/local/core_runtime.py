@@ -1,7 +1,8 @@
-"""The default runtime of the Temporal SDK's core in this process: less logging, and fork checks.
+"""The default runtime of the Temporal SDK's core in this process.
 
-A forked process inherits a copy of its parent's runtime, but not the runtime's threads. Creating a
-client with that copy, or replacing it, crashes the process every few times.
+This runtime logs less than the SDK's default. A forked process inherits a copy of its parent's
+runtime, but not the runtime's threads. Creating a client with that copy, or replacing it, crashes
+the process every few times.
 """
 
 import os
@@ -28,12 +29,12 @@ _known: _Known | None = None
 
 
 def have_runtime() -> None:
-    """Ensure that this process has a working default runtime; keep one that the program has set.
+    """Set this process's default runtime, unless the program has set one.
 
     Raises:
         UserError: this process was forked from one with a runtime, and has not set its own.
     """
-    global _known  # noqa: PLW0603  the default runtime is global as well
+    global _known  # noqa: PLW0603  the default is the process's, too
     pid = os.getpid()
     if _known is not None and _known.pid == pid:
         return
@@ -50,7 +51,7 @@ def have_runtime() -> None:
 
 
 def _quiet() -> Runtime:
-    """Create a runtime that does not log late activity results, which are normal after a cancel."""
+    """Create a runtime that does not log late activity results after a cancel."""
     usual: Any = LoggingConfig.default.filter
     words = usual if isinstance(usual, str) else usual.formatted()
     logs = LoggingConfig(filter=f"{words},{_ALWAYS_TOLD}=ERROR")

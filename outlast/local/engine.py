@@ -1,4 +1,4 @@
-"""One engine per event loop: a client, workers, and a server if none is configured."""
+"""One engine per event loop: a client, workers, and a server if needed."""
 
 import asyncio
 import contextvars
@@ -88,7 +88,7 @@ class LocalEngine:
         try:
             await server.start()
         except ServerUnavailable as error:  # the port or the data directory is in use
-            logger.error("the server cannot be restarted: %s", error)  # noqa: TRY400  the message suffices
+            logger.error("the server cannot be restarted: %s", error)  # noqa: TRY400  its words say it
             return False
         self._server = server
         return True
@@ -112,7 +112,7 @@ class LocalEngine:
 
     @classmethod
     async def _end(cls) -> None:
-        """Stop everything that needs the running event loop, but keep the server for the next one.
+        """Stop everything that needs the running event loop, but keep the server.
 
         So a script that calls `Runner.run_sync` again, or exits, need not wait for the server.
         """
@@ -233,7 +233,7 @@ class LocalEngine:
             await asyncio.sleep(pause)
 
     def _dropped(self, local_worker: LocalWorker) -> None:
-        """Stop an unneeded worker: on another program's queue, or the one idle for longest."""
+        """Stop an unneeded worker: of another program's queue, or the longest idle."""
         if local_worker.users:
             return
         if local_worker.is_own:
@@ -309,6 +309,6 @@ def _embedded(port: int = 0) -> EmbeddedServer:
 
 
 def _keep(task: asyncio.Task[None], among: set[asyncio.Task[None]]) -> None:
-    """Keep a reference to a task until it is done, because event loops only hold weak ones."""
+    """Keep a reference to a task until it is done, which event loops do not."""
     among.add(task)
     task.add_done_callback(among.discard)

@@ -1,8 +1,9 @@
-"""Stops workers in order when an event loop ends, although `asyncio.run` cancels all tasks at once.
+"""Stops workers in order at the end of an event loop.
 
-If a worker's tasks are cancelled midway, the engine's core waits for their results forever and the
-process hangs. So these tasks are hidden from `asyncio.run`. One visible task is cancelled instead
-and stops the worker. Tasks that users' code leaves behind are cancelled after that.
+`asyncio.run` cancels all tasks at once. If a worker's tasks are cancelled midway, the engine's core
+waits for their results forever and the process hangs. So these tasks are hidden from `asyncio.run`.
+One visible task is cancelled instead and stops the worker. Tasks that users' code leaves behind are
+cancelled after that.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ _kept_out = contextvars.ContextVar("outlast_kept_out", default=False)
 
 
 def kept_out() -> contextvars.Context:
-    """Return an empty context, whose tasks `asyncio.run` does not cancel when the loop ends.
+    """Return an empty context whose tasks survive the cancellation at the loop's end.
 
     Tasks started in this context are hidden, and so are the tasks that these start. They can be
     cancelled as usual, but `asyncio.all_tasks()` does not list them.
@@ -26,7 +27,7 @@ def kept_out() -> contextvars.Context:
     if not isinstance(before, _Factory):
         loop.set_task_factory(_Factory(before))
     context = contextvars.Context()
-    context.run(_kept_out.set, True)  # noqa: FBT003  the variable's value
+    context.run(_kept_out.set, True)  # noqa: FBT003  it is its value
     return context
 
 
@@ -74,7 +75,7 @@ def at_loop_end(close: Callable[[], Awaitable[None]]) -> Callable[[], None]:
     close_as_before = _before_closing(loop, task, forgotten)
     # No warning for a loop that is dropped without being closed.
     quiet: Any = task
-    quiet._log_destroy_pending = False  # noqa: SLF001  as asyncio does for its own tasks
+    quiet._log_destroy_pending = False  # noqa: SLF001  as asyncio does it for its own
 
     def forget() -> None:
         if not task.done() and not forgotten.done():
@@ -94,7 +95,7 @@ async def _cancel(tasks: "set[asyncio.Task[Any]]") -> None:
 def _before_closing(
     loop: asyncio.AbstractEventLoop, task: "asyncio.Task[None]", forgotten: "asyncio.Future[None]"
 ) -> Callable[[], None]:
-    """Make `loop.close()` count as the end of the loop, as after `loop.run_until_complete`.
+    """Make `loop.close()` count as the loop's end, for `run_until_complete`.
 
     Otherwise hidden work would continue in other threads and report to a closed loop.
 
@@ -126,7 +127,7 @@ def _nothing() -> None:
 
 
 class _Factory:
-    """Creates tasks as the previous factory did, and hides those started in `kept_out`."""
+    """Creates tasks as the previous factory did, and hides kept-out tasks."""
 
     def __init__(self, before: Any) -> None:
         self._make = before or _make_task

@@ -1,4 +1,4 @@
-"""Identifies the program of this process: the same whenever a script is executed again."""
+"""Identifies this process's program, which is the same for a repeated script."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""The task queues of programs that host their own runs; one event loop claims each queue.
+"""The task queues of programs that host their own runs.
 
 A run uses the definitions of the process that polls its queue. So two processes never poll the same
 queue, even if they execute the same script: the second process takes the next queue name. When a

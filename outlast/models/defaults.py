@@ -1,4 +1,4 @@
-"""The defaults of this process: its model, and the key, client and API of `OpenAIProvider`.
+"""The process's default model, and the defaults of `OpenAIProvider`.
 
 The setters apply wherever a provider has no value of its own, even in workers that already run.
 Other processes are not affected: set their environment, or pass
@@ -25,7 +25,7 @@ def get_default_model() -> str:
 
 
 def gpt_5_reasoning_settings_required(model_name: str) -> bool:
-    """Whether a model is a reasoning model of the GPT-5 family; its chat models are not."""
+    """Whether a model is a GPT-5 reasoning model, not a GPT-5 chat model."""
     return model_name.startswith("gpt-5") and "-chat" not in model_name
 
 
@@ -56,7 +56,7 @@ defaults = Defaults()
 """The defaults of this process."""
 
 
-def set_default_openai_key(key: str, use_for_tracing: bool = True) -> None:  # noqa: FBT001, FBT002  (the SDK's signature)
+def set_default_openai_key(key: str, use_for_tracing: bool = True) -> None:  # noqa: FBT001, FBT002  (the name's known form)
     """Set the default API key of OpenAI providers.
 
     It takes precedence over OPENAI_API_KEY.

@@ -1,4 +1,4 @@
-"""Stores one value per event loop, such as a client whose connections belong to the loop."""
+"""Stores one value per event loop, such as a client of that loop."""
 
 import asyncio
 import threading

@@ -72,7 +72,7 @@ class MultiProvider:
         openai_provider: the provider for names without a prefix.
     """
 
-    def __init__(  # noqa: PLR0913  the SDK's signature
+    def __init__(  # noqa: PLR0913  the known names of its settings
         self,
         *,
         provider_map: MultiProviderMap | None = None,
@@ -164,7 +164,7 @@ class MultiProvider:
                 continue
             try:
                 await provider.aclose()
-            except Exception as error:  # noqa: BLE001  raised below, after closing all
+            except Exception as error:  # noqa: BLE001  told below, when all are closed
                 first = first or error
         if first is not None:
             raise first

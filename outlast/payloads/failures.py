@@ -1,4 +1,4 @@
-"""Converts the failure of an activity or a nested run to a record without Temporal's types."""
+"""Converts Temporal's failures of activities and nested runs to records."""
 
 from typing import Any, cast
 

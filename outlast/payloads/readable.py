@@ -1,4 +1,4 @@
-"""Replaces payloads that cannot be decoded by markers, so that they never fail a workflow task.
+"""Replaces undecodable payloads by markers, so they never fail a workflow task.
 
 The SDK applies the payload codec to everything that a workflow task delivers before the workflow
 sees any of it. So one signal under a foreign key would fail every task of its run. `readable`
@@ -109,7 +109,7 @@ def json_of(converter: PayloadConverter, value: Any) -> Json | Unreadable:
         decoded: Any = converter.from_payload(payload)
         if type(decoded) in JSON_TYPES:
             return decoded
-    except Exception as error:  # noqa: BLE001  any exception means unreadable
+    except Exception as error:  # noqa: BLE001  whatever a converter raises, it cannot read this
         logger.debug("A payload cannot be converted: %s", type(error).__name__)
     return Unreadable(problem=_problem(payload))
 
@@ -127,12 +127,12 @@ async def values_of(
         return (json_of(converter.payload_converter, RawValue(decoded[0])),)
     try:
         return tuple(converter.payload_converter.from_payloads(decoded))
-    except Exception:  # noqa: BLE001  the SDK drops the list for any exception
+    except Exception:  # noqa: BLE001  the SDK drops it for any of them, too
         return None
 
 
 async def decode_payloads(converter: DataConverter, payloads: Sequence[Payload]) -> list[Payload]:
-    """Decode payloads with external storage and codec; replace undecodable ones by markers."""
+    """Decode payloads; replace those that cannot be decoded by markers."""
     wrapped = Payloads(payloads=payloads)
     await readable(converter)._transform_inbound_payloads(wrapped)  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
     return list(wrapped.payloads)
@@ -146,7 +146,7 @@ async def decode_failure(converter: DataConverter, failure: Failure) -> BaseExce
 
 
 def sent_bytes(value: Any) -> int:
-    """Return the size of a raw value as sent: encoded, and together with its other arguments."""
+    """Return the encoded size of a raw value as sent, with its other arguments."""
     if not isinstance(value, RawValue):
         return 0
     return int(value.payload.metadata.get(SENT_BYTES, b"0")) or value.payload.ByteSize()
@@ -169,7 +169,7 @@ def _problem(payload: Payload) -> str:
 
 
 async def _decode_each(decode: Decode, payloads: Sequence[Payload]) -> list[Payload]:
-    """Decode payloads together, or one by one if that fails; replace failures by markers.
+    """Decode payloads together, or one by one, replacing undecodable ones.
 
     Raises:
         Exception: the codec or the storage has an outage.
@@ -208,7 +208,7 @@ def _warn_once(encoding: bytes, reason: str) -> None:
 
 
 class _Marking:
-    """Overrides the converter's decoding methods so that undecodable payloads become markers."""
+    """Overrides a converter's decoding to replace undecodable payloads."""
 
     async def _decode_payload_sequence(self, payloads: Sequence[Payload]) -> list[Payload]:
         sent = sum(payload.ByteSize() for payload in payloads)
@@ -258,7 +258,7 @@ def _readable_failures(kind: type[FailureConverter]) -> type[FailureConverter]:
     ) -> BaseException:
         try:
             return kind.from_failure(self, failure, payload_converter)
-        except Exception:  # noqa: BLE001  a failure must arrive even if its details cannot
+        except Exception:  # noqa: BLE001  a failure must arrive, whatever its details are
             copy = Failure()
             copy.CopyFrom(failure)
             _drop_unreadable(copy, payload_converter)

@@ -1,1 +1,1 @@
-"""What the shell needs from the outside world, as protocols; adapters implement them."""
+"""Protocols for the outside world, which adapters implement."""

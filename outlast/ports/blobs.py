@@ -39,7 +39,7 @@ class BlobStore(Protocol):
     """
 
     async def put(self, data: bytes) -> str:
-        """Store a blob durably and return its key: `sha256:` and the digest in hexadecimal."""
+        """Store a blob durably; return its key, `sha256:` and the hexadecimal digest."""
         ...
 
     async def get(self, key: str) -> bytes:

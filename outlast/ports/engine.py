@@ -1,4 +1,4 @@
-"""The port to the local engine, which provides a server and a worker for unconfigured scripts.
+"""The port to the local engine, the server and worker of unconfigured scripts.
 
 The implementation is loaded by name: it imports worker code, which a client must not import.
 """
@@ -105,7 +105,7 @@ async def rest_engine() -> None:
 
 
 def check_client(given: object, *, what: str) -> None:
-    """Raise an error if a value is not a connected Temporal client, such as an address.
+    """Raise an error if a value is not a connected Temporal client.
 
     Args:
         given: the value.

@@ -143,7 +143,7 @@ class ModelProvider(Protocol):
         ...
 
     async def aclose(self) -> None:
-        """Close connections. Called once, when the worker stops. Does nothing if inherited."""
+        """Close connections, once, when the worker stops. Does nothing by default."""
         return  # with dots, type checkers would consider it abstract
 
 

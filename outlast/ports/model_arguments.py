@@ -116,7 +116,7 @@ Streaming: TypeAlias = Callable[[Any, ModelRequest], AsyncGenerator[JsonObject]]
 
 
 def answers_both_forms(answer: Answering) -> Callable[..., Coroutine[Any, Any, ModelResponse]]:
-    """Let `get_response(request)` also take arguments; its response then has typed items."""
+    """Let `get_response(request)` also take arguments, and return typed items then."""
 
     @wraps(answer)
     async def get_response(self: Any, *args: Any, **kwargs: Any) -> ModelResponse:
@@ -168,7 +168,7 @@ def _request(args: Sequence[Any], kwargs: dict[str, Any]) -> ModelRequest:
     return _from_arguments(*given.args, **given.kwargs)
 
 
-def _from_arguments(  # noqa: PLR0913  the SDK's signature
+def _from_arguments(  # noqa: PLR0913  as many as there are
     system_instructions: str | None,
     input: str | Sequence[Any],  # noqa: A002  its name in the SDK
     model_settings: ModelSettings,

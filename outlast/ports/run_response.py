@@ -71,7 +71,7 @@ class RunResponse(ModelResponse):
             return NotImplemented
         return self._content() == other._content()
 
-    __hash__ = None  # pyright: ignore[reportAssignmentType]  the fields include lists
+    __hash__ = None  # pyright: ignore[reportAssignmentType]  it holds lists
 
     def _content(self) -> tuple[object, ...]:
         written = [held.value() for held in self._held]

@@ -29,7 +29,7 @@ class Session(Protocol):
     session_id: str
 
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        """Return the newest `limit` items, oldest first; return all items if `limit` is None."""
+        """Return the newest `limit` items, or all for None, oldest first."""
         ...
 
     async def add_items(self, items: list[Any]) -> None:
@@ -58,7 +58,7 @@ class SessionABC(ABC):
 
     @abstractmethod
     async def get_items(self, limit: int | None = None) -> list[Any]:
-        """Return the newest `limit` items, oldest first; return all items if `limit` is None."""
+        """Return the newest `limit` items, or all for None, oldest first."""
 
     @abstractmethod
     async def add_items(self, items: list[Any]) -> None:
@@ -94,7 +94,7 @@ class DescribedSession(Protocol):
     """A session that another process can create from plain data."""
 
     def describe(self) -> JsonObject | None:
-        """Return the data, with its `kind`; None if the session exists only in this process."""
+        """Return the data with its `kind`; None for a session of this process only."""
         ...
 
 
@@ -103,7 +103,7 @@ _PLACES: Final[set[str]] = set()
 
 
 def allow_place(path: str | Path) -> None:
-    """Let workers of this process open the sessions in a file, or in any file of a directory."""
+    """Let this process's workers open the sessions in a file or directory."""
     _PLACES.add(os.path.realpath(path))
 
 
@@ -114,7 +114,7 @@ def is_allowed(path: str) -> bool:
 
 
 def session_from_description(data: JsonObject) -> Session:
-    """Return the session that a `DescribedSession` described, perhaps in another process.
+    """Return a session from the data of a `DescribedSession`.
 
     Anyone who can start a run can describe any file, so a worker opens only allowed files.
 

@@ -1,1 +1,1 @@
-"""Search attributes and queries of Temporal's visibility store, by which operators find runs."""
+"""Search attributes and queries of Temporal's visibility store."""

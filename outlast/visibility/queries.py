@@ -17,7 +17,7 @@ def is_findable(text: str) -> bool:
 
 
 def equals(attribute: str, text: str) -> str | None:
-    """Return a condition that every run with this value meets; None if there is no such condition.
+    """Return a condition that every run with this value meets, or None.
 
     If the text cannot be searched for, the condition matches its beginning, and the caller must
     compare the results.

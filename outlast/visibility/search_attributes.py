@@ -80,7 +80,7 @@ async def ensure_search_attributes(client: "Client", attributes: Mapping[str, st
 
 async def _until_accepted(client: "Client", attributes: Mapping[str, str]) -> None:
     deadline = monotonic() + PATIENCE_SECONDS
-    while await lacks_search_attributes(client, attributes) and monotonic() < deadline:  # noqa: ASYNC110  the server sends no event
+    while await lacks_search_attributes(client, attributes) and monotonic() < deadline:  # noqa: ASYNC110  nothing announces it
         await asyncio.sleep(_LOOK_SECONDS)
 
 

@@ -1,4 +1,4 @@
-"""Models through any-llm, which uses each provider's own package. It is imported on first use."""
+"""Models through any-llm, which is imported on first use."""
 
 import asyncio
 import os
@@ -37,7 +37,9 @@ _GOOGLE = frozenset({"gemini", "vertexai"})
 
 
 class AnyLLMModel:
-    """A model behind any-llm: `AnyLLMModel("mistral/mistral-large-latest")`. Never retries.
+    """A model behind any-llm, which never retries.
+
+    Example: `AnyLLMModel("mistral/mistral-large-latest")`.
 
     Attributes:
         model: any-llm's name of the provider, a slash, and the provider's name of the model.
@@ -118,7 +120,7 @@ class AnyLLMModel:
         target = self._target(_RESPONSES, self._responses.name)
         try:
             provider = await self._client()
-        except Exception as error:  # noqa: BLE001  each provider's package has its own exceptions
+        except Exception as error:  # noqa: BLE001  each provider's package has exceptions of its own
             raise package_failure(error, target) from None
         if not getattr(provider, "SUPPORTS_RESPONSES", False):
             if self.api == "responses":

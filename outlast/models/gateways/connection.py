@@ -1,4 +1,4 @@
-"""Calls a gateway package (LiteLLM, any-llm), and converts its responses and errors.
+"""Calls LiteLLM or any-llm, and converts their responses and errors.
 
 Exceptions of the gateway and provider packages are recognized by class names and attributes, so
 that no package must be imported. `outlast.models.failures` defines the meaning of each status.
@@ -123,7 +123,7 @@ def installed(package: str, extra: str, what: str) -> None:
 
 
 def call_arguments(body: JsonObject, settings: ModelSettings) -> JsonObject:
-    """Return the arguments of a package's function: the body, and HTTP options such as headers.
+    """Return the arguments for a package: the body, headers, query and time-out.
 
     `extra_body` has been merged into the body. The packages need it as a separate argument,
     because they refuse or drop fields that they do not know of a provider.
@@ -174,7 +174,7 @@ async def _next_event(
 
 
 def _as_json(answer: object) -> JsonObject | None:
-    """Return a package's object as JSON without None values; None if it is not an object."""
+    """Return a package's object as JSON without None values, or None for other data."""
     dump: Any = getattr(answer, "model_dump", None)
     if dump is None:
         return as_object(answer)
@@ -194,7 +194,7 @@ def _failures(target: Target) -> Generator[None]:
         raise
     except TimeoutError:
         raise timeout_failure(target) from None
-    except Exception as error:  # noqa: BLE001  each provider's package has its own exceptions
+    except Exception as error:  # noqa: BLE001  each provider's package has exceptions of its own
         raise package_failure(error, target) from None
 
 
@@ -253,7 +253,7 @@ def package_failure(error: Exception, target: Target) -> ModelError:
 
 
 def _is_named(error: object, names: frozenset[str]) -> bool:
-    """Whether the class of an error, or one of its base classes, has one of these names."""
+    """Whether an error's class or a base class has one of these names."""
     return any(kind.__name__ in names for kind in type(error).__mro__)
 
 

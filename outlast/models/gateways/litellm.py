@@ -1,4 +1,4 @@
-"""Models through LiteLLM, which supports a hundred providers. It is imported on first use."""
+"""Models through LiteLLM, which is imported on first use."""
 
 import os
 from typing import Any
@@ -59,7 +59,7 @@ class LitellmModel(ChatCompletionsModel):
 
 
 class LitellmProvider:
-    """Finds models by LiteLLM's names, with the keys that LiteLLM reads from the environment."""
+    """Finds models by LiteLLM's names, with the keys of the environment."""
 
     def get_model(self, model_name: str | None) -> LitellmModel:
         """Return the model of this name, or the default model for None.

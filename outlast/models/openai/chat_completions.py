@@ -1,4 +1,4 @@
-"""Models behind the Chat Completions API, which nearly every model server supports."""
+"""Models behind the Chat Completions API, which most model servers support."""
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing

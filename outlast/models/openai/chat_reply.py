@@ -1,4 +1,4 @@
-"""Converts responses of the Chat Completions API to those of the Responses API, without I/O.
+"""Converts Chat Completions responses to Responses objects, without I/O.
 
 `provider_data` keeps data that the server expects back: the signed thinking blocks of Claude and
 the signatures that Gemini adds to calls. Ids are derived from the completion's own id, so the same
@@ -370,7 +370,7 @@ def _citations(message: JsonObject) -> list[JsonObject]:
 
 
 def _logprob(given: JsonObject) -> JsonObject:
-    """Return a token's log probability in the Responses format, with the bytes of every token."""
+    """Return a token's log probability in the Responses format, with its bytes."""
     likely = as_objects(given.get("top_logprobs")) or ()
     top: list[JsonObject] = [{**one, "bytes": one.get("bytes") or []} for one in likely]
     return {**given, "bytes": given.get("bytes") or [], "top_logprobs": top}

@@ -1,4 +1,4 @@
-"""Converts a model request to the body of a request to `/chat/completions`, without I/O."""
+"""Converts model requests to bodies for `/chat/completions`, without I/O."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -12,7 +12,7 @@ from outlast.ports.model import ModelRequest, OutputSpec, ToolSpec
 
 
 class UnsupportedItemError(ValueError):
-    """A part of the request has no equivalent in Chat Completions; the message says what to do."""
+    """A part of the request has no equivalent in Chat Completions."""
 
 
 def chat_body(
@@ -196,7 +196,7 @@ def _with_text_output(item: JsonObject) -> JsonObject:
 
 
 def _give_back(messages: list[JsonObject], item: JsonObject, model: str) -> None:
-    """Add the data that the model's server expects back; other servers would reject it."""
+    """Add the provider data that this model's server expects back."""
     kept = as_object(item.get(PROVIDER_DATA)) or {}
     message = messages[-1] if messages else {}
     if not kept or kept.get("model") != model or message.get("role") != "assistant":

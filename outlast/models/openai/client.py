@@ -1,4 +1,4 @@
-"""The `openai` package's client, under the import path that programs for the SDK use.
+"""The `openai` package's client, under the SDK's import path.
 
 Importing this module imports the `openai` package, which takes half a second.
 """

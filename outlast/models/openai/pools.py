@@ -1,4 +1,4 @@
-"""A connection pool per event loop, inside a client that a program uses in several loops.
+"""One connection pool per event loop, inside a client used in several loops.
 
 A pooled connection belongs to the loop that opened it. Another loop can still send a request on it,
 but loses the response: the call is billed and then retried. So the pools of a user's client are
@@ -62,7 +62,7 @@ class LoopPools:
     """Replaces a connection pool of `httpcore2` by one pool per event loop."""
 
     def __init__(self, pool: "AsyncConnectionPool") -> None:
-        """Use a pool as the template of the others; its own connections are not used again."""
+        """Use a pool as the template of the others, not for connections."""
         self._pattern = pool
         self._pools: LoopValues[AsyncConnectionPool] = LoopValues()
 
@@ -103,7 +103,7 @@ class LoopPools:
             pool = copy.copy(self._pattern)
             # A copy shares the settings, but needs its own connections and waiting requests.
             fresh: Any = pool
-            fresh._connections = []  # noqa: SLF001  a pool has no public way to copy its settings
-            fresh._requests = []  # noqa: SLF001  as above
+            fresh._connections = []  # noqa: SLF001  what a pool has no other way to be made anew from
+            fresh._requests = []  # noqa: SLF001  likewise
             self._pools.set(pool)
         return pool

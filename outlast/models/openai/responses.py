@@ -175,7 +175,7 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
 
 
 def _is_foreign(item: JsonObject) -> bool:
-    """Whether an item is the reasoning of another server's model, which this model cannot read."""
+    """Whether an item is reasoning of another server, unreadable for this one."""
     return item.get("type") == "reasoning" and bool(item.get(PROVIDER_DATA))
 
 
@@ -241,7 +241,7 @@ def _include(request: ModelRequest) -> list[str] | None:
 
 
 def _entry(tool: HostedTool, model: str | None) -> JsonObject:
-    """Return a tool's entry in a request; a computer tool's entry depends on the model."""
+    """Return a tool's entry in a request, which may depend on the model."""
     return tool.param_for(model) if isinstance(tool, ComputerTool) else tool.to_tool_param()
 
 
