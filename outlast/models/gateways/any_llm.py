@@ -33,7 +33,7 @@ _PREFIX = "any-llm/"
 _RESPONSES = "/responses"
 
 _GOOGLE = frozenset({"gemini", "vertexai"})
-"""Providers whose packages pass headers under another name or in another way."""
+"""Providers whose packages take headers in `http_options`."""
 
 
 class AnyLLMModel:

@@ -30,7 +30,7 @@ from outlast.models.openai.connection import Reply, call_seconds
 from outlast.ports.model import ModelError
 
 _ALWAYS_OF_THE_BODY = frozenset({"model", "messages", "input", "stream"})
-"""The fields that every package requires as arguments."""
+"""Body fields that `extra_body` cannot move out of the arguments, because packages need them."""
 
 
 class PackageCall(Protocol):
