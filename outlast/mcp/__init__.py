@@ -1,4 +1,4 @@
-"""Servers of the Model Context Protocol that a worker runs or reaches by itself.
+"""Model Context Protocol servers that a worker starts or connects to.
 
 The names are in `__init__.pyi` and loaded when first used: agents and clients without such servers
 do not need the `mcp` package.

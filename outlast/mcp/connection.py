@@ -1,7 +1,6 @@
-"""One connection to an MCP server, held by a task of its own.
+"""One shared connection to an MCP server, held by a task of its own.
 
-Owns: opening it once, sharing it, noticing its end. The protocol's client has to be entered and
-left in one task, while those who use it come and go. Must not know: what is asked over it.
+The protocol's client must be entered and exited in the same task, but many tasks use it.
 """
 
 import asyncio
@@ -18,15 +17,15 @@ logger = get_logger(__name__)
 
 
 class OpeningTimeoutError(TimeoutError):
-    """A server does not say hello in time."""
+    """A server did not initialize in time."""
 
 
 class Connection:
-    """A connection that is opened at once, and never again.
+    """A connection that opens on construction and is never reopened.
 
     Attributes:
-        is_kept: somebody has opened it on purpose, and will close it.
-        has_expired: opening it took too long, and was given up.
+        is_kept: the user opened the connection with `connect`, and closes it with `cleanup`.
+        has_expired: opening took too long and was cancelled.
     """
 
     def __init__(
@@ -37,12 +36,12 @@ class Connection:
         patience: timedelta,
         is_kept: bool = False,
     ) -> None:
-        """Begin to open it.
+        """Start opening the connection.
 
         Args:
-            open_client: opens the client, as a context.
-            name: the server's, for messages.
-            patience: how long opening may take; then it is given up.
+            open_client: returns a context manager that opens the client.
+            name: the server's name, for messages.
+            patience: the time-out for opening the connection.
             is_kept: see the attribute.
         """
         self.is_kept = is_kept
@@ -54,31 +53,31 @@ class Connection:
         loop = asyncio.get_running_loop()
         self._client: asyncio.Future[Any] = loop.create_future()
         self._giving_up = loop.call_later(patience.total_seconds(), self._expire)
-        # In a context of its own: who comes first may be an activity or traced; this outlives it.
+        # An empty context: the task outlives the caller, which may be an activity or a span.
         self._task = asyncio.create_task(self._hold(open_client), context=Context())
 
     @property
     def is_over(self) -> bool:
-        """Whether it cannot be used any more."""
+        """Whether the connection is closed or closing."""
         return self._closing.is_set() or self._task.done()
 
     @property
     def is_in_use(self) -> bool:
-        """Whether somebody waits for an answer."""
+        """Whether a task is using the client."""
         return self._uses > 0
 
     @contextlib.asynccontextmanager
     async def client(self, within_seconds: float | None = None) -> AsyncGenerator[Any]:
-        """Lend the client, once it is there.
+        """Provide the client for the block, once the connection is open.
 
         Args:
-            within_seconds: how long to wait for it; it goes on opening for others. None waits
-                until it is open or given up.
+            within_seconds: how long to wait for the client; the connection keeps opening for other
+                callers. None waits for as long as opening may take.
 
         Raises:
-            Exception: opening it failed.
-            OpeningTimeoutError: opening it takes too long.
-            ConnectionError: it was closed meanwhile.
+            Exception: the connection could not be opened.
+            OpeningTimeoutError: opening took too long.
+            ConnectionError: the connection was closed in the meantime.
         """
         self._uses += 1
         try:
@@ -87,14 +86,14 @@ class Connection:
             self._uses -= 1
 
     def give_up(self) -> None:
-        """Let nobody use it any more; it is closed behind."""
+        """Make the connection unusable, and close it in the background."""
         self._closing.set()
         if not self._client.done():
-            self._task.cancel()  # it may not even have begun, and then tells nobody
+            self._task.cancel()  # a task that has not started yet does not fail the client's future itself
             self._fail(ConnectionError(f"The connection to {self._name!r} was closed."))
 
     async def close(self) -> None:
-        """Close it, and wait until that is done."""
+        """Close the connection, and wait until it is closed."""
         self.give_up()
         await asyncio.wait([self._task])
 
@@ -130,11 +129,11 @@ class Connection:
             self._giving_up.cancel()
 
     def _fail(self, error: Exception) -> bool:
-        """Tell those who wait why there is no client; say whether they waited."""
+        """Pass an error to the waiting callers; return False if the client was already there."""
         if self._client.done():
             return False
         self._client.set_exception(error)
-        self._client.exception()  # nobody may be waiting
+        self._client.exception()  # avoids asyncio's warning if no caller is waiting
         return True
 
 
@@ -143,7 +142,7 @@ def _late(name: str, seconds: float) -> OpeningTimeoutError:
 
 
 def first_cause(error: BaseException) -> Exception:
-    """Return what is at the bottom of a group of exceptions."""
+    """Return the first leaf exception of an exception group."""
     while isinstance(error, BaseExceptionGroup):
         error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
     return error if isinstance(error, Exception) else ConnectionError(repr(error))

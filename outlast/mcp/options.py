@@ -1,7 +1,4 @@
-"""The options of MCP servers that a process connects to.
-
-Owns: `ServerOptions`, and what its numbers mean. Must not know: connections.
-"""
+"""The options of MCP servers that a process connects to, and their validation."""
 
 from collections.abc import Callable
 from datetime import timedelta
@@ -25,7 +22,7 @@ SHORTEST_WAIT = timedelta(milliseconds=1)
 
 
 class ServerOptions(TypedDict, total=False):
-    """The further options of a server; all are optional.
+    """Further options of a server, all optional.
 
     Attributes:
         use_structured_content: whether the model reads a result's structured content, if any,

@@ -1,8 +1,4 @@
-"""Several MCP servers at once.
-
-Owns: `MCPServerManager`: connecting to many, and going on without those that fail. Must not know:
-the kinds of servers.
-"""
+"""Manages connections to several MCP servers, and drops servers that fail to connect."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -20,7 +16,7 @@ Step = Callable[[], Awaitable[None]]
 
 
 class _Keeper:
-    """A task for all that is done with one server: some can be let go in no other one."""
+    """A task that runs all steps of one server: some must be closed in the task that opened them."""
 
     def __init__(self) -> None:
         self._steps: asyncio.Queue[tuple[Step, asyncio.Future[None]]] = asyncio.Queue()
@@ -28,7 +24,7 @@ class _Keeper:
         self._task = asyncio.create_task(self._work())
 
     async def do(self, step: Step) -> None:
-        """Do it in the task, and raise what it raises. It is given up when nobody waits for it."""
+        """Run a step in the task, and raise its error; cancel the step if the caller is cancelled."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._steps.put_nowait((step, done))
         try:
@@ -52,8 +48,8 @@ class _Keeper:
                 done.cancel()
                 if self._stopped:
                     raise
-                self._task.uncancel()  # only the step was given up
-            except Exception as error:  # noqa: BLE001  whoever waits is told
+                self._task.uncancel()  # only the step was cancelled
+            except Exception as error:  # noqa: BLE001  passed to the caller
                 done.set_exception(error)
             except BaseException:
                 done.cancel()
@@ -63,18 +59,18 @@ class _Keeper:
 
 
 class MCPServerManager:
-    """Connects to several servers, and keeps them for as long as it is entered.
+    """A context manager that keeps connections to several servers open.
 
         async with MCPServerManager([files, tickets]) as servers:
             agent = Agent(name="Desk", mcp_servers=servers.active_servers)
 
     Attributes:
-        connect_timeout_seconds: how long connecting to a server may take; None for its own bound.
-        cleanup_timeout_seconds: how long letting it go may take.
-        drop_failed_servers: whether `active_servers` leaves out those that could not be reached.
-        strict: whether a server that cannot be reached is an error.
-        connect_in_parallel: whether all are connected to at the same time.
-        errors: why a server could not be reached, by server.
+        connect_timeout_seconds: the time-out for connecting to a server; None for the server's own.
+        cleanup_timeout_seconds: the time-out for closing a connection; None for no limit.
+        drop_failed_servers: whether `active_servers` leaves out servers that failed to connect.
+        strict: whether a failed connection raises an error.
+        connect_in_parallel: whether to connect to all servers at the same time.
+        errors: the connection errors, by server.
     """
 
     def __init__(
@@ -87,7 +83,7 @@ class MCPServerManager:
         strict: bool = False,
         connect_in_parallel: bool = False,
     ) -> None:
-        """Take the servers; nothing is opened. Each counts once."""
+        """Store the servers without duplicates; open no connection yet."""
         self._servers = list(dict.fromkeys(servers))
         self.connect_timeout_seconds = connect_timeout_seconds
         self.cleanup_timeout_seconds = cleanup_timeout_seconds
@@ -97,7 +93,7 @@ class MCPServerManager:
         self.errors: dict[MCPServer, BaseException] = {}
         self._active = list(self._servers)
         self._open: set[MCPServer] = set()
-        self._held: set[MCPServer] = set()  # also those that failed on the way
+        self._held: set[MCPServer] = set()  # also servers that failed to connect
         self._keepers: dict[MCPServer, _Keeper] = {}
 
     @property
@@ -107,20 +103,20 @@ class MCPServerManager:
 
     @property
     def failed_servers(self) -> list[MCPServer]:
-        """Those that could not be reached when that was last tried."""
+        """The servers whose last attempt to connect failed."""
         return [server for server in self._servers if server in self.errors]
 
     @property
     def active_servers(self) -> list[MCPServer]:
-        """Those to give to an agent: all, until they are connected to, and none afterwards."""
+        """The servers for an agent: all before connecting, the connected ones, none after cleanup."""
         return list(self._active)
 
     async def connect_all(self) -> list[MCPServer]:
-        """Connect to every server, and return those that are active.
+        """Connect to every server, and return the active servers.
 
         Raises:
-            Exception: with `strict`, what the first that failed raised; those that this call has
-                connected to are let go then.
+            Exception: with `strict`, the error of the first server that failed; connections opened
+                by this call are closed.
         """
         before = set(self._open)
         try:
@@ -133,10 +129,10 @@ class MCPServerManager:
             raise
 
     async def reconnect(self, *, failed_only: bool = True) -> list[MCPServer]:
-        """Connect to the servers that failed, or to all of them anew.
+        """Reconnect to the servers that failed, or to all servers.
 
         Raises:
-            Exception: with `strict`, what the first that failed raised.
+            Exception: with `strict`, the error of the first server that failed.
         """
         if not failed_only:
             await self.cleanup_all()
@@ -150,14 +146,14 @@ class MCPServerManager:
             self._choose_active()
 
     async def cleanup_all(self) -> None:
-        """Let all connections go. What fails is logged."""
+        """Close all connections. Errors are logged."""
         for server in reversed(self._servers):
             if server in self._held or not self.connect_in_parallel:
                 await self._let_go(server)
         self._active = []
 
     async def __aenter__(self) -> Self:
-        """Connect to all."""
+        """Connect to all servers."""
         await self.connect_all()
         return self
 
@@ -167,7 +163,7 @@ class MCPServerManager:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Let all go."""
+        """Close all connections."""
         await self.cleanup_all()
 
     async def _connect(self, servers: list[MCPServer]) -> list[MCPServer]:
@@ -226,7 +222,7 @@ def _raise_first(outcomes: Iterable[BaseException | None]) -> None:
 
 
 async def _one_by_one(steps: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Take steps in their order; after one that fails, none is taken."""
+    """Run steps in order, and stop at the first that fails."""
     rest = list(steps)
     try:
         while rest:

@@ -1,7 +1,4 @@
-"""The kinds of MCP servers that users make.
-
-Owns: their classes. Must not know: how a connection is held, or what tools become.
-"""
+"""The public MCP server classes, one for each transport."""
 
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Unpack
@@ -31,10 +28,10 @@ __all__ = [
 
 
 class MCPServerStdio(ConnectedServer):
-    """An MCP server that is a process, started by each worker for itself.
+    """An MCP server that each worker starts as a child process.
 
     Attributes:
-        params: the process.
+        params: the parameters of the process.
     """
 
     starts_process = True
@@ -48,10 +45,10 @@ class MCPServerStdio(ConnectedServer):
         tool_filter: ToolFilter = None,
         **options: Unpack[ServerOptions],
     ) -> None:
-        """Describe the server; nothing is started.
+        """Store the options; start no process yet.
 
         Args:
-            params: the process.
+            params: the parameters of the process.
             cache_tools_list: see `ConnectedServer`, also for the arguments below.
             name: default `stdio: <command>`.
             client_session_timeout_seconds: see there.
@@ -59,7 +56,7 @@ class MCPServerStdio(ConnectedServer):
             **options: see `ServerOptions`.
 
         Raises:
-            UserError: an argument does not fit.
+            UserError: an argument is invalid.
         """
         check_params(params, MCPServerStdioParams, "command", "MCPServerStdio")
         self.params = params
@@ -72,7 +69,7 @@ class MCPServerStdio(ConnectedServer):
         )
 
     def open_client(self) -> AbstractAsyncContextManager[Any]:
-        """Start the process and connect to it."""
+        """Return a context manager that starts the process and connects to it."""
         return client_over(
             over_stdio(self.params, f"The MCP server {self.name!r}"), self.message_handler
         )
@@ -82,7 +79,7 @@ class MCPServerSse(ConnectedServer):
     """An MCP server that is reached by HTTP with server-sent events.
 
     Attributes:
-        params: where and how.
+        params: the parameters of the connection.
     """
 
     def __init__(
@@ -94,10 +91,10 @@ class MCPServerSse(ConnectedServer):
         tool_filter: ToolFilter = None,
         **options: Unpack[ServerOptions],
     ) -> None:
-        """Describe the server; nothing is opened.
+        """Store the options; open no connection yet.
 
         Args:
-            params: where and how.
+            params: the parameters of the connection.
             cache_tools_list: see `ConnectedServer`, also for the arguments below.
             name: default `sse: <url>`.
             client_session_timeout_seconds: see there.
@@ -105,7 +102,7 @@ class MCPServerSse(ConnectedServer):
             **options: see `ServerOptions`.
 
         Raises:
-            UserError: an argument does not fit.
+            UserError: an argument is invalid.
         """
         check_params(params, MCPServerSseParams, "url", "MCPServerSse")
         self.params = params
@@ -118,7 +115,7 @@ class MCPServerSse(ConnectedServer):
         )
 
     def open_client(self) -> AbstractAsyncContextManager[Any]:
-        """Connect."""
+        """Return a context manager that connects to the server."""
         return client_over(over_sse(self.params), self.message_handler)
 
 
@@ -126,7 +123,7 @@ class MCPServerStreamableHttp(ConnectedServer):
     """An MCP server that is reached by streamable HTTP.
 
     Attributes:
-        params: where and how.
+        params: the parameters of the connection.
     """
 
     def __init__(
@@ -138,10 +135,10 @@ class MCPServerStreamableHttp(ConnectedServer):
         tool_filter: ToolFilter = None,
         **options: Unpack[ServerOptions],
     ) -> None:
-        """Describe the server; nothing is opened.
+        """Store the options; open no connection yet.
 
         Args:
-            params: where and how.
+            params: the parameters of the connection.
             cache_tools_list: see `ConnectedServer`, also for the arguments below.
             name: default `streamable_http: <url>`.
             client_session_timeout_seconds: see there.
@@ -149,7 +146,7 @@ class MCPServerStreamableHttp(ConnectedServer):
             **options: see `ServerOptions`.
 
         Raises:
-            UserError: an argument does not fit.
+            UserError: an argument is invalid.
         """
         check_params(params, MCPServerStreamableHttpParams, "url", "MCPServerStreamableHttp")
         self.params = params
@@ -162,5 +159,5 @@ class MCPServerStreamableHttp(ConnectedServer):
         )
 
     def open_client(self) -> AbstractAsyncContextManager[Any]:
-        """Connect."""
+        """Return a context manager that connects to the server."""
         return client_over(over_http(self.params, self.note_status), self.message_handler)

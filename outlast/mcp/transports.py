@@ -1,7 +1,6 @@
-"""The ways to an MCP server: a process, server-sent events, streamable HTTP.
+"""The transports to an MCP server: a process, server-sent events, streamable HTTP.
 
-Owns: the parameters of each, and making the protocol's client of them. The `mcp` package and its
-HTTP client are known here; of their errors `connected` knows. Must not know: tools.
+Uses the `mcp` package and its HTTP client; `connected_server.py` handles their errors.
 """
 
 import contextlib
@@ -33,15 +32,15 @@ READ_TIMEOUT_SECONDS = 300.0
 
 
 class MCPServerStdioParams(TypedDict, total=False):
-    """A server that is a process of the worker's.
+    """The parameters of a server that the worker starts as a child process.
 
     Attributes:
         command: the program.
-        args: its arguments.
-        env: variables of its environment, besides the few that it inherits.
-        cwd: where it runs.
-        encoding: of its messages; default UTF-8.
-        encoding_error_handler: what becomes of bytes that do not fit; default `strict`.
+        args: the arguments of the program.
+        env: environment variables, in addition to the few that the process inherits.
+        cwd: the working directory.
+        encoding: the encoding of messages; default UTF-8.
+        encoding_error_handler: the handling of undecodable bytes; default `strict`.
     """
 
     command: Required[str]
@@ -53,13 +52,13 @@ class MCPServerStdioParams(TypedDict, total=False):
 
 
 class MCPServerSseParams(TypedDict):
-    """A server that is reached by HTTP with server-sent events.
+    """The parameters of a server that is reached by HTTP with server-sent events.
 
     Attributes:
-        url: its address.
-        headers: sent with each request.
-        timeout: of a request, in seconds; default 5.
-        sse_read_timeout: how long the server may be silent, in seconds; default 300.
+        url: the server's URL.
+        headers: the headers of each request.
+        timeout: the time-out of a request, in seconds; default 5.
+        sse_read_timeout: the longest wait for data from the server, in seconds; default 300.
         auth: an `httpx2.Auth`.
         httpx_client_factory: makes the HTTP client.
     """
@@ -73,14 +72,14 @@ class MCPServerSseParams(TypedDict):
 
 
 class MCPServerStreamableHttpParams(TypedDict):
-    """A server that is reached by streamable HTTP.
+    """The parameters of a server that is reached by streamable HTTP.
 
     Attributes:
-        url: its address.
-        headers: sent with each request.
-        timeout: of a request, in seconds; default 5.
-        sse_read_timeout: how long the server may be silent, in seconds; default 300.
-        terminate_on_close: whether the server is told when the connection is closed; default true.
+        url: the server's URL.
+        headers: the headers of each request.
+        timeout: the time-out of a request, in seconds; default 5.
+        sse_read_timeout: the longest wait for data from the server, in seconds; default 300.
+        terminate_on_close: whether closing the connection ends the server's session; default true.
         auth: an `httpx2.Auth`.
         httpx_client_factory: makes the HTTP client.
     """
@@ -97,7 +96,7 @@ class MCPServerStreamableHttpParams(TypedDict):
 def client_over(
     streams: AbstractAsyncContextManager[Any], message_handler: MessageHandler | None
 ) -> AbstractAsyncContextManager[Any]:
-    """Return the protocol's client over a transport. It keeps no answers: the server object does."""
+    """Return the protocol's client over a transport, without caching; `ConnectedServer` caches."""
     version = importlib.metadata.version("outlast")
     return Client(
         streams,
@@ -112,7 +111,7 @@ async def over_stdio(params: MCPServerStdioParams, owner: str) -> AsyncGenerator
     """Start a server's process.
 
     Raises:
-        UserError: there is no such program, or it may not be run.
+        UserError: the program does not exist, or may not be executed.
     """
     parameters = StdioServerParameters(**params)
     log = _log()
@@ -126,16 +125,16 @@ async def over_stdio(params: MCPServerStdioParams, owner: str) -> AsyncGenerator
         ) from error
     finally:
         if log is not sys.__stderr__:
-            log.close()  # the process has its own by now
+            log.close()  # the process has inherited the file
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_exit(streams)
         yield opened
 
 
 def _log() -> TextIO:
-    """Return where a process writes what it has to say besides the protocol.
+    """Return a file for the standard error of a server process.
 
-    `sys.stderr` itself may be no file, as in a notebook.
+    `sys.stderr` itself may not be a real file, for example in a notebook.
     """
     try:
         if sys.__stderr__ is not None:
@@ -150,12 +149,12 @@ def _log() -> TextIO:
 async def over_http(
     params: MCPServerStreamableHttpParams, on_error_status: Callable[[int], None]
 ) -> AsyncGenerator[Any]:
-    """Open the way to a server with streamable HTTP.
+    """Open a streamable HTTP transport to a server.
 
     Args:
-        params: where and how.
-        on_error_status: gets the status of each response of 400 or above; the protocol's client
-            tells them apart from nothing.
+        params: the parameters of the connection.
+        on_error_status: called with each response status of 400 or above, which the protocol's
+            client does not report.
     """
 
     async def note_status(response: httpx2.Response) -> None:
@@ -184,7 +183,7 @@ async def over_http(
 
 
 def over_sse(params: MCPServerSseParams) -> AbstractAsyncContextManager[Any]:
-    """Open the way to a server with server-sent events."""
+    """Open a transport to a server with server-sent events."""
     return sse_client(
         params["url"],
         headers=params.get("headers"),
@@ -198,12 +197,12 @@ def over_sse(params: MCPServerSseParams) -> AbstractAsyncContextManager[Any]:
 def http_client(
     headers: dict[str, str] | None = None, timeout: Any = None, auth: Any = None
 ) -> httpx2.AsyncClient:
-    """Make the HTTP client that is used where nobody brings one."""
+    """Return the default HTTP client."""
     return httpx2.AsyncClient(headers=headers, timeout=timeout, auth=auth)
 
 
 def public_url(url: str) -> str:
-    """Return an address without what may be secret: user, password and query."""
+    """Return a URL without the parts that may be secret: user, password and query."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
     return urlunsplit((parts.scheme, host, parts.path, "", ""))
@@ -215,7 +214,7 @@ def seconds(duration: timedelta | float) -> float:
 
 
 def check_params(params: object, kind: type, required: str, owner: str) -> None:
-    """Refuse parameters that are none, where they are given.
+    """Check the parameters of a server when it is constructed.
 
     Raises:
         UserError: one is missing or unknown.

@@ -1,8 +1,8 @@
 """Traces and spans of runs.
 
-Programs register processors, which receive them, and open spans of their own. The spans of a run's
-stages come from its states (`stage_spans.py`), those of calls from activities
-(`activities/tracing.py`).
+Programs register processors, which receive traces and spans, and open spans of their own. The spans
+of a run's stages come from its states (`stage_spans.py`), the spans of model and tool calls from
+activities (`activities/tracing.py`).
 """
 
 from outlast.agents.config.run_config import TracingConfig

@@ -1,8 +1,4 @@
-"""Traces and spans, and which of them is the current one.
-
-Owns: their ids, their life and their exported form. Must not know: runs, who opens a span, what a
-processor does with it.
-"""
+"""Traces and spans: their ids, lifecycle and export format, and the current trace and span."""
 
 import itertools
 import json
@@ -22,7 +18,7 @@ from outlast.tracing.receivers import REGISTRATION, Receivers
 D = TypeVar("D", bound=SpanData)
 
 NO_ID = "no-op"
-"""The id of traces and spans that nobody is told of."""
+"""The id of traces and spans that are not reported."""
 
 
 def gen_trace_id() -> str:
@@ -54,11 +50,11 @@ class Trace:
     """A trace of one run, or of several that a program groups.
 
     Attributes:
-        trace_id: its id.
-        name: what the program calls this work; the workflow's name.
+        trace_id: the id of the trace.
+        name: the name of the trace, as `workflow_name`.
         group_id: links traces, such as those of one chat.
-        metadata: whatever else the program tells about it.
-        disabled: nobody is told of it and of what is in it.
+        metadata: further data from the program.
+        disabled: neither the trace nor its spans are reported.
     """
 
     def __init__(
@@ -80,7 +76,7 @@ class Trace:
         self._token: Token[Place | None] | None = None
 
     def start(self, mark_as_current: bool = False) -> None:  # noqa: FBT001, FBT002  users' name
-        """Begin. What the program does next is in this trace if it is the current one."""
+        """Start the trace; new spans belong to it if it is marked as current."""
         if mark_as_current and self._token is None:
             self._token = PLACE.set(Place(self, None))
         if self._receivers is not None:
@@ -90,7 +86,7 @@ class Trace:
             receiver.tell("on_trace_start", self)
 
     def finish(self, reset_current: bool = False) -> None:  # noqa: FBT001, FBT002  users' name
-        """End, once; the trace around it is the current one again."""
+        """End the trace, and restore the previous current trace; later calls do nothing."""
         if reset_current:
             self._token = _left(self._token)
         if self._receivers is None or self._is_over:
@@ -100,12 +96,12 @@ class Trace:
             receiver.tell("on_trace_end", self)
 
     def restore(self) -> None:
-        """Take up a trace that began elsewhere, without telling anybody."""
+        """Continue a trace that another process started, without reporting its start."""
         if self._receivers is None:
             self._receivers = () if self.disabled else REGISTRATION.active
 
     def export(self) -> dict[str, Any] | None:
-        """Return the trace as an exporter sends it; None for a disabled one."""
+        """Return the trace as an exporter sends it, or None if it is disabled."""
         if self.disabled:
             return None
         return {
@@ -144,15 +140,15 @@ class Span(Generic[D]):
     """A piece of work in a trace, with a start and an end.
 
     Attributes:
-        trace: the trace it belongs to.
-        span_id: its id.
-        parent_id: the span around it; None directly under the trace.
-        span_data: what it tells; filled in while the work goes on.
-        error: why the work failed, if it did.
-        started_at: when it began, in ISO 8601 with time zone; None before.
-        ended_at: when it ended.
-        sensitive: whether inputs and outputs may be told.
-        durable: whether its id is derived, so that the ids of the spans in it are, too.
+        trace: the trace of the span.
+        span_id: the id of the span.
+        parent_id: the id of the parent span; None directly under the trace.
+        span_data: the data, filled in while the work is in progress.
+        error: the error of the work, if it failed.
+        started_at: the start time in ISO 8601 with time zone; None before the start.
+        ended_at: the end time; None before the end.
+        sensitive: whether inputs and outputs may be reported.
+        durable: whether the id is derived; the ids of child spans are then derived, too.
     """
 
     __slots__ = (
@@ -196,24 +192,24 @@ class Span(Generic[D]):
 
     @property
     def trace_id(self) -> str:
-        """The id of its trace."""
+        """The id of the span's trace."""
         return self.trace.trace_id
 
     @property
     def trace_metadata(self) -> JsonObject | None:
-        """What the program tells about its trace."""
+        """The metadata of the span's trace."""
         return self.trace.metadata
 
     @property
     def is_recorded(self) -> bool:
-        """Whether anybody is told of it."""
+        """Whether the span is reported to a processor."""
         return bool(self._receivers)
 
     def child_id(self, kind: str) -> str:
-        """Return the id of the next span in this one.
+        """Return the id of the next child span.
 
-        Derived where this one's is: work that is repeated under the same id repeats the ids in
-        it. Two spans that are opened concurrently may change places.
+        The id is derived if this span's id is, so repeated work repeats the ids of its child spans.
+        Two child spans that are opened concurrently may swap ids.
         """
         if not self.durable:
             return gen_span_id()
@@ -225,7 +221,7 @@ class Span(Generic[D]):
         *,
         at_seconds: float | None = None,
     ) -> None:
-        """Begin, once. What is opened next is in this span if it is the current one."""
+        """Start the span, once; new spans are its children if it is marked as current."""
         if mark_as_current and self._token is None:
             self._token = PLACE.set(Place(self.trace, self))
         if self.started_at is not None:
@@ -239,25 +235,25 @@ class Span(Generic[D]):
         *,
         at_seconds: float | None = None,
     ) -> None:
-        """End, once; the span around it is the current one again."""
+        """End the span, once, and restore the previous current span."""
         if reset_current:
             self._token = _left(self._token)
         if self.started_at is None or self.ended_at is not None:
             return
         now = _iso(time.time() if at_seconds is None else at_seconds)
-        self.ended_at = max(now, self.started_at)  # a clock that was put back
+        self.ended_at = max(now, self.started_at)  # the clock may have been set back
         self._tell("on_span_end")
 
     def restore(self, *, started_at_seconds: float) -> None:
-        """Take up a span that began elsewhere, without telling anybody."""
+        """Continue a span that another process started, without reporting its start."""
         self.started_at = _iso(started_at_seconds)
 
     def set_error(self, error: SpanError) -> None:
-        """Say why the work failed."""
+        """Set the error of the work."""
         self.error = error
 
     def export(self) -> dict[str, Any] | None:
-        """Return the span as an exporter sends it; None if nobody is to be told."""
+        """Return the span as an exporter sends it, or None if it is not reported."""
         if not self.is_recorded:
             return None
         return {
@@ -293,7 +289,7 @@ class Span(Generic[D]):
 
 
 class NoSpan(Span[D]):
-    """A span that nobody is told of: it costs nothing and does nothing."""
+    """A span that is not reported and does nothing."""
 
     __slots__ = ()
 
@@ -341,7 +337,7 @@ class NoSpan(Span[D]):
 
 
 class Place(NamedTuple):
-    """Where the program is: in a trace, and perhaps in a span of it."""
+    """The current trace, and the current span in it, if any."""
 
     trace: Trace
     span: Span[Any] | None
@@ -351,21 +347,21 @@ PLACE: ContextVar[Place | None] = ContextVar("outlast_place_in_trace", default=N
 
 NO_TRACE = Trace("", trace_id=NO_ID, disabled=True)
 NO_SPAN: NoSpan[Any] = NoSpan(DiscardedData())
-"""The span of all who did not ask for one: shared, so that it costs nothing."""
+"""The shared span for work that is not traced."""
 
 
 def error_of(error: BaseException, *, sensitive: bool) -> SpanError:
-    """Describe an exception; without its words where they may hold inputs or outputs."""
+    """Return the span error of an exception, without its message unless `sensitive` is set."""
     kind = type(error).__name__
-    if kind == "CancelledError":  # whoever cancels says so in words of its own, or in none
+    if kind == "CancelledError":  # its message is arbitrary or empty
         return SpanError(message="It was cancelled.", data={"type": kind})
     return SpanError(message=str(error) or kind if sensitive else kind, data={"type": kind})
 
 
 def _left(token: "Token[Place | None] | None") -> None:
-    """Go back to where the program was before; there is no token any more."""
+    """Restore the previous current trace and span, and return no token."""
     if token is not None:
-        # A generator may be closed in another context; what was set is not seen there.
+        # A generator may be closed in another context, where the value was not set.
         with suppress(ValueError):
             PLACE.reset(token)
 

@@ -1,11 +1,8 @@
-"""The spans of effects: opened by the activity that carries an effect out, with derived ids.
+"""The spans of effects, opened by activities, and the derived ids of all traces and spans.
 
-Owns: what a run's settings say of tracing, and the ids of its trace and of all its spans. Must not
-know: Temporal, what an effect does, when spans begin and end that outlive an effect.
-
-An id is derived from what it belongs to, so that processes that never met agree on it: the agent's
-span that one worker begins and another ends, the parent of a tool's span. A retry has another
-attempt and is another span; the same attempt told twice has the same id twice.
+Ids are derived from the run, effect and attempt, so that several processes agree on them: one
+worker may start an agent's span and another end it or open a tool's span in it. A retry is another
+attempt and has a span of its own; an attempt that is reported twice has the same id both times.
 """
 
 from collections.abc import Generator
@@ -34,23 +31,22 @@ D = TypeVar("D", bound=SpanData)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TraceScope:
-    """Where in which trace the effects of a run's agent belong.
+    """The place of an agent's effects in a trace.
 
     Attributes:
-        run_id: the run; ids are derived from it.
-        trace_id: the trace of the run, and of the runs nested in it.
-        workflow_name: what the trace is called.
+        run_id: the id from which span ids are derived.
+        trace_id: the trace of the run and of its nested runs.
+        workflow_name: the name of the trace.
         group_id: links several traces.
-        metadata: whatever else the program tells of the trace.
-        disabled: nobody is told of anything.
-        sensitive: whether inputs and outputs may be told.
-        agent_span_id: the span of the agent whose turn it is.
-        turn_span_id: the span of the turn; None outside of turns, and where they have no spans.
-        task_span_id: the span of all that is done about the question; None where it has none.
-        task_name: what the run calls its work.
-        parent_span_id: the span around all these; None directly under the trace.
-        is_joined: the trace belongs to somebody else: a program's `trace()`, or the run around
-            this one.
+        metadata: further data about the trace.
+        disabled: nothing is reported.
+        sensitive: whether inputs and outputs may be reported.
+        agent_span_id: the span of the active agent.
+        turn_span_id: the span of the turn; None outside of turns, or if turns have no spans.
+        task_span_id: the span from the question to its answer; None if tasks have no spans.
+        task_name: the name of the task span.
+        parent_span_id: the parent of the outermost of these spans; None directly under the trace.
+        is_joined: the trace was opened by a program's `trace()` or by the parent run.
     """
 
     run_id: str
@@ -69,17 +65,17 @@ class TraceScope:
 
     @property
     def inner_span_id(self) -> str:
-        """The span that the effects' spans are in."""
+        """The id of the parent span of the effects' spans."""
         return self.turn_span_id or self.agent_span_id
 
     def in_turn(self, number: int) -> "TraceScope":
-        """Return the scope of effects of a turn; 0 for those outside of turns."""
+        """Return the scope of a turn's effects; turn 0 stands for effects outside of turns."""
         has_span = number > 0 and self.task_span_id is not None
         turn = turn_span_id(self.run_id, number) if has_span else None
         return replace(self, turn_span_id=turn)
 
     def trace(self) -> Trace:
-        """Return the run's trace, as this process knows it."""
+        """Return an object for the run's trace."""
         return Trace(
             self.workflow_name,
             trace_id=self.trace_id,
@@ -90,7 +86,7 @@ class TraceScope:
 
 
 NO_SCOPE = TraceScope(run_id="", trace_id=NO_ID, agent_span_id=NO_ID, disabled=True)
-"""The scope of all runs while nobody is told of anything."""
+"""The scope of all runs while no processor is registered."""
 
 
 def scope_of(
@@ -104,23 +100,24 @@ def scope_of(
     parent_span_id: str | None = None,
     task_name: str | None = None,
 ) -> TraceScope:
-    """Return where the effects of a run's agent belong.
+    """Return the place of an agent's effects in a trace.
 
-    The settings may have been typed by hand, so what makes no sense counts as not given.
+    The settings may be hand-written, so invalid values are ignored.
 
     Args:
-        settings: of the run; those of tracing are `workflow_name`, `trace_id`, `group_id`,
-            `trace_metadata`, `tracing_disabled`, `trace_include_sensitive_data`, `tracing`, and,
-            from `join_current_trace`, `trace_joined`, `trace_parent_id` and `trace_task_name`.
-        run_id: the run; nothing else may ever have this id.
-        agent: the agent whose turn it is.
-        handovers: how often the run changed hands before. An agent that gets it back has a
-            second span.
+        settings: the settings of the run; those for tracing are `workflow_name`, `trace_id`,
+            `group_id`, `trace_metadata`, `tracing_disabled`, `trace_include_sensitive_data`,
+            `tracing`, and, from `join_current_trace`, `trace_joined`, `trace_parent_id` and
+            `trace_task_name`.
+        run_id: the id of the run, unique forever.
+        agent: the active agent.
+        handovers: the number of handoffs before. An agent that becomes active again has a second
+            span.
         turn: the number of the turn; 0 outside of turns.
-        root_run_id: for a nested run, the outermost one around it: its trace is theirs.
-        parent_span_id: for a nested run, the span around it, such as
+        root_run_id: for a nested run, the root run, whose trace it belongs to.
+        parent_span_id: for a nested run, the parent span, such as
             `agent_span_id(parent_run, parent_agent, parent_handovers)`.
-        task_name: what the run calls its work, where its settings do not say that.
+        task_name: the name of the task span, which overrides the name in the settings.
     """
     if not REGISTRATION.active:
         return NO_SCOPE
@@ -129,7 +126,7 @@ def scope_of(
     name = _text(told.get("workflow_name"))
     own_name = _text(told.get("trace_task_name"))
     if own_name is None and told.get("trace_joined") is not True:
-        own_name = name  # or else it is the name of somebody else's trace
+        own_name = name  # in a joined trace, `workflow_name` is the trace's name
     scope = TraceScope(
         run_id=run_id,
         trace_id=_text(told.get("trace_id")) or derived_trace_id("run", root),
@@ -149,13 +146,13 @@ def scope_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OuterCall:
-    """The call that a nested run answers, in the trace of the run that asks.
+    """The tool call of the parent run that started a nested run.
 
     Attributes:
-        key: the question of the run that asks.
-        root: the question of the outermost run.
-        effect: the number of the call among that run's effects.
-        task_name: what the nested run calls its work; None where it has no settings of its own.
+        key: the key of the parent run's question.
+        root: the key of the root run's question.
+        effect: the number of the call among the parent run's effects.
+        task_name: the name of the nested run's task; None without settings of its own.
     """
 
     key: str
@@ -170,7 +167,7 @@ class OuterCall:
 
 
 def outer_call(settings: JsonObject | None) -> OuterCall | None:
-    """Return the call that a run answers, or None for a run that works for nobody."""
+    """Return the call that started a nested run, or None for a run without a parent."""
     told: Any = (settings or {}).get(SETTING_AS_TOOL)
     place: Any = cast("JsonObject", told).get(TRACE) if isinstance(told, dict) else None
     if not isinstance(place, dict):
@@ -195,15 +192,15 @@ def run_scope(
     handovers: int = 0,
     turn: int = 0,
 ) -> TraceScope:
-    """Return where in the traces of a run something belongs, also of a nested run.
+    """Return the trace scope of a moment in a run, which may be a nested run.
 
     Args:
-        settings: of the run.
+        settings: the settings of the run.
         run_id: the workflow id.
-        started_at_ms: when the run began.
-        question: how many questions of the run were settled before.
-        agent: the agent at work.
-        handovers: how often the run had changed hands.
+        started_at_ms: the start time of the run.
+        question: the number of questions that the run settled before.
+        agent: the active agent.
+        handovers: the number of handoffs before.
         turn: the number of the turn; 0 outside of turns.
     """
     outer = outer_call(settings)
@@ -220,7 +217,7 @@ def run_scope(
 
 
 def agent_span_id(run_id: str, agent: str, handovers: int = 0) -> str:
-    """Return the id of the span of an agent that has a run in hand."""
+    """Return the id of the span of a run's active agent."""
     return derived_span_id("agent", run_id, agent, handovers)
 
 
@@ -230,31 +227,31 @@ def turn_span_id(run_id: str, number: int) -> str:
 
 
 def handoff_span_id(run_id: str, handovers: int) -> str:
-    """Return the id of the span of a handoff, after so many others in the run."""
+    """Return the id of the span of a handoff, given the number of earlier handoffs."""
     return derived_span_id("handoff", run_id, handovers)
 
 
 def effect_span(
     scope: TraceScope, span_data: D, *, effect: int, attempt: int = 1, part: str | int = ""
 ) -> Span[D]:
-    """Open the span of an effect, as a context manager, as a child of its turn's span.
+    """Return the span of an effect, a child of its turn's span, as a context manager.
 
-    Fill in the data through the object that was given, not through the span: while nobody is
-    told, the span is a shared one that keeps nothing. An exception that leaves the block becomes
-    the span's error; `set_error` describes a failure that does not.
+    Fill in the data through `span_data`, not through the span: without a processor, the span is a
+    shared object that stores nothing. An exception that leaves the block becomes the span's error;
+    use `set_error` for a failure that is handled inside.
 
     Args:
-        scope: where it belongs.
-        span_data: what it tells.
+        scope: the place of the effect in the trace.
+        span_data: the data of the span.
         effect: the number of the effect in its run.
-        attempt: 1 for the first try.
-        part: tells spans of the same kind in one effect apart, such as its guardrails.
+        attempt: the number of the attempt, starting at 1.
+        part: distinguishes spans of the same kind in one effect, such as guardrails.
     """
     receivers = REGISTRATION.active
     if not receivers:
         return NO_SPAN
     if scope.disabled:
-        # A span after all: what is opened inside must find that this run is not told of.
+        # A span object is needed, so that spans opened inside find that tracing is disabled.
         return Span(scope.trace(), span_data, span_id=NO_ID)
     return Span(
         scope.trace(),
@@ -274,15 +271,16 @@ def effect_span_id(run_id: str, effect: int, attempt: int, kind: str, part: str 
 
 @contextmanager
 def around_effect(scope: TraceScope, *, effect: int, attempt: int = 1) -> Generator[None]:
-    """Let the code of an effect find itself in the span of its turn.
+    """Make the span of the turn the current span for the code of an effect.
 
-    What it opens is a child of that span, with ids that are those of this attempt; and runs that
-    it starts join the trace. In a run that is not told of, nothing inside is.
+    Spans that the code opens become children of the turn's span, with ids derived from the attempt.
+    Runs that the code starts join the trace. If tracing is disabled for the run, nothing inside is
+    reported.
 
     Args:
-        scope: where the effect belongs.
-        effect: its number in its run.
-        attempt: 1 for the first try.
+        scope: the place of the effect in the trace.
+        effect: the number of the effect in its run.
+        attempt: the number of the attempt, starting at 1.
     """
     trace = scope.trace()
     receivers = () if scope.disabled else REGISTRATION.active
@@ -304,14 +302,14 @@ def around_effect(scope: TraceScope, *, effect: int, attempt: int = 1) -> Genera
 
 
 def leave_turn() -> None:
-    """Say that the turn is over although the effect is not: what it opens next is the agent's."""
+    """Make later spans of the effect children of the agent's span, because the turn is over."""
     place = PLACE.get()
     if place is not None and isinstance(place.span, _SpanAround):
         place.span.span_id = place.span.agent_span_id
 
 
 class _SpanAround(Span[DiscardedData]):
-    """The span of a turn or an agent, as what is opened in an attempt of an effect sees it."""
+    """The parent of spans opened in one attempt of an effect; it has the turn's or agent's id."""
 
     __slots__ = ("agent_span_id", "within")
 
@@ -319,7 +317,7 @@ class _SpanAround(Span[DiscardedData]):
     agent_span_id: str
 
     def child_id(self, kind: str) -> str:
-        """Return the id of the next span in this attempt."""
+        """Return the id of the next child span in this attempt."""
         return effect_span_id(*self.within, kind, next(self._children))
 
 

@@ -1,8 +1,4 @@
-"""What a span of a trace tells: one class for each kind of work.
-
-Owns: the span data classes and their exported form. Must not know: how a span is opened, whom it
-is told to, Temporal.
-"""
+"""The data of spans, with one class for each kind of work, and its export format."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -16,8 +12,8 @@ class SpanError(TypedDict):
     """The error of a span's work.
 
     Attributes:
-        message: the failure in words.
-        data: whatever else is known about it.
+        message: the error message.
+        data: further data about the error.
     """
 
     message: str
@@ -25,10 +21,7 @@ class SpanError(TypedDict):
 
 
 class SpanData(ABC):
-    """The data of one kind of span.
-
-    Filled in while the work goes on.
-    """
+    """Base class for the data of one kind of span, filled in while the work is in progress."""
 
     @property
     @abstractmethod
@@ -40,7 +33,7 @@ class SpanData(ABC):
         """Return the data as an exporter sends it."""
 
     def drop_content(self) -> None:  # noqa: B027  most kinds hold no content
-        """Forget what people and models said: inputs and outputs. Names and counts stay."""
+        """Remove inputs and outputs; keep names and counts."""
 
 
 @dataclass
@@ -73,9 +66,9 @@ class TaskSpanData(SpanData):
     """The data of a span from a question to its answer.
 
     Attributes:
-        name: what the run calls its work; the workflow's name.
-        usage: the tokens spent on it, nested runs included.
-        metadata: whatever else a program tells; it is not exported.
+        name: the name of the run's workflow, from its settings.
+        usage: the tokens used, including nested runs.
+        metadata: further data from the program; not exported.
     """
 
     name: str
@@ -97,10 +90,10 @@ class TurnSpanData(SpanData):
     """The data of a span of one turn: a model call and its tool calls.
 
     Attributes:
-        turn: its number in the question; the first is 1.
-        agent_name: whose turn it is.
-        usage: the tokens spent in it, nested runs included.
-        metadata: whatever else a program tells; it is not exported.
+        turn: the number of the turn since the question, starting at 1.
+        agent_name: the agent that takes the turn.
+        usage: the tokens used, including nested runs.
+        metadata: further data from the program; not exported.
     """
 
     turn: int
@@ -133,7 +126,7 @@ class FunctionSpanData(SpanData):
         return "function"
 
     def export(self) -> dict[str, Any]:
-        """Return the data as an exporter sends it; the output is a text."""
+        """Return the data as an exporter sends it; the output is a string."""
         return {
             "type": self.type,
             "name": self.name,
@@ -143,7 +136,7 @@ class FunctionSpanData(SpanData):
         }
 
     def drop_content(self) -> None:
-        """Forget the arguments, the result, and what a server said of them."""
+        """Remove the arguments, the result and the MCP data."""
         self.input = self.output = self.mcp_data = None
 
 
@@ -152,10 +145,10 @@ class GenerationSpanData(SpanData):
     """The data of a span of a model call.
 
     Attributes:
-        input: the items the model was asked with.
-        output: the items it answered.
-        model: its name.
-        model_config: how it was called. Put no headers and no request bodies in: they hold keys.
+        input: the items of the request.
+        output: the items of the response.
+        model: the model's name.
+        model_config: the model's settings, without headers and request bodies: they may hold keys.
         usage: the tokens of this call.
     """
 
@@ -182,7 +175,7 @@ class GenerationSpanData(SpanData):
         }
 
     def drop_content(self) -> None:
-        """Forget the items; model and usage stay."""
+        """Remove the items; keep model and usage."""
         self.input = self.output = None
 
 
@@ -192,7 +185,7 @@ class ResponseSpanData(SpanData):
 
     Attributes:
         response: the response, as the provider sent it.
-        input: what the model was asked with.
+        input: the input of the request.
     """
 
     response: JsonObject | None = None
@@ -204,7 +197,7 @@ class ResponseSpanData(SpanData):
         return "response"
 
     def export(self) -> dict[str, Any]:
-        """Return the data as an exporter sends it: the response by its id, with its usage."""
+        """Return the data as an exporter sends it: the response's id and usage."""
         response = self.response or {}
         return {
             "type": self.type,
@@ -213,7 +206,7 @@ class ResponseSpanData(SpanData):
         }
 
     def drop_content(self) -> None:
-        """Forget the input and all of the response but its id, model and usage."""
+        """Remove the input, and the response except for its id, model and usage."""
         self.input = None
         if self.response is not None:
             kept = ("id", "model", "usage")
@@ -259,7 +252,7 @@ class MCPListToolsSpanData(SpanData):
     """The data of a span of listing an MCP server's tools.
 
     Attributes:
-        server: what the server is called.
+        server: the name of the server.
         result: the names of its tools.
     """
 
@@ -278,10 +271,9 @@ class MCPListToolsSpanData(SpanData):
 
 @dataclass
 class CustomSpanData(SpanData):
-    """The data of a span of the program's own.
+    """The data of a custom span.
 
-    `data` is whatever the program puts in; it is content that somebody chose to tell, so it stays
-    in runs that leave inputs and outputs out.
+    The program chose to report `data`, so a run that leaves out inputs and outputs keeps it.
     """
 
     name: str
@@ -298,7 +290,7 @@ class CustomSpanData(SpanData):
 
 
 def _as_custom(kind: str, usage: dict[str, Any] | None, **told: Any) -> dict[str, Any]:
-    """Return the export of a kind that backends know as a custom span only."""
+    """Return the export of a kind that backends only support as a custom span."""
     data = {"sdk_span_type": kind, **told}
     if usage is not None:
         data["usage"] = usage
@@ -306,7 +298,7 @@ def _as_custom(kind: str, usage: dict[str, Any] | None, **told: Any) -> dict[str
 
 
 class DiscardedData(SpanData):
-    """The data of a span that nobody is told of: takes everything and keeps nothing."""
+    """The data of an unreported span: accepts every attribute and stores none."""
 
     @property
     def type(self) -> str:
@@ -318,10 +310,10 @@ class DiscardedData(SpanData):
         return {}
 
     def __setattr__(self, name: str, value: object) -> None:
-        """Forget the value at once: one object serves all."""
+        """Discard the value: all unreported spans share one object."""
 
     def __getattr__(self, name: str) -> Any:
-        # A protocol's name must not look like a method that is None.
+        # Return no None for dunder names, or Python would call None as a protocol's method.
         if name.startswith("__"):
             raise AttributeError(name)
         return {} if name == "data" else None

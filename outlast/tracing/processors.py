@@ -1,8 +1,4 @@
-"""A processor that sends traces and spans in batches, from a thread of its own.
-
-Owns: the queue, the thread, and what happens when a batch cannot be sent. Must not know: where
-batches go; an exporter does.
-"""
+"""A processor that passes traces and spans to an exporter in batches, on a background thread."""
 
 import json
 import sys
@@ -22,31 +18,34 @@ logger = get_logger(__name__)
 
 
 class TracingExporter(ABC):
-    """Sends traces and spans somewhere."""
+    """Base class for exporters, which send traces and spans to a backend."""
 
     @abstractmethod
     def export(self, items: list[Trace | Span[Any]]) -> None:
-        """Send these, and return when that is done. What it raises is logged."""
+        """Send a batch, and return when it is sent. Exceptions are logged."""
 
 
 class ConsoleSpanExporter(TracingExporter):
-    """Writes every trace and span to the standard output, as a line of JSON."""
+    """Writes each trace and span to standard output as a line of JSON."""
 
     def export(self, items: list[Trace | Span[Any]]) -> None:
-        """Write them."""
+        """Write the traces and spans."""
         for item in items:
             sys.stdout.write(f"{json.dumps(item.export(), default=str)}\n")
 
 
 class BatchTraceProcessor(TracingProcessor):
-    """Hands traces that begin and spans that end to an exporter, many at a time.
+    """Exports started traces and finished spans in batches.
 
     Args:
-        exporter: where they go.
-        max_queue_size: how many wait at most; further ones are dropped, with a warning in the log.
-        max_batch_size: how many an exporter gets at once.
-        schedule_delay: how long one waits at most; a number is seconds, 0 sends at once.
-        export_trigger_ratio: which part of the queue has to be full for the exporter not to wait.
+        exporter: sends the batches.
+        max_queue_size: the maximum length of the queue; further traces and spans are dropped, with
+            a warning in the log.
+        max_batch_size: the maximum size of a batch.
+        schedule_delay: the maximum time in the queue; a number counts seconds, and 0 sends
+            immediately.
+        export_trigger_ratio: the share of the queue that, once full, triggers an export before the
+            delay is over.
 
     Raises:
         UserError: a size is less than 1, or the delay less than 0.
@@ -87,17 +86,17 @@ class BatchTraceProcessor(TracingProcessor):
         self._put(trace)
 
     def on_trace_end(self, trace: Trace) -> None:
-        """Do nothing: a trace is told of when it begins."""
+        """Do nothing: a trace is exported when it starts."""
 
     def on_span_start(self, span: Span[Any]) -> None:
-        """Do nothing: a span is told of when it is complete."""
+        """Do nothing: a span is exported when it ends."""
 
     def on_span_end(self, span: Span[Any]) -> None:
         """Queue the span."""
         self._put(span)
 
     def force_flush(self) -> None:
-        """Send what there is, and return when that is done."""
+        """Export everything in the queue, and return when it is sent."""
         with self._exporting:
             while batch := self._take():
                 try:
@@ -106,10 +105,11 @@ class BatchTraceProcessor(TracingProcessor):
                     logger.exception("The exporter of traces failed; %d are lost", len(batch))
 
     def shutdown(self, timeout: float | None = None) -> None:
-        """Send what is left and take no more.
+        """Export the rest of the queue, and accept no more traces or spans.
 
         Args:
-            timeout: how many seconds to wait for a batch that is under way; None waits for it.
+            timeout: how many seconds to wait for a batch that is being sent; None waits without a
+                limit.
         """
         with self._changed:
             self._is_over = True
@@ -146,7 +146,7 @@ class BatchTraceProcessor(TracingProcessor):
     def _work(self) -> None:
         while not self._is_over:
             with self._changed:
-                # Nothing is done while there is nothing, however short the delay.
+                # With an empty queue, sleep instead of waking up after every delay.
                 self._changed.wait_for(lambda: self._is_over or self._waiting)
                 self._changed.wait_for(
                     lambda: self._is_over or len(self._waiting) >= self._enough,

@@ -1,15 +1,12 @@
-"""The port to a tracing backend: traces and spans, and the processors that are told of them.
+"""The public tracing API: `TracingProcessor`, its registration, `trace()` and custom spans.
 
-Owns: `TracingProcessor`, and what a program calls: registering one, `trace()`, spans of its own.
-Must not know: Temporal, any backend.
+A replay reports nothing, and no span is recorded until a processor is registered.
 
-A replay reports nothing to anybody, and nothing is recorded until a processor is registered.
-
-OpenTelemetry fits behind `TracingProcessor`: `on_span_end` has everything a finished OpenTelemetry
-span needs. The 32 hex digits of a trace id are its 16 bytes, the first 16 digits of a span id are
-its 8 bytes; an id that somebody chose is hashed to that length. Both times are in the span,
-`group_id`, metadata and `span_data.export()` become attributes, `error` the status. An exporter
-needs no other hook here, and it can pass OpenTelemetry's own context on in `on_span_start`.
+An OpenTelemetry exporter needs no other hook than `TracingProcessor`: `on_span_end` receives all
+data of a finished OpenTelemetry span. The 32 hex digits of a trace id are its 16 bytes, and the
+first 16 digits of a span id are its 8 bytes; hash a custom id to that length. The span has both
+times; `group_id`, metadata and `span_data.export()` become attributes, and `error` becomes the
+status. The exporter can propagate OpenTelemetry's own context in `on_span_start`.
 """
 
 import json
@@ -40,45 +37,45 @@ D = TypeVar("D", bound=SpanData)
 class TracingProcessor(ABC):
     """Base class for objects that receive all traces and spans of a process.
 
-    The methods are called from several threads, often in an event loop: they return at once and
-    leave sending to a thread of their own. What they raise is logged once.
+    The methods are called from several threads, often in an event loop. They must return
+    immediately and send from a thread of their own. Only the first exception is logged.
 
-    The span of a model call, a tool call or a guardrail begins and ends in one process. The spans
-    around them (trace, task, agent, turn, handoff, nested run) may begin in one worker and end in
-    another, which is then called for the end only; that span has its beginning in it. Work that is
-    repeated is reported again, with the same ids.
+    The span of a model call, a tool call or a guardrail starts and ends in one process. The spans
+    around them (trace, task, agent, turn, handoff, nested run) may start in one worker and end in
+    another. The second worker's processor is then called for the end only; the span includes its
+    start time. Repeated work is reported again, with the same ids.
     """
 
     @abstractmethod
     def on_trace_start(self, trace: Trace) -> None:
-        """A trace begins."""
+        """Handle the start of a trace."""
 
     @abstractmethod
     def on_trace_end(self, trace: Trace) -> None:
-        """A trace is over."""
+        """Handle the end of a trace."""
 
     @abstractmethod
     def on_span_start(self, span: Span[Any]) -> None:
-        """A span begins; its data is not complete yet."""
+        """Handle the start of a span, whose data is still incomplete."""
 
     @abstractmethod
     def on_span_end(self, span: Span[Any]) -> None:
-        """A span is over and complete."""
+        """Handle the end of a span, whose data is now complete."""
 
     @abstractmethod
     def shutdown(self) -> None:
-        """Send what is left: the process ends."""
+        """Send all pending traces and spans before the process ends."""
 
     @abstractmethod
     def force_flush(self) -> None:
-        """Send what there is, now."""
+        """Send all pending traces and spans now."""
 
 
 def add_trace_processor(span_processor: TracingProcessor) -> None:
     """Send all further traces and spans to one more processor.
 
     Raises:
-        UserError: it is no processor.
+        UserError: the argument is not a processor.
     """
     _check_processor(span_processor)
     REGISTRATION.add([span_processor])
@@ -88,7 +85,7 @@ def set_trace_processors(processors: list[TracingProcessor]) -> None:
     """Send all further traces and spans to these processors only.
 
     Raises:
-        UserError: one of them is no processor.
+        UserError: one of them is not a processor.
     """
     for processor in processors:
         _check_processor(processor)
@@ -117,14 +114,14 @@ def trace(
     Use it as a context manager, `with trace("Support"):`, or call `start` and `finish`.
 
     Args:
-        workflow_name: what this work is called.
-        trace_id: its id; by default a new one.
+        workflow_name: the name of the trace.
+        trace_id: the id of the trace; default: a new id.
         group_id: links several traces, such as those of one chat.
-        metadata: whatever else to tell; plain JSON, because it travels with the runs.
-        disabled: nobody is told of the trace and of what is in it, the runs included.
+        metadata: further data about the trace; plain JSON, because it is sent with the runs.
+        disabled: report neither the trace nor its spans and runs.
 
     Raises:
-        UserError: a name or an id is no text, or the metadata is not plain JSON.
+        UserError: a name or an id is not a string, or the metadata is not plain JSON.
     """
     for what, value in (("workflow_name", workflow_name), ("trace_id", trace_id or "-")):
         if not isinstance(value, str) or not value:  # pyright: ignore[reportUnnecessaryIsInstance]  users
@@ -146,23 +143,23 @@ def trace(
 
 
 def get_current_trace() -> Trace | None:
-    """Return the trace the program is in, or None."""
+    """Return the current trace, or None."""
     place = PLACE.get()
     return place.trace if place is not None else None
 
 
 def get_current_span() -> Span[Any] | None:
-    """Return the innermost span the program is in, or None."""
+    """Return the current span, the innermost open one, or None."""
     place = PLACE.get()
     return place.span if place is not None else None
 
 
 def join_current_trace(settings: JsonObject | None) -> JsonObject | None:
-    """Return the settings of a run that is about to start, so that it joins the current trace.
+    """Return the settings of a new run, changed so that the run joins the current trace.
 
-    The current trace's id, name, group and metadata replace the run's own, and the current span
-    is the parent of the run's task, which keeps the run's own name. `tracing_disabled` of the run, of the trace or of
-    this process wins over all.
+    The current trace's id, name, group and metadata replace the run's own. The current span becomes
+    the parent of the run's task span, which keeps the run's own name. If the run, the trace or this
+    process disables tracing, the run is not traced.
     """
     joined = dict(settings or {})
     place = PLACE.get()
@@ -175,7 +172,7 @@ def join_current_trace(settings: JsonObject | None) -> JsonObject | None:
             "workflow_name": place.trace.name,
             "group_id": place.trace.group_id,
             "trace_metadata": place.trace.metadata,
-            "trace_joined": bool(REGISTRATION.active) or None,  # or else the workers tell of it
+            "trace_joined": bool(REGISTRATION.active) or None,  # else the workers report the trace
             "trace_parent_id": place.span.span_id if place.span else None,
             "trace_task_name": own_name,
         }
@@ -197,14 +194,14 @@ def custom_span(
 ) -> Span[CustomSpanData]:
     """Open a span for the program's own work, such as a database query.
 
-    In a tool it becomes a child of the tool's span.
+    In a tool, the span becomes a child of the tool's span.
 
     Args:
-        name: what the work is called.
-        data: whatever else to tell.
-        span_id: its id; by default a new one.
-        parent: the span or trace around it; by default the current one.
-        disabled: nobody is told of it and of what is in it.
+        name: the name of the work.
+        data: further data about the work.
+        span_id: the id of the span; default: a new id.
+        parent: the parent span or trace; default: the current one.
+        disabled: report neither the span nor its children.
     """
     told = CustomSpanData(name, {} if data is None else data)
     return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
@@ -217,7 +214,7 @@ def open_span(
     parent: Trace | Span[Any] | None = None,
     disabled: bool = False,
 ) -> Span[D]:
-    """Open a span with any data, one's own kind of `SpanData` too; otherwise as `custom_span`."""
+    """Open a span with any `SpanData`, also a custom subclass; otherwise like `custom_span`."""
     receivers = REGISTRATION.active
     if not receivers:
         return NoSpan(span_data)

@@ -1,8 +1,4 @@
-"""Who is told of traces and spans in this process.
-
-Owns: the registered processors, and that none of them can disturb the work. Must not know: what
-they are told.
-"""
+"""The trace processors registered in this process, isolated so that none can disturb a run."""
 
 import atexit
 import os
@@ -17,18 +13,18 @@ from outlast.agents.logs import get_logger
 logger = get_logger(__name__)
 
 DISABLING_VARIABLES = ("OUTLAST_DISABLE_TRACING", "OPENAI_AGENTS_DISABLE_TRACING")
-"""Where the environment disables tracing, with `1` or `true`; the first one that is set counts."""
+"""Environment variables that disable tracing with `1` or `true`; the first one set counts."""
 
 
 MOST_WAITING = 100_000
-"""More reports are dropped, or slow processors would take all memory."""
+"""The maximum number of queued reports; further ones are dropped to bound memory."""
 
 
 class Backlog:
-    """Reports of workflows, which must not wait for a processor.
+    """A queue of reports from workflows, which must not wait for a processor.
 
-    A thread makes them. Whoever has a report of its own makes the waiting ones first, so processors
-    get everything in order.
+    A background thread delivers the reports. A direct report first delivers the queued ones, so
+    processors receive everything in order.
     """
 
     def __init__(self) -> None:
@@ -40,7 +36,7 @@ class Backlog:
         self._thread: threading.Thread | None = None
 
     def add(self, tell: Callable[[], None]) -> None:
-        """Add a report, and return at once; one too many is dropped."""
+        """Queue a report and return immediately; drop it if the queue is full."""
         if len(self._waiting) >= MOST_WAITING:
             if not self._has_dropped:
                 logger.warning("Processors of traces are too slow; some spans are dropped")
@@ -53,10 +49,10 @@ class Backlog:
         self._news.put(None)
 
     def settle(self) -> None:
-        """Make every report that was added before."""
+        """Deliver all queued reports."""
         with self._lock:
             if self._is_telling:
-                return  # a processor reports something itself
+                return  # called from a processor that reports a span itself
             self._is_telling = True
             try:
                 while self._waiting:
@@ -81,7 +77,7 @@ BACKLOG = Backlog()
 
 
 class Receiver:
-    """A registered processor that cannot disturb anybody."""
+    """A registered processor; its exceptions never reach the caller."""
 
     __slots__ = ("_is_faulty", "processor")
 
@@ -90,7 +86,7 @@ class Receiver:
         self._is_faulty = False
 
     def tell(self, method: str, *told: object) -> None:
-        """Call a method of the processor; log the first thing it raises."""
+        """Call a method of the processor; log its first exception and ignore later ones."""
         BACKLOG.settle()
         try:
             getattr(self.processor, method)(*told)
@@ -107,10 +103,10 @@ Receivers: TypeAlias = tuple[Receiver, ...]
 
 
 class Registration:
-    """Who is told, in this process.
+    """The registered processors of this process.
 
     Attributes:
-        active: the processors to tell; empty while tracing is disabled.
+        active: the processors to call; empty while tracing is disabled.
     """
 
     def __init__(self) -> None:
@@ -122,14 +118,14 @@ class Registration:
 
     @property
     def is_disabled(self) -> bool:
-        """Whether nobody is told: what the program said last, or else the environment."""
+        """Whether tracing is disabled: by the program's last call, or else the environment."""
         if self._is_disabled is not None:
             return self._is_disabled
         given = next((os.environ[name] for name in DISABLING_VARIABLES if name in os.environ), "")
         return given.strip().lower() in {"1", "true"}
 
     def add(self, processors: Sequence[object], *, replace: bool = False) -> None:
-        """Register processors, next to those there are or instead of them."""
+        """Register processors, in addition to the present ones or instead of them."""
         BACKLOG.settle()
         with self._lock:
             kept = () if replace else self._all
@@ -140,21 +136,21 @@ class Registration:
                 atexit.register(self.tell_all, "shutdown")
 
     def remove(self, processor: object) -> None:
-        """Tell a processor of nothing that begins from now on."""
+        """Unregister a processor; it receives no trace or span that starts later."""
         BACKLOG.settle()
         with self._lock:
             self._all = tuple(one for one in self._all if one.processor is not processor)
             self.active = () if self.is_disabled else self._all
 
     def disable(self, disabled: bool) -> None:  # noqa: FBT001  the one argument
-        """Tell nobody any more, or everybody again."""
+        """Disable tracing, or enable it again."""
         BACKLOG.settle()
         with self._lock:
             self._is_disabled = disabled
             self.active = () if disabled else self._all
 
     def tell_all(self, method: str) -> None:
-        """Call a method of every registered processor, disabled or not."""
+        """Call a method of every registered processor, even while tracing is disabled."""
         BACKLOG.settle()
         for receiver in self._all:
             receiver.tell(method)

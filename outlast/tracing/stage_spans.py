@@ -1,11 +1,8 @@
-"""The spans of a run's stages, derived from consecutive states of the run.
+"""Spans for the stages of a run (task, agent, turn, handoff), reported by its workflow.
 
-Owns: `StageSpans`, which a worker passes to its workflows: it makes spans of the stages that begin
-and end. Must not know: Temporal, why a stage begins or ends.
-
-A workflow calls it for new events only, never in a replay, and never waits for it. So a registered
-processor changes nothing in a run: no activity, no event, no byte. A span may begin in one process
-and end in another.
+The workflow calls `StageSpans` for new events only, never during replay, and never waits for it. A
+registered processor therefore changes nothing in a run. A span may start in one process and end in
+another.
 """
 
 from contextlib import suppress
@@ -40,18 +37,18 @@ class StageSpans:
     """Reports the stages of a worker's runs to processors.
 
     Args:
-        registry: the worker's agents, whose tools and handoffs are reported.
+        registry: the worker's agents; their tools and handoffs appear in agent spans.
     """
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
 
     def __call__(self, state: LoopState, changes: tuple[StageChange, ...]) -> None:
-        """Report which stages of a run began and ended, without waiting for processors.
+        """Queue the starts and ends of a run's stages for the processors.
 
         Args:
-            state: the newest state.
-            changes: what began and ended, in order.
+            state: the newest state of the run.
+            changes: the stages that started and ended, in order.
         """
         if REGISTRATION.active:
             BACKLOG.add(partial(self._tell, state.run_id, state.start, changes))
@@ -73,7 +70,7 @@ class StageSpans:
                     _end_trace(scope)
 
     def _span(self, scope: TraceScope, stage: Stage) -> Span[Any] | None:
-        """Return the span of a stage; None where a run's tasks and turns have none."""
+        """Return the span of a stage, or None if tracing is off for this kind of stage."""
         if stage.kind == "question":
             data: SpanData = TaskSpanData(scope.task_name)
             return _made(scope, data, scope.task_span_id, scope.parent_span_id)
@@ -98,7 +95,7 @@ class StageSpans:
 
     def _agent(self, name: str) -> AgentSpanData:
         told = AgentSpanData(name)
-        with suppress(Exception):  # the agent may be no good, or another worker's
+        with suppress(Exception):  # the agent may be invalid, or defined by another worker only
             agent = self._registry.agent(name)
             told.tools = self._registry.tool_names(agent.name)
             told.handoffs = [entry.agent_name for entry in handoffs_of(agent)]
@@ -136,7 +133,7 @@ def _made(
 
 
 def _end(span: Span[Any], scope: TraceScope, over: StageEnded) -> None:
-    """Report the end of a span with its final data."""
+    """End a span with its final data."""
     span.restore(started_at_seconds=over.stage.since_ms / 1000)
     data = span.span_data
     if isinstance(data, TaskSpanData):
@@ -164,7 +161,7 @@ def _error(failure: Failure, scope: TraceScope) -> SpanError:
 
 
 def _turn_usage(usage: Usage) -> JsonObject | None:
-    """Return what a turn has spent as its span tells it; None for nothing."""
+    """Return a turn's usage in the format of span data, or None without usage."""
     if usage == NO_USAGE:
         return None
     return {

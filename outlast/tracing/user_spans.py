@@ -1,9 +1,9 @@
-"""Spans of the known kinds, for programs that do such work themselves.
+"""Functions that open spans of the built-in kinds, under the names of the Agents SDK.
 
-Owns: one function for each kind, under the names users know. Runs open the spans of their own
-effects; a program needs these for a model it calls by itself, or a tool that is no `FunctionTool`.
-Each takes, after its data: `span_id` (by default a new one), `parent` (the span or trace around
-it; by default the current one) and `disabled` (nobody is told of it and of what is in it).
+Runs open the spans of their own effects. A program needs these functions for work outside of a run,
+such as a model that it calls directly, or a tool that is not a `FunctionTool`.
+Each function takes the span's data, then `span_id` (default: a new id), `parent` (the parent span
+or trace; default: the current one) and `disabled` (report neither the span nor its children).
 """
 
 from collections.abc import Mapping, Sequence
