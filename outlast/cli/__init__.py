@@ -1,9 +1,9 @@
 """The `outlast` command.
 
-`entry.py` starts it and `app.py` lists the commands. Each command has a file of its name
-(`list` is `list_runs.py`, `reject` is in `approve.py`). They share:
+`entry.py` starts the command line and `app.py` lists the commands. Each command has a file of its
+name (`list` is `list_runs.py`, `reject` is in `approve.py`). They share:
 
-- `options.py`, `exit_codes.py`: what is the same in every command
+- `options.py`, `exit_codes.py`: common options and exit codes
 - `terminal.py`: the only module that prints
 - `server.py`: which Temporal server a command talks to
 - `follower.py`: follows a run; `events.py` has the words for its events, `view.py` how they look

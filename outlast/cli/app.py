@@ -1,4 +1,4 @@
-"""The commands of `outlast`, and how their errors become one sentence and an exit code.
+"""The commands of `outlast`, and the conversion of errors to one sentence and an exit code.
 
 Commands import slow modules when they run, so that help appears at once.
 """
@@ -52,7 +52,7 @@ class ErrorsInWords(TyperGroup):
         except (typer.TyperException, typer.Exit, typer.Abort, EOFError, BrokenPipeError):
             raise
         except Exception as error:
-            # Unexpected errors become a sentence, too.
+            # Report unexpected errors as one sentence, too.
             _explain(error, debug=bool(ctx.obj))
             raise typer.Exit(ExitCode.FAILED) from error
 

@@ -1,4 +1,4 @@
-"""Loads the application that a worker runs: `MODULE[:NAME]`, as on the command line."""
+"""Loads the application that a worker hosts from `MODULE[:NAME]`."""
 
 import sys
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ class Application:
 def load_application(target: str, app_dir: Path) -> Application:
     """Import `MODULE[:NAME]`.
 
-    NAME is an agent or a list of agents, by default `agents`. The module may have a `context_type` or
-    `context_types` for contexts that no tool is annotated with.
+    NAME is an agent or a list of agents, by default `agents`. The module may define `context_type`
+    or `context_types` for context types that no tool annotates.
 
     Args:
-        target: from the command line.
+        target: `MODULE[:NAME]`, as on the command line.
         app_dir: the directory to search first.
 
     Raises:

@@ -1,6 +1,6 @@
 """`outlast approve` and `outlast reject`: a person's decision about a tool call.
 
-A decision carries the digest of the arguments that the person saw, so that it counts for no others.
+A decision includes the digest of the arguments that the person saw; it is invalid for others.
 """
 
 import asyncio
@@ -58,7 +58,7 @@ def reject(
 
 
 class _Decision:
-    """One decision and how it is sent."""
+    """A decision from the command line, sent to a run."""
 
     def __init__(
         self,
@@ -105,7 +105,7 @@ class _Decision:
         self._show_done(request)
 
     async def _chosen(self, handle: "RunHandle") -> "ApprovalRequest":
-        """Return the request to decide, pending or not: the run refuses one that is settled."""
+        """Return the request to decide; the run itself refuses a request that is settled."""
         state = await handle.state()
         pending = state.pending_approvals
         known = ", ".join(request.id for request in pending) or "none"

@@ -1,4 +1,4 @@
-"""How the demo looks: its story as lines or JSON lines, and the person at the keyboard."""
+"""The demo's output as lines or JSON lines, and its input from the keyboard."""
 
 import asyncio
 import getpass
@@ -47,7 +47,7 @@ class TerminalNarrator:
             terminal.say(self._console, (title, "bold underline"))
 
     def note(self, text: str, *, loud: bool = False) -> None:
-        """Say what the demo does, or what there is to see."""
+        """Print a note about what the demo does."""
         if self._as_json:
             self._record("note", text)
         else:
@@ -61,7 +61,7 @@ class TerminalNarrator:
             self._line(event.at_ms, *view.event_cells(event, user=CUSTOMER))
 
     async def follow(self, client: Client, run_id: str) -> AsyncGenerator[LoopState]:
-        """Print a run while it happens, and yield each of its states, until it is closed."""
+        """Print a run's events live, and yield each state, until the run is closed."""
         follower = Follower(client, run_id)
         async with follower.report_retries(self._note_retry):
             async for step in follower.steps():
@@ -78,7 +78,7 @@ class TerminalNarrator:
             self._line(None, (name, "dim"), value)
 
     def deeds(self, deeds: Sequence[Deed]) -> None:
-        """Print the side effects, and how often each happened."""
+        """Print the side effects, and the number of times each happened."""
         if self._as_json:
             for deed in deeds:
                 terminal.print_json_line({"type": "side_effect", **asdict(deed)})
@@ -90,7 +90,7 @@ class TerminalNarrator:
         terminal.say_table(self._console, _DEED_COLUMNS, rows)
 
     def waiting(self, text: str) -> AbstractAsyncContextManager[object]:
-        """Show a spinner while a block waits, on a terminal."""
+        """Return a context manager that shows a spinner on a terminal."""
         return terminal.waiting(self._console, text)
 
     def verdict(self, text: str, *, good: bool) -> None:
@@ -102,7 +102,7 @@ class TerminalNarrator:
             terminal.say(self._console, mark, text)
 
     def _note_retry(self, retry: Retry) -> None:
-        # The story itself speaks of the tools.
+        # Only retries of model calls: the demo's story covers the tools.
         if retry.activity == names.ACTIVITY_MODEL:
             self.note(f"{retry}")
 
@@ -142,11 +142,11 @@ class TerminalPerson:
         )
 
     async def leave(self) -> None:
-        """Wait until the person has looked at the UI for long enough."""
+        """Wait until the person has finished with the UI."""
         await self._ask("  The server stays up for you to look around. Enter ends the demo. ")
 
     async def _ask(self, question: str) -> str:
-        """Read a line. Not in a thread, which Ctrl-C could not end.
+        """Read a line, without a thread, which Ctrl-C could not end.
 
         Raises:
             EOFError: the terminal is closed.

@@ -1,6 +1,6 @@
-"""`outlast doctor`: checks this machine and the server, and says how to fix what is missing.
+"""`outlast doctor`: checks this machine and the server, and prints fixes for problems.
 
-Each check returns findings, and none of them raises.
+Checks return findings and never raise.
 """
 
 import asyncio
@@ -43,8 +43,8 @@ class Finding:
     """The result of one check.
 
     Attributes:
-        level: `ok`; `optional`: needed for some commands; `missing`: needed for all.
-        what: the thing that was checked.
+        level: `ok`; `optional`, needed for some commands; `missing`, needed for all.
+        what: the subject of the check.
         detail: its state, or how to fix it.
     """
 
@@ -171,7 +171,7 @@ def data_dir(path: Path) -> Finding:
 
 
 def port(number: int, whose: str) -> Finding:
-    """Check a default port; a port in use is no problem."""
+    """Check a default port; a port in use is not a problem."""
     what = f"port {number}"
     if server.is_free(number):
         return _ok(what, f"free for {whose}")

@@ -31,10 +31,10 @@ def main() -> int:
 
 
 def _end(code: int) -> NoReturn:
-    """End the process without taking the interpreter down first.
+    """End the process without finalizing the interpreter.
 
-    The Temporal SDK's threads may still be letting go of the interpreter's lock at that moment;
-    Python then aborts, and the exit code is lost.
+    The Temporal SDK's threads may still be releasing the interpreter lock during finalization;
+    Python would then abort and lose the exit code.
     """
     with suppress(BrokenPipeError):
         sys.stdout.flush()

@@ -1,7 +1,7 @@
 """The events of a run, as lines for people and records for programs.
 
-They are those of `RunHandle.stream_events`, with the same names and their times, and two more: why
-a question has no answer, and which input was ignored.
+The names are those of `RunHandle.stream_events`; each event also has a time. There are two more
+kinds: the failure of a question, and ignored input.
 """
 
 from collections.abc import Iterator
@@ -31,12 +31,12 @@ class RunEvent:
     """Something that happened in a run.
 
     Attributes:
-        at_ms: its time, in milliseconds since the epoch.
+        at_ms: the time, in milliseconds since the epoch.
         type: the name of the stream event.
         who: the agent or person who did it.
-        text: one line for people; empty if it tells them nothing.
-        data: the same for programs.
-        answers: whether it is an answer.
+        text: one line for people; empty if the event is only for programs.
+        data: the content for programs.
+        answers: whether the event is an answer.
     """
 
     at_ms: int
@@ -57,16 +57,16 @@ def iso_time(at_ms: int) -> str:
 
 
 def run_events(at_ms: int, before: LoopState, after: LoopState) -> Iterator[RunEvent]:
-    """Yield what happened between two consecutive states, in the order in which it did.
+    """Yield the events between two consecutive states, in order.
 
     Args:
-        at_ms: when, in milliseconds since the epoch.
+        at_ms: the time, in milliseconds since the epoch.
         before: the state before an event of the loop.
         after: the state after it.
     """
     answers = [answer for answer in after.answers[len(before.answers) :] if answer.item is not None]
     answered = {id(after.items[answer.item]) for answer in answers if answer.item is not None}
-    # What a decision brought about comes after it.
+    # Decisions come before their consequences.
     for change in sorted(changes(before, after, 0), key=lambda one: not _is_decision(one)):
         match change:
             case RunItemStreamEvent():
@@ -90,7 +90,7 @@ def run_events(at_ms: int, before: LoopState, after: LoopState) -> Iterator[RunE
                 assert_never(change)
     if after.status == before.status:
         yield from _failures(at_ms, before, after)
-    if after.ignored != before.ignored:  # only the newest are kept, so the length tells nothing
+    if after.ignored != before.ignored:  # only the newest are kept, so do not compare lengths
         one = after.ignored[-1]
         data = {"what": one.what, "why": one.why}
         text = f"{one.what}: {one.why}"
@@ -160,7 +160,7 @@ def _approval(at_ms: int, request: ApprovalRequest) -> RunEvent:
 
 
 def _failures(at_ms: int, before: LoopState, after: LoopState) -> Iterator[RunEvent]:
-    """Yield why a question has no answer, or why the run could not even begin."""
+    """Yield the failure of a question, or of the start of the run."""
     failed: list[tuple[str, Failure]] = [
         (answer.agent, answer.failure)
         for answer in after.answers[len(before.answers) :]

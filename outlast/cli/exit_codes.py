@@ -44,7 +44,7 @@ _CODES: Final[dict[type[errors.AgentsException], ExitCode]] = {
 
 
 def exit_code_of(error: errors.AgentsException) -> ExitCode:
-    """Return the exit code for an error: that of its class, or of the nearest one above.
+    """Return the exit code of an error's class, or of the nearest base class that has one.
 
     A user error that failed a run is a failed run; without a run, the command was wrong.
     """
@@ -53,6 +53,6 @@ def exit_code_of(error: errors.AgentsException) -> ExitCode:
 
 
 def epilog() -> str:
-    """Return the table as the last words of `outlast --help`."""
+    """Return the table of exit codes for the end of `outlast --help`."""
     rows = [f"{code:>3}  {meaning}" for code, meaning in MEANINGS.items()]
     return "\n".join(["Exit codes:", *rows])

@@ -102,7 +102,7 @@ class Follower:
     """Follows one run.
 
     Attributes:
-        state: the run as far as it was read.
+        state: the state of the run after the events read so far.
     """
 
     def __init__(self, client: Client, run_id: str) -> None:
@@ -114,8 +114,8 @@ class Follower:
         """Yield each state of the run with its entries, until the run is closed.
 
         Args:
-            from_start: begin with the first event of the run; or else with its present history,
-                whose first state comes without entries.
+            from_start: begin with the first event of the run; otherwise with its newest history,
+                whose first state has no entries.
 
         Raises:
             RunNotFound: the run does not exist.
@@ -178,7 +178,7 @@ class Follower:
                     return
 
     async def result(self) -> RunResult:
-        """Return the result of the run as far as it was read.
+        """Return the result of the run after the events read so far.
 
         Raises:
             AgentsException: the newest question has no answer; the subclass says why.
@@ -197,7 +197,8 @@ class Follower:
     async def report_retries(self, report: Callable[[Retry], None]) -> AsyncGenerator[None]:
         """Call `report` once for each failed attempt while the block runs.
 
-        A wrong address or key of a model is retried for minutes, which looks like hanging.
+        A wrong model address or key is retried for minutes, and without a report the command seems
+        to hang.
         """
 
         async def look() -> None:
@@ -262,7 +263,7 @@ def _entries(step: Progress, before: LoopState, number: int) -> Iterator[Entry]:
 
 
 def _decisions_first(change: NumberedEvent) -> bool:
-    """Sort decisions before what they led to, as `run_events` does."""
+    """Return a sort key that puts decisions before their consequences, as in `run_events`."""
     return not (isinstance(change, ApprovalStreamEvent) and change.request.decision is not None)
 
 
@@ -271,9 +272,9 @@ def _after(number: int, entry: Entry) -> int:
 
 
 def _progress_vector(state: LoopState) -> tuple[int, ...]:
-    """Return counts: every meaningful event raises at least one of them, and lowers none.
+    """Return counts of which every meaningful event increases at least one and decreases none.
 
-    An event's place in the history would not do: it restarts when a run continues as new.
+    A position in the history is no substitute: it restarts when a run continues as new.
     """
     return (
         state.next_effect,

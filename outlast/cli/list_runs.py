@@ -1,4 +1,4 @@
-"""`outlast list`: finds runs by the search attributes that they keep up to date."""
+"""`outlast list`: finds runs by their search attributes."""
 
 import asyncio
 from dataclasses import dataclass
@@ -41,7 +41,7 @@ _STATUS_STYLES = {
 }
 
 _COLUMNS = (
-    # An id can be copied as it is, also where it does not fit into a line.
+    # An id stays whole for copying, even if it does not fit into a line.
     terminal.Column(name="ID", folds=True),
     terminal.Column(name="STATUS"),
     terminal.Column(name="AGENT", left_out=2),
@@ -152,11 +152,11 @@ class Row:
 
     Attributes:
         run_id: the workflow id.
-        status: of the run, as `outlast show` has it.
+        status: the status of the run, as in `outlast show`.
         agent: the current agent; empty if the server does not have it.
-        approvals: the number of decisions it waits for.
-        started: when the run, or its newest history, began.
-        closed: when it ended.
+        approvals: the number of pending approval requests.
+        started: the start time of the run or of its newest history.
+        closed: the end time; None for an open run.
     """
 
     run_id: str
@@ -168,8 +168,8 @@ class Row:
 
     @property
     def took(self) -> str:
-        """Roughly how long it took, or has taken so far."""
-        # For people to read, so the clock of this machine is good enough.
+        """The approximate duration of the run so far."""
+        # An estimate for people, so the clock of this machine is good enough.
         return rough((self.closed or datetime.now(UTC)) - self.started)  # noqa: TID251
 
     def record(self) -> JsonObject:
@@ -185,7 +185,7 @@ class Row:
 
 
 async def find_runs(client: "Client", wanted: Filter, *, limit: int) -> list[Row]:
-    """Return the runs that fit: open ones first, then closed ones, newest first.
+    """Return the runs that match: open runs first, then closed ones, newest first.
 
     Raises:
         UserError: the namespace lacks the search attributes, or does not exist.

@@ -1,7 +1,4 @@
-"""Options that several commands have, so that they are called and explained the same everywhere.
-
-Owns: their names and help texts. Must not know: what commands do with them.
-"""
+"""Options shared by several commands, with their names and help texts."""
 
 from typing import Annotated, TypeAlias
 

@@ -1,4 +1,4 @@
-"""What `outlast show` says about a run: read from its history, and printed."""
+"""The report of `outlast show` on a run, read from its history."""
 
 from dataclasses import dataclass
 
@@ -14,19 +14,19 @@ from outlast.rendering import excerpt, joined, json_text
 from outlast.workflows import presentation
 
 _PAST_THE_LOOP = {WorkflowExecutionStatus.TERMINATED, WorkflowExecutionStatus.TIMED_OUT}
-"""How Temporal ends a run without the loop."""
+"""The statuses of runs that Temporal ended without the loop."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """One run.
+    """The report on one run.
 
     Attributes:
-        state: folded from the history.
-        status: the state's, or how Temporal ended the run without the loop.
-        task_queue: the queue that its workers poll.
-        events: the number of entries in its newest history.
-        ui: its page in the web UI, if there is one.
+        state: the state of the run, read from its history.
+        status: the status of the run; another one if Temporal ended the run without the loop.
+        task_queue: the queue that the run's workers poll.
+        events: the number of events in the run's newest history.
+        ui: the run's page in the web UI, if there is one.
     """
 
     run_id: str

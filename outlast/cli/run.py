@@ -97,7 +97,7 @@ async def wait_for_answer(
         connection: the run's server.
         handle: the run.
         task_queue: the queue that its workers poll.
-        until: see `Follower.events`.
+        until: the condition; see `Follower.events`.
         since: see `Follower.events`.
         as_json: print JSON lines.
     """

@@ -1,4 +1,4 @@
-"""`outlast send`: the next message of a conversation, and its answer."""
+"""`outlast send`: sends the next message of a conversation and waits for the answer."""
 
 import asyncio
 from typing import TYPE_CHECKING, Annotated

@@ -1,4 +1,4 @@
-"""The Temporal server that a command talks to: connecting, its web UI, ports, and its workers."""
+"""The Temporal server of a command: connecting, web UI links, ports, and workers."""
 
 import asyncio
 import socket
@@ -23,11 +23,11 @@ HINT_AFTER = timedelta(seconds=2)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Connection:
-    """A server that answers.
+    """A connection to a server.
 
     Attributes:
-        client: connected to the server.
-        ui_url: its web UI, if it is the embedded server.
+        client: the connected client.
+        ui_url: the URL of the web UI, for the embedded server.
     """
 
     client: "Client"
@@ -39,14 +39,14 @@ class Connection:
 
 
 async def connect(address: str | None = None, namespace: str | None = None) -> Connection:
-    """Connect to the server that is named, configured, running on this machine, or the default.
+    """Connect to the named, configured or running embedded server, or else the default address.
 
     Args:
         address: host and port, from the command line.
-        namespace: from the command line.
+        namespace: the namespace, from the command line.
 
     Raises:
-        ServerUnavailable: nobody answers.
+        ServerUnavailable: no server answers.
         UserError: Temporal's configuration cannot be read.
     """
     from outlast.client.connection import DEFAULT_ADDRESS, is_configured
@@ -75,7 +75,7 @@ async def connect(address: str | None = None, namespace: str | None = None) -> C
 
 
 async def _connect_named(address: str | None, namespace: str | None) -> "Client":
-    """Connect to a configured server; an error that the server sends keeps its own words."""
+    """Connect to a configured server; an error from the server keeps its message."""
     from temporalio.envconfig import ClientConfig
 
     from outlast.client.connection import DEFAULT_ADDRESS
@@ -122,7 +122,7 @@ async def pollers(client: "Client", task_queue: str) -> list[str]:
     A killed worker is listed until its last poll would have ended, about a minute.
 
     Raises:
-        RPCError: the server refuses to say.
+        RPCError: the server refused.
     """
     from outlast.client import missing_worker
 

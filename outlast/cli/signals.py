@@ -1,4 +1,4 @@
-"""How `outlast dev` and `outlast worker` are stopped: signals, and the end of their input."""
+"""Stops `outlast dev` and `outlast worker` at a signal or at the end of standard input."""
 
 import asyncio
 import os
@@ -10,13 +10,13 @@ def stop_requested(*, forced: bool = False) -> asyncio.Event:
     """Return an event that SIGINT and SIGTERM set.
 
     Args:
-        forced: a second signal ends the process at once.
+        forced: a second signal ends the process immediately.
     """
     stop = asyncio.Event()
 
     def on_signal(number: int) -> None:
         if stop.is_set() and forced:
-            # Not `sys.exit`, which would wait for the threads of users' tools.
+            # `sys.exit` would wait for the threads of users' tools.
             os._exit(128 + number)
         stop.set()
 

@@ -1,4 +1,4 @@
-"""`outlast tail`: a run while it happens, with the answer while the model writes it."""
+"""`outlast tail`: follows a run live, including answers while the model writes them."""
 
 import asyncio
 from contextlib import aclosing, asynccontextmanager
@@ -70,7 +70,7 @@ def tail(
 async def _printing(
     follower: "Follower", *, as_json: bool
 ) -> "AsyncGenerator[Callable[[TailEvent], None]]":
-    """Yield a function that prints an event, and leave the terminal as it was."""
+    """Yield a function that prints an event, and restore the terminal afterwards."""
     if as_json:
         yield lambda event: terminal.print_json_line(event.record())
         return

@@ -1,10 +1,9 @@
-"""What reaches the screen: text for people, JSON for programs, and a sign of life while waiting.
+"""All output of the command line: text for people, JSON for programs, and spinners.
 
 Progress and errors go to standard error, answers and data to standard output, so that a script
-can use the answer. Colours and the spinner appear on a terminal only, and colours not with
-NO_COLOR. Every text is made visible here, whoever wrote it: colours, columns and line breaks are
-this module's own and come beside the text, never in it. Owns: the streams; nothing else in the
-command line prints. Must not know: what is printed.
+can use the answer. Colours and the spinner appear on a terminal only; NO_COLOR disables colours.
+This module escapes invisible characters in every text. It adds colours, columns and line breaks
+itself and accepts none inside a text. No other module of the command line prints.
 """
 
 import asyncio
@@ -26,19 +25,19 @@ from rich.text import Text
 from outlast.rendering import json_text, visible, visible_lines
 
 Screen: TypeAlias = Console
-"""A stream as this module writes on it; others hand it on and ask no more of it than its size."""
+"""An output stream; other modules only pass it on and read its size."""
 
 Part: TypeAlias = str | tuple[str, str]
 """A text, or a text and its style."""
 
 SPINNER_AFTER = timedelta(seconds=0.5)
-"""A wait shorter than this shows nothing."""
+"""The wait after which the spinner appears."""
 
 _PIPED_WIDTH = 200
 _NO_BOUND = 10_000
 _FRAMES_PER_SECOND = 12
 _ROOM_ABOVE = 4
-"""Lines of the screen that a growing text leaves free."""
+"""The number of screen lines that a growing text leaves free."""
 
 
 def out() -> Screen:
@@ -62,25 +61,25 @@ def _console(*, stderr: bool) -> Console:
 
 
 def say(console: Screen, *parts: Part) -> None:
-    """Print a line that the terminal wraps, and nobody else. A part may come with its style."""
+    """Print a line, which wraps on a terminal only. A part may be a pair of text and style."""
     console.print(Text.assemble(*(_line(part) for part in parts)), soft_wrap=True)
 
 
 def say_text(console: Screen, text: str) -> None:
-    """Print a text with the line breaks that it has."""
+    """Print a text with its own line breaks."""
     for line in visible_lines(text):
         say(console, line)
 
 
 def say_columns(console: Screen, *cells: Part, widths: Sequence[int]) -> None:
-    """Print cells beside each other; the last one may have lines, and wraps on a terminal.
+    """Print cells in columns; the last cell may have several lines, and wraps on a terminal.
 
-    What comes below the first line of the last cell begins where that cell begins.
+    Further lines of the last cell are indented to the start of that cell.
 
     Args:
-        console: where.
-        cells: one more than there are widths.
-        widths: of the cells before the last, in characters; longer ones make room for themselves.
+        console: the stream.
+        cells: the cells, one more than there are widths.
+        widths: the widths of the cells before the last, in characters; a longer cell is not cut.
     """
     first, last = [_line(cell) for cell in cells[:-1]], _lines(cells[-1])
     if console.is_terminal:
@@ -102,13 +101,13 @@ def report(message: str) -> None:
 
 
 def report_traceback(error: BaseException) -> None:
-    """Print where an error comes from."""
+    """Print the traceback of an error."""
     for line in visible_lines("".join(traceback.format_exception(error)).rstrip("\n")):
         say(err(), "  | ", line)
 
 
 def ask(console: Screen, question: str) -> None:
-    """Print a question whose answer is typed behind it."""
+    """Print a question, and leave the cursor behind it for the answer."""
     console.print(_line((question, "bold yellow")), end="")
 
 
@@ -145,10 +144,11 @@ class Column:
     """A column of a table.
 
     Attributes:
-        name: its heading.
-        numbers: whether it holds numbers.
-        folds: whether its cells wrap; others are cut where there is no room.
-        left_out: the place in the order in which a narrow terminal leaves columns out; 0: never.
+        name: the heading.
+        numbers: whether the cells are numbers.
+        folds: whether the cells wrap; cells of other columns are cut if there is no room.
+        left_out: the position in the order in which columns are dropped on a narrow terminal; 0
+            for never.
     """
 
     name: str
@@ -160,12 +160,12 @@ class Column:
 def say_table(
     console: Screen, columns: Sequence[Column], rows: Sequence[Sequence[Part | list[Part]]]
 ) -> None:
-    """Print a table, without some columns where there is no room for all.
+    """Print a table, and drop columns that do not fit.
 
     Args:
-        console: where.
-        columns: what each cell of a row is.
-        rows: a cell is a text, or a list of lines.
+        console: the stream.
+        columns: the columns.
+        rows: the rows; a cell is a text, or a list of lines.
     """
     kept = list(range(len(columns)))
     losses = sorted((one for one in kept if columns[one].left_out), key=_order_of(columns))
@@ -202,7 +202,7 @@ def _cell(cell: Part | list[Part]) -> Text:
 
 
 def _width(console: Console, table: Table) -> int:
-    """Return how wide a table is if nothing in it wraps."""
+    """Return the width of a table in which nothing wraps."""
     unbounded = console.options.update(max_width=_NO_BOUND)
     return Measurement.get(console, unbounded, table).maximum
 
@@ -211,10 +211,10 @@ def _width(console: Console, table: Table) -> int:
 
 
 class Growing:
-    """A text that grows in place, on a terminal, until it is cleared away."""
+    """A growing text that is updated in place on a terminal, until it is cleared."""
 
     def __init__(self, console: Screen, width: int) -> None:
-        """Take in where to print, and the width of the cell before the text."""
+        """Store the stream and the width of the cell before the text."""
         self._console = console
         self._width = width
         self._who = ""
@@ -225,7 +225,7 @@ class Growing:
         """Show the newest lines of a text.
 
         Args:
-            who: the cell before it.
+            who: the cell before the text.
             text: returns the text; called for every frame.
         """
         self._who, self._text = who, text
@@ -239,7 +239,7 @@ class Growing:
             self._live.start(refresh=True)
 
     def clear(self) -> None:
-        """Leave no trace of it."""
+        """Remove the text from the terminal."""
         if self._live is not None:
             self._live.stop()
             self._live = None
@@ -247,7 +247,7 @@ class Growing:
     def _frame(self) -> Table:
         width = max(self._console.width - self._width - 1, 20)
         room = max(self._console.height - _ROOM_ABOVE, 1)
-        # Of a long text no more than fits, because this runs for every frame.
+        # Lay out only as much of a long text as fits, because this runs for every frame.
         newest = _lines((self._text()[-room * width :], "green"))
         lines = [line for text in newest for line in text.wrap(self._console, width)]
         grid = Table.grid(padding=(0, 1))
@@ -258,27 +258,27 @@ class Growing:
 
 
 class Waiting:
-    """A spinner with a text that says what is waited for."""
+    """A spinner with a text about the reason for the wait."""
 
     def __init__(self, console: Screen, text: str) -> None:
         self._status = console.status(_line(text))
 
     def show(self) -> None:
-        """Begin to spin, where there is a terminal."""
+        """Show the spinner, on a terminal only."""
         self._status.start()
 
     def update(self, text: str) -> None:
-        """Say something else."""
+        """Replace the text."""
         self._status.update(_line(text))
 
     def hide(self) -> None:
-        """Leave no trace."""
+        """Remove the spinner from the terminal."""
         self._status.stop()
 
 
 @asynccontextmanager
 async def waiting(console: Screen, text: str) -> AsyncGenerator[Waiting]:
-    """Show a spinner from half a second on; what is printed on the console goes above it."""
+    """Show a spinner after half a second; output to the console appears above the spinner."""
     spinner = Waiting(console, text)
 
     async def show_later() -> None:
@@ -303,7 +303,7 @@ def print_json(value: Mapping[str, Any] | Sequence[Any]) -> None:
 
 
 def print_json_line(value: Mapping[str, Any]) -> None:
-    """Print one line of JSON lines, at once."""
+    """Print one line of JSON, and flush it."""
     _write(json_text(value))
 
 

@@ -1,4 +1,4 @@
-"""How runs look on the screen: events, answers, approval requests, and replies as they grow."""
+"""Prints runs on the terminal: events, answers, approval requests, and growing replies."""
 
 import json
 import re
@@ -18,10 +18,10 @@ from outlast.rendering import LONGEST_EXCERPT, Shown, cut, joined
 from outlast.workflows.presentation import effect_line
 
 WHO_WIDTH = 10
-"""Room for the name of an agent, so that what they say stands in one column."""
+"""The width of the column for agents' names."""
 
 LONGEST_ARGUMENTS = 20_000
-"""How many characters of a call's arguments are shown to who decides about it."""
+"""The maximum number of characters of a call's arguments in an approval request."""
 
 _STYLES = {
     "message_input": "bold",
@@ -39,11 +39,11 @@ _CALLED = "response.function_call_arguments.delta"
 
 
 def event_cells(event: RunEvent, *, user: str = "user") -> tuple[terminal.Part, terminal.Part]:
-    """Return an event as two cells: who, and what.
+    """Return an event as two cells: the name of the agent or person, and the text.
 
     Args:
-        event: what happened.
-        user: what to call who talks to the agents.
+        event: the event.
+        user: the name for the person who talks to the agents.
     """
     said = event.type in {"message_input", "message_output_created"}
     text = event.text if said else joined(_SIGNS.get(event.type, ""), one_line(event.text))
@@ -57,7 +57,7 @@ def entry_cells(who: str, text: str, style: str = "") -> tuple[terminal.Part, te
 
 
 def who_cell(who: str) -> terminal.Part:
-    """Return the cell before what somebody says or does."""
+    """Return the cell with the name of an agent or person."""
     return who, "bold blue"
 
 
@@ -78,7 +78,7 @@ def one_line(text: str) -> Shown:
 
 
 def doing(state: LoopState) -> Shown:
-    """Return what a run is doing at the moment, for a spinner."""
+    """Return the run's current activity, as the text of a spinner."""
     if not state.pending:
         return joined(state.agent or "the run", " · ", state.status)
     first, *others = [rendering.excerpt(effect_line(state, effect)) for effect in state.pending]
@@ -86,14 +86,14 @@ def doing(state: LoopState) -> Shown:
 
 
 def answer_text(output: Json) -> str:
-    """Return an answer as text: its own, or JSON."""
+    """Return an answer as text, or as JSON if it is not a string."""
     if output is None:
         return ""
     return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False, indent=2)
 
 
 def result_record(result: RunResult) -> JsonObject:
-    """Return the end of a run, or of a question, for programs."""
+    """Return the result of a run or question as JSON, for programs."""
     return {
         "type": "result",
         "run_id": result.run_id,
@@ -125,7 +125,7 @@ def approval_record(request: ApprovalRequest) -> JsonObject:
 
 
 def show_approval(console: terminal.Screen, request: ApprovalRequest, run_id: str) -> None:
-    """Print what a person has to decide, so that it can be decided."""
+    """Print an approval request with the details needed for a decision."""
     say_facts(console, [("call", joined(request.name, f" ({request.id})"))])
     _say_arguments(console, request.arguments, run_id)
     rows = [("asked by", " → ".join(request.handoff_path) or request.agent)]
@@ -144,7 +144,7 @@ def say_facts(console: terminal.Screen, rows: Iterable[tuple[str, str]]) -> None
 def show_how_to_decide(
     console: terminal.Screen, run_id: str, requests: Iterable[ApprovalRequest]
 ) -> None:
-    """Print what a run waits for, and the commands that decide it."""
+    """Print a run's pending requests, and the commands to decide them."""
     for request in requests:
         terminal.say(console, (joined(run_id, " waits for a person:"), "bold yellow"))
         show_approval(console, request, run_id)
@@ -155,7 +155,7 @@ def show_how_to_decide(
 
 
 def _say_arguments(console: terminal.Screen, arguments: str, run_id: str) -> None:
-    """Print arguments behind a bar, which begins each of their own lines and no line that wraps."""
+    """Print arguments, with a bar before each line but not before wrapped continuations."""
     label = "arguments"
     whole = len(arguments) <= LONGEST_ARGUMENTS
     lines = rendering.argument_lines(arguments) if whole else None
@@ -175,15 +175,15 @@ def _say_arguments(console: terminal.Screen, arguments: str, run_id: str) -> Non
 
 
 class LiveView:
-    """Prints a run while it happens: entries as lines, and below them the reply as it grows.
+    """Prints a run live: entries as lines, and below them the growing reply.
 
-    On a terminal the newest text grows in place, and goes when the entry that has all of it is
-    printed; anywhere else there are only the lines. Enter it, so that the terminal is left as it
-    was.
+    On a terminal, the growing reply is updated in place and removed when its complete entry is
+    printed. Elsewhere, only the lines are printed. Use the view as a context manager, so that it
+    removes an unfinished reply.
     """
 
     def __init__(self, console: terminal.Screen) -> None:
-        """Print on a console."""
+        """Print to a console."""
         self._console = console
         self._agent = ""
         self._said = ""
@@ -192,7 +192,7 @@ class LiveView:
         self._growing = terminal.Growing(console, WHO_WIDTH)
 
     def __enter__(self) -> Self:
-        """Begin without a reply."""
+        """Return the view."""
         return self
 
     def __exit__(
@@ -210,7 +210,7 @@ class LiveView:
             say_event(self._console, event)
 
     def note(self, text: str) -> None:
-        """Print a remark about the run."""
+        """Print a note about the run."""
         terminal.say(self._console, (text, "dim"))
 
     def show_delta(self, agent: str, raw: JsonObject) -> None:

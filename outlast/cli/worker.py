@@ -81,7 +81,7 @@ def worker(
 
 
 def _log_on_standard_error() -> None:
-    """Make the core of the Temporal SDK log through Python: by itself it uses standard output."""
+    """Make the Temporal SDK's core log through Python, instead of to standard output."""
     from temporalio.runtime import LogForwardingConfig, LoggingConfig, Runtime, TelemetryConfig
 
     forwarding = LogForwardingConfig(logger=logging.getLogger("temporalio.core"))
@@ -133,7 +133,7 @@ async def _serve(
 async def _until_it_polls(
     client: "Client", task_queue: str, *enders: "asyncio.Task[None] | asyncio.Task[bool]"
 ) -> None:
-    """Return when the server sees this worker poll, or when the worker ends before that."""
+    """Wait until the server sees this worker poll, or until the worker ends."""
     me = client.identity
     while not any(one.done() for one in enders):
         if me in await server.pollers(client, task_queue):

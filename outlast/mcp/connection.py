@@ -89,7 +89,7 @@ class Connection:
         """Make the connection unusable, and close it in the background."""
         self._closing.set()
         if not self._client.done():
-            self._task.cancel()  # a task that has not started yet does not fail the client's future itself
+            self._task.cancel()  # a task that has not started does not fail the future itself
             self._fail(ConnectionError(f"The connection to {self._name!r} was closed."))
 
     async def close(self) -> None:

@@ -16,7 +16,7 @@ Step = Callable[[], Awaitable[None]]
 
 
 class _Keeper:
-    """A task that runs all steps of one server: some must be closed in the task that opened them."""
+    """A task that runs all steps of one server: some must close in the task that opened them."""
 
     def __init__(self) -> None:
         self._steps: asyncio.Queue[tuple[Step, asyncio.Future[None]]] = asyncio.Queue()
@@ -24,7 +24,7 @@ class _Keeper:
         self._task = asyncio.create_task(self._work())
 
     async def do(self, step: Step) -> None:
-        """Run a step in the task, and raise its error; cancel the step if the caller is cancelled."""
+        """Run a step in the task, and raise its error; cancelling the caller cancels the step."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._steps.put_nowait((step, done))
         try:
@@ -108,7 +108,7 @@ class MCPServerManager:
 
     @property
     def active_servers(self) -> list[MCPServer]:
-        """The servers for an agent: all before connecting, the connected ones, none after cleanup."""
+        """The servers to pass to an agent: all before connecting, then those that connected."""
         return list(self._active)
 
     async def connect_all(self) -> list[MCPServer]:
