@@ -1,4 +1,4 @@
-"""Names that are loaded when they are first used (PEP 562), so that a package is cheap to import.
+"""Loads the names of a package on first use (PEP 562), so that its import is fast.
 
 A lazy package lists its names in its `__init__.pyi`, which type checkers read too, and calls
 `attach(__name__)` in its `__init__.py`. So each name is written once.
@@ -10,11 +10,11 @@ from importlib import import_module
 from types import ModuleType
 
 EXTRAS = {"mcp": "mcp", "sqlalchemy": "sqlalchemy"}
-"""By the top-level package that a lazy name may need, the extra of outlast that installs it."""
+"""The extras of outlast, by the top-level package that each installs for lazy names."""
 
 
 def attach(package: str) -> None:
-    """Give a package the names that its `__init__.pyi` imports."""
+    """Add the names in a package's `__init__.pyi` to the package."""
     module = sys.modules[package]
     spec = module.__spec__
     if spec is None or spec.origin is None:
@@ -25,10 +25,10 @@ def attach(package: str) -> None:
 
 
 def homes(stub: str) -> dict[str, str]:
-    """Return where each name of a stub is defined, as `package.module:name`.
+    """Return the home of each name in a stub, as `package.module:name`.
 
     Args:
-        stub: lines such as `from outlast.agents.agent import Agent as Agent`.
+        stub: the stub's text, with lines such as `from outlast.agents.agent import Agent as Agent`.
     """
     lines = (line.partition("#")[0] for line in stub.splitlines())
     words = " ".join(lines).replace("(", " ").replace(")", " ").split()
@@ -43,11 +43,11 @@ def homes(stub: str) -> dict[str, str]:
 
 
 def publish(module: ModuleType, names: Mapping[str, str]) -> None:
-    """Give a module names that other modules define.
+    """Add names that other modules define to a module.
 
     Args:
-        module: where the names are to be found.
-        names: where each name is defined, as `package.module:name`.
+        module: the module that gets the names.
+        names: the home of each name, as `package.module:name`.
     """
 
     def find(name: str) -> object:

@@ -1,12 +1,11 @@
-r"""Text of models, customers, tools and providers, made safe to look at.
+r"""Escapes untrusted text for display on terminals, in Markdown, in shell commands and in logs.
 
-Such text may hold anything: sequences that move a terminal's cursor, characters that reverse or
-hide what follows, Markdown that looks like ours. Everything that people see goes through here, so
-that what they see is what is there. Owns: which characters are shown as an escape, and the forms
-for a terminal's line, a call's arguments, Markdown, a shell and a log. Must not know: runs.
+Text from models, customers, tools and providers may contain sequences that move a terminal's
+cursor, characters that reverse or hide other text, or misleading Markdown. All text shown to
+people passes through this module.
 
-An escape is `\u001b` or, beyond U+FFFF, `\U000e0041`. A backslash in the text is doubled where it
-could be read as the beginning of an escape, and only there: `original` undoes all of it.
+An escape is `\u001b` or, beyond U+FFFF, `\U000e0041`. A backslash in the text is doubled only if
+it could be read as the beginning of an escape; `original` reverses all escapes.
 """
 
 import json
@@ -19,22 +18,22 @@ from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 LONGEST_EXCERPT = 160
-"""How many characters of a text are shown where one line has to do."""
+"""The maximum number of characters of a text shown in one line."""
 
 LONGEST_READ = 20_000
-"""How many characters of arguments are read as JSON in order to be shown."""
+"""The maximum number of characters of arguments that are parsed as JSON for display."""
 
 KEPT_LINE_LENGTH = 2_000
-"""Lines of calls up to this length are kept for the next time."""
+"""The maximum length of arguments for which the line of a call is cached."""
 
 _Text = TypeVar("_Text", bound=str)
 
 
 class Shown(str):
-    """Text in which every character can be seen; only this module makes it.
+    """Text in which every character is visible; only this module creates it.
 
-    Showing it again changes nothing. Put into another string it is an ordinary one, which is then
-    shown anew: forgetting this doubles a backslash and lets nothing through.
+    Escaping a `Shown` again changes nothing. Concatenation with another string returns an ordinary
+    string; escaping that again may double a backslash, but is always safe.
     """
 
     __slots__ = ()
@@ -43,21 +42,21 @@ class Shown(str):
 # --- Characters ---------------------------------------------------------------------------------
 
 _SPACES = "\u00a0\u202f\u3000"
-"""Blanks that French and Japanese text is full of, and which are as wide as they look."""
+"""Visible spaces that are common in French and Japanese text."""
 
 _BLANK = (
     "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180d\u180f\u2800\u3164\ufe00-\ufe0f\uffa0"
     "\U000e0100-\U000e01ef"
 )
-"""Characters that count as printable and leave no mark: fillers, joiners, variation selectors."""
+"""Printable but invisible characters: fillers, joiners, variation selectors."""
 
 _EMOJI = "\u203c\u2049\u2122-\u27ff\u2900-\u2b55\U0001f000-\U0001faff"
 _MARKLESS = re.compile(f"[{_BLANK}]")
 _COLOURED = rf"(?<=[{_EMOJI}])\ufe0f(?![{_BLANK}])"
-"""The one harmless use of a variation selector: an emoji that asks for its colours."""
+"""The only harmless use of a variation selector: after an emoji, for its colour form."""
 
 _LAST_SCANNED = 0x3FFFF
-"""The planes above hold tags, variation selectors, private use and nothing else."""
+"""The planes above hold only tags, variation selectors and private-use characters."""
 
 _BACKSLASH = r"\\(?=\\|u[0-9a-f]{4}|U[0-9a-f]{8}"
 _ESCAPE = re.compile(r"\\(?:\\|u([0-9a-f]{4})|U([0-9a-f]{8}))")
@@ -65,7 +64,7 @@ _ESCAPE = re.compile(r"\\(?:\\|u([0-9a-f]{4})|U([0-9a-f]{8}))")
 
 @cache
 def _hidden() -> str:
-    """Return the set of characters that are escaped, as the inside of a regular expression's []."""
+    """Return the escaped characters as the content of a regular expression's `[]`."""
     codes = [
         code
         for code in range(_LAST_SCANNED + 1)
@@ -106,17 +105,17 @@ def original(shown: str) -> str:
 
 
 def visible_lines(text: str) -> list[Shown]:
-    """Return the lines of a text, for a layout that keeps them apart."""
+    """Return the lines of a text, each made visible."""
     return [visible(line) for line in ([text] if isinstance(text, Shown) else text.split("\n"))]
 
 
 def joined(*parts: str) -> Shown:
-    """Return parts side by side, each of them made visible."""
+    """Return the concatenation of parts, each made visible."""
     return Shown("".join(visible(part) for part in parts))
 
 
 def _is_clear(text: str) -> bool:
-    """Whether nothing in a text is hidden; quick, and False for some texts that are clear, too."""
+    """Return True only if no character needs escaping; a fast check with false negatives."""
     return text.isprintable() and not _MARKLESS.search(text)
 
 
@@ -132,9 +131,9 @@ def _escaped(match: re.Match[str]) -> str:
 
 
 def cut(text: _Text, limit: int) -> _Text:
-    """Return a text, cut if it is longer than a number of characters.
+    """Return a text, cut to a maximum number of characters.
 
-    What is left out is stated with the true length: `… (cut: 160 of 12,345 characters)`.
+    A remark states the full length of a cut text: `… (cut: 160 of 12,345 characters)`.
     """
     if len(text) <= limit:
         return text
@@ -143,17 +142,17 @@ def cut(text: _Text, limit: int) -> _Text:
 
 
 def excerpt(text: str, limit: int = LONGEST_EXCERPT) -> Shown:
-    """Return the beginning of a text, visible and in one line."""
+    """Return the beginning of a text, made visible, in one line."""
     return visible(cut(text, limit))
 
 
 def remark(limit: int, length: int) -> str:
-    """Return the remark behind a text that is cut."""
+    """Return the remark after a cut text."""
     return f"… (cut: {limit:,} of {length:,} characters)"
 
 
 def head(text: str, limit: int) -> str:
-    """Return the first characters of a text, and of a visible one no half of an escape."""
+    """Return the first characters of a text, without splitting an escape of a visible text."""
     if len(text) <= limit:
         return text
     first = text[:limit]
@@ -168,33 +167,33 @@ def head(text: str, limit: int) -> str:
 
 _DEEPEST = 100
 _LONGEST_NUMBER = 4_000
-"""Digits; what is longer is no number to Python's own reader, either."""
+"""The maximum number of digits, the same as in Python's own JSON parser."""
 
 
 class _Object(list[tuple[str, Any]]):
-    """The pairs of an object in the order in which they are written, repeated keys and all."""
+    """The pairs of a JSON object in their original order, including repeated keys."""
 
 
 class _Number(str):
-    """A number as it is written."""
+    """A JSON number in its original spelling."""
 
     __slots__ = ()
 
 
 def json_text(value: Any, indent: int | None = None) -> Shown:
-    r"""Return JSON in which every character is visible: it reads back as the same value.
+    r"""Return JSON in which every character is visible; parsing it returns the same value.
 
-    Characters that cannot be seen are escaped as JSON does, `\u202e`.
+    Invisible characters become JSON escapes, such as `\u202e`.
     """
     text = json.dumps(value, ensure_ascii=False, indent=indent)
     return Shown("\n".join(_visible_json(line) for line in text.split("\n")))
 
 
 def argument_lines(arguments: str) -> tuple[Shown, ...] | None:
-    """Return JSON arguments as lines, one for each field; None for text that is no JSON.
+    """Return JSON arguments as lines, one for each field; None if the text is not JSON.
 
-    Together the lines are JSON with the digest that the arguments have: each pair is there, a
-    repeated key as often as it is written, and each number as it is spelled.
+    The joined lines are JSON with the same digest as the arguments: they keep every pair, including
+    repeated keys, and the spelling of every number.
     """
     try:
         value = _read(arguments)
@@ -207,13 +206,13 @@ def argument_lines(arguments: str) -> tuple[Shown, ...] | None:
 
 
 def arguments_text(arguments: str) -> Shown:
-    """Return arguments in one line: visible JSON, or the visible text where they are none."""
+    """Return arguments in one line: as visible JSON, or as visible text if they are not JSON."""
     lines = argument_lines(arguments)
     return visible(arguments) if lines is None else Shown(" ".join(one.strip() for one in lines))
 
 
 def repeated_keys(arguments: str) -> tuple[str, ...]:
-    """Return the keys that are there more than once in one object of JSON arguments."""
+    """Return the keys that occur more than once in an object of JSON arguments."""
     try:
         found = _repeated(_read(arguments))
     except (ValueError, RecursionError):
@@ -222,9 +221,9 @@ def repeated_keys(arguments: str) -> tuple[str, ...]:
 
 
 def call_line(name: str, arguments: str) -> str:
-    """Return a call as a line of code, `refund_order(order_id="A-17")`, to be cut and shown.
+    """Return a call as a line of code, such as `refund_order(order_id="A-17")`.
 
-    Very long arguments stay as the model wrote them: to parse them would hold up the run.
+    Very long arguments are not parsed, because parsing would delay the run.
     """
     if len(arguments) > LONGEST_READ:
         return f"{name}({arguments})"
@@ -245,7 +244,7 @@ def _call_line(name: str, arguments: str) -> Shown:
 
 
 _kept_call_line = lru_cache(maxsize=1_000)(_call_line)
-"""The newest calls of a run are shown again after each of its steps."""
+"""A cache: the newest calls of a run are shown again after each step."""
 
 
 def _read(arguments: str) -> Any:
@@ -311,22 +310,22 @@ _PLAIN = re.compile(
         (?:[a-zA-Z0-9]|[^\x00-\x7f]|(?<=[^\W_])_(?=[^\W_])|(?<!\ )\ |[-.,;:()"'/?!%]|=(?!=))*""",
     re.VERBOSE,
 )
-"""Text in which nothing can have a meaning in Markdown: what has one is ASCII."""
+"""Text without Markdown syntax: all syntax characters of Markdown are ASCII."""
 
 _LINKED = re.compile(r"://|www\.|mailto:|xmpp:", re.IGNORECASE)
 _TEMPLATE = re.compile(r"(\\*)\{(?=(?:namespace|workflowId|runId)\})")
-"""What the Temporal UI replaces in a text before it reads the Markdown in it."""
+"""The placeholders that the Temporal UI replaces in a text before it renders the Markdown."""
 
 
 def code(text: str, limit: int | None = None) -> str:
-    """Return a text as a code span of Markdown, in which nothing has a meaning.
+    """Return a text as a Markdown code span, in which no syntax applies.
 
     Args:
         text: the text.
-        limit: how many characters are shown; what is left out is stated behind the span.
+        limit: the maximum number of characters; a remark after the span states the full length.
     """
     shown = visible(text if limit is None else head(text, limit))
-    # Browsers show several blanks as one.
+    # Browsers collapse several spaces into one.
     shown = re.sub("(?<= ) ", r"\\u0020", shown)
     shown = _TEMPLATE.sub(_without_brace, shown)
     rest = "" if limit is None or len(text) <= limit else f" {remark(limit, len(text))}"
@@ -335,12 +334,12 @@ def code(text: str, limit: int | None = None) -> str:
     fence = "`" * (1 + max((len(run) for run in re.findall("`+", shown)), default=0))
     room = " " if shown[0] in " `" or shown[-1] in " `" else ""
     if not shown.strip(" "):
-        room = ""  # blanks alone are left as they are
+        room = ""  # a span of spaces only needs no padding
     return f"{fence}{room}{shown}{room}{fence}{rest}"
 
 
 def inline(text: str, limit: int | None = None) -> str:
-    """Return a text for a line of Markdown: as it is where nothing in it has a meaning, or code."""
+    """Return a text for a line of Markdown: unchanged if it has no syntax, else as a code span."""
     if limit is not None and len(text) > limit:
         return code(text, limit)
     shown = visible(text)
@@ -354,7 +353,7 @@ def _without_brace(match: re.Match[str]) -> str:
 
 
 def inline_within(text: str, limit_bytes: int) -> str:
-    """Return `inline` of as much of a text as has room in so many bytes."""
+    """Return `inline` of the longest beginning of a text that fits into a number of bytes."""
     length = min(len(text), limit_bytes)
     while len((line := inline(text, length)).encode()) > limit_bytes and length:
         length = max(0, length - max(1, (len(line.encode()) - limit_bytes) // 4))
@@ -365,7 +364,7 @@ def inline_within(text: str, limit_bytes: int) -> str:
 
 
 def shell_word(text: str) -> Shown:
-    """Return a text as one word of a command to copy; Bash and Zsh read every character back."""
+    """Return a text as one word of a shell command; Bash and Zsh restore every character."""
     if _is_clear(text) or not _unseen().search(text):
         return Shown(shlex.quote(text))
     quoted = text.replace("\\", "\\\\").replace("'", "\\'")
@@ -374,25 +373,25 @@ def shell_word(text: str) -> Shown:
 
 
 def command(verb: str, *operands: str, options: str = "") -> Shown:
-    """Return a command of `outlast` to copy.
+    """Return an `outlast` command for people to copy.
 
     Args:
         verb: the command's name.
-        operands: what it is about, whoever has written that.
-        options: further options, in our own words.
+        operands: the operands, which are quoted: they may be untrusted.
+        options: further options, which are not quoted.
     """
     words = [shell_word(one) for one in operands]
     if any(one.startswith("-") for one in operands):
-        parts = [verb, options, "--", *words]  # an id like an option is none
+        parts = [verb, options, "--", *words]  # an id may look like an option
     else:
         parts = [verb, *words, options]
     return Shown(" ".join(["outlast", *(part for part in parts if part)]))
 
 
 class LogFormatter(logging.Formatter):
-    """Formats a record as one line, whatever its message holds, and indents the traceback.
+    """Formats any record as one line, and indents the traceback.
 
-    Backslashes stay as they are: many messages have been made visible already.
+    Backslashes stay unchanged, because many messages are already escaped.
     """
 
     def format(self, record: logging.LogRecord) -> str:

@@ -71,7 +71,7 @@ MODULES = {
     "tracing.util": "tracing",
     "usage": "",
 }
-"""The SDK's modules, and the room of ours whose names each has besides the public ones."""
+"""The SDK's modules, and the outlast package whose names each has besides the public ones."""
 
 NAMES = {
     "AgentHooksBase": "agents.hooks:AgentHooksBase",
@@ -107,7 +107,7 @@ NAMES = {
     "ToolErrorFunction": "agents.tools.definition:ToolErrorFunction",
     "ToolTimeoutBehavior": "agents.tools.definition:TimeoutBehavior",
 }
-"""The SDK's names that its modules have and its package has not, and where they are here."""
+"""Names that the SDK has in its modules but not in its package, and their homes in outlast."""
 
 SOURCE = '''\
 """The public names of outlast, where the OpenAI Agents SDK has some of them."""
@@ -126,7 +126,7 @@ else:
 
 
 def fill(module: ModuleType) -> None:
-    """Give one of the SDK's modules its names, each loaded when first used."""
+    """Add the names to one of the SDK's modules; each is loaded on first use."""
     room = MODULES[module.__name__.removeprefix("outlast.")]
     names = {name: f"outlast.{home}" for name, home in NAMES.items()}
     for place in (f"outlast.{room}", "outlast") if room else ("outlast",):
@@ -135,7 +135,7 @@ def fill(module: ModuleType) -> None:
 
 
 def source(module: str) -> str:
-    """Return the text of the file that stands for one of the SDK's modules in a wheel."""
+    """Return the source of the file for one of the SDK's modules in a wheel."""
     room = MODULES[module]
     lines = [f"from outlast.{room} import *"] if room else []
     for name, home in NAMES.items():
@@ -146,7 +146,7 @@ def source(module: str) -> str:
 
 
 def path(module: str) -> str:
-    """Return where that file is in a wheel."""
+    """Return the path of a module's file in a wheel."""
     return f"outlast/{module.replace('.', '/')}{'/__init__' if _is_package(module) else ''}.py"
 
 
@@ -155,9 +155,9 @@ def _is_package(module: str) -> bool:
 
 
 class SDKFinder:
-    """A finder and loader of the SDK's modules for `sys.meta_path`, where files come first.
+    """A finder and loader of the SDK's modules for `sys.meta_path`; existing files come first.
 
-    It does not inherit from `importlib.abc`, whose import takes 14 ms.
+    It does not inherit from `importlib.abc`, because that import takes 14 ms.
     """
 
     def find_spec(
@@ -182,6 +182,6 @@ class SDKFinder:
 
 
 def install() -> None:
-    """Find the SDK's modules from now on; a second call does nothing."""
+    """Install the finder of the SDK's modules; a second call does nothing."""
     if not any(isinstance(finder, SDKFinder) for finder in sys.meta_path):
         sys.meta_path.append(SDKFinder())

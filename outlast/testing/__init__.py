@@ -1,4 +1,4 @@
-"""For users' tests: agents run like functions, without a server.
+"""Tools for users' tests: run agents like functions, without a server.
 
 `run_in_memory`, `ScriptedModel`, and functions that write scripts. Shipped with the package.
 """

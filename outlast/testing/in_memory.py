@@ -1,8 +1,7 @@
-"""A run without a server: the same loop and the same effects, in milliseconds.
+"""A run without a server, with the same loop and the same effects, in milliseconds.
 
-The loop's commands are carried out with function calls where the workflow uses activities; nothing
-else differs, so a test of an agent tests what runs in production. Nothing is durable, and retries
-do not wait.
+Function calls replace the workflow's activities, and nothing else differs, so a test of an agent
+covers the production code. Nothing is durable, and retries do not wait.
 """
 
 import asyncio
@@ -34,10 +33,10 @@ from outlast.loop.values import JsonObject
 from outlast.tracing.stage_spans import StageSpans
 
 OnState = Callable[[LoopState], None]
-"""Called with the state after each event of the root run."""
+"""A callback for the state after each event of the root run."""
 
 OnDelta = Callable[[JsonObject], None]
-"""Called with the raw events of the run's models."""
+"""A callback for the raw events of the run's models."""
 
 
 _newest_start_ms = 0
@@ -48,7 +47,7 @@ class MemoryRun:
     """A run in this process: carries out commands, and applies their results.
 
     Attributes:
-        worker: the definitions.
+        worker: the worker's dependencies.
         run_id: the id of the run.
         state: the state of the run.
         parent: the parent of a nested run.
@@ -74,7 +73,7 @@ class MemoryRun:
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def __post_init__(self) -> None:
-        """Remember the beginning."""
+        """Store the first state."""
         self.first = self.state
         self._stages = stages.resumed(self.state)
 
@@ -84,13 +83,13 @@ class MemoryRun:
         self.take(history.started(self.run_id, record, started_at_ms, str(started_at_ms)))
 
     async def go_on(self) -> LoopState:
-        """Carry out commands until the run is closed, or waits for a person."""
+        """Carry out commands until the run is closed, or waits for a person; return its state."""
         while self._works():
             await self.take_next()
         return self.state
 
     def _works(self) -> bool:
-        """Whether anything will happen without a person."""
+        """Whether the run makes progress without a person."""
         waits = self.state.status == "waiting"
         return any(
             not (waits and effect.kind == "run_agent")
@@ -122,7 +121,7 @@ class MemoryRun:
         self._news.set()
 
     def decide(self, decision: Decision, run_id: str = "") -> None:
-        """Take a person's decision, here or in a nested run."""
+        """Apply a person's decision to this run or a nested run."""
         target = self.find(run_id)
         target.take(DecisionReceived(at_ms=now_ms(), decision=decision))
 
@@ -191,7 +190,7 @@ class MemoryRun:
             if attempt > 1 and effect.kind == "call_model" and self.on_delta is not None:
                 self.on_delta({"type": RESTARTED, "attempt": attempt})
             try:
-                # Through the wire format and back, so that tests find values that change.
+                # Convert to the wire format and back, so that tests find values that change.
                 request = request_of(self.state, effect)
                 one = Attempt(number=attempt, on_event=self.on_delta)
                 result = await carry_out(self.worker, request, one)
@@ -252,7 +251,7 @@ class MemoryRun:
 
 
 def now_ms() -> int:
-    """Return the time of an event, rounded up, so that nothing before it seems later."""
+    """Return the time of an event, rounded up, so that earlier events never appear later."""
     return -(-time_ns() // 1_000_000)
 
 

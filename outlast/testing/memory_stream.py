@@ -1,7 +1,6 @@
-"""Reading a run in memory along while it works.
+"""Streams a run in memory.
 
-Owns: `run_in_memory_streamed`, and where its states come from. Must not know: what events look
-like; `RunResultStreaming` makes them, as on a server.
+`RunResultStreaming` derives the events from the run's states, as for a run on a server.
 """
 
 import asyncio
@@ -30,14 +29,14 @@ def run_in_memory_streamed(
     run_id: str = "in-memory",
     **options: Unpack[StartOptions],
 ) -> RunResultStreaming:
-    """Run an agent and read along; `Runner.run_streamed` without a server.
+    """Run an agent and stream its events; `Runner.run_streamed` without a server.
 
     Args:
         agent: the starting agent.
         input: a text, Responses items, or the state of a run that waited.
-        model: answers for every agent.
-        run_id: what idempotency keys begin with.
-        **options: as for `run_in_memory`.
+        model: the model of every agent.
+        run_id: the prefix of idempotency keys.
+        **options: the options of `run_in_memory`.
     """
     check_names(options, StartOptions, caller="run_in_memory_streamed")
     context = options.get("context")
@@ -66,7 +65,7 @@ class _MemorySource:
     """Implements `outlast.client.streaming.RunSource`.
 
     Attributes:
-        client: there is none.
+        client: always None.
     """
 
     def __init__(self, open_run: Callable[[], MemoryRun]) -> None:
@@ -77,7 +76,7 @@ class _MemorySource:
         self._news: asyncio.Queue[LoopState | RawEvent | None] = asyncio.Queue()
 
     async def states(self) -> AsyncGenerator[LoopState | RawEvent]:
-        """Carry the run, and yield its states and what its models say."""
+        """Execute the run, and yield its states and its models' events."""
         try:
             run = self._run = self._open_run()
         finally:

@@ -1,4 +1,4 @@
-"""Running agents like functions: `run_in_memory`, with the options of `Runner.run`.
+"""Runs agents like functions: `run_in_memory`, with the options of `Runner.run`.
 
 `in_memory.py` carries out the run's commands.
 """
@@ -29,10 +29,10 @@ from outlast.testing.in_memory import MemoryRun, now_ms
 from outlast.tracing.provider import join_current_trace
 
 Decide: TypeAlias = Callable[[ApprovalRequest], bool | str | Awaitable[bool | str]]
-"""Decides as the person: true approves, false rejects, a text rejects with that message."""
+"""A callback that decides requests: True approves, False rejects, a text rejects with a message."""
 
 KEPT_RUNS = 100
-"""How many waiting runs are kept so that they can be resumed."""
+"""The maximum number of waiting runs kept for resuming."""
 
 _waiting: OrderedDict[int, tuple[LoopState, MemoryRun]] = OrderedDict()
 """Waiting runs, by the identity of the state that their handle holds."""
@@ -47,12 +47,12 @@ async def run_in_memory(
     run_id: str = "in-memory",
     **options: Unpack[StartOptions],
 ) -> RunResult:
-    """Run an agent to its answer, or until a person would have to decide.
+    """Run an agent to its answer, or until a person has to decide.
 
-    `model` answers for every agent, such as a `ScriptedModel`. `decide` plays the person: without
-    it, the run returns when it needs a decision, and resumes with the state of its result as
-    `input`. Idempotency keys begin with `run_id`. The options are those of `Runner.run`, except
-    those that locate the run.
+    `model` serves every agent, for example a `ScriptedModel`. `decide` decides approval requests;
+    without `decide`, the run returns when it needs a decision, and resumes with the state of its
+    result as `input`. Idempotency keys begin with `run_id`. The options are those of `Runner.run`,
+    except those that locate the run.
 
     Raises:
         AgentsException: the run failed; the subclass says why, as with `Runner.run`.
@@ -90,7 +90,7 @@ def started(
 
 
 async def carry(run: MemoryRun, decide: Decide | None = None) -> None:
-    """Carry out a run until it ends, or waits for a person and `decide` is not set."""
+    """Execute a run until it ends, or waits for a person and `decide` is not set."""
     try:
         await run.go_on()
         while decide is not None and run.state.pending_approvals:
@@ -127,7 +127,7 @@ def result_in_memory(run: MemoryRun, known: KnownAgents) -> RunResult:
 
 
 def worker_for(agent: Agent[Any], model: Model, context: object) -> WorkerDeps:
-    """Return a worker's dependencies: the agent, the agents that it leads to, and one model."""
+    """Return worker dependencies with the agent, all agents reachable from it, and one model."""
     registry = Registry([agent])
     if context is not None and not isinstance(context, dict | list | str | int | float):
         registry.add_context_type(cast("type[Any]", type(context)))
@@ -176,7 +176,7 @@ def _provider_of(model: Model) -> ModelProvider:
 
 
 class _OneModel(ModelProvider):
-    """One model under every name."""
+    """A provider that returns the same model for every name."""
 
     def __init__(self, model: Model) -> None:
         self._model = model
@@ -187,4 +187,4 @@ class _OneModel(ModelProvider):
         return self._model
 
     async def aclose(self) -> None:
-        """Leave the model open: it is the test's."""
+        """Do nothing: the test owns the model."""

@@ -1,6 +1,6 @@
-"""Calls of tools that are no functions, as a scripted model writes them.
+"""Calls of built-in tools for a scripted model, with one function for each type of call.
 
-Owns: one function for each form of a call. Calls of functions are in `scripted_model`.
+Function calls are in `scripted_model`.
 """
 
 from collections.abc import Sequence
@@ -50,7 +50,7 @@ def patch_call(
         call_id: the call's id.
         kind: `create_file`, `update_file` or `delete_file`.
         path: the file.
-        diff: what is changed.
+        diff: the changes to the file.
         move_to: the file's new path.
     """
     said = {"type": kind, "path": path, "diff": diff, "move_to": move_to}
@@ -65,8 +65,8 @@ def computer_call(
 
     Args:
         call_id: the call's id.
-        actions: such as `{"type": "click", "x": 1, "y": 2, "button": "left"}`.
-        checks: what the provider warns of: dicts with `id`, `code` and `message`.
+        actions: the actions, such as `{"type": "click", "x": 1, "y": 2, "button": "left"}`.
+        checks: the provider's pending safety checks: dicts with `id`, `code` and `message`.
     """
     head = _head("computer_call", "cu", call_id)
     return {**head, "actions": list(actions), "pending_safety_checks": list(checks)}

@@ -1,7 +1,4 @@
-"""A model that says what a test wrote down, behind the port that real providers implement.
-
-Owns: `ScriptedModel`, and short ways to write replies down. Must not know: runs, Temporal.
-"""
+"""`ScriptedModel`, which replies from a test's script, and functions that write the replies."""
 
 import asyncio
 import inspect
@@ -24,8 +21,8 @@ Reply: TypeAlias = Sequence[JsonObject]
 PlainStep: TypeAlias = (
     str | Reply | Exception | Callable[[ModelRequest], "Reply | Awaitable[Reply]"]
 )
-"""Answer with a text, reply with items, fail, or call a function of the request, which may also
-wait."""
+"""A text answer, the items of a reply, an error to raise, or a sync or async function of the
+request."""
 
 TOKENS = Usage(requests=1, input_tokens=10, output_tokens=5, total_tokens=15)
 """The default usage of a model call."""
@@ -35,10 +32,10 @@ _WORD = re.compile(r"\S+\s*|\s+")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectedStep:
-    """A step, and how it is played. Made by `after`, `wait_for`, `paced`, `fail_after`, `costing`.
+    """A step with timing, failure or usage, from `after`, `wait_for`, `paced` and the like.
 
     Attributes:
-        step: what the model call does.
+        step: the step.
         delay: the wait before the step.
         gate: an event to wait for before anything else.
         every: the pause before each event of a stream.
@@ -57,7 +54,7 @@ class DirectedStep:
 
 
 Step: TypeAlias = PlainStep | DirectedStep
-"""What one model call does."""
+"""The script of one model call."""
 
 
 def after(delay: timedelta | float, step: Step) -> DirectedStep:
@@ -91,7 +88,7 @@ def fail_after(events: int, error: Exception, step: Step) -> DirectedStep:
     Args:
         events: the number of events before the error, with `response.created`.
         error: the error.
-        step: the reply whose beginning is streamed.
+        step: the reply; its first events are streamed.
     """
     return replace(_directed(step), fails_after=events, failure=error)
 
@@ -116,13 +113,13 @@ def refuse(text: str) -> list[JsonObject]:
 def call(name: str, call_id: str, /, **arguments: Any) -> JsonObject:
     """Return one call of a tool or handoff, as an item of a reply.
 
-    The arguments may have any name, `name` too.
+    The arguments may have any name, including `name`.
     """
     return raw_call(name, call_id, json.dumps(arguments))
 
 
 def raw_call(name: str, call_id: str, arguments: str) -> JsonObject:
-    """Return one call with arguments that may be anything, also not JSON."""
+    """Return one call with any text as arguments, even invalid JSON."""
     return {
         "type": "function_call",
         "id": f"fc_{call_id}",
@@ -150,10 +147,9 @@ class ScriptedModel:
         """Set the script.
 
         Args:
-            steps: one for each model call, in order.
-            always: what every call after them does; None makes them fail.
+            steps: one step for each model call, in order.
+            always: the step for every further call; None makes further calls fail.
             repeat: start again with the first step after the last one; `always` is then ignored.
-                nothing.
         """
         self._steps = list(steps)
         self._always = always
@@ -220,7 +216,7 @@ class ScriptedModel:
             raise step.failure
 
     async def _play(self, request: ModelRequest) -> tuple[DirectedStep, Reply]:
-        """Wait as the next step requires, and return it with its reply."""
+        """Wait as the next step requires, and return the step and its reply."""
         self.requests.append(request)
         step = self._next_step()
         if step is None:

@@ -11,13 +11,13 @@ from outlast.tracing.receivers import BACKLOG, REGISTRATION
 
 
 class SpanCollector(TracingProcessor):
-    """Keeps the traces and spans of this process, as a context manager only those of its block.
+    """Collects the traces and spans of this process; as a context manager, only of its block.
 
         with SpanCollector() as collected:
             await run_in_memory(agent, "Where is my order?", model=model)
         assert [span.span_data.name for span in collected.spans("function")] == ["find_order"]
 
-    What is told twice, with the same id, is kept once.
+    A trace or span that is reported twice, with the same id, is stored once.
     """
 
     def __init__(self) -> None:
@@ -29,27 +29,27 @@ class SpanCollector(TracingProcessor):
 
     @property
     def traces(self) -> list[Trace]:
-        """The traces that were begun, in that order."""
+        """The started traces, in order of their start."""
         BACKLOG.settle()
         with self._lock:
             return list(self._traces.values())
 
     @property
     def ended_traces(self) -> list[Trace]:
-        """The traces that are over, in the order of their ends."""
+        """The ended traces, in order of their end."""
         BACKLOG.settle()
         with self._lock:
             return list(self._ended_traces.values())
 
     @property
     def open_spans(self) -> list[Span[Any]]:
-        """The spans that were begun and are not over."""
+        """The spans that have started but not ended."""
         BACKLOG.settle()
         with self._lock:
             return [span for key, span in self._started.items() if key not in self._ended]
 
     def spans(self, kind: str | None = None) -> list[Span[Any]]:
-        """Return the spans that are over, by their beginnings.
+        """Return the ended spans, in order of their start.
 
         Args:
             kind: only those with data of this type, such as `function`.
@@ -62,7 +62,7 @@ class SpanCollector(TracingProcessor):
         return [span for span in ended if kind is None or span.span_data.type == kind]
 
     def children(self, parent: Span[Any] | None) -> list[Span[Any]]:
-        """Return the ended spans directly in a span, or, for None, those in no ended span."""
+        """Return a span's ended children; for None, the ended spans without an ended parent."""
         spans = self.spans()
         if parent is not None:
             return [span for span in spans if span.parent_id == parent.span_id]
@@ -70,7 +70,7 @@ class SpanCollector(TracingProcessor):
         return [span for span in spans if span.parent_id not in known]
 
     def tree(self) -> str:
-        """Return the ended spans as an indented text: a line each, with its kind and name."""
+        """Return the ended spans as an indented text, with a line of kind and name for each."""
         lines: list[str] = []
 
         def write(span: Span[Any], depth: int) -> None:
@@ -83,37 +83,37 @@ class SpanCollector(TracingProcessor):
         return "\n".join(lines)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all traces and spans."""
         BACKLOG.settle()
         with self._lock:
             for kept in (self._traces, self._ended_traces, self._started, self._ended):
                 kept.clear()
 
     def on_trace_start(self, trace: Trace) -> None:
-        """Keep a trace."""
+        """Store a trace."""
         with self._lock:
             self._traces[trace.trace_id] = trace
 
     def on_trace_end(self, trace: Trace) -> None:
-        """Keep a trace that is over."""
+        """Store an ended trace."""
         with self._lock:
             self._ended_traces[trace.trace_id] = trace
 
     def on_span_start(self, span: Span[Any]) -> None:
-        """Keep a span that is not over."""
+        """Store an open span."""
         with self._lock:
             self._started[span.span_id] = span
 
     def on_span_end(self, span: Span[Any]) -> None:
-        """Keep a span."""
+        """Store an ended span."""
         with self._lock:
             self._ended[span.span_id] = span
 
     def shutdown(self) -> None:
-        """Do nothing: a test may look at the spans afterwards."""
+        """Do nothing: a test may read the spans afterwards."""
 
     def force_flush(self) -> None:
-        """Do nothing: everything is here already."""
+        """Do nothing: the spans are already stored."""
 
     def __enter__(self) -> Self:
         add_trace_processor(self)
@@ -129,9 +129,9 @@ class SpanCollector(TracingProcessor):
 
 
 def _beginning(span: Span[Any]) -> int:
-    """Return when a span began, rounded up to a millisecond.
+    """Return the start time of a span, rounded up to a millisecond.
 
-    Workflows know no time between; within one, spans stay in the order in which they were told.
+    Workflows have no finer clock; spans of the same millisecond keep the order of their reports.
     """
     began = datetime.fromisoformat(span.started_at or "1970-01-01T00:00:00+00:00")
     return -(-(began - datetime.fromtimestamp(0, tz=UTC)) // timedelta(milliseconds=1))
