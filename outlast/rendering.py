@@ -167,7 +167,7 @@ def head(text: str, limit: int) -> str:
 
 _DEEPEST = 100
 _LONGEST_NUMBER = 4_000
-"""The maximum number of digits, the same as in Python's own JSON parser."""
+"""The maximum number of digits in a number; Python's own parser has a similar limit."""
 
 
 class _Object(list[tuple[str, Any]]):

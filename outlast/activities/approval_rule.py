@@ -45,7 +45,7 @@ async def approval_rule_of(
 ) -> ApprovalRule:
     """Call the tool's approval rule, and its `on_approval` if the call needs approval.
 
-    A tool with a remembered decision is not asked.
+    The rule of a tool with a remembered decision is not called.
     """
     if tool.name in invocation.decided:
         return ApprovalRule(needs_approval=True, is_decided=True)

@@ -1,9 +1,9 @@
 """The error of a failed attempt, small enough for the server to keep its message.
 
-Of an attempt that is retried, the server keeps 4 kB. It drops the message of a larger failure
-first, and stack traces, one for each exception of a chain, can be larger. So only one trace is
-sent:
-that of the original exception, with the innermost frames last. The worker's log has all traces.
+The server keeps 4 kB of the failure of an attempt that is retried. It first drops the message of a
+larger failure, and the stack traces of a chain of exceptions can exceed the limit. So only the
+trace of the original exception is sent, with the innermost frames last. The worker's log has all
+traces.
 """
 
 import traceback
@@ -18,7 +18,7 @@ KEPT_BYTES = 3_000
 """The maximum size of a failure; the server keeps more, but adds to it."""
 
 FRAMES = 4
-"""How many innermost frames are shown of each exception in the chain."""
+"""The number of innermost frames shown for each exception in the chain."""
 
 
 class AttemptError(ApplicationError):

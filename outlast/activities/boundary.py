@@ -1,4 +1,4 @@
-"""Temporal's activities: they fetch requests, send heartbeats and translate errors.
+"""The Temporal activities: they fetch requests, send heartbeats and translate errors.
 
 Everything that effects need from Temporal is here.
 """
@@ -28,7 +28,7 @@ from outlast.loop.effects import CallModel
 from outlast.loop.values import JsonObject
 
 STREAM_BEAT_SECONDS = 0.03
-"""How often a model's stream is checked for news; the SDK sends heartbeats at its own pace."""
+"""The interval for checking a model's stream; the SDK throttles the heartbeats itself."""
 
 _NOTHING = contextlib.nullcontext()
 
@@ -81,7 +81,7 @@ class EffectActivities:
 
     @activity.defn(name=names.ACTIVITY_REFUSE)
     async def refuse_effect(self, payload: JsonObject) -> JsonObject:
-        """Fail an effect for whose result the run's history has no room."""
+        """Fail an effect whose result does not fit into the run's history."""
         raise ApplicationError(payload["message"], type=payload["code"], non_retryable=True)
 
 
@@ -109,8 +109,7 @@ async def _ask_workflow(kind: EffectKind, effect: int) -> EffectRequest[Any]:
     """Fetch a request that is not in this process from the workflow, page by page.
 
     The workflow may be busy with another query or moving to another worker, so the query is retried
-    for
-    a while before the attempt fails.
+    for a while before the attempt fails.
     """
     info = activity.info()
     handle = activity.client().get_workflow_handle(

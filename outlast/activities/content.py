@@ -50,8 +50,8 @@ async def whole_request(content: LargeContent, request: EffectRequest[Any]) -> E
 async def recorded_result(content: LargeContent, request: EffectRequest[Any], result: T) -> T:
     """Return a result with its large content moved to the store.
 
-    If the store is unavailable, the content stays inline: finished work, which may have been paid
-    for, is never repeated because of the store. content then stays in the result.
+    If the store is unavailable, the content stays inline in the result: finished work, which may
+    have been paid for, is never repeated because of the store.
     """
     if content.store is None:
         return result

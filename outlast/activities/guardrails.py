@@ -1,4 +1,4 @@
-"""Runs the guardrails of a check at once, and records what each of them found."""
+"""Runs guardrails in parallel, and records the result of each."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -27,18 +27,18 @@ async def run_guardrails(
     output: Json = None,
     stop_at_error: bool,
 ) -> tuple[list[GuardrailRecord], Exception | None]:
-    """Run guardrails at once. The first tripwire cancels those still running.
+    """Run guardrails in parallel. The first tripwire cancels those still running.
 
     Args:
-        checks: the guardrails, and how each is called.
-        stage: what they look at.
-        agent: the name of the agent that they belong to.
-        output: the output that they look at, as JSON.
-        stop_at_error: whether an exception of one cancels the others, too.
+        checks: the guardrails, with a function that calls each.
+        stage: the stage that they check.
+        agent: the name of their agent.
+        output: the output that they check, as JSON.
+        stop_at_error: whether an exception of one guardrail cancels the others, too.
 
     Returns:
-        A record for each guardrail that completed, in the order in which they did, and the first
-        exception that one raised.
+        The records of the guardrails that completed, in order of completion, and the first
+        exception that a guardrail raised.
     """
     running = [
         asyncio.create_task(guarded(guardrail.get_name(), check, tripped=_is_tripped))
@@ -74,7 +74,7 @@ async def run_guardrails(
 
 
 def info_of(info: Any) -> Json:
-    """Return a guardrail's `output_info` as JSON, or as text where it is no JSON."""
+    """Return a guardrail's `output_info` as JSON, or as text if it is not JSON."""
     try:
         return write_output(None, info)
     except Exception:  # noqa: BLE001  it is only for people to read

@@ -1,6 +1,6 @@
-"""What effects tell of their steps: model calls, guardrails, servers, failures that are not raised.
+"""Spans for the steps of an effect: model calls, guardrails, MCP listings, handled failures.
 
-Owns: opening these spans; without `traced` around the effect nobody is told. Must not know: runs.
+They are reported only inside `traced`.
 """
 
 from collections.abc import Awaitable, Callable, Generator
@@ -25,16 +25,16 @@ from outlast.tracing.provider import get_current_span, open_span
 T = TypeVar("T")
 
 _UNTOLD_SETTINGS = ("extra_headers", "extra_body", "extra_query", "extra_args", "metadata")
-"""They may hold keys."""
+"""Settings that are left out of spans, because they may hold keys."""
 
 
 @contextmanager
 def asking(label: str, request: ModelRequest) -> Generator[Callable[[ModelResponse], None]]:
-    """Tell of a model call, as a block that hands over what the model answered.
+    """Open the span of a model call, and yield a function that records the response.
 
     Args:
         label: the model's name.
-        request: what it is asked.
+        request: the request.
     """
     data = GenerationSpanData(model=label)
     with open_span(data) as span:
@@ -45,7 +45,7 @@ def asking(label: str, request: ModelRequest) -> Generator[Callable[[ModelRespon
             data.model_config = _config(request.settings)
 
         def answered(response: ModelResponse) -> None:
-            given: object = response.output  # a model may answer anything
+            given: object = response.output  # a user's model may return anything
             data.output = list(response.output) if isinstance(given, list | tuple) else None
             data.usage = _usage(plain_usage(response.usage))
 
@@ -55,12 +55,12 @@ def asking(label: str, request: ModelRequest) -> Generator[Callable[[ModelRespon
 async def guarded(
     name: str, check: Callable[[], Awaitable[T]], *, tripped: Callable[[T], bool]
 ) -> T:
-    """Ask a guardrail, and tell of it.
+    """Run a guardrail inside a span.
 
     Args:
-        name: the guardrail's.
-        check: asks it.
-        tripped: whether its answer ends the run.
+        name: the guardrail's name.
+        check: calls the guardrail.
+        tripped: returns whether a result is a tripwire.
     """
     data = GuardrailSpanData(name)
     with open_span(data):
@@ -70,7 +70,7 @@ async def guarded(
 
 
 def tell_failure(message: str, code: str) -> None:
-    """Tell why the current span's work failed, where the model reads it in other words."""
+    """Set the error of the current span; the model may read another message."""
     span = get_current_span()
     if span is not None:
         message = message if span.sensitive else code
@@ -78,7 +78,7 @@ def tell_failure(message: str, code: str) -> None:
 
 
 async def listing(server: MCPServer, context: Any, agent: Any) -> list[Any]:
-    """Ask an MCP server for its tools, and tell of it."""
+    """List the tools of an MCP server inside a span."""
     data = MCPListToolsSpanData(server.name)
     with open_span(data):
         tools = await list_tools(server, context, agent)
@@ -87,7 +87,7 @@ async def listing(server: MCPServer, context: Any, agent: Any) -> list[Any]:
 
 
 def tell_server(name: str) -> None:
-    """Tell which MCP server the current span's tool belongs to."""
+    """Record the MCP server of the tool in the current span."""
     span = get_current_span()
     if span is not None and isinstance(span.span_data, FunctionSpanData):
         span.span_data.mcp_data = {"server": name}

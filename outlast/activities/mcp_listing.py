@@ -86,7 +86,7 @@ def _attempts_for(error: Exception, attempts: int) -> int | None:
         error: the error of listing.
         attempts: the maximum number of attempts of the effect.
     """
-    if isinstance(error, MCPRefusal):  # asking again would not help
+    if isinstance(error, MCPRefusal):  # a retry would not help
         return 1
     if isinstance(error, ConnectionError | MCPFault):
         return attempts

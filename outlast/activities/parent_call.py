@@ -1,7 +1,7 @@
 """The parent's tool call that a nested run answers.
 
-`ParentCall` is read from the nested run's settings. The tool's start hooks and guardrails run in the
-nested run's preparation, and its end hooks and guardrails when the answer is finalized.
+`ParentCall` is read from the nested run's settings. The tool's start hooks and guardrails run when
+the nested run is prepared, and its end hooks and guardrails when the answer is finalized.
 """
 
 from dataclasses import dataclass

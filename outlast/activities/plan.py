@@ -1,8 +1,8 @@
 """The plan for each call in a model's reply, made once and recorded.
 
-Compares a reply with the agent's tools and handoffs: which calls name a tool, whether their arguments
-fit, whether a person decides. User code that decides something runs here and never again: its
-result is recorded. Its failure is part of the plan, because the model call has been paid for.
+Compares a reply with the agent's tools and handoffs: which calls name a tool, whether their
+arguments fit, whether a person decides. User code that affects the plan runs here and never again:
+its result is recorded. Its failure is part of the plan, because the model call has been paid for.
 """
 
 import json
@@ -300,8 +300,7 @@ def _argument_problem(tool: FunctionTool, arguments: str, invocation: Invocation
     """Return the problem of a call's arguments, worded for the model.
 
     If hooks or guardrails observe the call, or the tool or run has its own error messages, the call
-    runs
-    and reports the problem then.
+    runs and reports the problem then.
     """
     heard = invocation.hooked("on_tool_start", "on_tool_start") or invocation.hooked(
         "on_tool_end", "on_tool_end"
@@ -328,8 +327,7 @@ def _final(
     """Return the meaning of a reply without calls: an answer, its value, or no answer yet.
 
     A reply that only holds the provider's own tool calls is no answer yet; neither is an empty
-    message
-    of an agent with an output type.
+    message of an agent with an output type.
     """
     types = {raw.get("type") for raw in items}
     if types - {"message", "reasoning"} and "message" not in types:

@@ -151,7 +151,7 @@ async def formatted_failure(
 
 @dataclass(frozen=True, slots=True)
 class _About:
-    """The call that a text is about."""
+    """The call that a formatted text describes."""
 
     name: str
     call_id: str

@@ -1,11 +1,9 @@
-"""The spans of effects: what only the process knows that carries an attempt out.
+"""Traces every attempt of an effect, in the process that carries it out.
 
-Owns: `traced`, which goes around every attempt of every effect: what its code opens is inside the
-span of its turn, and a tool call has a span of its own. What effects tell of what they do inside is
-in `inner_spans`. Must not know: how an effect is carried out, Temporal.
-
-The spans around these begin and end with the stages of the run: see `tracing/stage_spans.py`. Their
-ids are derived from what every effect says of itself, whether or not anybody listens.
+Inside `traced`, new spans become children of the turn's span, and a tool call has a span of its
+own. The spans of steps inside an effect are in `inner_spans`. The spans of turns and agents start
+and end with the stages of the run (`tracing/stage_spans.py`); their ids are derived from fields of
+every effect, with or without a registered processor.
 """
 
 from collections.abc import Awaitable, Callable
@@ -48,12 +46,12 @@ T = TypeVar("T")
 async def traced(
     request: EffectRequest[Effect], work: Callable[[], Awaitable[T]], *, attempt: int
 ) -> T:
-    """Carry out an attempt of an effect, and tell of it whoever listens.
+    """Carry out an attempt of an effect, and trace it if a processor is registered.
 
     Args:
-        request: the effect's.
-        work: carries the effect out.
-        attempt: 1 for the first try.
+        request: the effect's request.
+        work: carries out the effect.
+        attempt: the number of the attempt, starting at 1.
     """
     if not REGISTRATION.active:
         return await work()
@@ -73,7 +71,7 @@ async def _carried_out(
     scope: TraceScope,
     span: Span[FunctionSpanData],
 ) -> T:
-    """Carry a tool call out, and say in its span what it came to."""
+    """Carry out a tool call, and set its output or error in its span."""
     try:
         result = await work()
     except EffectError as error:
@@ -88,10 +86,10 @@ async def _carried_out(
 
 
 def _place(asked: Effect) -> tuple[TraceScope, int]:
-    """Return where what an effect opens belongs, and the number of the effect there.
+    """Return the trace scope of the spans inside an effect, and the effect's number there.
 
-    What prepares a nested run belongs to the call that the run answers. What prepares any other
-    run, or is no agent's, is told to nobody: it has no question.
+    The preparation of a nested run belongs to the call that started the run. The preparation of
+    any other run, and effects without an agent, are not traced, because they have no question.
     """
     if not isinstance(asked, AgentEffect):
         return NO_SCOPE, 0
@@ -119,8 +117,8 @@ def _place(asked: Effect) -> tuple[TraceScope, int]:
 def _turn(asked: Effect) -> int:
     """Return the turn of an effect; 0 outside of turns.
 
-    What a question begins with is checked in its first turn, what is said later between turns. A
-    failure that a handler may answer has ended its turn.
+    The input of a question is checked in its first turn, and later input between turns. A failure
+    that goes to an error handler has ended its turn.
     """
     if isinstance(asked, CheckInput):
         return 0 if asked.stage == "added" else max(asked.turn, 1)
@@ -130,7 +128,7 @@ def _turn(asked: Effect) -> int:
 
 
 def _said(asked: RunTool, result: ToolResult) -> Json:
-    """Return what a call came to, in words where its form has some."""
+    """Return the output of a call; for built-in tools, as text if the item has some."""
     if asked.form == FUNCTION:
         return result.output
     return said_by(output_item(asked.call_id, result.output, asked.form))

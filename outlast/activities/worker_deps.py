@@ -25,9 +25,9 @@ class WorkerDeps:
     """The registry of users' definitions, the model provider, and the blob store.
 
     Attributes:
-        contexts: makes the live values of contexts that were started elsewhere.
-        run_id: the run whose effects these are for; empty for all.
-        live: the live values of its context in this process.
+        contexts: creates the live values of contexts from other processes.
+        run_id: the run that these dependencies serve; empty for all runs.
+        live: the live values of the run's context in this process.
         started_here: whether this process has started the run.
     """
 
@@ -59,7 +59,7 @@ class WorkerDeps:
         if self.contexts is None:
             raise UserError(absent(missing))
         made = await self.contexts.values(self.run_id, without_live(context))
-        # A callable may put another object in the place of one: the next one gets it, too.
+        # A callable may replace a live value; later callables get the new object.
         live = self.live if self.live is not None else made
         for path, value in made.items():
             live.setdefault(path, value)

@@ -7,6 +7,6 @@ name (`list` is `list_runs.py`, `reject` is in `approve.py`). They share:
 - `terminal.py`: the only module that prints
 - `server.py`: which Temporal server a command talks to
 - `follower.py`: follows a run; `events.py` has the words for its events, `view.py` how they look
-- `demo_screen.py` shows `outlast.demo`; `report.py` is what `show` prints, `application.py` what `worker` loads, `signals.py` what stops
-  `worker` and `dev`
+- `demo_screen.py`: the output of `outlast.demo`; `report.py`: the report of `show`;
+  `application.py`: loads the agents for `worker`; `signals.py`: stops `worker` and `dev`
 """

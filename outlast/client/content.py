@@ -17,7 +17,7 @@ from outlast.ports.blobs import LargeContent
 R = TypeVar("R", records.RunInput, records.SendRecord)
 
 INLINE_BYTES = 500_000
-"""How much JSON of a message is sent inline if there is a blob store."""
+"""The maximum size of JSON that a message holds inline if there is a blob store."""
 
 
 async def outgoing(client: Any, record: R) -> R:

@@ -57,7 +57,7 @@ class RunHandle:
     Args:
         client: connected to the run's server.
         run_id: the workflow id.
-        known: the agents that this process has; without it, results only have their names.
+        known: the agents that this process defines; without it, results only have their names.
         from_engine: the client belongs to this process's own engine, which may be another one by
             the time the run resumes.
         patience: how long calls wait for a server that does not answer, or for a run that accepts

@@ -1,4 +1,4 @@
-"""Calls that wait for approval, as results show them."""
+"""The calls in a result that wait for approval."""
 
 from collections.abc import Sequence
 from copy import deepcopy

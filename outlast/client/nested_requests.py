@@ -25,8 +25,8 @@ async def run_of_request(
         client: the client.
 
     Returns:
-        The run's id, or an empty text if the root has to answer for the request; and, for a nested
-        run that has ended, the outcome of the request.
+        The nested run's id, or an empty string if the root run handles the request; and the outcome
+        of the request if the nested run has ended.
     """
     for one in root.pending_approvals:
         if one.id == request_id:

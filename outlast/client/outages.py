@@ -1,4 +1,4 @@
-"""Outages of the server: which errors pass, and how long a caller waits."""
+"""Waits through outages of the server, and classifies transient errors."""
 
 import asyncio
 import os
@@ -13,7 +13,7 @@ from outlast.agents.errors import ServerUnavailable, UserError
 T = TypeVar("T")
 
 PATIENCE: Final = timedelta(minutes=5)
-"""How long a caller waits for a server that does not answer, by default."""
+"""The default time that a caller waits for a server that does not answer."""
 
 PATIENCE_VARIABLE: Final = "OUTLAST_PATIENCE_SECONDS"
 

@@ -1,6 +1,6 @@
 """Reads a run live, until it is settled.
 
-`CaughtUp` tells past waits from present ones; `RunReading` opens a run and reads it for
+`CaughtUp` separates past waits from present ones; `RunReading` opens a run and reads it for
 `RunResultStreaming`.
 """
 
@@ -23,7 +23,7 @@ Request: TypeAlias = tuple[str, str]
 
 
 def is_settled(state: LoopState, without: frozenset[Request] = frozenset()) -> bool:
-    """Whether the run only goes on after a message or a decision.
+    """Whether the run only continues after a message or a decision.
 
     Its session is saved by then.
 

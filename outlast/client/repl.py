@@ -103,7 +103,7 @@ def _text_of(event: StreamEvent) -> str:
 
 
 async def _line(prompt: str) -> str | None:
-    """Return the next line, or None at the end of the input. Runs go on in the meantime."""
+    """Return the next line, or None at the end of the input, without blocking runs."""
     try:
         return (await run_in_thread(input, prompt)).strip()
     except EOFError:

@@ -1,4 +1,4 @@
-"""The members that all results share.
+"""`RunResultBase`, the members that all results share.
 
 `RunResultBase` makes them from a state of the loop when they are read.
 """
@@ -55,11 +55,11 @@ NOBODY = KnownAgents()
 
 
 class RunResultBase:
-    """Everything that can be read of a run: ended, waiting, or still running.
+    """The readable members of a run that has ended, waits, or is still running.
 
     Args:
         state: the state of the run.
-        known: the agents that this process has.
+        known: the agents that this process defines.
         answer: one of a conversation's answers; default: the newest question's.
         client: the client that the run was read with; None for a run without a server.
 
@@ -87,7 +87,7 @@ class RunResultBase:
 
     @property
     def status(self) -> Status:
-        """`completed`; or `waiting` for a person, or `idle`, in which the run can go on."""
+        """The run's status: `completed`, `waiting` for a person, or `idle` until a message."""
         return self.snapshot.status
 
     @property

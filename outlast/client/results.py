@@ -51,7 +51,7 @@ def result_of(state: RunSnapshot, known: KnownAgents = NOBODY, *, client: Any = 
 def result_of_answer(
     state: RunSnapshot, answer: Answer, known: KnownAgents = NOBODY, *, client: Any = None
 ) -> RunResult:
-    """Return the result with one of a conversation's answers, which may be an earlier one."""
+    """Return the result for one of a conversation's answers, possibly an earlier one."""
     if answer is newest_answer(state) and not state.question.answering:
         return RunResult(state, known, client=client)
     return RunResult(state, known, answer=answer, client=client)
@@ -85,7 +85,7 @@ class FailedRun(RunErrorDetails):
 
     @property
     def status(self) -> Status:
-        """The status of the run; a conversation goes on after a failure."""
+        """The status of the run; a conversation continues after a failure."""
         return self.result.status
 
     @property
@@ -125,7 +125,7 @@ def error_of(
     Args:
         failure: the failure.
         state: the run up to the failure, if it had started.
-        known: the agents that this process has.
+        known: the agents that this process defines.
     """
     if state is None:
         return exception_of(failure)

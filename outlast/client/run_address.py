@@ -216,8 +216,8 @@ class RunAddress:
     async def _is_passing(self, error: RPCError) -> bool:
         """Whether an update may be accepted later; its id makes it one update.
 
-        So it is while a workflow task is repeated, because a message arrived at its end, while the
-        run continues in a new history, and while the server is busy or away.
+        This is true while a workflow task is repeated because a message arrived at its end, while
+        the run continues as new, and while the server is busy or unavailable.
         """
         if is_passing(error) or error.status == RPCStatusCode.FAILED_PRECONDITION:
             return True

@@ -1,4 +1,4 @@
-"""Where a run is hosted: by workers elsewhere, or by this process's engine while needed."""
+"""Hosts a run with this process's engine while needed, unless workers elsewhere host it."""
 
 from datetime import timedelta
 from types import TracebackType
@@ -62,7 +62,7 @@ class RunHost:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop waiting for the run; a run hosted here goes on, unless it has failed."""
+        """Stop waiting for the run; a run hosted here continues, unless it has failed."""
         failed = isinstance(error, Exception) and not isinstance(error, ServerUnavailable)
         while self._serving:
             serving = self._serving.pop()

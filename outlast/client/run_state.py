@@ -65,10 +65,8 @@ class RunState(Generic[TContext, TAgent]):
     """A run that waits for people, as `result.to_state()` returns it.
 
     Decide with `approve` and `reject`, and resume with `Runner.run(agent, state)`. Dropping a state
-    loses
-    nothing: the run waits, and `Runner.attach(state.run_id)` finds it again. Its JSON holds no
-        secrets of
-    the run, but allows decisions: keep it where decisions are made.
+    loses nothing: the run waits, and `Runner.attach(state.run_id)` finds it again. Its JSON holds
+    no secrets of the run, but allows decisions: keep it where decisions are made.
 
     Attributes:
         run_id: the workflow id.
