@@ -1,8 +1,8 @@
-"""The floor: the same conversation as a hand-written workflow, with claims and nothing else.
+"""The baseline: the same conversation as a minimal hand-written workflow.
 
-No agents, plans, approvals, handoffs, messages, retries by kind of error, summaries or queries for
-people: what a loop of two activities a turn costs on Temporal at least. What `outlast` costs above
-this is the price of the framework.
+It has no agents, plans, approvals, handoffs, messages, retries by kind of error, summaries or
+queries: only a loop of two activities a turn, with claims for large payloads. The difference to
+`outlast` is the cost of the framework.
 """
 
 from collections.abc import Sequence

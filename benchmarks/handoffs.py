@@ -1,10 +1,10 @@
-"""What a handoff's filter costs in history: a run that hands over again and again.
+"""Measures the history size of handoff filters, in a run with many handoffs.
 
     python benchmarks/handoffs.py [--turns 50]
 
 Two agents hand over to each other in every fifth turn and use a tool in the others, with results
-of 1 KB. The same run is carried once without filters and once with `remove_all_tools` on every
-handoff. The exit code is 1 where the filtered run's history is more than 1.3 times the other's.
+of 1 KB. The same run is executed once without filters and once with `remove_all_tools` on every
+handoff. The exit code is 1 if the filtered run's history is more than 1.3 times the other's.
 """
 
 import argparse

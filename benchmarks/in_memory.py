@@ -1,8 +1,8 @@
-"""How long `run_in_memory` takes: a run of three turns with two tool calls.
+"""Measures the time of `run_in_memory` for a run of three turns with two tool calls.
 
     python benchmarks/in_memory.py [--repeats 200]
 
-The exit code is 1 where the median is 5 ms or more.
+The exit code is 1 if the median is 5 ms or more.
 """
 
 import argparse

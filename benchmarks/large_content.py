@@ -1,8 +1,8 @@
-"""Conversations of photos, and runs of long tool outputs: sizes of histories, memory, what is lost.
+"""Measures history size, memory and lost content with large images and tool outputs.
 
-`python benchmarks/large_content.py` runs 200 messages with a picture of 1.8 MB each and 150 turns of
-four tool outputs of 490 kB. The worker is a process of its own. The exit code is 1 where a limit is
-missed. The server, its data and the blobs are in a temporary directory.
+`python benchmarks/large_content.py` runs 200 messages with a picture of 1.8 MB each and 150 turns
+of four tool outputs of 490 kB. The worker is a process of its own. The exit code is 1 if a limit is
+exceeded. The server, its data and the blobs are in a temporary directory.
 """
 
 import argparse

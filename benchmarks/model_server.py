@@ -1,9 +1,9 @@
-"""A model that costs next to nothing: it calls one tool as often as it was told, then answers.
+"""A cheap model server that calls one tool a set number of times, then answers.
 
     python benchmarks/model_server.py
 
-Speaks the Responses API on loopback, in a process of its own, so that what is measured is the
-worker. The first line it prints is its base URL; it ends when its standard input does.
+Serves the Responses API on loopback, in a process of its own, so that only the worker is measured.
+The first line on standard output is the base URL; the server ends with its standard input.
 """
 
 import asyncio

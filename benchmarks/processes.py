@@ -1,4 +1,4 @@
-"""Processes to measure: started, asked a line at a time, and ended with their standard input."""
+"""Child processes of benchmarks, with line-based requests; they end with their standard input."""
 
 import asyncio
 import os

@@ -1,16 +1,16 @@
-"""Recovery: runs that wait for people, all decided at once, on workers with empty caches.
+"""Measures recovery: many waiting runs are decided at once, on workers with empty caches.
 
     python benchmarks/recovery.py [--conversations 300] [--kill-every SECONDS] [--json]
 
-Each run has had four turns of five when a tool call needs a person. Then its worker is killed
+In each run, a tool call needs a person after four of five turns. Then the worker is killed
 (SIGKILL), every call is approved while no worker runs, and a new worker starts: it has to replay
-every run, make the call, and ask the model for the answer. With `--kill-every`, this worker and
-each one after it is killed so many seconds after it was ready to take work, and followed by another.
+every run, make the call, and call the model for the answer. With `--kill-every`, this worker and
+each of its successors is killed that many seconds after it was ready, and replaced by another.
 
-After `--within` seconds nobody is killed any more, and what is left is done by one more worker: a
-run that is behind is not lost. The calls write to an SQLite file under their idempotency keys.
-Server, model and worker are processes of their own. The exit code is 1 where a run is lost or did
-something twice, or where they are not all done within `--within`.
+After `--within` seconds no worker is killed any more, and one more worker finishes the remaining
+runs: a late run is not a lost run. The calls write to an SQLite file under their idempotency keys.
+Server, model and worker are processes of their own. The exit code is 1 if a run is lost, if a side
+effect happened twice, or if not all runs are done within `--within`.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""What starting costs: importing the package, and a worker process until it takes work.
+"""Measures the start: importing the package, and a worker process until it takes work.
 
     python benchmarks/startup.py [--repeats 20] [--json]
 
 Each number is the median over fresh interpreters; a worker is `outlast worker` with the support
-desk, timed from the start of its process until the server sees it wait for runs, which is when it
-says so. The exit code is 1 where a limit is missed.
+desk, timed from the start of its process until it reports that the server sees it poll. The exit
+code is 1 if a limit is exceeded.
 """
 
 import argparse

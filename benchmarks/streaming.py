@@ -1,10 +1,10 @@
-"""How far behind a model its readers are, and what that leaves in the history.
+"""Measures the delay of streamed model output, and the effect of streaming on the history.
 
     python benchmarks/streaming.py [--repeats 3] [--json]
 
-A model says words at an even pace, and each word is the time at which it was said. A reader takes
-them from `RunResultStreaming.stream_events` and compares. Then the same run is carried without streaming:
-its history has to be as long. Worker and reader are in this process, so there is one clock; the
+A model emits words at an even pace, and each word is the time of its emission. A reader takes them
+from `RunResultStreaming.stream_events` and compares. Then the same run is executed without
+streaming: its history has to be as long. Worker and reader are in this process, on one clock; the
 server is a process of its own. The exit code is 1 where a limit is missed.
 """
 

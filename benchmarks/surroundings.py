@@ -1,4 +1,4 @@
-"""Where, with what and beside what something was measured, for the reader of a number."""
+"""The environment of a measurement: machine, versions and load, reported with the results."""
 
 import os
 import platform

@@ -1,12 +1,12 @@
-"""What a turn costs: history, worker CPU, time; and how much of it is the framework.
+"""Measures the history, worker CPU and time of a turn, and the framework's share of them.
 
     python benchmarks/turns.py [--repeats 10] [--json]
 
 A run of n turns calls one tool in each turn but the last, with results of 1 KB, and then answers.
-The same conversation is carried by `outlast` and by the floor (`floor.py`), in turn, on one
-server; the workers, the model and the server are processes of their own. Every number is the
-median of the repeats, and every ratio the median of the ratios within each repeat, which hardly
-depends on what else the machine does. The exit code is 1 where a limit is missed.
+`outlast` and the baseline (`floor.py`) execute the same conversation, in turn, on one server; the
+workers, the model and the server are processes of their own. Every number is the median of the
+repeats, and every ratio is the median of the ratios within each repeat, which hardly depends on
+other load on the machine. The exit code is 1 if a limit is exceeded.
 """
 
 import argparse

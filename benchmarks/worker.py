@@ -1,9 +1,9 @@
-"""A worker to measure, in a process of its own.
+"""The measured worker, in a process of its own.
 
     python benchmarks/worker.py outlast|floor ADDRESS MODEL_URL
 
-Prints `ready` when it takes work, and for each line on its standard input what it has spent by
-then, as JSON. It ends when its standard input does.
+Prints `ready` when it takes work, and for each line on standard input its resource usage so far, as
+JSON. It ends with its standard input.
 """
 
 import asyncio

@@ -39,16 +39,18 @@ class Listing:
 async def list_mcp_tools(invocation: Invocation, *, attempt: int = 1, attempts: int = 1) -> Listing:
     """List the tools of the agent's MCP servers.
 
-    A server that is down gets all attempts of the effect, because it may be back soon. One whose
-    answer is late or invalid gets two. After its last attempt, a server that is not required is
-    left out. Args:
+    A server that is down gets all attempts of the effect, because it may be back soon. A server
+    whose response is late or invalid gets two. After its last attempt, a server that is not
+    required is left out.
+
+    Args:
         invocation: the agent and the context.
         attempt: the number of the effect's attempt.
         attempts: the maximum number of attempts.
 
     Raises:
         EffectError: a server needs a retry, or a required server is unavailable, or the tools do
-        not fit.
+            not fit.
     """
     agent, away = invocation.agent, list[str]()
 

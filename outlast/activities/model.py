@@ -269,9 +269,7 @@ def _shown(invocation: Invocation, items: Sequence[Item]) -> list[JsonObject]:
 
     Calls without an output, because a handoff's filter dropped it or the provider sent none, are
     left out: providers refuse them. The caller's own items stay unchanged. User code gets copies:
-    its
-        changes
-    affect the request, and not the run.
+    its changes affect the request, and not the run.
     """
     omits = invocation.settings.get("reasoning_item_id_policy") == "omit"
     shown = [

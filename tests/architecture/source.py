@@ -1,4 +1,4 @@
-"""The package's own source, for the tests that hold it to its rules."""
+"""Reads the package's source, for tests of the architecture rules."""
 
 import ast
 import shutil

@@ -1,7 +1,7 @@
-"""What the package imports is what it declares: for everybody, or with an extra.
+"""The package declares every import, as a dependency or in an extra.
 
-Imports are read from the source, also those inside functions and those by name, so that a package
-that only comes along with another one is found before the other one drops it.
+Imports are read from the source, including those inside functions and those by name, so that the
+test finds undeclared packages that are only installed as dependencies of others.
 """
 
 import ast

@@ -1,4 +1,4 @@
-"""What the documents and the deployment say is what the code does."""
+"""The documents and deployment files agree with the code."""
 
 import inspect
 import re

@@ -1,4 +1,4 @@
-"""The feature table names everything that there is, so that it cannot go stale unseen."""
+"""The feature table is complete, so that it cannot go stale unnoticed."""
 
 import inspect
 import re

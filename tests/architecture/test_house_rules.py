@@ -1,4 +1,4 @@
-"""The rules of the house that a reader relies on, held by reading the source."""
+"""The source follows the house rules that readers rely on."""
 
 import ast
 import subprocess

@@ -1,4 +1,4 @@
-"""What the command line prints goes through `cli/terminal.py`, which makes every text visible."""
+"""The command line prints only through `cli/terminal.py`, which makes every text visible."""
 
 import ast
 

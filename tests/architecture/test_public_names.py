@@ -1,4 +1,4 @@
-"""The public names: every one is there, in one place, and loaded when it is first used."""
+"""Every public name exists, is defined in one place, and is loaded on first use."""
 
 import ast
 import importlib

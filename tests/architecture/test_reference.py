@@ -1,4 +1,4 @@
-"""The reference names what there is: public names, commands with their options, variables."""
+"""The reference lists every public name, command, option and environment variable."""
 
 import re
 

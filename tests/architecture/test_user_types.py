@@ -1,4 +1,4 @@
-"""Programs of users are checked: what is right passes strictly, and what is wrong is found."""
+"""Type checks of user programs: correct ones pass in strict mode, and errors are found."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""Every public name in strictly typed use; `test_public_names` sees that none is missing."""
+"""Uses every public name under strict typing; `test_public_names` checks that none is missing."""
 
 from typing import Any, TypeAlias
 

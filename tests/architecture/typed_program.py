@@ -1,4 +1,4 @@
-"""A program as users write it, held to strict types by `test_user_types` and by the lint."""
+"""A typical user program; `test_user_types` and the lint check its types in strict mode."""
 
 from dataclasses import dataclass
 from typing import Any, assert_type
