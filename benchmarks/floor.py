@@ -1,8 +1,9 @@
-"""The baseline: the same conversation as a minimal hand-written workflow.
+"""The floor: the same conversation as a minimal hand-written workflow.
 
 It has no agents, plans, approvals, handoffs, messages, retries by kind of error, summaries or
-queries: only a loop of two activities a turn, with claims for large payloads. The difference to
-`outlast` is the cost of the framework.
+queries for people: only a loop of two activities a turn. The model's activity gets a claim, a
+reference to the conversation in the worker's memory, instead of the conversation itself. The
+difference to `outlast` is the cost of the framework.
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ _TOOL = {
 
 
 class _Request:
-    """What the model is asked; weakly referenced, and kept alive by its workflow."""
+    """The input of a model call; weakly referenced, and kept alive by its workflow."""
 
     __slots__ = ("__weakref__", "items")
 
@@ -76,7 +77,7 @@ class Floor:
 
     @workflow.query
     def request(self) -> Sequence[dict[str, Any]]:
-        """Return what the model is asked, for a worker that does not hold it."""
+        """Return the input of the model call, for a worker that does not hold it."""
         return self._request.items
 
 
@@ -89,7 +90,7 @@ class FloorActivities:
 
     @activity.defn
     async def ask_model(self, claim: dict[str, int]) -> dict[str, Any]:
-        """Ask the model what the claim stands for."""
+        """Call the model with the input that the claim refers to."""
         from httpx2 import Response
         from pydantic_core import from_json
 

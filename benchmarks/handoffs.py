@@ -64,7 +64,7 @@ def script(turns: int) -> ScriptedModel:
 
 
 async def measure(client: Client, turns: int, *, filtered: bool) -> tuple[int, int]:
-    """Carry one run; return its history's size in bytes and its length."""
+    """Execute one run; return its history's size in bytes and its length."""
     agent, queue = desk(filtered=filtered), f"bench-{secrets.token_hex(4)}"
     async with AgentWorker(client, agents=[agent], task_queue=queue, model_provider=script(turns)):
         handle = await Runner.start(

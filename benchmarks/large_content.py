@@ -59,7 +59,7 @@ class Model:
         self._turns = turns
 
     def get_model(self, name: str | None) -> "Model":
-        """Return itself, for every name."""
+        """Return this model, for every name."""
         del name
         return self
 
@@ -133,7 +133,7 @@ async def histories(client: Client, run_id: str) -> list[int]:
 
 
 async def conversation(client: Client, store: FileBlobStore, messages: int) -> RunHandle:
-    """Send photos one after the other, and see that every one is in every answer."""
+    """Send photos one after the other, and check that each is in every request."""
     common: Any = {"client": client, "task_queue": QUEUE, "blob_store": store}
     handle = await Runner.start(AGENTS[0], asked(0), keep_open=True, id="photos", **common)
     result = None
@@ -157,7 +157,7 @@ def asked(number: int) -> list[dict[str, Any]]:
 
 
 async def outputs(client: Client, store: FileBlobStore, turns: int) -> RunHandle:
-    """Run turns of long tool outputs, and see that each is whole."""
+    """Run turns of long tool outputs, and check that each is complete."""
     common: Any = {"client": client, "task_queue": QUEUE, "blob_store": store}
     handle = await Runner.start(AGENTS[1], "Read.", max_turns=turns + 1, id="outputs", **common)
     result = await handle.result()

@@ -74,7 +74,7 @@ class Outcome:
         held: workflow tasks that took longer than their 10 s, mostly with a worker that died.
         sticky: workflow tasks that waited in vain for the worker that had, or has, the run cached.
         repeated: activities that took more than one attempt.
-        others_cores: how many cores other programs kept busy; None where nobody can tell.
+        others_cores: the number of cores that other programs kept busy; None if unknown.
     """
 
     done_s: float = 0.0
@@ -220,7 +220,7 @@ async def serve(arguments: list[str], outcome: Outcome, kill_every: float | None
 async def finish(
     client: Client, arguments: list[str], outcome: Outcome, options: argparse.Namespace
 ) -> None:
-    """Let workers that are killed do what they can, and one that is not the rest."""
+    """Let killed workers do part of the work, and a last worker the rest."""
     serving = asyncio.create_task(serve(arguments, outcome, options.kill_every))
     try:
         async with asyncio.timeout(options.within):
@@ -240,7 +240,7 @@ async def finish(
 
 
 async def examine(client: Client, ids: list[str], ledger: Path, outcome: Outcome) -> None:
-    """Read every history and the ledger, and count what is missing or there twice."""
+    """Read every history and the ledger, and count missing and repeated side effects."""
 
     async def read(run_id: str) -> None:
         state = await RunHandle(client, run_id).state()
@@ -302,7 +302,7 @@ def cpu() -> float:
 
 
 def table(outcome: Outcome, options: argparse.Namespace, server: str) -> str:
-    """Return what was measured as a table in Markdown."""
+    """Return the measurements as a Markdown table."""
     where = surroundings(server)
     busy = "?" if outcome.others_cores is None else f"{outcome.others_cores:.1f}"
     killed = f"{options.kill_every:g} s after it is ready" if options.kill_every else "never"

@@ -16,7 +16,7 @@ def open_span() -> None:
 
 
 def main() -> int:
-    """Print the time of one span; return 1 where it is above the limit."""
+    """Print the time of one span; return 1 if it exceeds the limit."""
     best = min(timeit.repeat(open_span, number=OPENED, repeat=20)) / OPENED
     print(f"a span that nobody listens to: {best * 1e9:,.0f} ns, at most {AT_MOST * 1e9:,.0f} ns")
     return int(best > AT_MOST)

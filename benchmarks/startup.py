@@ -92,7 +92,7 @@ async def measure(repeats: int) -> dict[str, Any]:
 
 
 def limits() -> dict[str, float]:
-    """Return what the numbers may be at most, in seconds."""
+    """Return the limits of the numbers, in seconds."""
     return {one.title: one.at_most for one in IMPORTS if one.at_most} | {READY: READY_AT_MOST}
 
 

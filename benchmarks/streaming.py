@@ -50,14 +50,14 @@ ROWS = {
 
 
 class SpeakingClock(ScriptedModel):
-    """A model whose every word is the time at which it is said."""
+    """A model that emits words, each of which is the time of its emission."""
 
     async def get_response(self, request: ModelRequest) -> ModelResponse:
-        """Say it all at once."""
+        """Return the whole response at once."""
         return await response_of_stream(self.stream_response(request))
 
     async def stream_response(self, request: ModelRequest) -> AsyncGenerator[JsonObject]:
-        """Say it word by word."""
+        """Stream the response word by word."""
         self.requests.append(request)
         opening, said = list(reply_events(_reply("")))[:4], ""
         for event in opening:

@@ -12,7 +12,7 @@ _PACKAGES = ("outlast", "temporalio", "openai", "pydantic")
 
 
 class OtherPrograms:
-    """How busy the machine is with other things than what is measured, from now on. Linux only."""
+    """Measures the machine's load from other programs since its construction; Linux only."""
 
     def __init__(self, own: Iterable[int]) -> None:
         """Begin to watch; `own` are the processes that are measured, besides this one."""
@@ -20,7 +20,7 @@ class OtherPrograms:
         self._begin = self._look()
 
     def cores(self) -> float | None:
-        """Return how many cores others have kept busy on average; None where nobody can tell."""
+        """Return the average number of cores busy with other programs; None if unknown."""
         now = self._look()
         if now is None or self._begin is None:
             return None

@@ -3,7 +3,7 @@
     python benchmarks/turns.py [--repeats 10] [--json]
 
 A run of n turns calls one tool in each turn but the last, with results of 1 KB, and then answers.
-`outlast` and the baseline (`floor.py`) execute the same conversation, in turn, on one server; the
+`outlast` and the floor (`floor.py`) execute the same conversation, in turn, on one server; the
 workers, the model and the server are processes of their own. Every number is the median of the
 repeats, and every ratio is the median of the ratios within each repeat, which hardly depends on
 other load on the machine. The exit code is 1 if a limit is exceeded.
@@ -46,7 +46,7 @@ HERE = Path(__file__).parent
 
 @dataclass(frozen=True)
 class Limit:
-    """What a number may be at most."""
+    """The limit of a number."""
 
     row: str
     at_most: float
@@ -72,14 +72,14 @@ ROWS = {
 
 @dataclass(frozen=True)
 class Subject:
-    """One of the two that are compared, with its worker."""
+    """One of the two compared implementations, with its worker."""
 
     name: str
     client: Client
     process: Child
 
     async def run(self, turns: int) -> str:
-        """Carry one run to its end, and return its id."""
+        """Execute one run to its end, and return its id."""
         run_id = f"bench-{self.name}-{secrets.token_hex(6)}"
         queue = worker.TASK_QUEUES[self.name]
         if self.name == "outlast":
@@ -97,12 +97,12 @@ class Subject:
         return run_id
 
     async def spent(self) -> dict[str, float]:
-        """Return what the worker has spent so far."""
+        """Return the worker's resource usage so far."""
         return json.loads(await self.process.ask())
 
 
 async def measure_size(subject: Subject, turns: int) -> dict[str, float]:
-    """Carry runs of one size, one after the other."""
+    """Execute runs of one size, one after the other."""
     runs = RUNS_OF_SIZE[turns]
     cpu, start = (await subject.spent())["cpu_s"], time.perf_counter()
     run_ids = [await subject.run(turns) for _ in range(runs)]
@@ -209,7 +209,7 @@ def table(measured: dict[str, Any]) -> str:
 
 
 def missed(measured: dict[str, Any]) -> list[str]:
-    """Return a sentence for each limit that is missed."""
+    """Return a sentence for each exceeded limit."""
     ours = measured["medians"]["outlast"]
     return [
         f"{ROWS[limit.row][0]}: {ours[limit.row]:,.2f}, at most {limit.at_most:,}"

@@ -19,7 +19,7 @@ TASK_QUEUES = {"outlast": "bench-outlast", "floor": "bench-floor"}
 AGENT = "Notes"
 
 NOTE = " ".join(f"note {number * 7919 % 10007}" for number in range(200))[:1024]
-"""What the tool returns: 1 KB."""
+"""The tool's result: 1 KB."""
 
 
 def _spent() -> str:

@@ -131,7 +131,7 @@ class Heartbeats:
             try:
                 beat.send()
             except Exception as error:  # noqa: BLE001  the other attempts need their heartbeats
-                # The worker may be ending; the attempt itself goes on.
+                # The worker may be ending; the attempt itself continues.
                 logger.debug("no heartbeat for %s: %r", beat.what, error)
 
     def _watch(self, beats: list[Beat], now: float, *, afresh: bool) -> None:

@@ -39,8 +39,9 @@ async def load_session(
         reasoning_item_id_policy: `omit` removes the ids of the history's reasoning items.
 
     Raises:
-        UserError: the object is no session, or the session or the callback returned something other
-        than items. Exception: any error of the session or the callback.
+        UserError: the object is not a session, or the session or the callback returned something
+            other than items.
+        Exception: any error of the session or the callback.
     """
     check_session(session)
     history = await _read(session, _settings_of(session).resolve(settings).limit)

@@ -382,7 +382,7 @@ class RunHandle:
         taken = taken or await address.update(names.UPDATE_DECIDE, payload, request_id)
         wanted = "approved" if decision.type == "approve" else "rejected"
         if taken["status"] != wanted or taken["by"] != decision.by:
-            # The same update id: Temporal returned the result of somebody else's decision.
+            # The same update id: Temporal returned the result of another person's decision.
             who = f" by {taken['by']}" if taken["by"] else ""
             raise DecisionRefused(f"Approval {request_id} is already {taken['status']}{who}.")
 

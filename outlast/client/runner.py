@@ -167,7 +167,7 @@ class Runner:
         input: str | list[JsonObject] | RunState,
         **options: Unpack[RunOptions],
     ) -> RunResultStreaming:
-        """Start a run and stream its events. Returns at once, without awaiting anything.
+        """Start a run and stream its events. Returns immediately, without awaiting anything.
 
         The same run as with `run`, with streamed model calls:
         `async for event in result.stream_events()`.
@@ -377,7 +377,7 @@ async def _start(
 async def _is_replaced(
     client: Client, run_id: str, record: records.RunInput, patience: timedelta
 ) -> bool:
-    """The id exists: the same input means the same run; other input replaces a run that has ended.
+    """Whether to replace the run with this id; False if the existing run has the same input.
 
     Raises:
         RunAlreadyStarted: the run has not ended.

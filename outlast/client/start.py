@@ -34,7 +34,7 @@ CODES: Final = {
     "model_refusal": failures.MODEL_REFUSAL,
     "invalid_final_output": failures.INVALID_OUTPUT,
 }
-"""By the kind of an error handler: the code of the failures that it may turn into answers."""
+"""The failure code that each kind of error handler may turn into an answer."""
 
 
 class StartOptions(TypedDict, total=False):
@@ -186,7 +186,7 @@ def agent_name(given: object) -> str:
     """Return the name of the starting agent.
 
     Raises:
-        UserError: the value is no agent and no name.
+        UserError: the value is neither an agent nor a name.
     """
     name = given if isinstance(given, str) else getattr(given, "name", None)
     if not isinstance(name, str) or not name.strip():

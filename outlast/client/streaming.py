@@ -1,6 +1,6 @@
-"""A run that is streamed while it works.
+"""Streams a run while it executes.
 
-`RunResultStreaming` has the events, and a result that grows. A `RunSource` provides the states,
+`RunResultStreaming` has the events and the result so far. A `RunSource` provides the states,
 from a server or from memory.
 """
 
@@ -56,7 +56,7 @@ class RunSource(Protocol):
 class RunResultStreaming(RunResultBase):
     """A run and its stream of events; `Runner.run_streamed` returns one.
 
-    The run goes on even if its events are not read. All members of a result can be read in the
+    The run continues even if its events are not read. All members of a result can be read in the
     meantime, up to the run's current state.
 
     Args:
@@ -137,7 +137,7 @@ class RunResultStreaming(RunResultBase):
 
     @property
     def run_loop_exception(self) -> Exception | None:
-        """Why the run has no answer, once it has failed."""
+        """The exception of the run, once it has failed."""
         return self._error
 
     def to_input_list(

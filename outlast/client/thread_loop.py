@@ -77,7 +77,7 @@ def _default_loop() -> asyncio.AbstractEventLoop | None:
         except RuntimeError:
             return None
     else:
-        # `get_event_loop` makes a loop in the main thread, which nobody would close.
+        # `get_event_loop` would create a loop in the main thread that is never closed.
         policy = asyncio.get_event_loop_policy()  # pyright: ignore[reportDeprecated]  not of these versions
         loop: Any = getattr(getattr(policy, "_local", None), "_loop", None)
     return None if loop is None or loop.is_closed() else loop

@@ -293,7 +293,7 @@ class ConnectedServer(MCPServer):
         """Send a request to the server.
 
         Args:
-            what: completes "could not be asked to", for messages.
+            what: the action, for messages; completes "could not be asked to".
             ask: sends the request with the protocol's client.
             patiently: wait for a connection as long as a server may take to start, instead of as
                 long as for an answer.

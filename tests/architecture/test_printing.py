@@ -99,7 +99,7 @@ def names_called(tree: ast.AST) -> set[str]:
 
 
 def test_only_the_rendering_says_that_a_text_is_visible() -> None:
-    """A text called `Shown` is printed as it is, so nobody else may call one so."""
+    """Only `rendering.py` creates `Shown` texts, because they are printed unchanged."""
     makers = {module for module in modules() if "Shown" in names_called(tree_of(module))}
     assert makers == {"rendering.py"}
 
