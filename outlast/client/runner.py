@@ -380,7 +380,7 @@ async def _is_replaced(
     """Whether to replace the run with this id; False if the existing run has the same input.
 
     Raises:
-        RunAlreadyStarted: the run has not ended.
+        RunAlreadyStarted: the existing run has other input and has not ended.
     """
     address = RunAddress(client, run_id, patience)
     description = await address.ask(address.workflow.describe)
