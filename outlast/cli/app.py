@@ -1,4 +1,4 @@
-"""The commands of `outlast`, and the conversion of errors to one sentence and an exit code.
+"""The commands of `outlast`, and the conversion of errors to exit codes.
 
 Commands import slow modules when they run, so that help appears at once.
 """

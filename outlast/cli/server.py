@@ -39,7 +39,7 @@ class Connection:
 
 
 async def connect(address: str | None = None, namespace: str | None = None) -> Connection:
-    """Connect to the named, configured or running embedded server, or else the default address.
+    """Connect to the named, configured, running embedded, or default server.
 
     Args:
         address: host and port, from the command line.

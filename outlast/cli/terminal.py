@@ -1,4 +1,4 @@
-"""All output of the command line: text for people, JSON for programs, and spinners.
+"""All output of the command line: text, JSON, and spinners.
 
 Progress and errors go to standard error, answers and data to standard output, so that a script
 can use the answer. Colours and the spinner appear on a terminal only; NO_COLOR disables colours.

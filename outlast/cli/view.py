@@ -1,4 +1,4 @@
-"""Prints runs on the terminal: events, answers, approval requests, and growing replies."""
+"""Prints runs: events, answers, approval requests, and growing replies."""
 
 import json
 import re

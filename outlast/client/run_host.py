@@ -1,4 +1,4 @@
-"""Hosts a run with this process's engine while needed, unless workers elsewhere host it."""
+"""Hosts a run with this process's engine, unless workers elsewhere host it."""
 
 from datetime import timedelta
 from types import TracebackType

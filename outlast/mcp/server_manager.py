@@ -1,4 +1,4 @@
-"""Manages connections to several MCP servers, and drops servers that fail to connect."""
+"""Manages connections to several MCP servers."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -108,7 +108,7 @@ class MCPServerManager:
 
     @property
     def active_servers(self) -> list[MCPServer]:
-        """The servers to pass to an agent: all before connecting, then those that connected."""
+        """The servers for an agent: all of them before connecting, then the connected."""
         return list(self._active)
 
     async def connect_all(self) -> list[MCPServer]:

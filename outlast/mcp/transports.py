@@ -1,4 +1,4 @@
-"""The transports to an MCP server: a process, server-sent events, streamable HTTP.
+"""MCP transports: a process, server-sent events, streamable HTTP.
 
 Uses the `mcp` package and its HTTP client; `connected_server.py` handles their errors.
 """

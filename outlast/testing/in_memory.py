@@ -1,4 +1,4 @@
-"""A run without a server, with the same loop and the same effects, in milliseconds.
+"""A run without a server, with the same loop and the same effects.
 
 Function calls replace the workflow's activities, and nothing else differs, so a test of an agent
 covers the production code. Nothing is durable, and retries do not wait.

@@ -1,4 +1,4 @@
-"""`ScriptedModel`, which replies from a test's script, and functions that write the replies."""
+"""A model that replies from a script, and functions that write the replies."""
 
 import asyncio
 import inspect

@@ -11,7 +11,7 @@ from outlast.tracing.receivers import BACKLOG, REGISTRATION
 
 
 class SpanCollector(TracingProcessor):
-    """Collects the traces and spans of this process; as a context manager, only of its block.
+    """Collects traces and spans; as a context manager, only those of its block.
 
         with SpanCollector() as collected:
             await run_in_memory(agent, "Where is my order?", model=model)

@@ -1,4 +1,4 @@
-"""Traces and spans: their ids, lifecycle and export format, and the current trace and span."""
+"""Traces and spans, and which of them are current."""
 
 import itertools
 import json

@@ -1,4 +1,4 @@
-"""The spans of effects, opened by activities, and the derived ids of all traces and spans.
+"""The spans of effects, and the derived ids of all traces and spans.
 
 Ids are derived from the run, effect and attempt, so that several processes agree on them: one
 worker may start an agent's span and another end it or open a tool's span in it. A retry is another

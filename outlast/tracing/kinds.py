@@ -1,4 +1,4 @@
-"""The data of spans, with one class for each kind of work, and its export format."""
+"""The data of spans: one class for each kind of work."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
@@ -21,7 +21,10 @@ class SpanError(TypedDict):
 
 
 class SpanData(ABC):
-    """Base class for the data of one kind of span, filled in while the work is in progress."""
+    """Base class for the data of one kind of span.
+
+    Filled in while the work is in progress.
+    """
 
     @property
     @abstractmethod

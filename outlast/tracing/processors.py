@@ -1,4 +1,4 @@
-"""A processor that passes traces and spans to an exporter in batches, on a background thread."""
+"""A processor that exports traces and spans in batches, on a background thread."""
 
 import json
 import sys

@@ -1,4 +1,4 @@
-"""The public tracing API: `TracingProcessor`, its registration, `trace()` and custom spans.
+"""The public tracing API: processors, `trace()` and custom spans.
 
 A replay reports nothing, and no span is recorded until a processor is registered.
 
@@ -155,7 +155,7 @@ def get_current_span() -> Span[Any] | None:
 
 
 def join_current_trace(settings: JsonObject | None) -> JsonObject | None:
-    """Return the settings of a new run, changed so that the run joins the current trace.
+    """Return a new run's settings, changed so that it joins the current trace.
 
     The current trace's id, name, group and metadata replace the run's own. The current span becomes
     the parent of the run's task span, which keeps the run's own name. If the run, the trace or this

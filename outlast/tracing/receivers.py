@@ -1,4 +1,4 @@
-"""The trace processors registered in this process, isolated so that none can disturb a run."""
+"""The trace processors of this process, isolated so that none disturbs a run."""
 
 import atexit
 import os

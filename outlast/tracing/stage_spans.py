@@ -1,4 +1,4 @@
-"""Spans for the stages of a run (task, agent, turn, handoff), reported by its workflow.
+"""Spans for a run's stages, such as turns and handoffs, reported by its workflow.
 
 The workflow calls `StageSpans` for new events only, never during replay, and never waits for it. A
 registered processor therefore changes nothing in a run. A span may start in one process and end in
