@@ -377,7 +377,7 @@ async def _start(
 async def _is_replaced(
     client: Client, run_id: str, record: records.RunInput, patience: timedelta
 ) -> bool:
-    """Whether a new run replaces the run with this id, which has other input.
+    """Whether a new run replaces the run with this id; not if the inputs are equal.
 
     Raises:
         RunAlreadyStarted: the existing run has other input and has not ended.

@@ -108,7 +108,11 @@ class MCPServerManager:
 
     @property
     def active_servers(self) -> list[MCPServer]:
-        """The servers for an agent: all of them before connecting, then the connected."""
+        """The servers to pass to an agent.
+
+        All servers before connecting; then those that connected, and, without
+        `drop_failed_servers`, those that failed; none after `cleanup_all`.
+        """
         return list(self._active)
 
     async def connect_all(self) -> list[MCPServer]:
