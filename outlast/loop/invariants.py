@@ -35,8 +35,8 @@ class BrokenInvariantError(Exception):
 def check(state: LoopState) -> None:
     """Check a state after an event, in time that does not grow with the run.
 
-    Calls and outputs are counted in the current question only: earlier ones were checked when they
-    were current.
+    Calls and outputs are counted in the newest turn only: earlier ones were checked when they were
+    new.
 
     Raises:
         BrokenInvariantError: an invariant is broken; the message names it.
@@ -44,7 +44,7 @@ def check(state: LoopState) -> None:
     for law, holds in _LAWS.items():
         if not holds(state):
             raise BrokenInvariantError(law)
-    if not _calls_have_outputs(state, state.question.question_from):
+    if not _calls_have_outputs(state, _newest_turn(state)):
         raise BrokenInvariantError(_OUTPUTS)
 
 
@@ -130,6 +130,14 @@ def _calls_have_outputs(state: LoopState, start: int) -> bool:
             call = (one.plan.kind == "handoff", one.call_id)
             without_output[call] = without_output.get(call, 0) - 1
     return not any(without_output.values())
+
+
+def _newest_turn(state: LoopState) -> int:
+    """Return the index from which on the calls and outputs are those of the newest turn."""
+    at = len(state.items)
+    while at > 0 and state.items[at - 1].turn in {0, state.turns}:
+        at -= 1
+    return at
 
 
 _OUTPUTS: Final = "I6: every call has exactly one output, but for those being acted on"

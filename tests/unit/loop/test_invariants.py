@@ -130,15 +130,15 @@ def test_a_call_with_two_outputs_breaks_an_invariant() -> None:
     assert violations(replace(state, items=(*state.items, call, output, output)))
 
 
-def test_each_step_looks_at_the_calls_of_the_current_question_only() -> None:
+def test_each_step_looks_at_the_calls_of_the_newest_turn_only() -> None:
     """So the time it takes does not grow; what is read again is looked at as a whole."""
-    lost = Item("tool_call", tool("f", "c9")[0])
-    state = in_("idle")
-    older = revised(state, items=(lost, *state.items), question_from=1)
+    raw = tool("f", "c9")[0]
+    said_later = Item("message", {"role": "assistant"}, "A", 2)
+    older = revised(in_("idle"), turns=2, items=(Item("tool_call", raw, "A", 1), said_later))
     check(older)
     assert [law.partition(":")[0] for law in violations(older)] == ["I6"]
     with pytest.raises(BrokenInvariantError, match="I6"):
-        check(revised(older, question_from=0))
+        check(revised(older, items=(Item("tool_call", raw, "A", 2), said_later)))
 
 
 def test_every_law_is_numbered_and_reads_as_a_sentence() -> None:
