@@ -103,8 +103,7 @@ async def listed_tool(
     """Return a tool that this worker has not listed, from the agent's MCP servers.
 
     Another worker has listed the tool. Returns None if no available server has the tool, with the
-    names
-    of the servers that are unavailable.
+    names of the servers that are unavailable.
 
     Args:
         invocation: the agent and the context.

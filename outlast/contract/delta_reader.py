@@ -45,8 +45,8 @@ class DeltaReader:
     """The part of one model call's stream that one reader has seen.
 
     Until the reply is complete, the returned events of an attempt are a prefix of its stream,
-    whatever
-    windows were fed: the deltas of each text always add up to the beginning of the text. After a
+    whatever windows were fed: the deltas of each text always add up to the beginning of the text.
+    After a
         gap, a
     reader therefore gets no more events of the attempt until the reply is recorded; `complete` then
     returns the rest, in order.
@@ -66,8 +66,8 @@ class DeltaReader:
 
         If an older attempt was seen, a newer attempt begins with an event of the type
         `outlast.attempt_restarted`. Missing events become one `outlast.gap`, after which the
-        attempt has no
-        further events. Details that are no window, and windows of older attempts, have no events.
+        attempt has no further events. Details that are no window, and windows of older attempts,
+        have no events.
         """
         window = _Window.of(details)
         if window is None or self.is_complete or window.attempt < self.attempt:
@@ -112,9 +112,8 @@ class DeltaReader:
         """Return the rest of the reply, now that it is recorded.
 
         If the reply does not continue the seen events, it came from an attempt that this reader has
-        not
-        seen: all its events are returned, after a restart. Events that fill a gap are marked with
-        `outlast.filled`.
+        not seen: all its events are returned, after a restart. Events that fill a gap are marked
+        with `outlast.filled`.
 
         Args:
             response: a response object with its items under `output`.

@@ -26,8 +26,7 @@ three seconds. Readers look less often than the sender and so miss nothing."""
 
 LARGEST_EVENT_SHARE: Final = 1 / 16
 """An event larger than this share of a window, unless it is a delta, is not sent: it repeats the
-text
-of the deltas, and would push them out."""
+text of the deltas, and would push them out."""
 
 KEPT_APART: Final = 32
 """How many of a text's newest deltas stay separate when older ones are merged."""

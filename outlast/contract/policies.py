@@ -18,8 +18,7 @@ PREPARE: Final = Policy(timeout_ms=10_000, attempts=3, fast=True)
 
 LOAD: Final = Policy(timeout_ms=60_000, attempts=5)
 """Preparing reads a session's items from a database, or runs the user code that makes a nested
-run's
-input."""
+run's input."""
 
 CHECK: Final = Policy(timeout_ms=300_000)
 """Guardrails, hooks and handlers may call models themselves."""

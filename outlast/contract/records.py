@@ -225,8 +225,7 @@ def _plain(payload: Json) -> Json:
     """Return a payload as JSON that can be written again.
 
     Lone surrogates are replaced, and NaN and infinities become null: people and programs send them,
-    but
-    a run must be able to carry its state on.
+    but a run must be able to carry its state on.
 
     Raises:
         UnreadableRecordError: the payload is nested too deep, or is no JSON.
@@ -304,8 +303,7 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
     """Return the input of a nested run.
 
     Without settings of its own, it takes those of its parent, except `NOT_INHERITED`. The settings
-    of
-    the trace always come from the parent.
+    of the trace always come from the parent.
     """
     nested, parent = effect.nested, effect.settings or {}
     call: JsonObject = {
@@ -376,8 +374,7 @@ def _text(value: Json) -> str:
     """Return JSON as ASCII text.
 
     Its length is then its size in bytes, and a lone surrogate, which a model may write, does not
-    fail a
-    workflow task.
+    fail a workflow task.
     """
     return json.dumps(value, separators=(",", ":"))
 

@@ -90,8 +90,7 @@ def digest(arguments: str) -> str:
     """Return the SHA-256 of arguments, the same for every spelling of the same JSON.
 
     If an object repeats a key, every value counts, in written order: tools differ in which value
-    they
-    use.
+    they use.
     """
     try:
         value = json.loads(arguments, object_pairs_hook=_fields)

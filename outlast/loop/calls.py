@@ -252,8 +252,7 @@ class Call:
 
     `planned` until the call can start; then `waiting` for a person, `running`, `held` (a handoff,
     until the other calls are settled), or `settled` with an output; `recorded` once the output is
-    in
-    the transcript. `value` is the output as the answer of the run, if it may become the answer.
+    in the transcript. `value` is the output as the answer of the run, if it may become the answer.
     """
 
     plan: PlannedCall

@@ -48,8 +48,7 @@ def apply(context: Json, changes: Sequence[Change]) -> Json:
     """Return the context with the changes applied in order; the argument is not changed.
 
     Other calls may have changed the context since the comparison: `set` creates missing parents,
-    and
-    `remove` ignores a missing key.
+    and `remove` ignores a missing key.
     """
     for change in changes:
         context = _apply_one(context, change, change.path)

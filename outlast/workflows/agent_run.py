@@ -6,9 +6,8 @@ here. Nothing in this file knows what a tool, a turn or an approval is for: a fe
 event or command, and this file does not grow with it.
 
 Two rules keep runs alive. No exception leaves a handler, so no workflow task ever fails: every
-error
-becomes an event or a typed failure of the workflow. And one coroutine carries out all commands,
-after everything that a workflow task delivered has become an event.
+error becomes an event or a typed failure of the workflow. And one coroutine carries out all
+commands, after everything that a workflow task delivered has become an event.
 """
 
 import asyncio
@@ -98,8 +97,7 @@ def takes_raw_value(handler: Handler) -> Handler:
     """Make the SDK pass a single argument unconverted, and accept too many arguments.
 
     The SDK converts arguments by annotation if their number matches; otherwise it fails the run or
-    drops
-    the signal. The signature therefore names one raw value and hides the rest.
+    drops the signal. The signature therefore names one raw value and hides the rest.
     """
     parameters = inspect.signature(handler).parameters.values()
     shown = [one for one in parameters if one.kind is not inspect.Parameter.VAR_POSITIONAL]
@@ -527,8 +525,8 @@ class AgentRun:
         """Whether to continue in a new history: between two steps, with no pending effect.
 
         Called after a step, or after `_take_in_the_rest`: the SDK delivers signals before a
-        cancellation of
-        the same workflow task, and a cancellation after the end of this history would be lost.
+        cancellation of the same workflow task, and a cancellation after the end of this history
+        would be lost.
         """
         info = workflow.info()
         events, size_bytes = info.get_current_history_length(), info.get_current_history_size()
@@ -605,8 +603,8 @@ class AgentRun:
         """Whether to write search attributes now; after one no, this history writes none.
 
         A server refuses every workflow task that writes an attribute which the namespace lacks.
-        What this
-        process found out about the namespace is recorded as a patch, only in such histories.
+        What this process found out about the namespace is recorded as a patch, only in such
+        histories.
         """
         if not self._visibility or self._unlisted:
             return False

@@ -55,8 +55,7 @@ class Handoff(Generic[TContext, TAgent]):
     """A model's option to hand the conversation to another agent.
 
     `handoff()` creates one for an agent. Create one directly if the handoff picks the agent when it
-    is
-    invoked: set `on_invoke_handoff`, and the `agent_name` to show before that.
+    is invoked: set `on_invoke_handoff`, and the `agent_name` to show before that.
 
     Attributes:
         tool_name: the name of the handoff's tool.
