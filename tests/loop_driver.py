@@ -5,12 +5,13 @@ every step, and short ways to write replies down. Must not know: what a particul
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, Self, TypeVar
 
 from outlast.contract.blobs import encode, is_plain
 from outlast.contract.effects import EffectRequest
 from outlast.contract.stages import Stage, StageChange, advanced
-from outlast.loop.approvals import ApprovalRequest, Decision
+from outlast.loop.approvals import ApprovalRequest, Decision, DecisionType, Person
 from outlast.loop.calls import (
     AgentResult,
     HandoffResult,
@@ -33,11 +34,15 @@ from outlast.loop.effects import (
     FinalizeAnswer,
     Finish,
     HandoffFinished,
+    HoldLine,
     InputChecked,
     ItemsOffloaded,
+    LineEnded,
     ModelReplied,
     NotifyParent,
+    NotifyPeople,
     OffloadItems,
+    PeopleNotified,
     PrepareRun,
     RunAgent,
     RunHandoff,
@@ -50,33 +55,50 @@ from outlast.loop.effects import (
 from outlast.loop.events import (
     CancelMode,
     CancelRequested,
+    ConversationHeld,
+    ConversationReleased,
     DecisionReceived,
     EffectBlocked,
     Event,
+    HoldMode,
+    LineAttached,
+    LineReplied,
     MessageReceived,
+    MessageWithdrawn,
     NestedReported,
+    PersonSpoke,
+    RequestClaimed,
+    RetryRequested,
     RunEnded,
     RunStarted,
     SignalUnreadable,
+    TimePassed,
 )
 from outlast.loop.invariants import check, violations
-from outlast.loop.items import Item, Message
+from outlast.loop.items import Item, Message, SendMode
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState, revised
 from outlast.loop.stored import OFFLOAD_ABOVE, Moved, Offload, long_texts
 from outlast.loop.values import Failure, Json, JsonObject
+from tests.loop_people_laws import PeopleLaws, at_time_of
 from tests.loop_step_laws import (
+    StageLaws,
     check_approvals,
     check_calls,
     check_items,
     check_messages,
     check_nothing_happened,
+    check_readers,
     check_reports,
     check_requests,
     check_saves,
-    check_stages,
+    check_storage,
+    check_tool_users,
+    check_unchecked,
     check_view,
+    is_due,
     is_inert,
+    was_taken,
 )
 
 E = TypeVar("E", bound=Effect)
@@ -124,6 +146,12 @@ def patch(call_id: str, **plan: Any) -> Part:
         "kind": "tool",
         **plan,
     }
+
+
+def hosted(name: str, request_id: str, **plan: Any) -> Part:
+    """A provider's request to call a tool of an MCP server."""
+    head = {"type": "mcp_approval_request", "id": request_id, "server_label": "crm"}
+    return {**head, "name": name, "arguments": "{}"}, {"kind": "tool", **plan}
 
 
 def gated(name: str, call_id: str, arguments: str = "{}", **plan: Any) -> Part:
@@ -219,7 +247,7 @@ def everything_stored(effect: OffloadItems, state: LoopState, at_ms: int) -> Ite
 def play_with_everything() -> "Play":
     """Return a run that asked for one effect of every kind at least."""
     play = Play(session=True, said=message("start", "x" * (OFFLOAD_ABOVE + 1)))
-    play.prepared(required_steps=("check",), stores=True)
+    play.prepared(required_steps=("check",), stores=True, notifies=True)
     play.offloaded()
     play.checked()
     play.saved()
@@ -228,6 +256,11 @@ def play_with_everything() -> "Play":
     play.returns("c1")
     play.worked(final_output="shipped")
     play.called_back()
+    play.attached()
+    play.holds()
+    play.notified()
+    play.releases()
+    play.notified()
     play.replies(said("Done."), required_steps=("finalize_answer",))
     return play
 
@@ -255,6 +288,7 @@ class Play:
 
     Attributes:
         state: where the run is.
+        passed_ms: how much time has passed besides the events.
         events: everything that happened, oldest first.
         commands: everything the loop asked for, oldest first.
         outstanding: effects asked for and neither answered nor stopped, by number.
@@ -273,27 +307,32 @@ class Play:
         *,
         agent: str = "Triage",
         said: Message | None = None,
+        silent: bool = False,
         context: Json = None,
         max_turns: int | None = 10,
         keep_open: bool = False,
         **fields: Any,
     ) -> None:
         self.state = LoopState()
+        self.passed_ms = 0
         self.events: list[Event] = []
         self.commands: list[Command] = []
         self.outstanding: dict[int, Effect] = {}
         self.accepted: list[Message] = []
+        self.heard_before: list[Message] = []
         self.opened: PreparedRun | None = None
         self.requests: dict[int, EffectRequest[Any]] = {}
         self.stored: dict[int, Item] = {}
         self.stages: tuple[Stage, ...] = ()
         self.changes: list[StageChange] = []
+        self._stage_laws = StageLaws()
+        self._people_laws = PeopleLaws()
         self.take(
             RunStarted(
                 at_ms=self.now_ms,
                 run_id=self.run_id,
                 agent=agent,
-                message=said or message("start", "Hello", self.now_ms),
+                message=None if silent else said or message("start", "Hello", self.now_ms),
                 context=context,
                 max_turns=max_turns,
                 keep_open=keep_open,
@@ -310,26 +349,30 @@ class Play:
 
     @property
     def now_ms(self) -> int:
-        """A second later with every event."""
-        return STARTED_AT_MS + 1_000 * len(self.events)
+        """A second later with every event, and after `passes` by as much more."""
+        return STARTED_AT_MS + 1_000 * len(self.events) + self.passed_ms
 
     def take(self, event: Event) -> tuple[Command, ...]:
         """Take an event into the run, and check what has to hold of every step."""
         before = self.before = self.state
+        self.heard_before = [*self.accepted]
         inert = bool(self.events) and is_inert(before, self.outstanding, self.accepted, event)
         self.state, commands = advance(before, event)
         self.stages, changes = advanced(self.stages, before, event, self.state)
         self.events.append(event)
         self.changes.extend(changes)
         self.commands.extend(commands)
-        if not inert:
+        due = bool(self.events[:-1]) and is_due(before, event.at_ms)
+        if was_taken(before, self.state, commands, event) if due else not inert:
             self._book(event)
         for command in commands:
             self._carry_out(command)
         if inert:
             check_nothing_happened(before, self.state, commands, event)
         self._check_step(before, commands)
-        check_stages(self.state, self.stages, self.changes)
+        timed = at_time_of(before, event) if due else before
+        self._people_laws.check(before, timed, event, self.state, commands)
+        self._stage_laws.check(self.state, self.stages, changes)
         return commands
 
     # What tests say happened ------------------------------------------------------------------
@@ -399,17 +442,86 @@ class Play:
         self.take(EffectFailed(at_ms=self.now_ms, effect=effect.effect, failure=failure))
         return failure
 
-    def hears(self, message_id: str, text: str = "") -> tuple[Command, ...]:
+    def hears(
+        self, message_id: str, text: str = "", mode: SendMode = "steer"
+    ) -> tuple[Command, ...]:
         """A person says something more."""
-        said = message(message_id, text, self.now_ms)
+        said = replace(message(message_id, text, self.now_ms), mode=mode)
         return self.take(MessageReceived(at_ms=self.now_ms, message=said))
 
-    def decided(self, request_id: str, kind: str = "approve", **fields: Any) -> tuple[Command, ...]:
+    def attached(self, line: str = "l1") -> tuple[Command, ...]:
+        """A realtime line opens."""
+        return self.take(LineAttached(at_ms=self.now_ms, line=line, label="phone call"))
+
+    def notified(self) -> tuple[Command, ...]:
+        """People have heard of it."""
+        effect = self.only(NotifyPeople).effect
+        return self.take(PeopleNotified(at_ms=self.now_ms, effect=effect))
+
+    def hung_up(self) -> tuple[Command, ...]:
+        """The realtime line ends."""
+        return self.take(LineEnded(at_ms=self.now_ms, effect=self.only(HoldLine).effect))
+
+    def speaks(
+        self, *parts: Part, heard: str = "", line: str = "l1", **fields: Any
+    ) -> tuple[Command, ...]:
+        """The model speaks on the line, after the user said something or of its own accord."""
+        reply_id = fields.setdefault("response_id", f"spoken-{len(self.events)}")
+        content = ({"role": "user", "content": heard},) if heard else ()
+        said = Message(f"said:{reply_id}", content, self.now_ms)
+        reply = reply_of(*parts, **fields)
+        return self.take(LineReplied(at_ms=self.now_ms, line=line, message=said, result=reply))
+
+    def retried(self, answers: int | None = None) -> tuple[Command, ...]:
+        """Ask the last question again."""
+        count = len(self.state.answers) if answers is None else answers
+        return self.take(RetryRequested(at_ms=self.now_ms, answers=count))
+
+    def withdraws(self, message_id: str) -> tuple[Command, ...]:
+        """A person takes a message back."""
+        return self.take(MessageWithdrawn(at_ms=self.now_ms, message_id=message_id))
+
+    def decided(
+        self,
+        request_id: str,
+        kind: DecisionType = "approve",
+        *,
+        verified: bool = False,
+        **fields: Any,
+    ) -> tuple[Command, ...]:
         """A person decides about an approval request."""
-        decision = Decision(
-            request_id=request_id, type="approve" if kind == "approve" else "reject", **fields
+        decision = Decision(request_id=request_id, type=kind, **fields)
+        return self.take(DecisionReceived(at_ms=self.now_ms, decision=decision, verified=verified))
+
+    def claimed(self, request_id: str, by: str = "ann", minutes: int = 5, **fields: Any) -> None:
+        """A person begins to work on an approval request."""
+        person = Person(subject=by)
+        self.take(
+            RequestClaimed(
+                at_ms=self.now_ms, request_id=request_id, person=person, minutes=minutes, **fields
+            )
         )
-        return self.take(DecisionReceived(at_ms=self.now_ms, decision=decision))
+
+    def passes(self, ms: int) -> tuple[Command, ...]:
+        """Time passes, and something may be due."""
+        self.passed_ms += ms
+        return self.take(TimePassed(at_ms=self.now_ms))
+
+    def holds(self, by: str = "ann", mode: HoldMode = "finish") -> tuple[Command, ...]:
+        """A person takes the conversation over."""
+        person = Person(subject=by)
+        return self.take(ConversationHeld(at_ms=self.now_ms, person=person, mode=mode))
+
+    def says(self, text: str, by: str = "ann", message_id: str = "") -> tuple[Command, ...]:
+        """The person who has the conversation speaks to the user."""
+        name = message_id or f"s{len(self.events)}"
+        person = Person(subject=by)
+        return self.take(PersonSpoke(at_ms=self.now_ms, person=person, message_id=name, text=text))
+
+    def releases(self, by: str = "ann", **fields: Any) -> tuple[Command, ...]:
+        """A person gives the conversation back."""
+        person = Person(subject=by)
+        return self.take(ConversationReleased(at_ms=self.now_ms, person=person, **fields))
 
     def cancelled(self, mode: CancelMode = "immediate") -> tuple[Command, ...]:
         """A person wants the run to stop."""
@@ -477,8 +589,21 @@ class Play:
 
     def _book(self, event: Event) -> None:
         match event:
-            case RunStarted() | MessageReceived():
+            case RunStarted(message=Message() as first):
+                self.accepted.append(first)
+            case MessageReceived():
                 self.accepted.append(event.message)
+            case LineReplied():
+                if event.message.content or not self.before.question.answering:
+                    self.accepted.append(event.message)
+                self._forget_line_call()
+            case LineAttached():
+                self._forget_line_call()
+            case LineEnded() | EffectFailed() if isinstance(
+                self.outstanding[event.effect], HoldLine
+            ):
+                del self.outstanding[event.effect]
+                self._forget_line_call()
             case ItemsOffloaded():
                 moved = {one.item for one in event.result.moved}
                 self.stored = {at: self.before.items[at] for at in moved} | self.stored
@@ -486,17 +611,40 @@ class Play:
             case RunPrepared():
                 self.opened = event.result
                 del self.outstanding[event.effect]
+            case MessageWithdrawn():
+                self.accepted = [one for one in self.accepted if one.id != event.message_id]
             case (
                 DecisionReceived()
+                | RequestClaimed()
+                | TimePassed()
+                | ConversationHeld()
+                | PersonSpoke()
+                | ConversationReleased()
+                | RetryRequested()
                 | NestedReported()
                 | CancelRequested()
                 | SignalUnreadable()
                 | EffectBlocked()
                 | RunEnded()
+                | RunStarted()
             ):
                 pass
             case _:
                 del self.outstanding[event.effect]
+
+    def _has_moved(self, call: CallModel, before: LoopState) -> bool:
+        """Whether a model call is that of a line, made by somebody else."""
+        return any(
+            replace(one, effect=call.effect, line=call.line) == call
+            for one in before.pending
+            if isinstance(one, CallModel) and one.line
+        )
+
+    def _forget_line_call(self) -> None:
+        """The line's model call is answered, or somebody else makes it."""
+        for effect in [*self.outstanding.values()]:
+            if isinstance(effect, CallModel) and effect.line:
+                del self.outstanding[effect.effect]
 
     def _carry_out(self, command: Command) -> None:
         match command:
@@ -507,8 +655,6 @@ class Play:
             case NotifyParent():
                 assert self.state.start.parent is not None
             case _:
-                earlier = [one.effect for one in self.issued if one is not command]
-                assert command.effect not in earlier, "an effect was issued twice"
                 self.outstanding[command.effect] = command
 
     def whole(self, state: LoopState) -> LoopState:
@@ -525,19 +671,29 @@ class Play:
         check(after)
         whole = self.whole(after)
         check_items(self.whole(before), whole)
+        check_readers(self.whole(before), whole)
         assert tuple(self.outstanding.values()) == after.pending, "pending is not what is out"
-        numbers = [one.effect for one in self.issued]
-        assert numbers == list(range(1, after.next_effect)), "effects are not numbered in order"
+        numbers = [one.effect for one in commands if isinstance(one, Effect)]
+        assert numbers == list(range(before.next_effect, after.next_effect)), (
+            "effects are not numbered in order, each once"
+        )
         models = [one for one in commands if isinstance(one, CallModel)]
-        assert after.turns == before.turns + len(models), "a turn is not a model call"
+        moved = [one for one in models if self._has_moved(one, before)]
+        spoken = before.phase == "idle" and isinstance(self.events[-1], LineReplied)
+        turns = len(models) - len(moved) + (spoken and self.accepted != self.heard_before)
+        assert after.turns == before.turns + turns, "a turn is not a model call"
         assert all(one.turn == after.question.turn for one in models)
-        finishes = [one for one in self.commands if isinstance(one, Finish)]
-        assert len(finishes) == (after.phase == "closed"), "a run ends exactly once"
+        finishes = sum(isinstance(one, Finish) for one in commands)
+        closes = (after.phase == "closed") - (before.phase == "closed")
+        assert finishes == closes, "a run ends exactly once"
         assert all(not isinstance(one, Finish) for one in commands[:-1]), "the end comes last"
         check_messages(whole, self.accepted, self.opened)
         check_calls(after)
         check_approvals(before, after)
         check_reports(after, self.commands)
         check_saves(before, after, self.issued, self.opened)
+        check_storage(after)
+        check_tool_users(after)
+        check_unchecked(after)
         check_view(after)
         check_requests(whole, self.requests)

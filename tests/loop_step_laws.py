@@ -7,24 +7,29 @@ from typing import Any
 
 from outlast.contract.blobs import is_plain
 from outlast.contract.effects import EffectRequest, request_of
+from outlast.contract.refusals import refusal_of
 from outlast.contract.stages import Stage, StageBegun, StageChange
-from outlast.loop.approvals import refusal
 from outlast.loop.calls import PreparedRun
 from outlast.loop.effects import (
     AgentFinished,
     AnswerFinalized,
     CallModel,
+    CancelEffect,
     CheckInput,
     Command,
     Effect,
     EffectFailed,
     FinalizeAnswer,
     HandoffFinished,
+    HoldLine,
     InputChecked,
     ItemsOffloaded,
+    LineEnded,
     ModelReplied,
     NotifyParent,
+    NotifyPeople,
     OffloadItems,
+    PeopleNotified,
     PrepareRun,
     RunAgent,
     RunHandoff,
@@ -36,19 +41,36 @@ from outlast.loop.effects import (
 )
 from outlast.loop.events import (
     CancelRequested,
+    ConversationHeld,
+    ConversationReleased,
     DecisionReceived,
     EffectBlocked,
     Event,
+    LineAttached,
+    LineReplied,
     MessageReceived,
+    MessageWithdrawn,
     NestedReported,
+    PersonSpoke,
+    RequestClaimed,
+    RetryRequested,
     RunEnded,
     RunStarted,
     SignalUnreadable,
+    TimePassed,
 )
-from outlast.loop.items import Message
-from outlast.loop.state import CALL_KINDS, LoopState
+from outlast.loop.items import INTERNAL_KINDS, Message, call_id_of
+from outlast.loop.state import (
+    CALL_KINDS,
+    LoopState,
+    has_message,
+    line_problem,
+    released,
+)
+from outlast.loop.stored import weight
 from outlast.loop.values import JsonObject
 from outlast.loop.view import shown, size
+from outlast.loop.votes import is_repeated, next_due_ms
 
 ANSWER_OF: dict[type, type] = {
     PrepareRun: RunPrepared,
@@ -60,30 +82,84 @@ ANSWER_OF: dict[type, type] = {
     FinalizeAnswer: AnswerFinalized,
     SaveSession: SessionSaved,
     OffloadItems: ItemsOffloaded,
+    HoldLine: LineEnded,
+    NotifyPeople: PeopleNotified,
 }
 
 
-def is_inert(
+def is_due(state: LoopState, at_ms: int) -> bool:
+    """Whether time changes a request that waits."""
+    times = [next_due_ms(one) for one in state.approvals if one.status == "pending"]
+    return any(at is not None and at <= at_ms for at in times)
+
+
+def was_taken(
+    before: LoopState, after: LoopState, commands: Sequence[Command], event: Event
+) -> bool:
+    """Whether an event that came when something was due had an effect of its own.
+
+    What is due happens first, and may end what the event is about.
+    """
+    match event:
+        case MessageReceived(message=message):
+            return has_message(after, message.id) and not has_message(before, message.id)
+        case MessageWithdrawn(message_id=message_id):
+            return has_message(before, message_id) and not has_message(after, message_id)
+        case LineReplied():
+            return len(after.responses) > len(before.responses)
+        case LineAttached():
+            return any(isinstance(one, HoldLine) for one in commands)
+        case _:
+            stopped = [one.effect for one in commands if isinstance(one, CancelEffect)]
+            pending = {one.effect: one for one in before.pending}
+            number = getattr(event, "effect", None)
+            answers = number in pending and (
+                isinstance(event, EffectFailed | ANSWER_OF[type(pending[number])])
+            )
+            return answers and number not in stopped
+
+
+def is_inert(  # noqa: C901, PLR0911, PLR0912  a row for each event
     state: LoopState,
     outstanding: Mapping[int, Effect],
     accepted: Sequence[Message],
     event: Event,
 ) -> bool:
     """Whether an event answers nothing, or says nothing new. Told from outside of the loop."""
-    if state.phase == "closed":
+    if state.phase == "closed" or isinstance(event, RunStarted):
         return True
+    if is_due(state, event.at_ms):
+        return False
     match event:
-        case RunStarted() | SignalUnreadable():
+        case SignalUnreadable() | TimePassed():
             return True
+        case RetryRequested():
+            last = state.answers[-1].failure if state.answers else None
+            may_call = state.start.max_turns != 0
+            at_rest = state.phase == "idle" and last is not None and may_call
+            return not at_rest or event.answers != len(state.answers)
         case MessageReceived():
             return any(one.id == event.message.id for one in accepted)
         case DecisionReceived():
-            return refusal(state.approvals, event.decision) is not None
+            repeated = is_repeated(state.approvals, event.decision)
+            return repeated or refusal_of(state, event) is not None
+        case RequestClaimed() | MessageWithdrawn() | ConversationReleased():
+            return refusal_of(state, event) is not None
+        case ConversationHeld():
+            return state.hold is not None or refusal_of(state, event) is not None
+        case PersonSpoke():
+            said = () if state.hold is None else state.hold.said
+            return event.message_id in said or refusal_of(state, event) is not None
         case NestedReported():
             return not any(
                 isinstance(one, RunAgent) and one.nested_id == event.nested_id
                 for one in outstanding.values()
             )
+        case LineAttached():
+            lines = [one.line for one in outstanding.values() if isinstance(one, HoldLine)]
+            return lines == [event.line] or line_problem(state) is not None
+        case LineReplied():
+            return not takes_reply(state, outstanding, accepted, event)
         case CancelRequested() | RunEnded():
             return False
         case EffectFailed() | EffectBlocked():
@@ -93,6 +169,20 @@ def is_inert(
             return effect is None or not isinstance(event, ANSWER_OF[type(effect)])
 
 
+def takes_reply(
+    state: LoopState,
+    outstanding: Mapping[int, Effect],
+    accepted: Sequence[Message],
+    event: LineReplied,
+) -> bool:
+    """Whether a reply comes from the line of the run, and for the first time."""
+    lines = [one.line for one in outstanding.values() if isinstance(one, HoldLine)]
+    is_new = all(one.response_id != event.result.response_id for one in state.responses)
+    is_unsaid = all(one.id != event.message.id for one in accepted)
+    is_open = state.phase not in {"preparing", "closing", "closed"}
+    return lines == [event.line] and is_new and is_unsaid and is_open
+
+
 def check_nothing_happened(
     before: LoopState, after: LoopState, commands: Sequence[Command], event: Event
 ) -> None:
@@ -100,7 +190,18 @@ def check_nothing_happened(
     if after is before:
         return
     assert before.phase != "closed", "a closed run has changed"
-    assert isinstance(event, (DecisionReceived, SignalUnreadable)), f"{event} changed the run"
+    noted = (
+        DecisionReceived,
+        RequestClaimed,
+        ConversationHeld,
+        PersonSpoke,
+        ConversationReleased,
+        MessageWithdrawn,
+        SignalUnreadable,
+        RetryRequested,
+        LineReplied,
+    )
+    assert isinstance(event, noted), f"{event} changed the run"
     assert after.ignored != before.ignored
     for name in LoopState.__dataclass_fields__:
         same = getattr(after, name) is getattr(before, name)
@@ -127,12 +228,43 @@ def check_messages(
         accepted = [replace(first, content=()), *others]
     else:
         assert all(one.kind != "history" for one in state.items)
-    shown = len(accepted) - len(state.inbox)
-    assert state.inbox == tuple(accepted[shown:]), "the inbox is not the newest messages"
-    answered = [one for answer in state.answers for one in answer.to]
-    assert [*answered, *state.question.answering] == [one.id for one in accepted[:shown]]
+    by_id = {one.id: one for one in accepted}
+    answered = [name for answer in state.answers for name in answer.to]
+    taken = [*answered, *state.question.answering]
+    assert sorted([*taken, *(one.id for one in state.inbox)]) == sorted(by_id), "a message is lost"
+    assert state.inbox == tuple(one for one in accepted if one.id not in taken), "out of order"
+    for mode in (
+        "queue",
+        "steer",
+    ):  # one that waits for an answer is overtaken by those that do not
+        of_mode = [one.id for one in accepted if (one.mode == "queue") == (mode == "queue")]
+        assert [one for one in taken if one in of_mode] == [one for one in of_mode if one in taken]
     inputs = [item.raw for item in state.items if item.kind == "input"]
-    assert inputs == [*opening, *(raw for one in accepted[:shown] for raw in one.content)]
+    assert inputs == [*opening, *(raw for name in taken for raw in by_id[name].content)]
+
+
+def check_readers(before: LoopState, after: LoopState) -> None:
+    """What users have read stays as it was; drafts and notes are not for them.
+
+    Reasoning is read before guardrails block the answer after it. An agent with output guardrails
+    requires the step `check_output`: without it, the run does not know that an answer could be
+    blocked. What a line's model says while a worker's call is under way is of the same turn, so it
+    may be held back with it.
+    """
+    if sum(one.turn == after.turns for one in after.responses) > 1:
+        return
+    blocked = any(one.stage == "output" and one.tripped for one in after.question.guardrails)
+    if blocked and "check_output" not in before.required_steps:
+        return
+    earlier, later = (
+        [
+            item.kind if item.kind == "reasoning" else item
+            for item in state.items[: released(state)]
+            if item.kind not in INTERNAL_KINDS
+        ]
+        for state in (before, after)
+    )
+    assert later[: len(earlier)] == earlier, "what users have read has changed"
 
 
 def check_items(before: LoopState, after: LoopState) -> None:
@@ -140,14 +272,20 @@ def check_items(before: LoopState, after: LoopState) -> None:
     kept = after.items[: len(before.items)]
     assert len(kept) == len(before.items), "an item was lost"
     changed = [
-        (old, new)
-        for old, new in zip(before.items, kept, strict=True)
-        if old != new and is_plain(new.raw)  # what is not refers to content that is stored outside
+        (at, old, new)
+        for at, (old, new) in enumerate(zip(before.items, kept, strict=True))
+        if old is not new
+        and old != new
+        and is_plain(new.raw)  # what is not refers to content that is stored outside
     ]
-    assert not changed or before.phase == "finalizing", "an item has changed"
-    for old, new in changed:
-        assert old.turn == before.turns, "an item of an earlier turn has changed"
-        assert (old.kind, old.agent, old.turn) == (new.kind, new.agent, new.turn)
+    assert not changed or before.phase in {"finalizing", "asking"}, "an item has changed"
+    assert before.phase != "asking" or len(changed) <= 1, "a person changes the answer only"
+    for at, old, new in changed:
+        waits = before.gate is not None and before.gate.item == at  # a handler's is of no turn
+        assert waits or old.turn == before.turns, "an item of an earlier turn has changed"
+        becomes_draft = before.phase == "asking" and (old.kind, new.kind) == ("message", "draft")
+        assert old.kind == new.kind or becomes_draft
+        assert (old.agent, old.turn) == (new.agent, new.turn if not waits else old.turn)
         assert old.raw.get("call_id") == new.raw.get("call_id")
         assert new.kind not in CALL_KINDS
 
@@ -157,10 +295,10 @@ def check_calls(state: LoopState) -> None:
     open_calls: list[str] = []
     for item in state.items:
         if item.kind in {"tool_call", "handoff_call"}:
-            open_calls.append(item.raw["call_id"])
+            open_calls.append(call_id_of(item.raw))
         elif item.kind in {"tool_output", "handoff_output"}:
-            assert item.raw["call_id"] in open_calls, "an output without a call"
-            open_calls.remove(item.raw["call_id"])
+            assert call_id_of(item.raw) in open_calls, "an output without a call"
+            open_calls.remove(call_id_of(item.raw))
     assert sorted(open_calls) == sorted(
         call.call_id for call in state.calls if call.status != "recorded"
     )
@@ -207,6 +345,9 @@ def check_saves(
     """
     saves = [one for one in issued if isinstance(one, SaveSession)]
     assert not saves or state.start.session
+    for one in (*saves[-1:], *state.saving.to_save):
+        assert len(set(one.dropped)) == len(one.dropped), "an item is dropped twice"
+        assert all(one.start <= at < one.stop for at in one.dropped), "dropped, but not saved"
     # One that failed is asked for again.
     ranges = list(dict.fromkeys((one.start, one.stop) for one in saves))
     ranges += [
@@ -215,7 +356,9 @@ def check_saves(
     assert all(start < stop <= state.saving.queued_up_to for start, stop in ranges)
     assert all(stop <= start for (_, stop), (start, _) in pairwise(ranges)), "saved twice"
     known = set(opened.old) if opened is not None and opened.input is not None else set[int]()
-    assert all(at not in known for start, stop in ranges for at in range(start, stop))
+    is_retried = any(not one.to for one in state.answers)
+    # A retried question is saved from its first item on, with history that stands among them.
+    assert is_retried or all(at not in known for start, stop in ranges for at in range(start, stop))
     assert state.saving.queued_up_to <= len(state.items)
     given_up = any(one.failure for one in state.answers[len(before.answers) :])
     is_stopped = "cancelled" in {state.outcome, state.closing}
@@ -226,6 +369,25 @@ def check_saves(
         assert set(range(before.saving.queued_up_to, state.saving.queued_up_to)) <= got, (
             "something is not saved"
         )
+
+
+def check_tool_users(state: LoopState) -> None:
+    """The agents that called tools for the question are known, each once."""
+    asked = state.items[state.question.replies_from :]
+    users = dict.fromkeys(item.agent for item in asked if item.kind == "tool_call")
+    assert state.question.tool_users == tuple(users)
+
+
+def check_unchecked(state: LoopState) -> None:
+    """What input guardrails have not passed begins with an input item."""
+    start = state.question.unchecked_from
+    assert start is None or state.items[start].kind == "input", "nothing is unchecked there"
+
+
+def check_storage(state: LoopState) -> None:
+    """Where there is a store, the run knows how much content is not there yet."""
+    kept = state.items[state.storage.offloaded :]
+    assert not state.storage.stores or state.storage.inline == weight(kept), "not weighed"
 
 
 def check_view(state: LoopState) -> None:
@@ -251,26 +413,40 @@ OUTER = {"agent": "question", "turn": "agent", "handoff": "turn", "nested_run": 
 """Which stage each stage is in."""
 
 
-def check_stages(state: LoopState, stages: Sequence[Stage], changes: Sequence[StageChange]) -> None:
-    """Every stage begins once and ends once, inside of the one around it; none outlives its run."""
-    under_way: list[Stage] = []
-    begun: set[Any] = set()
-    for change in changes:
-        stage = change.stage
-        if isinstance(change, StageBegun):
-            assert stage.identity not in begun, f"{stage} begins twice"
-            begun.add(stage.identity)
-            if stage.kind in OUTER:
-                assert [one for one in under_way if _is_around(one, stage)], f"{stage} is alone"
-            under_way.append(stage)
-        else:
-            assert not [one for one in under_way if _is_around(stage, one)], f"{stage} ends early"
-            assert change.at_ms >= stage.since_ms
-            assert all(count >= 0 for count in asdict(change.usage).values())
-            under_way.remove(stage)
-    assert under_way == list(stages)
-    assert not stages or state.question.answering
-    assert not stages or state.phase not in {"closing", "closed", "idle"}
+class StageLaws:
+    """Checks the stages of one run, event by event."""
+
+    def __init__(self) -> None:
+        self._under_way: list[Stage] = []
+        self._begun: set[Any] = set()
+
+    def check(
+        self, state: LoopState, stages: Sequence[Stage], changes: Sequence[StageChange]
+    ) -> None:
+        """Every stage begins once and ends once, inside of the one around it, before its run ends.
+
+        Args:
+            state: the state after an event.
+            stages: the stages after it.
+            changes: the stages that began and ended with it.
+        """
+        under_way = self._under_way
+        for change in changes:
+            stage = change.stage
+            if isinstance(change, StageBegun):
+                assert stage.identity not in self._begun, f"{stage} begins twice"
+                self._begun.add(stage.identity)
+                if stage.kind in OUTER:
+                    assert any(_is_around(one, stage) for one in under_way), f"{stage} is alone"
+                under_way.append(stage)
+            else:
+                assert not any(_is_around(stage, one) for one in under_way), f"{stage} ends early"
+                assert change.at_ms >= stage.since_ms
+                assert all(count >= 0 for count in asdict(change.usage).values())
+                under_way.remove(stage)
+        assert under_way == list(stages)
+        assert not stages or state.question.answering
+        assert not stages or state.phase not in {"closing", "closed", "idle"}
 
 
 def _is_around(outer: Stage, inner: Stage) -> bool:

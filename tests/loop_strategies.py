@@ -8,17 +8,25 @@ import builtins
 import os
 import types
 import typing
-from collections.abc import Sequence
-from dataclasses import dataclass, is_dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any, cast, get_args, get_origin, get_type_hints
 
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from outlast.contract import history
 from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SCHEMA_VERSION
-from outlast.loop.approvals import ApprovalRequest, Decision
-from outlast.loop.calls import AgentResult, HandoffResult, ModelReply, PreparedRun, ToolResult
+from outlast.loop.approvals import ApprovalRequest, ApprovalTerms, Decision
+from outlast.loop.calls import (
+    AgentResult,
+    HandoffResult,
+    ModelReply,
+    Policy,
+    PreparedRun,
+    ToolResult,
+)
 from outlast.loop.changes import Change
 from outlast.loop.checks import CheckResult, FinalizedAnswer, GuardrailRecord, RequiredStep
 from outlast.loop.effects import (
@@ -30,9 +38,13 @@ from outlast.loop.effects import (
     EffectFailed,
     FinalizeAnswer,
     HandoffFinished,
+    HoldLine,
     InputChecked,
+    LineEnded,
     ModelReplied,
+    NotifyPeople,
     OffloadItems,
+    PeopleNotified,
     PrepareRun,
     RunAgent,
     RunHandoff,
@@ -46,20 +58,23 @@ from outlast.loop.events import (
     CancelRequested,
     DecisionReceived,
     Event,
-    MessageReceived,
+    LineAttached,
+    LineReplied,
     NestedReported,
     Parent,
-    SignalUnreadable,
+    RetryRequested,
+    TimePassed,
 )
-from outlast.loop.items import Item
+from outlast.loop.items import Item, Message
 from outlast.loop.state import LoopState
 from outlast.loop.values import Failure, Json, JsonObject, ServerThread, Usage
 from outlast.loop.view import ViewEdit
+from tests import loop_people as people
 from tests.loop_driver import (
     Part,
     Play,
     everything_stored,
-    message,
+    hosted,
     nested,
     patch,
     refused,
@@ -71,6 +86,7 @@ from tests.loop_driver import (
     transfer,
     unknown,
 )
+from tests.loop_tally import TALLY
 
 
 def examples(count: int) -> settings:
@@ -186,6 +202,7 @@ KINDS = [
     "text",
     "tool",
     "tool",
+    "brief",
     "gated",
     "gated",
     "fatal",
@@ -199,16 +216,21 @@ KINDS = [
     "filter",
     "thought",
     "search",
+    *["asked"] * 5,
+    "asked agent",
+    "asked handoff",
+    "hosted",
 ]
 
 
-def _part(kind: str, at: int, which: int) -> Part:
+def _part(kind: str, at: int, which: int, terms: ApprovalTerms) -> Part:
     call_id = f"c{at}" if which % 7 else "c0"
     even, third, fifth = which % 2 == 0, which % 3 == 0, which % 5 == 0
     target, required_steps = AGENTS[which % len(AGENTS)], DUTIES[which % len(DUTIES)]
     parts: dict[str, Part] = {
         "text": said(f"text {which}"),
         "tool": tool(f"tool{which % 3}", call_id),
+        "brief": tool("look_up", call_id, policy=Policy(fast=True, defers=True)),
         "gated": tool("refund", call_id, f'{{"n": {which}}}', needs_approval=True),
         "fatal": tool("careful", call_id, fatal=True, needs_approval=even),
         "patch": patch(
@@ -218,13 +240,28 @@ def _part(kind: str, at: int, which: int) -> Part:
         "unknown": unknown("nobody", call_id),
         "agent": nested("Billing", call_id, needs_approval=third, fatal=fifth),
         "final": tool("look_up", call_id, final=True, needs_approval=fifth),
-        "handoff": transfer(target, call_id, target_duties=required_steps),
-        "callback": transfer(target, call_id, callback=True, target_duties=required_steps),
+        "handoff": transfer(target, call_id, target_steps=required_steps),
+        "callback": transfer(target, call_id, callback=True, target_steps=required_steps),
         "filter": transfer(
-            target, call_id, callback=True, filters=True, target_duties=required_steps
+            target, call_id, callback=True, filters=True, target_steps=required_steps
         ),
         "thought": thought(),
         "search": searched(),
+        "asked": tool(
+            f"pay{which % 2}",
+            call_id,
+            f'{{"n": {which}, "secret": "s{which}"}}' if fifth else f'{{"n": {which % 3}}}',
+            needs_approval=True,
+            terms=terms,
+            schema=people.SCHEMA,
+            reason="It costs money.",
+            policy=Policy(fast=even, defers=even),
+        ),
+        "asked agent": nested("Orders", call_id, needs_approval=True, terms=terms),
+        "asked handoff": transfer(
+            target, call_id, needs_approval=True, terms=terms, callback=even, filters=even and third
+        ),
+        "hosted": hosted("delete", call_id, needs_approval=not third, terms=terms),
     }
     return parts[kind]
 
@@ -234,7 +271,8 @@ def replies(draw: st.DrawFn) -> ModelReply:
     """A reply with no, one or many calls, text, thoughts, or a failure."""
     kinds = st.tuples(st.sampled_from(KINDS), st.integers(0, 9))
     drawn = draw(st.lists(kinds, max_size=1) | st.lists(kinds, min_size=2, max_size=5))
-    parts = [_part(kind, at, which) for at, (kind, which) in enumerate(drawn)]
+    terms = draw(people.terms())
+    parts = [_part(kind, at, which, terms) for at, (kind, which) in enumerate(drawn)]
     ending = draw(st.sampled_from(["text", "text", "text", "value", "again", "refusal", "failure"]))
     failure = Failure(code="model_behavior", message="Nonsense.") if ending == "failure" else None
     if ending == "refusal":
@@ -250,16 +288,21 @@ def replies(draw: st.DrawFn) -> ModelReply:
         required_steps=draw(st.sampled_from(DUTIES)),
         judged=draw(st.sampled_from([False, False, True])),
         parallel=draw(st.sampled_from([None, None, 1, 2])),
+        answer_terms=draw(st.sampled_from([None, None, None, terms, replace(terms, quorum=1)])),
+        cost_micros=1_000 * len(parts),
     )
 
 
 # --- Moves ---------------------------------------------------------------------------------------
 
 MOVES = (
-    *["answer"] * 8,
-    *["say"] * 2,
-    *["decide"] * 4,
+    *["answer"] * 12,
+    *people.PEOPLE_MOVES,
+    "decide",
     "report",
+    "attach",
+    *["speak"] * 3,
+    "retry",
     "fail",
     "wrong",
     "stray",
@@ -287,26 +330,14 @@ class Script:
     moves: tuple[Move, ...]
 
 
-def scripts(max_moves: int = 30, moves: Sequence[str] = MOVES) -> st.SearchStrategy[Script]:
+def scripts(max_moves: int = 40, moves: Sequence[str] = MOVES) -> st.SearchStrategy[Script]:
     """Any run: realistic and hostile, open or not, bounded or not.
 
     Runs are long enough to get somewhere; hypothesis would mostly try short ones.
     """
     return st.builds(
         Script,
-        start=st.fixed_dictionaries(
-            {
-                "keep_open": st.sampled_from([True, True, False]),
-                "max_turns": st.sampled_from([10, None, 3, 2, 1, 0]),
-                "context": st.sampled_from([None, {}, {"n": 0, "log": ["0"], "deep": {"k": 1}}]),
-                "session": st.booleans(),
-                "handled": st.sampled_from(
-                    [(), ("max_turns_exceeded",), ("model_refusal", "model_behavior"), ("*",)]
-                ),
-                "thread": st.sampled_from([None, None, ServerThread(chained=True)]),
-                "parent": st.sampled_from([None, None, Parent(run_id="root", prefix="e3.")]),
-            }
-        ),
+        start=st.builds(_with_people, STARTS, people.settings_of_people()),
         replies=st.lists(replies(), min_size=2, max_size=5).map(tuple),
         moves=st.lists(
             st.tuples(st.sampled_from(moves), st.integers(0, 99), st.integers(0, 99)),
@@ -316,24 +347,101 @@ def scripts(max_moves: int = 30, moves: Sequence[str] = MOVES) -> st.SearchStrat
     )
 
 
+def _with_people(start: dict[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
+    return {**start, **settings}
+
+
+STARTS = st.fixed_dictionaries(
+    {
+        "keep_open": st.sampled_from([True, True, True, False]),
+        "max_turns": st.sampled_from([10, None, 3, 2, 1, 0]),
+        "context": st.sampled_from([None, {}, {"n": 0, "log": ["0"], "deep": {"k": 1}}]),
+        "session": st.booleans(),
+        "handled": st.sampled_from(
+            [(), ("max_turns_exceeded",), ("model_refusal", "model_behavior"), ("*",)]
+        ),
+        "thread": st.sampled_from([None, None, ServerThread(chained=True)]),
+        "parent": st.sampled_from([None, None, Parent(run_id="root", prefix="e3.")]),
+    }
+)
+
+
 def play_script(script: Script) -> Play:
     """Play a whole script."""
     play = Play(**script.start)
-    for move in script.moves:
-        play.take(event_of(play, script, move))
+    for move in moves_of(play, script):
+        make_move(play, script, move)
     return play
 
 
+def moves_of(play: Play, script: Script) -> Iterator[Move]:
+    """Yield the moves of a script while the run is open, and three more after its end."""
+    left = 3
+    for move in script.moves:
+        left -= play.state.phase == "closed"
+        if left < 0:
+            return
+        yield move
+
+
+def make_move(play: Play, script: Script, move: Move) -> Event:
+    """Let a move happen, and count whether it had an effect."""
+    event = event_of(play, script, move)
+    play.take(event)
+    TALLY.count(play, event)
+    return event
+
+
 def event_of(play: Play, script: Script, move: Move) -> Event:
-    """Return what a move comes to, as the run stands."""
+    """Return what a move comes to, as the run stands; it may set the clock.
+
+    A move that means nothing now is an answer instead, so that runs get somewhere.
+    """
     kind, a, b = move
+    is_hostile = a % 8 == 7
     ends_most_runs = kind in {"after_turn", "immediate"} or play.state.phase == "preparing"
-    if ends_most_runs and a % 4:
+    if (ends_most_runs and a % 4) or not (is_hostile or _means_something(play, kind)):
         kind = "answer"
     out = list(play.outstanding.values())
+    if kind == "answer" and not out:
+        kind = people.next_move(play)
+    if kind in people.PEOPLE_MOVES:
+        done = people.deed(play, kind, a, b)
+        if done is not None:
+            return done
+        kind = "answer"
     if kind in {"answer", "fail", "wrong"} and out:
         return _answer_of_kind(kind, out[a % len(out)], script, b, play.state, play.now_ms)
+    if kind == "speak":
+        return _spoken(play, script, a, b)
     return _said_by_others(play, kind, a, b)
+
+
+def _means_something(play: Play, kind: str) -> bool:
+    """Whether a move can have an effect now; most others are left out."""
+    effects = play.outstanding.values()
+    match kind:
+        case "report":
+            return any(isinstance(one, RunAgent) for one in effects)
+        case "speak":
+            return any(isinstance(one, HoldLine) for one in effects)
+        case "retry":
+            return play.state.phase == "idle" and play.state.failure is not None
+        case "decide":
+            return bool(play.state.approvals)
+        case _:
+            return True
+
+
+def _spoken(play: Play, script: Script, a: int, b: int) -> LineReplied:
+    """Return a random reply on a line: mostly the run's; new, repeated, or unprompted."""
+    lines = [one.line for one in play.outstanding.values() if isinstance(one, HoldLine)]
+    line = lines[0] if lines and b % 8 else "l9"
+    reply_id = f"spoken-{len(play.events) if a % 6 else 0}"
+    content = ({"role": "user", "content": f"heard {b}"},) if a % 3 else ()
+    said_before = Message(f"said:{reply_id}", content, play.now_ms)
+    reply = replace(script.replies[b % len(script.replies)], response_id=reply_id)
+    return LineReplied(at_ms=play.now_ms, line=line, message=said_before, result=reply)
 
 
 def _answer_of_kind(
@@ -359,6 +467,10 @@ def _said_by_others(play: Play, kind: str, a: int, b: int) -> Event:
             return play.events[a % len(play.events)]
         case "decide":
             return DecisionReceived(at_ms=at_ms, decision=_decision(play, a, b))
+        case "attach":
+            return LineAttached(at_ms=at_ms, line=f"l{a % 3}")
+        case "retry":
+            return RetryRequested(at_ms=at_ms, answers=len(play.state.answers) - (b % 5 == 4))
         case "report":
             return _report(play, a, b)
         case "after_turn":
@@ -366,11 +478,9 @@ def _said_by_others(play: Play, kind: str, a: int, b: int) -> Event:
         case "immediate":
             return CancelRequested(at_ms=at_ms)
         case "noise":
-            problem = "No such signal. Known: decide, cancel."
-            return SignalUnreadable(at_ms=at_ms, name=f"signal {a}", problem=problem)
+            return history.signalled(f"{a}", [], at_ms)
         case _:
-            name = "start" if a % 8 == 0 else f"m{a % 8}"
-            return MessageReceived(at_ms=at_ms, message=message(name, f"text {b}", at_ms))
+            return TimePassed(at_ms=at_ms)
 
 
 def _stray(play: Play, a: int, b: int) -> Event:
@@ -401,7 +511,10 @@ def answer_to(effect: Effect, script: Sequence[ModelReply], b: int, at_ms: int) 
             return ModelReplied(at_ms=at_ms, effect=number, result=reply)
         case RunTool():
             broken = Failure(code="tripwire", message="No.") if b % 9 == 8 else None
-            result = ToolResult(output=f"output {b}", changes=changes, failure=broken)
+            if effect.policy.fast and b % 4 == 3:
+                result = ToolResult(output=None, deferred=True)
+            else:
+                result = ToolResult(output=f"output {b}", changes=changes, failure=broken)
             return ToolFinished(at_ms=at_ms, effect=number, result=result)
         case RunHandoff():
             chosen = "Orders" if b % 6 == 0 else None
@@ -422,6 +535,14 @@ def briefing_of(effect: PrepareRun, b: int) -> PreparedRun:
     return PreparedRun(model="m", required_steps=required_steps, input=content, old=known)
 
 
+HANDLED: JsonObject = {
+    "type": "message",
+    "role": "assistant",
+    "content": [{"type": "output_text", "text": "handled"}],
+}
+"""The answer of a handler of failures; finalizing adds no other message."""
+
+
 def answer_to_side_effect(effect: Effect, b: int, at_ms: int) -> Event:
     """Return an answer of the right type, to what is not asked in every run."""
     number, changes = effect.effect, CHANGES[b % len(CHANGES)]
@@ -435,8 +556,8 @@ def answer_to_side_effect(effect: Effect, b: int, at_ms: int) -> Event:
             conclusion = FinalizedAnswer(
                 final=b % 4 != 0,
                 output="concluded",
-                replaced=b % 2 == 0,
-                message={"type": "message", "role": "assistant", "content": []} if b % 3 else None,
+                replaced=b % 2 == 0 or effect.candidate.failure is not None,
+                message=HANDLED if effect.candidate.failure is not None and b % 3 else None,
                 declined=b % 7 == 0,
                 results=tripped if b % 2 else (),
                 failure=broken,
@@ -449,6 +570,10 @@ def answer_to_side_effect(effect: Effect, b: int, at_ms: int) -> Event:
             usage = Usage(requests=1, total_tokens=b)
             done = AgentResult(status=status, final_output="done", usage=usage, context={"n": b})
             return AgentFinished(at_ms=at_ms, effect=number, result=done)
+        case HoldLine():
+            return LineEnded(at_ms=at_ms, effect=number)
+        case NotifyPeople():
+            return PeopleNotified(at_ms=at_ms, effect=number)
         case _:
             assert isinstance(effect, SaveSession)
             return SessionSaved(at_ms=at_ms, effect=number)

@@ -22,6 +22,8 @@ when the reply is recorded."""
 FILLED: Final = "outlast.filled"
 """A key, with the value True, of events that fill a gap from the recorded reply."""
 
+_ITEM_DONE: Final = "response.output_item.done"
+
 _Begun: TypeAlias = int | tuple[int, str, int]
 """An item, or a part of an item, that a reader has partly seen."""
 
@@ -46,10 +48,8 @@ class DeltaReader:
 
     Until the reply is complete, the returned events of an attempt are a prefix of its stream,
     whatever windows were fed: the deltas of each text always add up to the beginning of the text.
-    After a
-        gap, a
-    reader therefore gets no more events of the attempt until the reply is recorded; `complete` then
-    returns the rest, in order.
+    After a gap, a reader therefore gets no more events of the attempt until the reply is recorded;
+    `complete` then returns the rest, in order.
 
     Attributes:
         attempt: the newest attempt seen; 0 before the first.
@@ -95,6 +95,14 @@ class DeltaReader:
                 events.append(event)
         return events
 
+    def continues(self, details: object) -> bool:
+        """Whether a window continues the earlier ones without a gap."""
+        window = _Window.of(details)
+        if window is None or self._has_gap:
+            return False
+        seen = self._position if window.attempt == self.attempt else 0
+        return window.attempt >= self.attempt and window.first <= seen
+
     def _gap(self, missed: int) -> JsonObject:
         self._has_gap = True
         return {"type": GAP, "missed": missed}
@@ -103,10 +111,10 @@ class DeltaReader:
         """Record that an attempt has begun; return the restart event, if one is due."""
         if attempt <= self.attempt or self.is_complete:
             return []
-        told = self._position > 0 or self._has_gap
+        is_read = self._position > 0 or self._has_gap
         self.attempt = attempt
         self._forget()
-        return [{"type": RESTARTED, "attempt": attempt}] if told else []
+        return [{"type": RESTARTED, "attempt": attempt}] if is_read else []
 
     def complete(self, response: JsonObject) -> list[JsonObject]:
         """Return the rest of the reply, now that it is recorded.
@@ -199,6 +207,8 @@ class DeltaReader:
             event = {**event, "delta": rest}
         elif place in self._signs or (place[0].endswith(".added") and self._has_begun(event)):
             return None
+        elif place[0].endswith(".done") and (_ITEM_DONE, place[1], 0, 0, 0) in self._signs:
+            return None  # the item is done, in a stream without the ends of its parts
         self._number += 1
         return {**event, "sequence_number": self._number}
 
@@ -228,26 +238,22 @@ class _Window:
 
 
 def _is_entry(value: Any) -> bool:
-    if not isinstance(value, dict):
-        return False
-    entry = cast("JsonObject", value)
-    deltas: Any = entry.get("deltas", [])
-    return (
-        isinstance(entry.get("event"), dict)
-        and isinstance(entry.get("at", 0), int)
-        and isinstance(deltas, list)
-        and all(isinstance(delta, str) for delta in cast("list[Any]", deltas))
-    )
+    match value:
+        case {"event": dict(), "at": int(), "deltas": list()}:
+            return all(isinstance(delta, str) for delta in cast("JsonObject", value)["deltas"])
+        case {"event": dict()}:
+            return "deltas" not in value
+        case _:
+            return False
 
 
 def _events_of(entry: JsonObject) -> Iterator[tuple[JsonObject, int | None]]:
     """Yield the events of an entry; each delta with its offset in the text."""
-    event, deltas = entry["event"], entry.get("deltas")
-    if not isinstance(deltas, list):
+    event = entry["event"]
+    if "deltas" not in entry:
         yield dict(event), None
         return
-    at, last = entry.get("at", 0), event.get("sequence_number")
-    texts = cast("list[str]", deltas)
+    at, last, texts = entry["at"], event.get("sequence_number"), entry["deltas"]
     for index, delta in enumerate(texts):
         numbered = (
             {"sequence_number": last - (len(texts) - 1 - index)} if isinstance(last, int) else {}

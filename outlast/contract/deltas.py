@@ -20,9 +20,10 @@ WINDOW_BYTES: Final = 16_000
 BURST_BYTES: Final = 128_000
 """The maximum size of a window as JSON, whatever the newest events need."""
 
-KEPT_LOOKS: Final = 100
-"""Events stay in the window until the sender has looked for news this many times, which takes about
-three seconds. Readers look less often than the sender and so miss nothing."""
+KEPT_SECONDS: Final = 3.0
+KEPT_SENDS: Final = 3
+"""Events stay in the window for this long and for this many sends, unless they exceed three
+quarters of `BURST_BYTES`. Readers poll more often than that and so miss nothing."""
 
 LARGEST_EVENT_SHARE: Final = 1 / 16
 """An event larger than this share of a window, unless it is a delta, is not sent: it repeats the
@@ -67,12 +68,12 @@ class _Entry:
     event: JsonObject
     """Without `delta`; for several deltas, with the `sequence_number` of the last."""
 
+    size: int
+    """The approximate size as JSON."""
+
     deltas: list[str] = field(default_factory=list[str])
     at: int = 0
-    """The offset of the entry in its text, in characters."""
-
-    size: int = 0
-    """The approximate size as JSON."""
+    """The offset of the deltas in their text, in characters."""
 
     def span(self) -> int:
         return sum(map(len, self.deltas)) if self.deltas else 1
@@ -93,7 +94,13 @@ class _Entry:
 
 
 class DeltaWindow:
-    """The newest events of one attempt of a model call, for the sender."""
+    """The newest events of one attempt of a model call, for the sender.
+
+    Attributes:
+        effect: the number of the model call's effect.
+        fed_bytes: the size of all events so far as JSON; it changes with each that is shown.
+        has_news: whether there are events that were not sent yet.
+    """
 
     def __init__(self, *, effect: int, attempt: int, limit_bytes: int = BURST_BYTES) -> None:
         """Create an empty window.
@@ -103,19 +110,18 @@ class DeltaWindow:
             attempt: the number of the attempt, from 1.
             limit_bytes: the maximum size of `details` as JSON.
         """
-        self._effect = effect
+        self.effect = effect
         self._attempt = attempt
         self._usual = min(WINDOW_BYTES, limit_bytes)
         self._longest = limit_bytes
-        self._fed = 0
-        self._looks = deque([0], maxlen=KEPT_LOOKS)
-        self._rests = 0
+        self.fed_bytes = 0
+        self._sends = deque([(0.0, 0)])
         self._first = 0
         self._entries: list[_Entry] = []
-        self._size = _json_bytes(self.details())
+        self._size = self._empty = _json_bytes(self.details())
         self._said: dict[Place, int] = {}
         self._halves: dict[Place, str] = {}
-        self._news = False
+        self.has_news = False
 
     def feed(self, raw_event: JsonObject) -> None:
         """Add the next event of the provider's stream; the event is not changed."""
@@ -126,31 +132,35 @@ class DeltaWindow:
             self._feed_delta(raw_event)
         else:
             self._feed_other(raw_event)
-        limit = min(max(self._fed - self._looks[0], self._usual), self._longest)
-        if self._size > limit:
-            self._shrink(int(limit * _SHRUNK_TO))
+        recent = self._empty + self.fed_bytes - self._sends[0][1]
+        goal = min(max(recent, int(self._usual * _SHRUNK_TO)), int(self._longest * _SHRUNK_TO))
+        if self._size > goal / _SHRUNK_TO:
+            self._shrink(goal)
 
     def details(self) -> JsonObject:
         """Return the window as heartbeat details."""
         return {
-            "effect": self._effect,
+            "effect": self.effect,
             "attempt": self._attempt,
             "first": self._first,
             "events": [entry.wire() for entry in self._entries],
         }
 
-    def news(self) -> JsonObject | None:
-        """Return the window if it has new events since the last call, else None.
+    @property
+    def weight(self) -> int:
+        """How many times as rarely a large window is sent, so that it sends no more bytes."""
+        return self._size // WINDOW_BYTES + 1
 
-        Large windows are returned less often, so that they do not send more bytes than small ones.
+    def note_sent(self, now: float) -> None:
+        """Record that the window is being sent.
+
+        Args:
+            now: the time in seconds, on any clock.
         """
-        self._looks.append(self._fed)
-        self._rests -= 1
-        if not self._news or self._rests > 0:
-            return None
-        self._news = False
-        self._rests = self._size // WINDOW_BYTES + 1
-        return self.details()
+        self.has_news = False
+        self._sends.append((now, self.fed_bytes))
+        while len(self._sends) > KEPT_SENDS and self._sends[1][0] <= now - KEPT_SECONDS:
+            self._sends.popleft()
 
     def _feed_delta(self, raw_event: JsonObject) -> None:
         event = {name: value for name, value in raw_event.items() if name not in _NOT_SENT}
@@ -168,10 +178,10 @@ class DeltaWindow:
             last.size += size
         else:
             size += _json_bytes({"event": event, "at": at, "deltas": []})
-            self._entries.append(_Entry(event, [delta], at, size))
+            self._entries.append(_Entry(event, size, [delta], at))
         self._size += size
-        self._fed += size
-        self._news = True
+        self.fed_bytes += size
+        self.has_news = True
 
     def _whole_characters(self, place: Place, delta: str) -> str:
         """Hold a high surrogate back until the low one arrives, which JSON writes in two."""
@@ -187,15 +197,15 @@ class DeltaWindow:
         event = raw_event
         response = event.get("response")
         if event.get("type") in _WITH_RESPONSE and isinstance(response, dict):
-            known = cast("JsonObject", response)
-            slim: JsonObject = {name: known[name] for name in _OF_RESPONSE if name in known}
+            fields = cast("JsonObject", response)
+            slim: JsonObject = {name: fields[name] for name in _OF_RESPONSE if name in fields}
             event = {**event, "response": {**slim, "output": list[Any]()}}
         size = _json_bytes({"event": event})
         if size <= self._usual * LARGEST_EVENT_SHARE:
-            self._entries.append(_Entry(event, size=size))
+            self._entries.append(_Entry(event, size))
             self._size += size
-            self._fed += size
-            self._news = True
+            self.fed_bytes += size
+            self.has_news = True
 
     def _shrink(self, goal: int) -> None:
         for entry in self._entries:
@@ -220,16 +230,19 @@ class DeltaWindow:
         self._size -= saved
 
     def _cut(self, entry: _Entry, excess: int) -> None:
-        """Drop characters from the beginning of a text until `excess` bytes are saved."""
-        while excess > 0 and entry.deltas:
+        """Drop characters from the beginning of a text until `excess` bytes are saved.
+
+        The text has more bytes than that.
+        """
+        while excess > 0:
             delta = entry.deltas[0]
             size = _json_bytes(delta)
-            if len(entry.deltas) > 1 and size <= excess:
+            if size <= excess:
                 rest, saved = "", size
                 entry.deltas.pop(0)
             else:
                 # Escaped characters differ in size, so measure the rest.
-                keep = max(1, len(delta) * max(size - excess, 0) // size)
+                keep = max(1, len(delta) * (size - excess) // size)
                 rest = delta[-keep:]
                 entry.deltas[0] = rest
                 saved = size - _json_bytes(rest)

@@ -10,7 +10,7 @@ from typing import Any, Final, Generic, TypeVar
 
 from outlast.contract import failures, names, policies
 from outlast.contract.failures import EngineFailure
-from outlast.loop import effects
+from outlast.loop import effects, phrases
 from outlast.loop.calls import (
     AgentResult,
     HandoffResult,
@@ -58,6 +58,7 @@ class EffectKind:
         line: one line that describes the effect, for the timeline of the Temporal UI.
         policy: time-outs and retries.
         wait_for_worker_ms: how long the effect waits for a worker that can carry it out.
+        heartbeat_ms: how long its worker may miss heartbeats, where the run does not say.
         items: the transcript items that the effect covers; None if it covers none.
         inline: whether that many items may be written into history with the request.
     """
@@ -73,6 +74,7 @@ class EffectKind:
     line: Callable[[LoopState, Any], str]
     policy: Callable[[Any], Policy]
     wait_for_worker_ms: int = policies.WAIT_FOR_A_WORKER_MS
+    heartbeat_ms: int = policies.HEARTBEAT_MS
     items: Callable[[LoopState, Any], tuple[Item, ...]] | None = None
     inline: Callable[[Any], bool] = lambda effect: True
 
@@ -84,7 +86,24 @@ def _prepare_policy(effect: effects.PrepareRun) -> Policy:
 
 def _model_line(state: LoopState, effect: effects.CallModel) -> str:
     model = f" · {state.model}" if state.model else ""
-    return joined(effect.agent, model, f" · turn {effect.turn}")
+    origin = f" · handoff from {state.handoff_path[-2]}" if _took_over(state, effect) else ""
+    return joined(effect.agent, model, f" · turn {effect.turn}", origin)
+
+
+def _took_over(state: LoopState, effect: effects.CallModel) -> bool:
+    """Whether a model call follows a handoff to its agent; a rejected handoff has another output."""
+    if effect.turn != state.question.turn or len(state.handoff_path) < 2 or not state.items:
+        return False
+    last = state.items[-1]
+    done = phrases.handed_over(effect.agent)
+    return last.kind == "handoff_output" and last.raw.get("output") == done
+
+
+def _notice_line(_state: LoopState, effect: effects.NotifyPeople) -> str:
+    told = (
+        f"{one.event} {one.request.id if one.request else ''}".strip() for one in effect.notices
+    )
+    return joined("notify people: ", ", ".join(told))
 
 
 def _nothing(effect: Any) -> bool:
@@ -204,6 +223,29 @@ ROWS: Final = (
         items=lambda state, effect: state.items[effect.start : effect.stop],
         inline=_nothing,
     ),
+    EffectKind(
+        effect=effects.HoldLine,
+        activity=names.ACTIVITY_LINE,
+        function="outlast.activities.line:hold_line",
+        result=None,
+        event=effects.LineEnded,
+        label=lambda effect: f"The line {effect.line}",
+        failure_code=failures.MODEL_CALL_FAILED,
+        line=lambda _, effect: joined("On the line: ", effect.label or effect.line),
+        policy=lambda _: policies.LINE,
+        heartbeat_ms=policies.LINE_HEARTBEAT_MS,
+    ),
+    EffectKind(
+        effect=effects.NotifyPeople,
+        activity=names.ACTIVITY_NOTIFY,
+        function="outlast.activities.notify:notify_people",
+        result=None,
+        event=effects.PeopleNotified,
+        label=lambda _: "The notification of people",
+        failure_code=failures.INTERNAL,
+        line=_notice_line,
+        policy=lambda _: policies.NOTIFY,
+    ),
 )
 
 KINDS: Final = {row.effect: row for row in ROWS}
@@ -235,7 +277,7 @@ def request_of(state: LoopState, effect: Effect) -> EffectRequest[Effect]:
 
 
 def payload_of(request: EffectRequest[Effect]) -> EffectRequest[Effect] | Effect:
-    """Return what an activity's input is written from: the effect alone where it has no items."""
+    """Return the payload of a request: the request, or its effect alone if it has no items."""
     return request if request.items else request.effect
 
 

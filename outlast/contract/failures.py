@@ -25,6 +25,8 @@ TOOL_FAILED: Final = "tool_failed"
 TOOL_TIMEOUT: Final = "tool_timeout"
 CANCELLED: Final = "cancelled"
 DECISION_REFUSED: Final = "decision_refused"
+APPROVAL_EXPIRED: Final = "approval_expired"
+BUDGET_EXCEEDED: Final = "budget_exceeded"
 RUN_CLOSED: Final = "run_closed"
 CONTENT_UNAVAILABLE: Final = "content_unavailable"
 CONVERSATION_FULL: Final = "conversation_full"
@@ -36,6 +38,9 @@ WORKER_FOUND: Final = "worker_found"
 """Code of an attempt that waited for a worker: this worker has everything, but the effect
 failed."""
 INTERNAL: Final = "internal_error"
+
+EMPTY_ANSWER: Final[JsonObject] = {"empty": True}
+"""The details of an `INVALID_OUTPUT` after which the model may be called again."""
 
 CODES: Final = frozenset(
     value for name, value in list(globals().items()) if name.isupper() and isinstance(value, str)

@@ -5,46 +5,68 @@ own state. Both treat undecodable entries alike: a signal becomes `SignalUnreada
 becomes the effect's failure.
 
 The order within one workflow task is the order in which the Temporal SDK delivers: signals, then
-updates, then results of activities, then a request to cancel, then results of local activities,
-which arrive while the task runs. Time is the time of the workflow task; a local activity's result
+updates, then timers, then results of activities, then a request to cancel, then results of local
+activities, which arrive while the task runs. Time is the time of the workflow task; a local activity's result
 moves it on to its own end.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, assert_never
+from typing import Final, Literal, TypeAlias, assert_never, cast
 
 from outlast.contract import names
 from outlast.contract.effects import failure_of, kind_of
 from outlast.contract.failures import INTERNAL, WORKER_FOUND, WORKER_LACKS, EngineFailure
 from outlast.contract.records import (
+    AttachLineRecord,
     CancelRecord,
+    ClaimRecord,
+    HoldRecord,
+    LineReplyRecord,
     NestedRecord,
+    ReleaseRecord,
+    RetryRecord,
     RunInput,
+    SayRecord,
     SendRecord,
     Unreadable,
     UnreadableRecordError,
+    WithdrawRecord,
+    budgets_of,
+    first_message_of,
     message_of,
     read,
     read_carried,
+    requester_of,
+    takeover_of,
 )
 from outlast.loop.approvals import Decision
 from outlast.loop.calls import AgentResult
 from outlast.loop.effects import AgentFinished, Effect, EffectFailed, RunAgent
 from outlast.loop.events import (
     CancelRequested,
+    ConversationHeld,
+    ConversationReleased,
     DecisionReceived,
     EffectBlocked,
     Event,
+    LineAttached,
+    LineReplied,
     MessageReceived,
+    MessageWithdrawn,
     NestedReported,
+    PersonSpoke,
+    RequestClaimed,
+    RetryRequested,
     RunStarted,
     SignalUnreadable,
+    TimePassed,
 )
+from outlast.loop.items import Message
 from outlast.loop.machine import advance
 from outlast.loop.state import LoopState
-from outlast.loop.values import Failure, Json, Usage
+from outlast.loop.values import Failure, Json, JsonObject, Usage
 
 
 def started(run_id: str, record: RunInput, at_ms: int, chain_id: str = "") -> RunStarted:
@@ -60,17 +82,20 @@ def started(run_id: str, record: RunInput, at_ms: int, chain_id: str = "") -> Ru
         at_ms=at_ms,
         run_id=run_id,
         agent=record.agent,
-        message=message_of(record, at_ms),
+        message=first_message_of(record, at_ms),
         context=record.context,
         context_type=record.context_type,
         max_turns=record.max_turns,
-        keep_open=record.keep_open,
+        keep_open=record.keep_open or record.awaits_line,
         settings=record.settings,
         session=record.session,
         thread=record.thread,
         handled=record.handled,
         parent=record.parent,
         chain_id=chain_id,
+        requester=requester_of(record.settings),
+        takeover=takeover_of(record.settings),
+        budgets=budgets_of(record.settings),
     )
 
 
@@ -79,32 +104,112 @@ def signalled(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> 
     # People send `cancel` without input as often as with an empty object.
     payload: Json | Unreadable = arguments[0] if arguments and arguments[0] is not None else {}
     try:
-        if name == names.SIGNAL_DECIDE:
-            return DecisionReceived(at_ms=at_ms, decision=read(Decision, payload))
         if name == names.SIGNAL_CANCEL:
             return CancelRequested(at_ms=at_ms, mode=read(CancelRecord, payload).mode)
         if name == names.SIGNAL_NESTED:
             nested = read(NestedRecord, payload)
             return NestedReported(at_ms=at_ms, nested_id=nested.nested_id, requests=nested.requests)
+        if name == names.SIGNAL_LINE_REPLY:
+            return _line_replied(read(LineReplyRecord, payload), at_ms)
+        if name in _OF_PEOPLE:
+            return _OF_PEOPLE[name](payload, at_ms, verified=False)
     except UnreadableRecordError as error:
         return SignalUnreadable(at_ms=at_ms, name=f"signal {name}", problem=str(error))
     return SignalUnreadable(
-        at_ms=at_ms, name=f"signal {name}", problem="No such signal. Known: decide, cancel."
+        at_ms=at_ms,
+        name=f"signal {name}",
+        problem=f"There is no such signal. Signals: {', '.join((*_OF_PEOPLE, 'cancel'))}.",
     )
 
 
+def _line_replied(record: LineReplyRecord, at_ms: int) -> LineReplied:
+    message = Message(f"said:{record.reply.response_id}", tuple(record.said), at_ms)
+    return LineReplied(at_ms=at_ms, line=record.line, message=message, result=record.reply)
+
+
 def updated(name: str, arguments: Sequence[Json | Unreadable], at_ms: int) -> Event:
-    """Return the event of an update.
+    """Return the event of an update, which comes from a program that says who the sender is.
 
     Raises:
         UnreadableRecordError: the update is unreadable or does not exist; it is refused.
     """
     payload: Json | Unreadable = arguments[0] if arguments else None
-    if name == names.UPDATE_DECIDE:
-        return DecisionReceived(at_ms=at_ms, decision=read(Decision, payload))
+    if name in _OF_PEOPLE:
+        return _OF_PEOPLE[name](payload, at_ms, verified=not _is_only_named(payload))
     if name == names.UPDATE_SEND:
         return MessageReceived(at_ms=at_ms, message=message_of(read(SendRecord, payload), at_ms))
-    raise UnreadableRecordError(f"No update {name!r}. Updates: send, decide.")
+    if name == names.UPDATE_RETRY:
+        return RetryRequested(at_ms=at_ms, answers=read(RetryRecord, payload).answers)
+    if name == names.UPDATE_ATTACH_LINE:
+        attached = read(AttachLineRecord, payload)
+        return LineAttached(at_ms=at_ms, line=attached.line, label=attached.label)
+    known = ", ".join((names.UPDATE_SEND, names.UPDATE_RETRY, *_OF_PEOPLE))
+    raise UnreadableRecordError(f"No update {name!r:.80}. Updates: {known}.")
+
+
+# --- What people do: an update, from somebody whom the caller knows, or a signal ------------------
+
+
+def _is_only_named(payload: Json | Unreadable) -> bool:
+    """Whether the caller says itself that it only names the sender."""
+    if not isinstance(payload, dict):
+        return False
+    return cast("JsonObject", payload).get("method") == names.METHOD_NAMED
+
+
+def _decided(payload: Json | Unreadable, at_ms: int, *, verified: bool) -> Event:
+    decision = read(Decision, payload)
+    return DecisionReceived(at_ms=at_ms, decision=decision, verified=verified)
+
+
+def _claimed(payload: Json | Unreadable, at_ms: int, *, verified: bool) -> Event:
+    record = read(ClaimRecord, payload)
+    return RequestClaimed(
+        at_ms=at_ms,
+        request_id=record.request_id,
+        person=record.person,
+        minutes=record.minutes,
+        force=record.force,
+        verified=verified,
+    )
+
+
+def _held(payload: Json | Unreadable, at_ms: int, *, verified: bool) -> Event:
+    record = read(HoldRecord, payload)
+    return ConversationHeld(at_ms=at_ms, person=record.person, mode=record.mode, verified=verified)
+
+
+def _spoke(payload: Json | Unreadable, at_ms: int, *, verified: bool) -> Event:
+    record = read(SayRecord, payload)
+    return PersonSpoke(
+        at_ms=at_ms,
+        person=record.person,
+        message_id=record.message_id or f"said at {at_ms}",
+        text=record.text,
+        verified=verified,
+    )
+
+
+def _released(payload: Json | Unreadable, at_ms: int, *, verified: bool) -> Event:
+    record = read(ReleaseRecord, payload)
+    return ConversationReleased(
+        at_ms=at_ms, person=record.person, note=record.note, to=record.to, verified=verified
+    )
+
+
+def _withdrawn(payload: Json | Unreadable, at_ms: int, *, verified: bool) -> Event:
+    del verified
+    return MessageWithdrawn(at_ms=at_ms, message_id=read(WithdrawRecord, payload).message_id)
+
+
+_OF_PEOPLE: Final[dict[str, Callable[..., Event]]] = {
+    names.UPDATE_DECIDE: _decided,
+    names.CLAIM: _claimed,
+    names.HOLD: _held,
+    names.SAY: _spoke,
+    names.RELEASE: _released,
+    names.WITHDRAW: _withdrawn,
+}
 
 
 def answered(effect: Effect, payload: Json | Unreadable, at_ms: int) -> Event:
@@ -192,12 +297,17 @@ class Resolved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TimerFired:
+    """A timer of the run fired: something may be due."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelAsked:
     """The engine requested a cancellation of the workflow."""
 
 
-HistoryEntry: TypeAlias = Started | Signalled | Updated | Resolved | CancelAsked
-Rank: TypeAlias = Literal[0, 1, 2, 3, 4, 5]
+HistoryEntry: TypeAlias = Started | Signalled | Updated | TimerFired | Resolved | CancelAsked
+Rank: TypeAlias = Literal[0, 1, 2, 3, 4, 5, 6]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -217,10 +327,12 @@ def rank(entry: HistoryEntry) -> Rank:
             return 1
         case Updated():
             return 2
+        case TimerFired():
+            return 3
         case Resolved():
-            return 3 if entry.local_end_ms is None else 5
+            return 4 if entry.local_end_ms is None else 6
         case CancelAsked():
-            return 4
+            return 5
         case _:
             assert_never(entry)
 
@@ -277,6 +389,8 @@ def _event_of(state: LoopState, run_id: str, entry: HistoryEntry, at_ms: int) ->
             if entry.failure is not None:
                 return failed(effect, entry.failure, at_ms, blocked=is_blocked(state, effect))
             return answered(effect, entry.payload, at_ms)
+        case TimerFired():
+            return TimePassed(at_ms=at_ms)
         case CancelAsked():
             return CancelRequested(at_ms=at_ms)
         case _:
@@ -286,8 +400,8 @@ def _event_of(state: LoopState, run_id: str, entry: HistoryEntry, at_ms: int) ->
 def _start_of(run_id: str, entry: Started, at_ms: int) -> RunStarted | None:
     try:
         record = read(RunInput, entry.payload)
+        if record.carried is not None:
+            return None
+        return started(run_id, record, at_ms, entry.chain_id)
     except UnreadableRecordError:
         return None
-    if record.carried is not None:
-        return None
-    return started(run_id, record, at_ms, entry.chain_id)

@@ -11,12 +11,38 @@ WORKFLOW: Final = "AgentRun"
 TASK_QUEUE: Final = "outlast"
 """The default task queue of workers and clients."""
 
+WORKER_INDEX: Final = "OUTLAST_WORKER_INDEX"
+WORKER_PROCESSES: Final = "OUTLAST_WORKER_PROCESSES"
+"""The environment variables of the workers of one parent: which one, counted from 0, of how many."""
+
 SIGNAL_DECIDE: Final = "decide"
 SIGNAL_CANCEL: Final = "cancel"
 SIGNAL_NESTED: Final = "nested"
-SIGNALS: Final = frozenset({SIGNAL_DECIDE, SIGNAL_CANCEL, SIGNAL_NESTED})
+SIGNAL_LINE_REPLY: Final = "line_reply"
 UPDATE_DECIDE: Final = "decide"
 UPDATE_SEND: Final = "send"
+UPDATE_RETRY: Final = "retry"
+UPDATE_ATTACH_LINE: Final = "attach_line"
+CLAIM: Final = "claim"
+HOLD: Final = "hold"
+SAY: Final = "say"
+RELEASE: Final = "release"
+WITHDRAW: Final = "withdraw"
+"""What people do, as an update of a program or as a signal from the Temporal UI."""
+
+SIGNALS: Final = frozenset(
+    {
+        SIGNAL_DECIDE,
+        SIGNAL_CANCEL,
+        SIGNAL_NESTED,
+        SIGNAL_LINE_REPLY,
+        CLAIM,
+        HOLD,
+        SAY,
+        RELEASE,
+        WITHDRAW,
+    }
+)
 
 QUERY_STATE: Final = "state"
 QUERY_TRANSCRIPT: Final = "transcript"
@@ -27,12 +53,27 @@ QUERY_SNAPSHOT: Final = "snapshot"
 ATTRIBUTE_AGENT: Final = "OutlastAgent"
 ATTRIBUTE_STATUS: Final = "OutlastStatus"
 ATTRIBUTE_APPROVALS: Final = "OutlastPendingApprovals"
+ATTRIBUTE_WAITS_FOR: Final = "OutlastWaitsFor"
+ATTRIBUTE_GROUPS: Final = "OutlastWaitingGroups"
+ATTRIBUTE_RISK: Final = "OutlastRisk"
+ATTRIBUTE_DUE: Final = "OutlastDue"
 SEARCH_ATTRIBUTES: Final = {
     ATTRIBUTE_AGENT: "Keyword",
     ATTRIBUTE_STATUS: "Keyword",
     ATTRIBUTE_APPROVALS: "Int",
+    ATTRIBUTE_WAITS_FOR: "Keyword",
+    ATTRIBUTE_GROUPS: "KeywordList",
+    ATTRIBUTE_RISK: "Keyword",
+    ATTRIBUTE_DUE: "Datetime",
 }
-"""The search attributes to register on the namespace, with their types."""
+"""The search attributes to register on the namespace, with their types.
+
+A namespace of a server on SQL has room for 10 attributes of the type Keyword, and for 3 of each
+other type, so a new one has to be worth its place.
+"""
+
+ANYBODY_MAY: Final = "*"
+"""In `ATTRIBUTE_GROUPS`: a pending request is not only for some people."""
 
 SETTING_SESSION: Final = "session"
 """The setting that names the run's session."""
@@ -42,6 +83,18 @@ SETTING_STREAM: Final = "stream"
 
 SETTING_AS_TOOL: Final = "as_tool"
 """The setting of a nested run with the tool call that it answers."""
+
+SETTING_REQUESTER: Final = "requester"
+"""The setting with the person for whom a run works."""
+
+SETTING_TAKEOVER: Final = "takeover"
+"""The setting with the terms under which people take the conversation over."""
+
+SETTING_BUDGETS: Final = "budgets"
+"""The setting with what a run may spend before a person decides whether it goes on."""
+
+METHOD_NAMED: Final = "named"
+"""The method of a person whom somebody else named, such as with `--by`: it proves nothing."""
 
 OBSERVER: Final = "outlast_observer"
 """The extern function of a worker that observes stages: see `contract/stages.py`."""
@@ -69,6 +122,8 @@ ACTIVITY_CHECK: Final = "check_input"
 ACTIVITY_FINALIZE: Final = "finalize_answer"
 ACTIVITY_SAVE: Final = "save_session"
 ACTIVITY_OFFLOAD: Final = "offload_items"
+ACTIVITY_LINE: Final = "hold_line"
+ACTIVITY_NOTIFY: Final = "notify_people"
 ACTIVITY_REFUSE: Final = "refuse_effect"
 """The activity type that fails an effect for whose result the history has no room."""
 TOOL_PREFIX: Final = "tool:"
@@ -88,7 +143,7 @@ def question_key(run_id: str, started_at_ms: int, question: int) -> str:
 
 def tells_turns(settings: JsonObject | None) -> bool:
     """Whether a traced run has spans of tasks and turns, as by default."""
-    told: Json = (settings or {}).get("tracing")
-    if not isinstance(told, dict):
+    tracing: Json = (settings or {}).get("tracing")
+    if not isinstance(tracing, dict):
         return True
-    return bool(cast("JsonObject", told).get("include_task_and_turn_spans", True))
+    return bool(cast("JsonObject", tracing).get("include_task_and_turn_spans", True))

@@ -41,6 +41,15 @@ SAVE: Final = Policy(timeout_ms=60_000, attempts=10, maximum_interval_ms=60_000)
 OFFLOAD: Final = Policy(timeout_ms=120_000, attempts=5, maximum_interval_ms=60_000)
 """No effect waits for it, and a failure is retried after the next model call."""
 
+NOTIFY: Final = Policy(timeout_ms=120_000, attempts=20, maximum_interval_ms=600_000)
+"""No run waits for a notification, so that a receiver may be down for two hours."""
+
+LINE: Final = Policy(timeout_ms=24 * 3_600_000, attempts=1)
+"""A realtime line is not retried: whoever opens another one says so."""
+
+LINE_HEARTBEAT_MS: Final = 30_000
+"""How long a realtime line may miss heartbeats before a worker makes its model calls."""
+
 LONGEST_MS: Final = 24 * 3_600_000
 """The time limit of an effect as a whole; generous, because it includes time without any worker."""
 
@@ -50,6 +59,14 @@ because its message is better."""
 
 HEARTBEAT_MS: Final = 10_000
 """How long a worker may miss heartbeats before an effect is retried elsewhere."""
+
+BEATS_WITHIN_TIMEOUT: Final = 3
+"""How many heartbeats a worker sends before the server would give an effect up. Each is billed in a
+cloud, and a cancellation arrives with the answer to one."""
+
+SHORTEST_STREAM_MS: Final = 20
+LONGEST_STREAM_MS: Final = 60_000
+"""The bounds of the time between two heartbeats with a model's text."""
 
 ROLL_OVER_EVENTS: Final = 1_250
 ROLL_OVER_BYTES: Final = 2_000_000
@@ -88,9 +105,15 @@ LONGEST_RETRY_AFTER: Final = timedelta(minutes=5)
 """The longest wait that a provider can request."""
 
 
-def heartbeat_ms(settings: JsonObject | None) -> int:
+def heartbeat_ms(settings: JsonObject | None, default: int = HEARTBEAT_MS) -> int:
     """Return how long a worker may miss heartbeats: the run's setting, or the default."""
-    return _setting(settings, "heartbeat_ms", HEARTBEAT_MS, least=500)
+    return _setting(settings, "heartbeat_ms", default, least=500)
+
+
+def stream_interval_ms(settings: JsonObject | None) -> int | None:
+    """Return the run's time between two heartbeats with a model's text; None for the default."""
+    longest = min(_setting(settings, "stream_interval_ms", 0, least=0), LONGEST_STREAM_MS)
+    return max(longest, SHORTEST_STREAM_MS) if longest > 0 else None
 
 
 def rolls_over(state: LoopState, *, events: int, size_bytes: int) -> bool:

@@ -19,16 +19,21 @@ from outlast.contract.effects import EffectRequest
 from outlast.contract.names import (
     SCHEMA_VERSION,
     SETTING_AS_TOOL,
+    SETTING_BUDGETS,
+    SETTING_REQUESTER,
+    SETTING_TAKEOVER,
     SETTINGS_OF_TRACE,
     TRACE,
     question_key,
 )
 from outlast.contract.stages import Stage
-from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.approvals import DEFAULT_TERMS, ApprovalRequest, ApprovalTerms, Person
+from outlast.loop.budgets import Budget
+from outlast.loop.calls import ModelReply
 from outlast.loop.effects import RunAgent
-from outlast.loop.events import Parent
+from outlast.loop.events import HoldMode, Parent
 from outlast.loop.invariants import violations
-from outlast.loop.items import Message
+from outlast.loop.items import Message, SendMode
 from outlast.loop.state import LoopState
 from outlast.loop.values import DEFAULT_MAX_TURNS, Failure, Json, JsonObject, ServerThread, Usage
 
@@ -37,8 +42,13 @@ T = TypeVar("T")
 PAGE_BYTES = 1_500_000
 """The size of one page of a query's answer: well below the 2 MB limit of a payload."""
 
-NOT_INHERITED: Final = frozenset({"hooks", "session", "error_handlers", SETTING_AS_TOOL})
+NOT_INHERITED: Final = frozenset(
+    {"hooks", "session", "error_handlers", SETTING_AS_TOOL, SETTING_BUDGETS}
+)
 """Settings that a nested run does not take from its parent."""
+
+ALWAYS_INHERITED: Final = (*SETTINGS_OF_TRACE, SETTING_REQUESTER, SETTING_TAKEOVER)
+"""Settings that a nested run takes from its parent, even if it has settings of its own."""
 
 ANY_FAILURE: Final = "*"
 """Handles every failure except a tool's, which has its own failure rule."""
@@ -69,7 +79,7 @@ def too_large(size: int) -> str:
 
 
 class UnreadableRecordError(ValueError):
-    """A payload is not the expected record; the message says what is wrong."""
+    """A payload is not the expected record; the message names the problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +107,8 @@ class RunInput:
         context_type: the registered name of the context's type.
         max_turns: the maximum number of model calls for one answer; None for no limit.
         keep_open: stay open after the answer.
+        awaits_line: there is no message yet, and the conversation stays open for a realtime line,
+            on which it begins.
         settings: the run's settings, for the activities.
         visibility: the namespace has our search attributes, so the run may set them.
         unlisted: the previous history could not set search attributes, so all are set again.
@@ -116,6 +128,7 @@ class RunInput:
     context_type: str | None = None
     max_turns: int | None = DEFAULT_MAX_TURNS
     keep_open: bool = False
+    awaits_line: bool = False
     settings: JsonObject | None = None
     visibility: bool = False
     unlisted: bool = False
@@ -139,10 +152,120 @@ class RunInput:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendRecord:
-    """The payload of the update `send`: a message with its id."""
+    """The payload of the update `send`: a message with its id, and when the run takes it."""
 
     input: str | list[JsonObject]
     message_id: str
+    mode: SendMode = "steer"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WithdrawRecord:
+    """The payload of `withdraw`: the id of a message that no question has taken yet."""
+
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonRecord:
+    """The fields of a payload that say who sends it; see `outlast.loop.approvals.Person`."""
+
+    by: str = ""
+    display: str | None = None
+    groups: tuple[str, ...] = ()
+    method: str | None = None
+    proof: str | None = None
+
+    @property
+    def person(self) -> Person:
+        """Who sends it."""
+        return Person(
+            subject=self.by,
+            display=self.display,
+            groups=self.groups,
+            method=self.method,
+            proof=self.proof,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimRecord(PersonRecord):
+    """The payload of `claim`: nobody else decides the request for some minutes; 0 ends that."""
+
+    request_id: str
+    minutes: int = 30
+    force: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HoldRecord(PersonRecord):
+    """The payload of `hold`: whether a model call under way may finish, or is cancelled."""
+
+    mode: HoldMode = "finish"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SayRecord(PersonRecord):
+    """The payload of `say`: a person's message to the user, with an id."""
+
+    text: str
+    message_id: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse an empty text.
+
+        Raises:
+            ValueError: there is no text.
+        """
+        if not self.text.strip():
+            raise ValueError("text must say something")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReleaseRecord(PersonRecord):
+    """The payload of `release`: a note for the model, and the agent that goes on."""
+
+    note: str = ""
+    to: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryRecord:
+    """The payload of the update `retry`: the number of answers, the failed one included."""
+
+    answers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttachLineRecord:
+    """The payload of the update `attach_line`: a realtime line, and its label for people."""
+
+    line: str
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineReplyRecord:
+    """The payload of the signal `line_reply`: the user's words, and the model's reply.
+
+    Attributes:
+        line: the id of the line.
+        said: the user's items since the reply before; empty if the model began.
+        reply: the reply and its plan. Its `response_id` tells it from all others.
+    """
+
+    line: str
+    said: list[JsonObject] = field(default_factory=list[JsonObject])
+    reply: ModelReply
+
+    def __post_init__(self) -> None:
+        """Refuse a reply without an id: it could be taken twice.
+
+        Raises:
+            ValueError: the reply has no id.
+        """
+        if not self.reply.response_id:
+            raise ValueError("reply.response_id must be the provider's id of the response")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -176,15 +299,47 @@ class RunResultRecord:
     context: Json = None
 
 
+def requester_of(settings: JsonObject | None) -> str:
+    """Return the person for whom a run works; empty if its settings do not say."""
+    return str((settings or {}).get(SETTING_REQUESTER) or "")
+
+
+def takeover_of(settings: JsonObject | None) -> ApprovalTerms:
+    """Return who may take a conversation over.
+
+    Raises:
+        UnreadableRecordError: the setting does not fit.
+    """
+    terms: Json = (settings or {}).get(SETTING_TAKEOVER)
+    return DEFAULT_TERMS if terms is None else read(ApprovalTerms, terms)
+
+
+def budgets_of(settings: JsonObject | None) -> tuple[Budget, ...]:
+    """Return the budgets of a run.
+
+    Raises:
+        UnreadableRecordError: the setting does not fit.
+    """
+    written: Json = (settings or {}).get(SETTING_BUDGETS)
+    return () if written is None else read(tuple[Budget, ...], written)
+
+
 def messages_of(content: str | list[JsonObject]) -> tuple[JsonObject, ...]:
     """Return input as Responses items; a text is one user message."""
     if isinstance(content, str):
-        return ({"role": "user", "content": content},)
+        return ({"content": content, "role": "user"},)  # the order of fields as in the Agents SDK
     return tuple(content)
 
 
-def message_of(record: SendRecord | RunInput, at_ms: int) -> Message:
+def message_of(record: SendRecord, at_ms: int) -> Message:
     """Return the message in a record."""
+    return Message(record.message_id, messages_of(record.input), at_ms, record.mode)
+
+
+def first_message_of(record: RunInput, at_ms: int) -> Message | None:
+    """Return the message that a run starts with, if it has one."""
+    if record.awaits_line:
+        return None
     return Message(record.message_id, messages_of(record.input), at_ms)
 
 
@@ -302,8 +457,8 @@ def read_carried(payload: JsonObject) -> LoopState:
 def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
     """Return the input of a nested run.
 
-    Without settings of its own, it takes those of its parent, except `NOT_INHERITED`. The settings
-    of the trace always come from the parent.
+    Without settings of its own, it takes those of its parent, except `NOT_INHERITED`. Some always
+    come from the parent.
     """
     nested, parent = effect.nested, effect.settings or {}
     call: JsonObject = {
@@ -321,7 +476,7 @@ def nested_input(effect: RunAgent, *, visibility: bool) -> RunInput:
     if settings is None:
         settings = {name: value for name, value in parent.items() if name not in NOT_INHERITED}
     else:
-        settings = settings | {name: parent[name] for name in SETTINGS_OF_TRACE if name in parent}
+        settings = settings | {name: parent[name] for name in ALWAYS_INHERITED if name in parent}
     return RunInput(
         agent=effect.target,
         message_id=effect.call_id,

@@ -85,7 +85,10 @@ def response_object(
         "output": list(output),
         "usage": {
             "input_tokens": usage.input_tokens,
-            "input_tokens_details": {"cached_tokens": usage.cached_tokens},
+            "input_tokens_details": {
+                "cached_tokens": usage.cached_tokens,
+                "cache_write_tokens": usage.cache_write_tokens,
+            },
             "output_tokens": usage.output_tokens,
             "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
             "total_tokens": usage.total_tokens,
@@ -120,10 +123,10 @@ def item_events(item: JsonObject, index: int, split: Split = whole) -> Iterator[
     """
     item = {"id": f"item_{index}", **item}
     place: JsonObject = {"item_id": item["id"], "output_index": index}
-    prefix, name = _TEXT_OF_ITEM.get(str(item.get("type")), ("", ""))
+    text = _TEXT_OF_ITEM.get(str(item.get("type")))
     begun = {**item, "status": "in_progress"}
-    if name:
-        begun[name] = ""
+    if text is not None:
+        begun[text[1]] = ""
     for field, _, _ in _PARTS_OF_ITEM:
         if isinstance(item.get(field), list):
             begun[field] = []
@@ -135,8 +138,8 @@ def item_events(item: JsonObject, index: int, split: Split = whole) -> Iterator[
         of_command: JsonObject = {"output_index": index, "command_index": at}
         yield {"type": f"{_COMMAND[0]}.added", **of_command, "command": ""}
         yield from _text(*_COMMAND, command, split, of_command)
-    if name:
-        for event in _text(prefix, name, str(item.get(name) or ""), split, place):
+    if text is not None:
+        for event in _text(*text, str(item.get(text[1]) or ""), split, place):
             is_whole = "delta" not in event and "name" in item
             yield {**event, "name": item["name"]} if is_whole else event
     for field, number, part_prefix in _PARTS_OF_ITEM:
@@ -162,10 +165,11 @@ def _commands(item: JsonObject) -> list[str]:
 def _part(
     part_prefix: str, part: JsonObject, split: Split, place: JsonObject
 ) -> Iterator[JsonObject]:
-    prefix, name = _TEXT_OF_PART.get(str(part.get("type")), ("", ""))
-    begun: JsonObject = {**part, name: ""} if name else part
+    found = _TEXT_OF_PART.get(str(part.get("type")))
+    begun: JsonObject = {**part, found[1]: ""} if found else part
     yield {"type": f"{part_prefix}.added", **place, "part": begun}
-    if name:
+    if found:
+        prefix, name = found
         yield from _text(prefix, name, str(part.get(name) or ""), split, place)
     yield {"type": f"{part_prefix}.done", **place, "part": part}
 

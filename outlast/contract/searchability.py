@@ -4,6 +4,7 @@ A worker checks its namespace and records the result here, for the workflows of 
 """
 
 import json
+from collections.abc import Iterable
 from typing import Final
 
 LARGEST_VALUE: Final = 255
@@ -28,6 +29,22 @@ def searchable(text: str) -> str:
     return shown
 
 
+def searchable_list(texts: Iterable[str], rest: str) -> list[str]:
+    """Return as many texts, each once, as a list of keywords can hold.
+
+    Args:
+        texts: the texts.
+        rest: stands at the end of the list for the texts that do not fit.
+    """
+    found = [one for one in dict.fromkeys(map(searchable, texts)) if one]
+    if len(json.dumps(found)) <= LARGEST_BYTES:
+        return found
+    kept = [one for one in found if one != rest]
+    while len(json.dumps([*kept, rest])) > LARGEST_BYTES:
+        kept.pop()
+    return [*kept, rest]
+
+
 def note(namespace: str, task_queue: str, *, lacks: bool) -> None:
     """Record whether the namespace of a worker lacks any of the search attributes."""
     if lacks:
@@ -37,5 +54,5 @@ def note(namespace: str, task_queue: str, *, lacks: bool) -> None:
 
 
 def is_lacking(namespace: str, task_queue: str) -> bool:
-    """Return what the worker last recorded; False before its first check."""
+    """Return the result of the worker's last check; False before the first."""
     return (namespace, task_queue) in _lacking

@@ -64,7 +64,7 @@ class Stage:
 
     @property
     def identity(self) -> tuple[str, int, int, int, int]:
-        """What no other stage of the run has."""
+        """The key of the stage, which no other stage of the run has."""
         return (self.kind, self.question, self.handovers, self.turn, self.effect)
 
 
@@ -118,7 +118,7 @@ def resumed(state: LoopState, carried: tuple[Stage, ...] | None = None) -> tuple
 def advanced(
     stages: tuple[Stage, ...], before: LoopState, event: Event, after: LoopState
 ) -> tuple[tuple[Stage, ...], tuple[StageChange, ...]]:
-    """Return the stages after an event, outermost first, and what began and ended with it.
+    """Return the stages after an event, outermost first, and those that began and ended.
 
     Args:
         stages: those before the event.
@@ -126,17 +126,17 @@ def advanced(
         event: what happened.
         after: the state after it.
     """
-    if after is before:
+    if after is before or (stages and _place(after) == _place(before)):
         return stages, ()
-    now = _under_way(after)
-    known = {one.identity: one for one in stages}
+    now = (*_under_way(after), *_interrupted(stages, after))
+    running = {one.identity: one for one in stages}
     kept = {one.identity for one in now}
     begun = {
         one.identity: _with_targets(
             replace(one, since_ms=event.at_ms, spent=after.usage), before, event
         )
         for one in now
-        if one.identity not in known
+        if one.identity not in running
     }
     changes: list[StageChange] = [
         *_handed_over(stages, before, event, after),
@@ -150,7 +150,14 @@ def advanced(
     ]
     if not changes:
         return stages, ()
-    return tuple(known.get(one.identity) or begun[one.identity] for one in now), tuple(changes)
+    return tuple(running.get(one.identity) or begun[one.identity] for one in now), tuple(changes)
+
+
+def _place(state: LoopState) -> tuple[object, ...]:
+    """Return the parts of a state that decide its stages; most events change none."""
+    inner = [one.effect for one in state.pending if isinstance(one, RunHandoff | RunAgent)]
+    is_over = not state.question.answering or state.phase in {"closing", "closed"}
+    return is_over, len(state.answers), len(state.handoff_path), _turn(state), inner
 
 
 def _under_way(state: LoopState) -> tuple[Stage, ...]:
@@ -179,6 +186,18 @@ def _under_way(state: LoopState) -> tuple[Stage, ...]:
                 )
             )
     return tuple(stages)
+
+
+def _interrupted(stages: tuple[Stage, ...], state: LoopState) -> tuple[Stage, ...]:
+    """Return the first turn of a question that a person holds before its model call."""
+    if state.phase != "held" or not state.question.answering or state.question.turn > 0:
+        return ()
+    first = len(state.answers), len(state.handoff_path) - 1, 1
+    return tuple(
+        one
+        for one in stages
+        if one.kind == "turn" and (one.question, one.handovers, one.turn) == first
+    )
 
 
 def _turn(state: LoopState) -> int:
@@ -281,11 +300,11 @@ def _settled_at_once(
     stages: tuple[Stage, ...], before: LoopState, event: Event, after: LoopState
 ) -> tuple[StageChange, ...]:
     """Return the changes of questions that began and ended with one event, without a turn."""
-    known = {one.question for one in stages}
+    running = {one.question for one in stages}
     changes: list[StageChange] = []
     for number in range(len(before.answers), len(after.answers)):
         answer = after.answers[number]
-        if number in known or not answer.to:
+        if number in running or not answer.to:
             continue
         question = Stage(kind="question", question=number, since_ms=event.at_ms)
         handovers = len(after.handoff_path) - 1

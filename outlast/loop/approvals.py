@@ -1,19 +1,122 @@
-"""Approval requests, decisions about them, and the rule that refuses a decision.
+"""Approval requests, the terms they are made under, and people's decisions about them.
 
-Identity is the caller's: nothing here checks who may decide.
+A request is made with terms and keeps them: who may decide, how many have to agree, until when.
+`votes.py` has the rules that a decision has to pass, and what it does to a request.
 """
 
 import hashlib
 import json
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias, cast
 
-DecisionType: TypeAlias = Literal["approve", "reject"]
-ApprovalStatus: TypeAlias = Literal["pending", "approved", "rejected", "cancelled"]
+from outlast.loop.values import Json, JsonObject
 
+RequestKind: TypeAlias = Literal["tool", "handoff", "output", "budget"]
+Risk: TypeAlias = Literal["low", "medium", "high"]
+DecisionType: TypeAlias = Literal["approve", "edit", "reject", "respond"]
+OnExpiry: TypeAlias = Literal["reject", "escalate", "approve", "fail"]
+ApprovalStatus: TypeAlias = Literal[
+    "pending",
+    "approved",
+    "edited",
+    "rejected",
+    "responded",
+    "expired",
+    "cancelled",
+    "superseded",
+]
+
+ALL_DECISIONS: Final[tuple[DecisionType, ...]] = ("approve", "edit", "reject", "respond")
+REDACTED: Final = "[redacted]"
+"""Stands for the value of an argument that reviewers do not see."""
 
 _PAIRS = "pairs, because a key is repeated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Audience:
+    """Who may decide.
+
+    Attributes:
+        subjects: people by name.
+        groups: groups by name; each of their members may decide.
+        exclude_requester: the person for whom the run works may not decide.
+    """
+
+    subjects: tuple[str, ...] = ()
+    groups: tuple[str, ...] = ()
+    exclude_requester: bool = False
+
+
+ANYBODY: Final = Audience()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EscalationStep:
+    """When further people may decide, counted from the request."""
+
+    after_ms: int
+    audience: Audience
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ApprovalTerms:
+    """The terms of a request; a later change of a policy does not change them.
+
+    Attributes:
+        effect: what the call changes: see `FunctionTool.effect`.
+        risk: how much harm a wrong decision does.
+        audience: who may decide; an audience without subjects and groups is everybody.
+        quorum: how many different people have to approve before the call runs.
+        allow: the types of decision.
+        unverified: whether a decision counts whose sender did not prove who they are, such as a
+            signal from the Temporal UI.
+        expires_in_ms: how long the request waits; None for ever.
+        on_expiry: what happens then.
+        remind_every_ms: the time between two reminders; None for no reminders.
+        escalations: who may decide later, in order of time.
+        redact: names of arguments that reviewers do not see.
+        bulk: whether the request may be decided together with others.
+        response_schema: JSON Schema of the answer of a `respond` decision; None for a text.
+        policy: the name of the policy in the operators' file, if it comes from there.
+    """
+
+    effect: str | None = None
+    risk: Risk = "low"
+    audience: Audience = ANYBODY
+    quorum: int = 1
+    allow: tuple[DecisionType, ...] = ALL_DECISIONS
+    unverified: bool = True
+    expires_in_ms: int | None = None
+    on_expiry: OnExpiry = "reject"
+    remind_every_ms: int | None = None
+    escalations: tuple[EscalationStep, ...] = ()
+    redact: tuple[str, ...] = ()
+    bulk: bool = False
+    response_schema: JsonObject | None = None
+    policy: str = ""
+
+
+DEFAULT_TERMS: Final = ApprovalTerms()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Person:
+    """Who did something, as a trusted caller reports it.
+
+    Attributes:
+        subject: the person's name in audiences; empty if nobody says.
+        display: the name for people, if it differs.
+        groups: the groups that the person belongs to.
+        method: how the caller knows who it is, such as `os_user`, `token` or `proxy`.
+        proof: the caller's signature, for workers that demand one.
+    """
+
+    subject: str = ""
+    display: str | None = None
+    groups: tuple[str, ...] = ()
+    method: str | None = None
+    proof: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,68 +125,184 @@ class Decision:
 
     Attributes:
         request_id: the request it answers.
-        type: `approve` runs the call as it is; `reject` does not run it.
+        type: `approve` runs the call as it is, and `edit` with other arguments; `reject` does not
+            run it; `respond` answers in its place.
         message: what the model reads as the output of a rejected call.
-        by: who decided, as reported by a trusted caller.
+        by: who decided.
+        display: that person's name for people, if it differs.
+        groups: the groups that the person belongs to.
+        method: how the caller knows who it is, such as `os_user`, `token` or `proxy`.
+        proof: the caller's signature, for workers that demand one.
         channel: where the decision was made, such as `cli`.
         args_digest: the digest of the arguments that the person saw; if set, it must match the
             call.
-        remember: also decide every further call of this tool by this agent in this run.
+        edited_arguments: the arguments to run the call with, of an `edit`: all of them, where
+            `REDACTED` stands for a value that stays.
+        response: the answer of a `respond`: the call's output.
+        remember: also decide further calls of this tool by this agent.
+        remember_scope: every call, or only those with the same arguments.
+        remember_until: the end of the current question, or of the conversation.
+        idempotency_key: makes a repeated decision the same decision.
     """
 
     request_id: str
     type: DecisionType
     message: str | None = None
     by: str | None = None
+    display: str | None = None
+    groups: tuple[str, ...] = ()
+    method: str | None = None
+    proof: str | None = None
     channel: str | None = None
     args_digest: str | None = None
+    edited_arguments: JsonObject | None = None
+    response: Json = None
     remember: bool = False
+    remember_scope: Literal["tool", "tool_with_args"] = "tool"
+    remember_until: Literal["run", "conversation"] = "conversation"
+    idempotency_key: str | None = None
+
+    @property
+    def person(self) -> Person:
+        """Who decided."""
+        return Person(
+            subject=self.by or "",
+            display=self.display,
+            groups=self.groups,
+            method=self.method,
+            proof=self.proof,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vote:
+    """One decision about a request, and when it arrived.
+
+    Attributes:
+        decision: the decision.
+        at_ms: when the run took it, in milliseconds since the epoch.
+        verified: whether the sender proved who they are.
+        args_digest: the digest of the arguments that it is about.
+    """
+
+    decision: Decision
+    at_ms: int
+    verified: bool = False
+    args_digest: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """A person works on a request; until then, nobody else decides it."""
+
+    by: str
+    until_ms: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ApprovalRequest:
-    """A tool call that waits, or waited, for a person's decision.
+    """A request for a person's decision, with its votes and its outcome.
 
     Attributes:
         id: `a1`, `a2` …: unique in the conversation, and the same on every replay.
         kind: what waits.
-        call_id: the provider's id of the call.
-        name: the tool's name.
+        call_id: the provider's id of the call; empty for an answer or a budget.
+        name: the name of the tool or handoff; `answer` or `budget` for the others.
         agent: the agent that made the call.
         handoff_path: the agents that the conversation went through; the calling agent is last.
-        arguments: the arguments as JSON text.
-        args_digest: SHA-256 of the canonical JSON of the arguments.
+        arguments: the arguments as JSON text, as reviewers see them: without redacted values.
+        args_digest: SHA-256 of the canonical JSON of all arguments.
+        schema: JSON Schema of the arguments, if they can be edited.
+        edited: all arguments as JSON text, as the newest edit wants them; None if there is none.
         reason: why a person has to decide.
+        terms: the terms of the request.
         requested_at_ms: the time of the request, in milliseconds since the epoch.
-        status: pending, decided or cancelled.
-        decision: the decision, once there is one.
-        decided_at_ms: the time of the decision.
+        expires_at_ms: when it expires; None if it never does.
+        remind_at_ms: when people are reminded next; None if they are not.
+        reminders: how often they were reminded.
+        escalated: how many steps of the escalation have been taken.
+        paused_at_ms: since when no time passes for it, because a person has the conversation; None
+            while time passes.
+        paused_ms: how long no time has passed for it, in pauses that are over.
+        claim: the person who works on it.
+        votes: the decisions so far, in order.
+        status: pending, decided or over.
+        decision: the decision that settled it, once there is one.
+        decided_at_ms: when it was settled.
         run_id: the id of the nested run that waits; empty for the run itself.
     """
 
     id: str
-    kind: Literal["tool"] = "tool"
+    kind: RequestKind = "tool"
     call_id: str
     name: str
     agent: str
     handoff_path: tuple[str, ...] = ()
     arguments: str
     args_digest: str
+    schema: JsonObject | None = None
+    edited: str | None = None
     reason: str | None = None
+    terms: ApprovalTerms = DEFAULT_TERMS
     requested_at_ms: int
+    expires_at_ms: int | None = None
+    remind_at_ms: int | None = None
+    reminders: int = 0
+    escalated: int = 0
+    paused_at_ms: int | None = None
+    paused_ms: int = 0
+    claim: Claim | None = None
+    votes: tuple[Vote, ...] = ()
     status: ApprovalStatus = "pending"
     decision: Decision | None = None
     decided_at_ms: int | None = None
     run_id: str = ""
 
+    @property
+    def audiences(self) -> tuple[Audience, ...]:
+        """Who may decide now: the audience of the terms, and those of the escalation so far."""
+        steps = self.terms.escalations[: self.escalated]
+        return (self.terms.audience, *(step.audience for step in steps))
+
+    @property
+    def counts_from_ms(self) -> int:
+        """When the times of the escalation begin: at the request, later by its pauses."""
+        return self.requested_at_ms + self.paused_ms
+
+    @property
+    def standing_votes(self) -> tuple[Vote, ...]:
+        """Each person's newest vote for the arguments that the request has now.
+
+        An edit voids earlier votes, and an edit back to the same arguments counts nobody twice.
+        """
+        votes = (vote for vote in self.votes if vote.args_digest == self.args_digest)
+        return tuple({vote.decision.by: vote for vote in votes}.values())
+
+    @property
+    def settled_by(self) -> str | None:
+        """The name of the person who settled it; None without a person or a name."""
+        return (self.decision.by or None) if self.decision is not None else None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Remembered:
-    """A decision that also applies to further calls of a tool by an agent."""
+    """A decision that also applies to further calls of a tool by an agent.
+
+    Attributes:
+        agent: the agent.
+        name: the tool.
+        decision: the decision.
+        args_digest: the calls with these arguments only; None for all.
+        question: the question in which it holds, by its number; None for all.
+        verified: whether the person proved who they are.
+    """
 
     agent: str
     name: str
     decision: Decision
+    args_digest: str | None = None
+    question: int | None = None
+    verified: bool = False
 
 
 def digest(arguments: str) -> str:
@@ -107,24 +326,36 @@ def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields if len(fields) == len(pairs) else {_PAIRS: pairs}
 
 
-def refusal(requests: Sequence[ApprovalRequest], decision: Decision) -> str | None:
-    """Return why a decision is refused, or None if it is accepted.
+def reviewed(arguments: str, redact: tuple[str, ...]) -> str:
+    """Return arguments as reviewers see them: with `REDACTED` for the values of some names.
 
-    Updates and signals share this rule: a refused update raises, a refused signal is recorded as
-    ignored.
+    Arguments that are no JSON object cannot be redacted by name, so all of them are.
     """
-    for request in requests:
-        if request.id != decision.request_id:
-            continue
-        if request.status != "pending":
-            by = request.decision.by if request.decision else None
-            who = f" by {by}" if by else ""
-            return f"Approval {request.id} is already {request.status}{who}."
-        if decision.args_digest is not None and decision.args_digest != request.args_digest:
-            return (
-                f"Approval {request.id}: the decision was made for other arguments than this call's. "
-                "Look at the request again and decide again."
-            )
-        return None
-    pending = ", ".join(request.id for request in requests if request.status == "pending")
-    return f"No approval {decision.request_id!r} waits here. Waiting: {pending or 'none'}."
+    if not redact:
+        return arguments
+    try:
+        fields: Json = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        fields = None
+    if not isinstance(fields, dict):
+        return json.dumps(REDACTED)
+    shown = {
+        name: REDACTED if name in redact else value
+        for name, value in cast("JsonObject", fields).items()
+    }
+    return json.dumps(shown, ensure_ascii=False)
+
+
+def with_redacted(edited: JsonObject, arguments: str) -> JsonObject:
+    """Return edited arguments with the original values in place of `REDACTED`."""
+    try:
+        before: Json = json.loads(arguments or "{}")
+    except (ValueError, RecursionError):
+        before = None
+    if not isinstance(before, dict):
+        return edited
+    originals = cast("JsonObject", before)
+    return {
+        name: originals[name] if value == REDACTED and name in originals else value
+        for name, value in edited.items()
+    }

@@ -14,6 +14,12 @@ from outlast.loop.values import Json, JsonObject, is_reference, placeholder
 
 FUNCTION = "function_call"
 
+MCP_APPROVAL = "mcp_approval_request"
+"""A provider's request to call a tool of an MCP server, answered by yes or no."""
+
+MAY_CALL: JsonObject = {"approve": True}
+"""The answer to such a request that lets the provider call the tool."""
+
 BLANK_SCREEN = (
     "data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAAAAAA6fptVAAAACklEQVR42mNg"
     "AAAAAgAB5Sfe/AAAAABJRU5ErkJggg=="
@@ -27,14 +33,14 @@ class CallForm:
 
     Attributes:
         output: the type of the item that answers the call.
-        said: makes the output item's fields from a text.
+        fields: makes the output item's fields from a text.
         text: the field that holds the arguments; empty if several fields do.
         parts: those several fields.
         name: the tool's name, if the call does not hold it.
     """
 
     output: str
-    said: Callable[[str], JsonObject]
+    fields: Callable[[str], JsonObject]
     text: str = ""
     parts: tuple[str, ...] = ()
     name: str = ""
@@ -57,6 +63,10 @@ def _nothing_to_see(_text: str) -> JsonObject:
     return {"output": {"type": "computer_screenshot", "image_url": BLANK_SCREEN}}
 
 
+def _may_not_call(text: str) -> JsonObject:
+    return {"approve": False, "reason": text}
+
+
 FORMS = {
     FUNCTION: CallForm("function_call_output", _plain, text="arguments"),
     "custom_tool_call": CallForm("custom_tool_call_output", _plain, text="input"),
@@ -73,6 +83,7 @@ FORMS = {
         parts=("action", "actions", "pending_safety_checks"),
         name="computer",
     ),
+    MCP_APPROVAL: CallForm("mcp_approval_response", _may_not_call, text="arguments"),
 }
 """Call forms by the type of the call item.
 
@@ -96,8 +107,9 @@ def is_call(raw: JsonObject) -> bool:
 
 
 def name_of(raw: JsonObject) -> str:
-    """Return the name of the called tool."""
-    return FORMS[form_of(raw)].name or str(raw.get("name", ""))
+    """Return the name of the called tool; an MCP server of the provider comes before it."""
+    name = FORMS[form_of(raw)].name or str(raw.get("name", ""))
+    return f"{raw.get('server_label')}.{name}" if raw.get("type") == MCP_APPROVAL else name
 
 
 def arguments_of(raw: JsonObject) -> str:
@@ -106,15 +118,24 @@ def arguments_of(raw: JsonObject) -> str:
     if form.text:
         text: Json = raw.get(form.text, "")
         return placeholder(text) if is_reference(text) else str(text)
-    said = {part: raw[part] for part in form.parts if raw.get(part) is not None}
-    return json.dumps(said, separators=(",", ":"))
+    parts = {part: raw[part] for part in form.parts if raw.get(part) is not None}
+    return json.dumps(parts, separators=(",", ":"))
 
 
 def call_item(form: str, *, call_id: str, name: str, arguments: str) -> JsonObject:
     """Return a call item with the fields that matter to its tool."""
-    known = FORMS[form]
-    if known.text:
-        return {"type": form, "call_id": call_id, "name": name, known.text: arguments}
+    rule = FORMS[form]
+    if form == MCP_APPROVAL:
+        label, _, tool = name.partition(".")
+        return {
+            "type": form,
+            "id": call_id,
+            "server_label": label,
+            "name": tool,
+            rule.text: arguments,
+        }
+    if rule.text:
+        return {"type": form, "call_id": call_id, "name": name, rule.text: arguments}
     return {"type": form, "call_id": call_id, **json.loads(arguments)}
 
 
@@ -127,11 +148,12 @@ def output_item(call_id: str, output: Json, form: str = FUNCTION) -> JsonObject:
             several fields, all fields of the item.
         form: the form of the call.
     """
-    known = FORMS[form]
-    head: JsonObject = {"type": known.output, "call_id": call_id}
-    if known.text:
+    rule = FORMS[form]
+    id_field = "approval_request_id" if form == MCP_APPROVAL else "call_id"
+    head: JsonObject = {"type": rule.output, id_field: call_id}
+    if rule.text and form != MCP_APPROVAL:
         return {**head, "output": output}
-    return {**head, **(output if isinstance(output, dict) else known.said(as_text(output)))}
+    return {**head, **(output if isinstance(output, dict) else rule.fields(as_text(output)))}
 
 
 def same_call(one: JsonObject, other: JsonObject) -> bool:

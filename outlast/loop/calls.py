@@ -6,6 +6,7 @@ The model activity makes the plans (`PlannedCall`); `machine.py` decides when ea
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
+from outlast.loop.approvals import DEFAULT_TERMS, ApprovalTerms
 from outlast.loop.call_forms import FUNCTION, is_call
 from outlast.loop.changes import Change
 from outlast.loop.checks import GuardrailRecord, RequiredStep
@@ -30,6 +31,7 @@ class Policy:
         backoff: the factor by which each further wait grows.
         maximum_interval_ms: the longest wait.
         fast: run as a local activity.
+        defers: a fast attempt that is slow, fails or returns much is repeated as an activity.
         queue: the task queue to use instead of the run's own.
     """
 
@@ -39,7 +41,13 @@ class Policy:
     backoff: float = 2.0
     maximum_interval_ms: int = 30_000
     fast: bool = False
+    defers: bool = False
     queue: str | None = None
+
+    @property
+    def timeout_seconds(self) -> float:
+        """The time-out of one attempt, in seconds."""
+        return self.timeout_ms / 1_000
 
 
 DEFAULT_POLICY = Policy()
@@ -75,10 +83,12 @@ class PlannedCall:
         problem: why the call cannot run, worded for the model; it becomes the call's output.
         needs_approval: a person has to decide before the call runs.
         reason: why a person has to decide.
+        terms: who may decide, and until when.
+        schema: JSON Schema of the arguments, if a person decides and may edit them.
         fatal: a failure ends the run instead of becoming the call's output.
         target: the agent that a handoff leads to, or that is used as the tool.
         target_model: the model of that agent, for people to read.
-        target_duties: the required steps of that agent.
+        target_steps: the required steps of that agent.
         callback: the handoff runs user code: a callback, a filter or a hook.
         filters: the handoff changes the next agent's input, so its activity needs the transcript.
         final: the call's output ends the run.
@@ -92,10 +102,12 @@ class PlannedCall:
     problem: str | None = None
     needs_approval: bool = False
     reason: str | None = None
+    terms: ApprovalTerms = DEFAULT_TERMS
+    schema: JsonObject | None = None
     fatal: bool = False
     target: str = ""
     target_model: str = ""
-    target_duties: tuple[RequiredStep, ...] = ()
+    target_steps: tuple[RequiredStep, ...] = ()
     callback: bool = False
     filters: bool = False
     final: bool = False
@@ -128,6 +140,9 @@ class ModelReply:
         unchecked: the model was not called, because the agent has input guardrails that did not run
             for the question; `required_steps` names them.
         stores: the worker has a blob store, and the run holds much content.
+        answer_terms: a person decides about the answer under these terms; None if nobody has to.
+        answer_reason: why a person decides about it.
+        cost_micros: the cost in millionths of a US dollar, if the worker knows the price.
     """
 
     items: tuple[JsonObject, ...]
@@ -147,6 +162,9 @@ class ModelReply:
     checks: tuple[GuardrailRecord, ...] = ()
     unchecked: bool = False
     stores: bool = False
+    answer_terms: ApprovalTerms | None = None
+    answer_reason: str | None = None
+    cost_micros: int = 0
 
     def __post_init__(self) -> None:
         """Refuse a plan that does not fit the reply, so that no call stays unanswered.
@@ -163,8 +181,8 @@ class ModelReply:
         for plan in self.calls:
             if plan.kind == "unknown" and plan.problem is None:
                 raise ValueError("a call of an unknown tool needs a problem as its output")
-            if plan.kind not in {"tool", "agent"} and plan.needs_approval:
-                raise ValueError("only tool calls can need approval")
+            if plan.kind == "unknown" and plan.needs_approval:
+                raise ValueError("a call of an unknown tool cannot need approval")
         if self.parallel is not None and self.parallel < 1:
             raise ValueError("parallel must be at least 1")
 
@@ -180,6 +198,7 @@ class ToolResult:
         value: the output as the answer of the run, if that was requested.
         checks: results of the tool's guardrails.
         failure: why the run cannot go on, regardless of the tool's failure rule.
+        deferred: the call has no result yet, and runs again as an activity.
     """
 
     output: Json
@@ -188,6 +207,7 @@ class ToolResult:
     value: Json = None
     checks: tuple[GuardrailRecord, ...] = ()
     failure: Failure | None = None
+    deferred: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -235,6 +255,7 @@ class PreparedRun:
             unchanged.
         old: the indices of the items that the session already has.
         stores: the worker has a blob store.
+        notifies: the worker has notifiers.
     """
 
     model: str = ""
@@ -244,6 +265,7 @@ class PreparedRun:
     input: tuple[JsonObject, ...] | None = None
     old: tuple[int, ...] = ()
     stores: bool = False
+    notifies: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -253,12 +275,14 @@ class Call:
     `planned` until the call can start; then `waiting` for a person, `running`, `held` (a handoff,
     until the other calls are settled), or `settled` with an output; `recorded` once the output is
     in the transcript. `value` is the output as the answer of the run, if it may become the answer.
+    `edited` calls run with a person's arguments, which the model is told with the output.
     """
 
     plan: PlannedCall
     call_id: str
     name: str
     arguments: str
+    edited: bool = False
     form: str = FUNCTION
     status: CallStatus
     effect: int | None = None

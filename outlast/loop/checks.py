@@ -104,7 +104,8 @@ class FinalizedAnswer:
         output: the replacement answer.
         replaced: whether `output` replaces the candidate's.
         message: a message item with the answer, for the transcript.
-        declined: no handler took the failure, so the failure stands.
+        declined: no handler took the failure, so the failure stands. An empty answer that no handler
+            took is neither declined nor final: the model is called again.
         results: results of the output guardrails.
         failure: why there is no answer: a tripwire, or an error in user code.
         withheld: the text that replaces a blocked tool output in the session.

@@ -23,6 +23,7 @@ from outlast.loop.calls import (
 )
 from outlast.loop.checks import Candidate, CheckResult, CheckStage, FinalizedAnswer, RequiredStep
 from outlast.loop.items import Item
+from outlast.loop.notices import Notice
 from outlast.loop.stored import Offload
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, Usage
 
@@ -97,7 +98,7 @@ class CallModel(TurnEffect):
 
     Attributes:
         input_length: the number of transcript items that the call covers.
-        known: the number of those items that the provider's server already has.
+        on_server: the number of those items that the provider's server already has.
         conversation_id: the conversation on the provider's server.
         previous_response_id: the previous response on the provider's server.
         chained: each response continues the previous one on the provider's server.
@@ -108,11 +109,11 @@ class CallModel(TurnEffect):
         decided: the agent's tools with a remembered decision.
         required_steps: in the first turn of a question, the kinds of input guardrails that run for
             it; a worker whose agent has others answers with `ModelReply.unchecked`.
-            for it; a worker whose agent has others answers with `ModelReply.unchecked`.
+        line: the id of the realtime line that makes the call; empty for a worker.
     """
 
     input_length: int
-    known: int = 0
+    on_server: int = 0
     conversation_id: str | None = None
     previous_response_id: str | None = None
     chained: bool = False
@@ -121,6 +122,7 @@ class CallModel(TurnEffect):
     history: int | None = None
     decided: tuple[str, ...] = ()
     required_steps: tuple[RequiredStep, ...] = ()
+    line: str = ""
     kind: Literal["call_model"] = "call_model"
 
 
@@ -333,6 +335,47 @@ class ItemsOffloaded:
     result: Offload
 
 
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
+class HoldLine:
+    """Keep a realtime line open, which makes the model calls meanwhile. Answered by `LineEnded`.
+
+    Attributes:
+        line: the id of the line, which is a process with a socket to the provider.
+        label: what people read, such as `phone call`.
+    """
+
+    effect: int
+    line: str
+    label: str = ""
+    kind: Literal["hold_line"] = "hold_line"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineEnded:
+    """A realtime line was closed."""
+
+    at_ms: int
+    effect: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
+class NotifyPeople:
+    """Let the worker's notifiers deliver notices. Answered by `PeopleNotified`."""
+
+    effect: int
+    run_id: str
+    notices: tuple[Notice, ...]
+    kind: Literal["notify_people"] = "notify_people"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PeopleNotified:
+    """The notifiers have delivered notices, or given them up."""
+
+    at_ms: int
+    effect: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectFailed:
     """An effect failed for good: after its last attempt, a time-out or a cancellation."""
@@ -382,6 +425,8 @@ Effect: TypeAlias = (
     | FinalizeAnswer
     | SaveSession
     | OffloadItems
+    | HoldLine
+    | NotifyPeople
 )
 EffectEvent: TypeAlias = (
     RunPrepared
@@ -393,11 +438,16 @@ EffectEvent: TypeAlias = (
     | AnswerFinalized
     | SessionSaved
     | ItemsOffloaded
+    | LineEnded
+    | PeopleNotified
     | EffectFailed
 )
 """The events that answer effects."""
 
-BACKGROUND: Final = frozenset({"save_session", "offload_items"})
-"""Kinds of effects that run beside any phase; only the end of the run waits for them."""
+BACKGROUND: Final = frozenset({"save_session", "offload_items", "hold_line", "notify_people"})
+"""Kinds of effects that run beside any phase."""
+
+STOPPED_AT_THE_END: Final = frozenset({"offload_items", "hold_line", "notify_people"})
+"""Kinds of effects that the end of a run stops; it waits for all others."""
 
 Command: TypeAlias = Effect | CancelEffect | NotifyParent | Finish

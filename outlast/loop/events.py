@@ -6,12 +6,15 @@ Every event carries its time in milliseconds since the epoch, because the loop h
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from outlast.loop.approvals import ApprovalRequest, Decision
+from outlast.loop.approvals import DEFAULT_TERMS, ApprovalRequest, ApprovalTerms, Decision, Person
+from outlast.loop.budgets import Budget
+from outlast.loop.calls import ModelReply
 from outlast.loop.effects import EffectEvent
 from outlast.loop.items import Message
 from outlast.loop.values import DEFAULT_MAX_TURNS, Failure, Json, JsonObject, ServerThread
 
 CancelMode: TypeAlias = Literal["immediate", "after_turn"]
+HoldMode: TypeAlias = Literal["finish", "cancel"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +38,7 @@ class RunStarted:
     Attributes:
         run_id: the workflow id.
         agent: the starting agent's name.
-        message: the user's message.
+        message: the user's message; None for a conversation that begins with a call.
         context: the application's context as JSON.
         context_type: the registered name of the context's type, if any.
         max_turns: how many model calls one answer may take; None for no bound.
@@ -46,12 +49,15 @@ class RunStarted:
         handled: codes of the failures that a handler may turn into answers; `*` for all.
         parent: the parent of a nested run.
         chain_id: identifies the run across all its histories; unchanged by a reset.
+        requester: the person for whom the run works; empty if nobody says.
+        takeover: who may take the conversation over.
+        budgets: what the run may spend before a person decides whether it goes on.
     """
 
     at_ms: int
     run_id: str
     agent: str
-    message: Message
+    message: Message | None
     context: Json = None
     context_type: str | None = None
     max_turns: int | None = DEFAULT_MAX_TURNS
@@ -62,11 +68,14 @@ class RunStarted:
     handled: tuple[str, ...] = ()
     parent: Parent | None = None
     chain_id: str = ""
+    requester: str = ""
+    takeover: ApprovalTerms = DEFAULT_TERMS
+    budgets: tuple[Budget, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectBlocked:
-    """No worker can carry out an effect so far: `lacks` names what workers lack.
+    """No worker can carry out an effect so far; `lacks` names the missing part.
 
     The effect is retried until a worker can carry it out; then `lacks` is empty.
     """
@@ -85,11 +94,114 @@ class MessageReceived:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RetryRequested:
+    """A request to retry the last question, which failed.
+
+    `answers` is the number of the run's answers, the failed one included, so that a late request
+    retries no other question.
+    """
+
+    at_ms: int
+    answers: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MessageWithdrawn:
+    """A sender withdrew a message, which counts if the run has not taken it yet."""
+
+    at_ms: int
+    message_id: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionReceived:
-    """A person decided about an approval request."""
+    """A person decided about an approval request.
+
+    `verified` says whether the sender proved who they are.
+    """
 
     at_ms: int
     decision: Decision
+    verified: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RequestClaimed:
+    """A person began to work on an approval request, or stopped.
+
+    Attributes:
+        request_id: the request.
+        person: who.
+        minutes: for how long nobody else may decide it; 0 gives it back.
+        force: take it from whoever else works on it.
+        verified: whether the sender proved who they are.
+    """
+
+    at_ms: int
+    request_id: str
+    person: Person
+    minutes: int
+    force: bool = False
+    verified: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimePassed:
+    """A time came at which something is due: a reminder, an escalation or an expiry."""
+
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationHeld:
+    """A person took the conversation over; the agent does nothing until it is released.
+
+    Attributes:
+        person: who.
+        mode: whether a model call under way may finish, or is cancelled.
+        verified: whether the sender proved who they are.
+    """
+
+    at_ms: int
+    person: Person
+    mode: HoldMode = "finish"
+    verified: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PersonSpoke:
+    """The person who holds the conversation said something to the user.
+
+    Attributes:
+        person: who.
+        message_id: a second one with the same id is the same one.
+        text: what was said.
+        verified: whether the sender proved who they are.
+    """
+
+    at_ms: int
+    person: Person
+    message_id: str
+    text: str
+    verified: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConversationReleased:
+    """The conversation went back to an agent.
+
+    Attributes:
+        person: who released it.
+        note: what the model reads about it; empty for nothing.
+        to: the agent that goes on; empty for the one that was active.
+        verified: whether the sender proved who they are.
+    """
+
+    at_ms: int
+    person: Person
+    note: str = ""
+    to: str = ""
+    verified: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,8 +214,38 @@ class NestedReported:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class LineAttached:
+    """A realtime line opened: it makes the model calls until it ends or another one opens.
+
+    Attributes:
+        line: the id of the line.
+        label: what people read, such as `phone call`.
+    """
+
+    at_ms: int
+    line: str
+    label: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LineReplied:
+    """The model spoke on a realtime line.
+
+    Attributes:
+        line: the id of the line.
+        message: what the user said before; its content is empty if the model began.
+        result: the reply, with the provider's id and the plan of its calls.
+    """
+
+    at_ms: int
+    line: str
+    message: Message
+    result: ModelReply
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CancelRequested:
-    """Somebody asked the run to stop: immediately, or after the current turn."""
+    """A request to stop the run: immediately, or after the current turn."""
 
     at_ms: int
     mode: CancelMode = "immediate"
@@ -138,8 +280,17 @@ Event: TypeAlias = (
     | EffectBlocked
     | RunEnded
     | MessageReceived
+    | RetryRequested
+    | MessageWithdrawn
     | DecisionReceived
+    | RequestClaimed
+    | TimePassed
+    | ConversationHeld
+    | PersonSpoke
+    | ConversationReleased
     | NestedReported
+    | LineAttached
+    | LineReplied
     | CancelRequested
     | SignalUnreadable
 )

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Final
 
 from outlast.loop.effects import BACKGROUND
+from outlast.loop.items import call_id_of
 from outlast.loop.state import CALL_KINDS, OUTPUT_KINDS, LoopState, may_save
 
 _EFFECTS_BESIDE: Final = BACKGROUND | {"check_input"}
@@ -21,15 +22,12 @@ _EFFECT_OF_PHASE: Final = {
 
 
 class BrokenInvariantError(Exception):
-    """An invariant of the run's state is broken, which is a defect of outlast.
+    """An invariant of the run's state is broken, which is a defect of outlast."""
 
-    Attributes:
-        number: the broken invariant, such as `I6`.
-    """
-
-    def __init__(self, law: str) -> None:
-        super().__init__(law)
-        self.number = law.partition(":")[0]
+    @property
+    def number(self) -> str:
+        """The number of the invariant, such as `I6`."""
+        return str(self).partition(":")[0]
 
 
 def check(state: LoopState) -> None:
@@ -85,6 +83,7 @@ def _running_calls_have_effects(state: LoopState) -> bool:
 
 def _waiting_calls_have_approvals(state: LoopState) -> bool:
     waiting = {call.approval for call in state.calls if call.status == "waiting"}
+    waiting |= {state.gate.request_id} if state.gate is not None else set()
     return waiting == {request.id for request in state.approvals if request.status == "pending"}
 
 
@@ -117,13 +116,11 @@ def _acting_waits_for_something(state: LoopState) -> bool:
 
 def _calls_have_outputs(state: LoopState, start: int) -> bool:
     """Whether the calls without outputs, from an index on, are exactly the current calls."""
-    if not state.calls and start >= len(state.items):
-        return True
     without_output: dict[tuple[bool, str], int] = {}
     for item in state.items[start:]:
         step = 1 if item.kind in CALL_KINDS else -1 if item.kind in OUTPUT_KINDS else 0
         if step:
-            call = (item.kind.startswith("handoff"), str(item.raw.get("call_id", "")))
+            call = (item.kind.startswith("handoff_"), call_id_of(item.raw))
             without_output[call] = without_output.get(call, 0) + step
     for one in state.calls:
         if one.status != "recorded":
@@ -149,7 +146,7 @@ _LAWS: Final[dict[str, Callable[[LoopState], bool]]] = {
     "I4: calls exist only while they are acted on": lambda state: (
         bool(state.calls) == (state.phase in {"acting", "transferring"})
     ),
-    "I5: every waiting call has its pending approval, and the reverse": (
+    "I5: every waiting call, answer or budget has its pending approval, and the reverse": (
         _waiting_calls_have_approvals
     ),
     "I7: an answer takes no more turns than allowed": lambda state: (
@@ -174,5 +171,12 @@ _LAWS: Final[dict[str, Callable[[LoopState], bool]]] = {
     ),
     "I17: only what is in flight is blocked": lambda state: (
         {one.effect for one in state.blocked} <= {effect.effect for effect in state.pending}
+    ),
+    "I18: an answer or a budget waits for a person exactly in the phase asking": lambda state: (
+        (state.phase == "asking") == (state.gate is not None)
+    ),
+    "I19: a conversation rests with the person who holds it": lambda state: (
+        (state.phase != "held" or state.hold is not None)
+        and (state.phase != "idle" or state.hold is None)
     ),
 }

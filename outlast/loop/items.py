@@ -2,14 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 from outlast.loop.values import Json, JsonObject, is_reference, placeholder
 
 ItemKind: TypeAlias = Literal[
     "history",
     "input",
+    "note",
     "message",
+    "draft",
     "reasoning",
     "tool_call",
     "tool_output",
@@ -18,14 +20,20 @@ ItemKind: TypeAlias = Literal[
     "other",
 ]
 
+INTERNAL_KINDS: Final[frozenset[ItemKind]] = frozenset({"note", "draft"})
+"""Kinds of items that the model and the team read, and users do not."""
 
-@dataclass(frozen=True, slots=True)
+SendMode: TypeAlias = Literal["queue", "steer", "interrupt"]
+
+
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Item:
     """One entry of the transcript.
 
     Attributes:
-        kind: the loop's kind of the item; `history` came from a session, `other` is what a provider
-            did on its own.
+        kind: the loop's kind of the item. `history` came from a session; a `note` is what the run
+            tells the model; a `draft` is an answer that was not approved; `other` is what a
+            provider did on its own.
         raw: the item in the Responses format; the loop reads only a few of its fields.
         agent: the agent whose turn produced the item; empty for input.
         turn: the number of the model call that produced the item, from 1; 0 for input.
@@ -45,16 +53,29 @@ class Message:
         id: chosen by the sender; a second message with the same id is the same message.
         content: Responses input items.
         at_ms: when the message arrived, in milliseconds since the epoch.
+        mode: when the run takes it: after the present answer, at the next model call, or now,
+            instead of the model call under way.
     """
 
     id: str
     content: tuple[JsonObject, ...]
     at_ms: int = 0
+    mode: SendMode = "steer"
+
+
+def message_of_person(text: str) -> JsonObject:
+    """Return a person's words to the user as a message of the assistant."""
+    part: JsonObject = {"type": "output_text", "text": text, "annotations": []}
+    return {"type": "message", "role": "assistant", "status": "completed", "content": [part]}
 
 
 def call_id_of(raw: JsonObject) -> str:
     """Return the id that a call and its output share."""
-    return str(raw.get("call_id", ""))
+    return str(raw.get(_CALL_IDS.get(str(raw.get("type")), "call_id"), ""))
+
+
+_CALL_IDS = {"mcp_approval_request": "id", "mcp_approval_response": "approval_request_id"}
+"""The field of the id, where it is not `call_id`."""
 
 
 def text_of(raw: JsonObject) -> str:
@@ -66,8 +87,13 @@ def text_of(raw: JsonObject) -> str:
 
 
 def last_words(items: Sequence[Item]) -> Json:
-    """Return the last message or output, as the answer of a nested run that ended without text."""
+    """Return the last message or output, as the answer of a nested run that ended without text.
+
+    A draft, which a person did not approve, is none.
+    """
     for item in reversed(items):
+        if item.kind == "draft":
+            continue
         said: Json = item.raw.get("output") if item.kind == "tool_output" else _said_in(item.raw)
         if said and item.turn:
             return said

@@ -8,7 +8,9 @@ The life of a run, one phase after the other:
 
     new           --RunStarted-->        preparing       look the agent up
     preparing     --RunPrepared-->       turned          a turn may begin
-    turned                               checking        a new message has guardrails
+                                         idle            nothing has been said yet
+    turned                               asking          a budget is used up
+                                         checking        a new message has guardrails
                                          thinking        call the model
     checking      --InputChecked-->      thinking        the guardrails passed
     thinking      --ModelReplied-->      acting          the reply has calls
@@ -17,10 +19,21 @@ The life of a run, one phase after the other:
     acting        --ToolFinished-->      acting          until every call is settled, and then
                     AgentFinished        turned          show the outputs to the model, or
                     DecisionReceived     transferring    run a handoff's callback, or
-                                         finalizing      take an output as the answer
+                    TimePassed           finalizing      take an output as the answer
     transferring  --HandoffFinished-->   turned          as the agent that took over
-    finalizing    --AnswerFinalized-->   idle | closing  the question is answered
+    finalizing    --AnswerFinalized-->   asking          a person has to approve the answer
+                                         idle | closing  the question is answered
+    asking        --DecisionReceived-->  idle | closing  the answer is approved
+                                         turned          it is not, and the model answers anew; or
+                                                         the budget is extended
     idle          --MessageReceived-->   turned          the next question
+    idle          --RetryRequested-->    checking        the failed question again, as it stands
+                                         thinking
+    idle          --LineReplied-->       acting          said and answered on a realtime line
+    thinking                             finalizing
+    any           --ConversationHeld-->  held            when the turn is over
+    held          --PersonSpoke-->       held            the question is answered by a person
+                  --ConversationReleased--> turned | idle
     any           --CancelRequested-->   closing         now, or when the turn is over
     closing       --SessionSaved-->      closed          everything is saved
     any           --EffectFailed-->      see `_effect_failed`
@@ -28,22 +41,46 @@ The life of a run, one phase after the other:
 `turned`, `finalizing` and `closing` need no further event: `_continue` leaves them, unless input
 guardrails still run beside the model, or the session is still being saved.
 
+While a realtime line is attached (`HoldLine` is pending), it makes the model calls: a `CallModel`
+stays pending until the line replies. What is said while calls run belongs to the same turn.
+
+Time is an event, and every event tells the time: what is due by then happens before it, such as the
+expiry of a request. `TimePassed` wakes a run that nothing else happens to.
+
 Three rules hold everywhere. An event that answers no pending effect, or comes too late, changes
 nothing. Outputs and context changes are recorded in the order of the calls, not of their arrival.
 Every message is answered, or fails with a reason, or stays in the inbox of the closed run.
 
-The sections: what each event does, how a turn begins, how it acts on the reply, how a question
-ends. `state.py` has the state, `transcript.py` records items and outputs, `requests.py` makes the
-effects, and `invariants.py` checks the state after every event.
+The sections: what each event does, how a turn begins, how it acts on the reply, how people decide,
+how a question ends. `state.py` has the state, `votes.py` the rules of decisions, `transcript.py`
+records items and outputs, `requests.py` makes the effects, and `invariants.py` checks the state
+after every event.
 """
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import assert_never
 
-from outlast.loop import phrases, requests
-from outlast.loop.approvals import Decision, Remembered, refusal
-from outlast.loop.calls import AgentResult, Call, HandoffResult, ModelReply, PreparedRun, ToolResult
+from outlast.loop import phrases, requests, spending, votes
+from outlast.loop.approvals import (
+    ApprovalRequest,
+    ApprovalStatus,
+    Decision,
+    Person,
+    Remembered,
+    digest,
+)
+from outlast.loop.call_forms import MAY_CALL, MCP_APPROVAL
+from outlast.loop.calls import (
+    AgentResult,
+    Call,
+    CallStatus,
+    HandoffResult,
+    ModelReply,
+    PreparedRun,
+    ToolResult,
+)
 from outlast.loop.changes import Change, apply, diff
 from outlast.loop.checks import (
     ENDS_CALLER,
@@ -54,6 +91,7 @@ from outlast.loop.checks import (
     ToolOutcome,
 )
 from outlast.loop.effects import (
+    STOPPED_AT_THE_END,
     AgentFinished,
     AnswerFinalized,
     CallModel,
@@ -65,10 +103,14 @@ from outlast.loop.effects import (
     EffectFailed,
     FinalizeAnswer,
     HandoffFinished,
+    HoldLine,
     InputChecked,
     ItemsOffloaded,
+    LineEnded,
     ModelReplied,
+    NotifyPeople,
     OffloadItems,
+    PeopleNotified,
     PrepareRun,
     RunAgent,
     RunHandoff,
@@ -80,36 +122,67 @@ from outlast.loop.effects import (
 )
 from outlast.loop.events import (
     CancelRequested,
+    ConversationHeld,
+    ConversationReleased,
     DecisionReceived,
     EffectBlocked,
     Event,
+    LineAttached,
+    LineReplied,
     MessageReceived,
+    MessageWithdrawn,
     NestedReported,
+    PersonSpoke,
+    RequestClaimed,
+    RetryRequested,
     RunEnded,
     RunStarted,
     SignalUnreadable,
+    TimePassed,
 )
-from outlast.loop.items import Item, last_words, refusal_of, text_of
+from outlast.loop.items import (
+    Item,
+    Message,
+    last_words,
+    message_of_person,
+    refusal_of,
+    text_of,
+)
+from outlast.loop.notices import notices
 from outlast.loop.state import (
     Answer,
     Blocked,
     Ending,
+    Gate,
+    Hold,
     LoopState,
     NestedRequests,
     SaveFailure,
     Server,
     Start,
     Step,
+    claim_problem,
+    decision_problem,
     has_message,
-    is_held,
+    hold_problem,
+    is_being_checked,
+    line_of,
+    line_problem,
     may_save,
+    release_problem,
+    released,
+    retry_problem,
     revised,
+    say_problem,
+    sender_of,
     waits_for_people,
+    withdraw_problem,
 )
 from outlast.loop.transcript import (
     begin_question,
     call_of,
     change_view,
+    drop_gate,
     drop_unchecked,
     hide_blocked,
     last_message,
@@ -120,6 +193,7 @@ from outlast.loop.transcript import (
     record_outputs,
     record_prepared_input,
     record_reply,
+    replace_answer,
     storing,
     take_offload,
     weighed,
@@ -127,7 +201,7 @@ from outlast.loop.transcript import (
     with_ignored,
     withhold_turn,
 )
-from outlast.loop.values import Failure, Json, is_reference
+from outlast.loop.values import Failure, Json, JsonObject, is_reference
 from outlast.loop.view import shown
 
 
@@ -145,13 +219,25 @@ def advance(state: LoopState, event: Event) -> Step:
     if state.phase == "closed" or (starts != is_new and not isinstance(event, RunEnded)):
         return state, ()
     before = state
-    state, commands = _take_event(state, event)
+    state, commands = _pass_time(state, event.at_ms)
+    state, taken = _take_event(state, event)
+    commands += taken
     if state is not before:
-        state, further = _continue(_without_stale_blocks(state), len(before.items))
+        state, further = _continue(_without_stale_blocks(state), len(before.items), event.at_ms)
         commands += further
+        state, further = _notify(before, state, event.at_ms)
+        state, commands = spending.with_pauses(state, event.at_ms), commands + further
     if state.start.parent is not None and state.pending_approvals != before.pending_approvals:
         commands = (requests.report(state), *commands)
     return state, commands
+
+
+def _notify(before: LoopState, state: LoopState, at_ms: int) -> Step:
+    """Notify people of an event."""
+    if not state.notifies or state.phase in {"closing", "closed"}:
+        return state, ()
+    news = notices(before, state, at_ms)
+    return requests.issue(state, requests.notification(state, news)) if news else (state, ())
 
 
 def _without_stale_blocks(state: LoopState) -> LoopState:
@@ -163,16 +249,36 @@ def _without_stale_blocks(state: LoopState) -> LoopState:
     return state if kept == state.blocked else revised(state, blocked=kept)
 
 
-def _take_event(state: LoopState, event: Event) -> Step:
+def _take_event(  # noqa: C901, PLR0911, PLR0912  a row for each event
+    state: LoopState, event: Event
+) -> Step:
     match event:
         case RunStarted():
             return _run_started(event)
         case MessageReceived():
-            return _message_received(state, event), ()
+            return _message_received(state, event)
+        case RetryRequested():
+            return _retry_requested(state, event)
+        case MessageWithdrawn():
+            return _message_withdrawn(state, event), ()
         case DecisionReceived():
             return _decision_received(state, event)
+        case RequestClaimed():
+            return _request_claimed(state, event), ()
+        case TimePassed():
+            return state, ()
+        case ConversationHeld():
+            return _conversation_held(state, event)
+        case PersonSpoke():
+            return _person_spoke(state, event), ()
+        case ConversationReleased():
+            return _conversation_released(state, event)
         case NestedReported():
             return _nested_reported(state, event)
+        case LineAttached():
+            return _line_attached(state, event)
+        case LineReplied():
+            return _line_replied(state, event)
         case CancelRequested():
             return _cancel_requested(state, event)
         case RunEnded():
@@ -185,7 +291,7 @@ def _take_event(state: LoopState, event: Event) -> Step:
             return _effect_answered(state, event)
 
 
-def _continue(state: LoopState, weighed_up_to: int) -> Step:
+def _continue(state: LoopState, weighed_up_to: int, at_ms: int) -> Step:
     """Do everything that needs no further event: begin turns, answer, save, store, close."""
     commands: tuple[Command, ...] = ()
     while state.phase != "closed":
@@ -193,18 +299,16 @@ def _continue(state: LoopState, weighed_up_to: int) -> Step:
         kinds = {effect.kind for effect in state.pending}
         if may_save(state) and "save_session" not in kinds:
             step = requests.issue(state, requests.session_save(state, state.saving.to_save[0]))
-        elif state.phase == "turned" and not is_held(state):
-            step = _begin_turn(state)
+        elif state.phase == "turned" and not is_being_checked(state):
+            step = _begin_turn(state, at_ms)
         elif state.question.candidate is not None and not (
-            is_held(state) or "finalize_answer" in kinds
+            is_being_checked(state) or "finalize_answer" in kinds
         ):
-            step = _finalize(state, state.question.candidate)
+            step = _finalize(state, state.question.candidate, at_ms)
         elif state.closing is not None and not kinds:
             step = _end_run(state, state.closing)
-        elif state.closing is not None and kinds == {"offload_items"}:
-            step = _cancel_pending(
-                state, phrases.CANCELLED, keep=frozenset()
-            )  # ending a run does not wait for the blob store
+        elif state.closing is not None and kinds <= STOPPED_AT_THE_END:
+            step = _cancel_pending(state, phrases.CANCELLED, keep=frozenset())
         elif needs_offload(state) and "offload_items" not in kinds:
             step = requests.issue(state, requests.offload(state))
         else:
@@ -228,6 +332,9 @@ def _run_started(event: RunStarted) -> Step:
         handled=event.handled,
         parent=event.parent,
         chain_id=event.chain_id,
+        requester=event.requester,
+        takeover=event.takeover,
+        budgets=event.budgets,
     )
     state = LoopState(
         run_id=event.run_id,
@@ -235,7 +342,7 @@ def _run_started(event: RunStarted) -> Step:
         phase="preparing",
         agent=event.agent,
         context=event.context,
-        inbox=(event.message,),
+        inbox=(event.message,) if event.message is not None else (),
         handoff_path=(event.agent,),
         server=Server(thread=event.thread),
     )
@@ -263,7 +370,9 @@ def _effect_answered(state: LoopState, event: EffectEvent) -> Step:
     return _effect_done(rest, effect, event) or (state, ())
 
 
-def _effect_done(rest: LoopState, effect: Effect, event: EffectEvent) -> Step | None:
+def _effect_done(  # noqa: PLR0911  a row for each effect
+    rest: LoopState, effect: Effect, event: EffectEvent
+) -> Step | None:
     """Apply the result of an effect; None if the event answers another kind of effect."""
     if isinstance(effect, OffloadItems):
         is_answer = isinstance(event, ItemsOffloaded)
@@ -282,9 +391,13 @@ def _effect_done(rest: LoopState, effect: Effect, event: EffectEvent) -> Step | 
         case RunHandoff(), HandoffFinished():
             return _switch_agent(rest, event.result)
         case FinalizeAnswer(), AnswerFinalized():
-            return _answer_finalized(rest, event.result)
+            return _answer_finalized(rest, event.result, event.at_ms)
         case SaveSession(), SessionSaved():
             return _session_saved(rest), ()
+        case HoldLine(), LineEnded():
+            return _reroute_model_call(rest)
+        case NotifyPeople(), PeopleNotified():
+            return rest, ()
         case _:
             return None
 
@@ -306,8 +419,12 @@ def _effect_failed(state: LoopState, effect: Effect, event: EffectFailed) -> Ste
             return _finalizing_failed(state, failure)
         case SaveSession():
             return _saving_failed(state, failure, event.at_ms)
+        case HoldLine():  # nobody has heard of the line for too long
+            return _reroute_model_call(state)
+        case NotifyPeople():  # a run does not depend on who hears of it
+            return state, ()
         case OffloadItems():  # large content stays inline until a worker can store it
-            return revised(state, stores=False, inline=0), ()
+            return revised(state, stores=False), ()
         case RunTool() | RunAgent():
             return _call_failed(state, effect, failure)
         case _:
@@ -319,10 +436,11 @@ def _prepared(state: LoopState, prepared: PreparedRun) -> LoopState:
     context = apply(context, prepared.changes)
     state = revised(
         state,
-        phase="turned",
+        phase="turned" if state.inbox or state.hold is not None else "idle",
         model=prepared.model,
         context=context,
         required_steps=prepared.required_steps,
+        notifies=prepared.notifies,
     )
     if prepared.stores:
         state = storing(state)
@@ -341,9 +459,11 @@ def _input_checked(state: LoopState, result: CheckResult) -> Step:
     )
     if result.failure is not None:
         return _not_passed(state, result.failure)
+    if state.phase == "checking" and state.hold is not None and state.cancel is None:
+        return revised(state, phase="turned"), ()  # checked again when the person releases it
     if state.phase == "checking" and state.cancel is None:
         state, commands = _ask_model(state)
-        return state if is_held(state) else revised(state, unchecked_from=None), commands
+        return state if is_being_checked(state) else revised(state, unchecked_from=None), commands
     state = revised(state, unchecked_from=None)
     if state.phase == "acting":  # a cancelled run may now wait for people only
         return _continue_acting(state)
@@ -370,30 +490,185 @@ def _check_anew(state: LoopState, reply: ModelReply) -> Step:
     checks = tuple(one for one in state.pending if isinstance(one, CheckInput))
     state = revised(
         state,
+        phase="turned",
         pending=tuple(one for one in state.pending if one not in checks),
         required_steps=reply.required_steps,
         turn=state.question.turn - 1,
         starts=True,
-        unchecked_from=state.question.question_from,
+        unchecked_from=_input_from(state),
     )
-    state, commands = _check_question(state)
-    return state, (*(CancelEffect(effect=one.effect) for one in checks), *commands)
+    return state, tuple(CancelEffect(effect=one.effect) for one in checks)
 
 
-def _message_received(state: LoopState, event: MessageReceived) -> LoopState:
+def _message_received(state: LoopState, event: MessageReceived) -> Step:
     if has_message(state, event.message.id):
-        return state
-    phase = "turned" if state.phase == "idle" else state.phase
-    return _retry_saving(revised(state, inbox=(*state.inbox, event.message), phase=phase))
+        return state, ()
+    phase = "turned" if state.phase in {"idle", "held"} else state.phase
+    state = _retry_saving(revised(state, inbox=(*state.inbox, event.message), phase=phase))
+    return _interrupt(state) if event.message.mode == "interrupt" else (state, ())
+
+
+def _interrupt(state: LoopState) -> Step:
+    """Stop the model call and calls that have not begun, to answer the newest message.
+
+    The model call under way is cancelled; tools that have begun run to their end.
+    """
+    if state.phase == "thinking" and _line_call(state) is None:
+        return _stop_thinking(state)
+    gate = state.gate
+    if gate is not None and gate.budget is None:
+        state = _settle_pending(state, "superseded")
+        return _reject_answer(state, gate, phrases.ANSWER_SUPERSEDED)
+    if state.phase != "acting":
+        return state, ()
+    for index, call in enumerate(state.calls):
+        if call.status in {"planned", "waiting"}:
+            dropped = replace(call, status="settled", output=phrases.SUPERSEDED)
+            state = with_call(state, index, dropped)
+    return _continue_acting(_settle_pending(state, "superseded"))
+
+
+def _stop_thinking(state: LoopState) -> Step:
+    """Cancel the model call under way; the turn counts."""
+    stopped = tuple(one for one in state.pending if isinstance(one, CallModel))
+    rest = tuple(one for one in state.pending if one not in stopped)
+    stops = tuple(CancelEffect(effect=one.effect) for one in stopped)
+    return revised(state, pending=rest, phase="turned"), stops
+
+
+def _message_withdrawn(state: LoopState, event: MessageWithdrawn) -> LoopState:
+    """Forget a message that no question has taken yet."""
+    problem = withdraw_problem(state, event.message_id)
+    if problem is not None:
+        return with_ignored(state, event.at_ms, f"withdraw {event.message_id:.80}", problem)
+    rest = tuple(one for one in state.inbox if one.id != event.message_id)
+    return revised(state, inbox=rest)
+
+
+def _retry_requested(state: LoopState, event: RetryRequested) -> Step:
+    """Call the model again for the failed question, with everything that it has led to so far.
+
+    Its items stay and are not recorded again: what the failed try has done is not repeated.
+    Guardrails check the question anew, and what they did not pass may be saved if they pass it now.
+    """
+    problem = retry_problem(state, event.answers)
+    if problem is not None:
+        return with_ignored(state, event.at_ms, "retry", problem), ()
+    *earlier, failed = state.answers
+    blocked, queued = state.blocked_from, state.saving.queued_up_to
+    unchecked = INPUT_CHECKS.isdisjoint(state.required_steps)
+    state = revised(
+        state,
+        answers=(*earlier, replace(failed, to=())),
+        answering=failed.to,
+        failure=None,
+        guardrails=(),
+        blocked_from=None,
+        queued_up_to=queued if blocked is None else blocked,
+        unchecked_from=None if unchecked else _input_from(state),
+    )
+    state = _retry_saving(state)
+    budget = spending.used_up(state, event.at_ms)
+    if budget is not None:
+        return _ask_to_go_on(state, budget, event.at_ms)
+    return _check_question(state)
+
+
+def _input_from(state: LoopState) -> int | None:
+    """Return the index of the question's first input item; None for a message without items."""
+    start = state.question.question_from
+    has_input = start < len(state.items) and state.items[start].kind == "input"
+    return start if has_input else None
 
 
 def _decision_received(state: LoopState, event: DecisionReceived) -> Step:
     decision = event.decision
-    problem = refusal(state.approvals, decision)
+    if votes.is_repeated(state.approvals, decision):
+        return state, ()
+    problem = decision_problem(state, decision, event.at_ms, verified=event.verified)
     if problem is not None:
-        what = f"decision {decision.type} for {decision.request_id}"
+        what = f"decision {decision.type:.20} for {decision.request_id:.80}{_by(decision.person)}"
         return with_ignored(state, event.at_ms, what, problem), ()
-    return _take_decision(state, decision, event.at_ms)
+    sender = sender_of(state, event.at_ms, verified=event.verified)
+    return _take_decision(state, decision, sender)
+
+
+def _request_claimed(state: LoopState, event: RequestClaimed) -> LoopState:
+    request_id, person, at_ms = event.request_id, event.person, event.at_ms
+    problem = claim_problem(
+        state, request_id, person, at_ms, verified=event.verified, force=event.force
+    )
+    if problem is not None:
+        what = f"claim of {request_id:.80}{_by(person)}"
+        return with_ignored(state, at_ms, what, problem)
+    request = next(one for one in state.approvals if one.id == request_id)
+    return _with_request(state, votes.claimed(request, person, event.minutes, at_ms))
+
+
+def _conversation_held(state: LoopState, event: ConversationHeld) -> Step:
+    """Give the conversation to a person, as soon as the turn is over.
+
+    Meanwhile no time passes for requests.
+    """
+    by = event.person.subject
+    problem = hold_problem(state, event.person, event.at_ms, verified=event.verified)
+    if problem is not None:
+        return with_ignored(state, event.at_ms, f"hold{_by(event.person)}", problem), ()
+    if state.hold is not None:
+        return state, ()
+    pending = tuple(votes.paused(one, event.at_ms) for one in state.approvals)
+    state = revised(state, hold=Hold(by=by, at_ms=event.at_ms), approvals=pending)
+    if state.phase == "idle":
+        return revised(state, phase="turned"), ()
+    if state.phase == "thinking" and event.mode == "cancel" and _line_call(state) is None:
+        return _stop_thinking(state)
+    return state, ()
+
+
+def _person_spoke(state: LoopState, event: PersonSpoke) -> LoopState:
+    """Record a person's words to the user; they answer the user's open messages."""
+    problem = say_problem(state, event.person, event.at_ms, verified=event.verified)
+    if problem is not None:
+        return with_ignored(state, event.at_ms, f"say{_by(event.person)}", problem)
+    hold = state.hold
+    if hold is None or event.message_id in hold.said:
+        return state
+    index = len(state.items)
+    said = Item("message", message_of_person(event.text), event.person.subject)
+    hold = replace(hold, said=(*hold.said, event.message_id))
+    state = revised(state, items=(*state.items, said), hold=hold)
+    if state.phase != "held":
+        return state
+    state = queue_for_session(revised(state, unchecked_from=None), index + 1)
+    if not state.question.answering:
+        return state
+    answer = Answer(state.question.answering, index, state.agent)
+    return _with_answer(state, answer, event.text, None)
+
+
+def _conversation_released(state: LoopState, event: ConversationReleased) -> Step:
+    """Give the conversation back to an agent, which answers the open messages."""
+    problem = release_problem(state, event.person, event.to, event.at_ms, verified=event.verified)
+    if problem is not None:
+        return with_ignored(state, event.at_ms, f"release{_by(event.person)}", problem), ()
+    by = event.person.display or event.person.subject or "A person"
+    pending = tuple(votes.resumed(one, event.at_ms) for one in state.approvals)
+    state = revised(state, hold=None, starts=True, approvals=pending)
+    if event.note:
+        note: JsonObject = {"role": "developer", "content": phrases.released(by, event.note)}
+        state = revised(state, items=(*state.items, Item("note", note)))
+    if event.to and event.to != state.agent:
+        path = (*state.handoff_path, event.to)
+        state = revised(state, agent=event.to, model="", required_steps=(), handoff_path=path)
+    if state.phase != "held":
+        return state, ()
+    return (
+        (revised(state, phase="turned"), ()) if state.question.answering else _next_question(state)
+    )
+
+
+def _by(person: Person) -> str:
+    return f" by {person.subject:.80}" if person.subject else ""
 
 
 def _nested_reported(state: LoopState, event: NestedReported) -> Step:
@@ -408,12 +683,105 @@ def _nested_reported(state: LoopState, event: NestedReported) -> Step:
     return _continue_acting(revised(state, nested=(*others, newest)))
 
 
+def _line_attached(state: LoopState, event: LineAttached) -> Step:
+    """Let a realtime line make the model calls from now on, instead of the one before."""
+    before = line_of(state)
+    if line_problem(state) or (before is not None and before.line == event.line):
+        return state, ()
+    stops: tuple[Command, ...] = ()
+    if before is not None:
+        state = revised(state, pending=tuple(one for one in state.pending if one is not before))
+        stops = (CancelEffect(effect=before.effect),)
+    hold = HoldLine(effect=state.next_effect, line=event.line, label=event.label)
+    state, holds = requests.issue(state, hold)
+    state, calls = _reroute_model_call(state)
+    return state, (*stops, *holds, *calls)
+
+
+def _reroute_model_call(state: LoopState) -> Step:
+    """Give the model call of a line that has ended to the newest line, or else to a worker."""
+    call = _line_call(state)
+    if call is None:
+        return state, ()
+    line = line_of(state)
+    again = replace(call, effect=state.next_effect, line=line.line if line is not None else "")
+    rest = tuple(one for one in state.pending if one is not call)
+    return requests.issue(revised(state, pending=rest), again)
+
+
+def _line_call(state: LoopState) -> CallModel | None:
+    """Return the pending model call that a line makes."""
+    calls = (one for one in state.pending if isinstance(one, CallModel) and one.line)
+    return next(calls, None)
+
+
+def _line_replied(state: LoopState, event: LineReplied) -> Step:
+    """Record a reply on the line, and the user's words before it, once.
+
+    The conversation on the provider's server, if the run has one, does not hear of it.
+    """
+    line, message = line_of(state), event.message
+    if line is None or line.line != event.line or state.phase in {"preparing", "closing"}:
+        what, why = f"reply on the line {event.line}", "It is not the line of this run now."
+        return with_ignored(state, event.at_ms, what, why), ()
+    replied = any(one.response_id == event.result.response_id for one in state.responses)
+    if replied or has_message(state, message.id):
+        return state, ()
+    if not state.question.answering:  # nothing happens, or a person has the conversation
+        state = _begin_spoken(state, message, event.at_ms)
+    elif message.content:
+        state = record_messages(revised(state, inbox=(*state.inbox, message)))
+    if state.phase == "idle":
+        begun = revised(state, phase="thinking", turn=1, turns=state.turns + 1, starts=False)
+        step = _model_replied(begun, event.result, event.at_ms)
+    else:
+        step = _reply_on_line(state, event)
+    return revised(step[0], server=state.server), step[1]
+
+
+def _reply_on_line(state: LoopState, event: LineReplied) -> Step:
+    """Take a reply as the result of the line's model call, or beside running calls.
+
+    On a line the user may speak, and the model may answer, at any time. While calls run or wait for
+    people, what is said belongs to the same turn, and its calls run beside the others.
+    """
+    call = _line_call(state)
+    if call is not None:
+        rest = tuple(one for one in state.pending if one is not call)
+        return _model_replied(revised(state, pending=rest), event.result, event.at_ms)
+    earlier, question = state.calls, state.question
+    state = record_reply(state, event.result)
+    calls = state.calls
+    state = revised(
+        state,
+        calls=earlier,
+        judged=question.judged,
+        parallel=question.parallel,
+        answer_terms=question.answer_terms,
+        answer_reason=question.answer_reason,
+    )
+    if state.phase == "acting":
+        return _start_acting(revised(state, calls=(*earlier, *calls)), event.at_ms, len(earlier))
+    late = [replace(one, output=one.output or phrases.NOT_RUN_NOW) for one in calls]
+    return record_outputs(state, late), ()
+
+
+def _begin_spoken(state: LoopState, message: Message, at_ms: int) -> LoopState:
+    """Begin a question on a line; its first reply has arrived already."""
+    before = len(state.items)
+    state = record_messages(revised(hide_blocked(state), inbox=(*state.inbox, message)))
+    return revised(begin_question(state, at_ms), question_from=before)
+
+
 def _cancel_requested(state: LoopState, event: CancelRequested) -> Step:
     """Stop immediately or after the turn; a turn that only waits for people stops at once."""
     if event.mode == "after_turn" and state.phase == "closing":
         return state, ()
-    if event.mode == "after_turn" and state.phase == "idle":
+    is_idle = state.phase == "held" and not state.question.answering
+    if event.mode == "after_turn" and (is_idle or state.phase == "idle"):
         return _close_when_idle(state), ()
+    if event.mode == "after_turn" and state.phase == "held":
+        return revised(state, cancel="after_turn", phase="turned"), ()
     if event.mode == "after_turn" and waits_for_people(state):
         return _stop_waiting(state)
     if event.mode == "after_turn":
@@ -424,36 +792,58 @@ def _cancel_requested(state: LoopState, event: CancelRequested) -> Step:
 # --- How a turn begins ---------------------------------------------------------------------------
 
 
-def _begin_turn(state: LoopState) -> Step:
-    """Record new messages, check them, and then call the model."""
+def _begin_turn(state: LoopState, at_ms: int) -> Step:
+    """Record new messages, check them, and then call the model.
+
+    A person who holds the conversation reads the messages instead. A budget that is used up comes
+    first.
+    """
     if state.cancel is not None:
         return _close(drop_unchecked(queue_for_session(state, len(state.items))), "cancelled"), ()
-    first = not state.question.answering
+    is_held = state.hold is not None
     spent = state.start.max_turns is not None and state.question.turn >= state.start.max_turns
-    before = len(state.items)
+    state = _take_messages(state, at_ms, spent=spent and not is_held)
+    if is_held:
+        return revised(state, phase="held"), ()
+    if spent:
+        message = phrases.turns_used_up(state.question.turn)
+        return _fail_question(state, Failure(code="max_turns_exceeded", message=message))
+    budget = spending.used_up(state, at_ms)
+    if budget is not None:
+        return _ask_to_go_on(state, budget, at_ms)
+    if state.question.turn == 0:
+        return _check_question(state)
+    unchecked = state.question.unchecked_from
+    if unchecked is not None:
+        check = requests.input_check(state, "added", state.items[unchecked:])
+        return requests.issue(revised(state, phase="checking"), check)
+    return _ask_model(state)
+
+
+def _take_messages(state: LoopState, at_ms: int, *, spent: bool) -> LoopState:
+    """Record new messages; the first ones begin a question.
+
+    Args:
+        state: the state.
+        at_ms: the time, in milliseconds since the epoch.
+        spent: whether the question has used up its turns: a further message has its own budget.
+    """
+    first, before = not state.question.answering, len(state.items)
+    if state.hold is not None and not state.inbox:
+        return state
     if first:
         state = hide_blocked(state)
-    if first or not spent:  # a new message has its own budget
-        state = record_messages(state)
-    has_checks = not spent and not INPUT_CHECKS.isdisjoint(state.required_steps)
-    if not has_checks:
+    if first or not spent:
+        state = record_messages(state, all_of_them=first or state.hold is not None)
+    if spent or INPUT_CHECKS.isdisjoint(state.required_steps):
         state = revised(state, unchecked_from=None)
     elif state.question.unchecked_from is None and len(state.items) > before:
         state = revised(state, unchecked_from=before)
     state = queue_for_session(state, len(state.items))
     if first:
         start = before if state.question.unchecked_from is None else state.question.unchecked_from
-        state = revised(begin_question(state), question_from=start)
-    if spent:
-        message = phrases.turns_used_up(state.question.turn)
-        return _fail_question(state, Failure(code="max_turns_exceeded", message=message))
-    added = state.items[before:]
-    if first:
-        return _check_question(state)
-    if added and has_checks:
-        check = requests.input_check(state, "added", added)
-        return requests.issue(revised(state, phase="checking"), check)
-    return _ask_model(state)
+        state = revised(begin_question(state, at_ms), question_from=start)
+    return state
 
 
 def _check_question(state: LoopState) -> Step:
@@ -479,35 +869,32 @@ def _ask_model(state: LoopState) -> Step:
 # --- How a turn acts: which calls run, wait for people or are held, and what their outputs do ---
 
 
-def _start_acting(state: LoopState, at_ms: int) -> Step:
-    """Start every call that may start; request approval for the others."""
+def _start_acting(state: LoopState, at_ms: int, first: int = 0) -> Step:
+    """Start every call from an index on that may start; request approval for the others."""
     state = revised(state, phase="acting")
     for index, call in enumerate(state.calls):
-        if call.status != "planned":
+        gated = call.status == "held" and call.plan.needs_approval
+        if index < first or not (call.status == "planned" or gated):
             continue
-        decision = _remembered(state, call)
-        if decision is not None and decision.type == "reject":  # whatever the rule says
-            state = with_call(state, index, _rejected(call, decision))
-        elif decision is None and call.plan.needs_approval:
-            state = _ask_people(state, index, at_ms)
+        kept = _remembered(state, call)
+        if kept is not None and kept.decision.type == "reject":  # whatever the rule says
+            state = with_call(state, index, _rejected(call, kept.decision))
+        elif call.plan.needs_approval:
+            request = requests.approval(state, call, at_ms)
+            sender = sender_of(state, at_ms, verified=kept is not None and kept.verified)
+            if kept is None or not _covers(kept, request, sender):
+                state = _ask_people(state, index, request)
     return _continue_acting(state)
 
 
-def _take_decision(state: LoopState, decision: Decision, at_ms: int) -> Step:
-    """Apply an accepted decision to every waiting call that it covers."""
-    asked = next(one for one in state.approvals if one.id == decision.request_id)
-    if decision.remember:
-        kept = Remembered(agent=asked.agent, name=asked.name, decision=decision)
-        state = revised(state, remembered=(*state.remembered, kept))
-    for request in state.approvals:
-        same = (request.agent, request.name) == (asked.agent, asked.name)
-        if request.status == "pending" and (request is asked or (decision.remember and same)):
-            state = _decide_one(state, request.id, decision, at_ms)
-    return _continue_acting(revised(state, starts=True))
-
-
 def _tool_finished(state: LoopState, effect: RunTool, result: ToolResult) -> Step:
-    """Apply the result of a tool call."""
+    """Apply the result of a tool call, or run the call again as an activity."""
+    if result.deferred:
+        index = call_of(state, effect)
+        call = state.calls[index]
+        policy = replace(call.plan.policy, fast=False)
+        call = replace(call, status="planned", plan=replace(call.plan, policy=policy))
+        return _continue_acting(with_call(state, index, call))
     state = revised(state, guardrails=(*state.question.guardrails, *result.checks))
     if result.failure is not None:
         return _fail_with_call(state, effect, result.output, result.failure)
@@ -542,16 +929,15 @@ def _call_failed(state: LoopState, effect: RunTool | RunAgent, failure: Failure)
 def _continue_acting(state: LoopState) -> Step:
     """Go on when every call is settled; a handoff waits for all other calls."""
     state, commands = _start_calls(state)
-    if any(call.status in {"planned", "waiting", "running"} for call in state.calls):
+    if any(call.status in {"waiting", "running"} for call in state.calls):
         if state.cancel is not None and waits_for_people(state):
             state, stops = _stop_waiting(state)
             return state, (*commands, *stops)
         return (_pause(state) if waits_for_people(state) else state), commands
     state = record_outputs(state, [call for call in state.calls if call.status == "settled"])
-    settled = [call for call in state.calls if call.status in {"settled", "recorded"}]
     handoffs = tuple(call for call in state.calls if call.status == "held")
     if not handoffs:
-        return _use_outputs(revised(state, calls=()), settled), commands
+        return _use_outputs(revised(state, calls=()), state.calls), commands
     winner, *others = handoffs
     ignored = [replace(call, output=phrases.HANDOFF_IGNORED) for call in others]
     state = revised(record_outputs(state, ignored), calls=(winner,))
@@ -566,7 +952,9 @@ def _continue_acting(state: LoopState) -> Step:
 def _stop_waiting(state: LoopState) -> Step:
     """Stop a turn that only waits for people, and save its finished calls."""
     may_be_blocked = _may_be_blocked(state)
-    state, stops = _cancel_pending(state, phrases.CANCELLED, keep=frozenset({"save_session"}))
+    state, stops = _cancel_pending(
+        state, phrases.CANCELLED, keep=frozenset({"save_session", "notify_people"})
+    )
     state = state if may_be_blocked else queue_for_session(state, len(state.items))
     return _close(state, "cancelled"), stops
 
@@ -579,14 +967,14 @@ def _switch_agent(state: LoopState, result: HandoffResult) -> Step:
     state = record_outputs(state, [replace(call, output=phrases.handed_over(target))])
     if result.edit is not None:
         # The provider's server has the unedited items, so the next call sends all items again.
-        state = revised(change_view(state, result.edit), known=0)
+        state = revised(change_view(state, result.edit), on_server=0)
     state = revised(
         state,
         phase="turned",
         calls=(),
         agent=target,
         model=result.target_model or call.plan.target_model,
-        required_steps=result.required_steps or call.plan.target_duties,
+        required_steps=result.required_steps or call.plan.target_steps,
         handoff_path=(*state.handoff_path, target),
         starts=True,
     )
@@ -615,7 +1003,7 @@ def _use_outputs(state: LoopState, calls: Sequence[Call]) -> LoopState:
         outcomes = tuple(
             ToolOutcome(name=call.name, call_id=call.call_id, output=call.output, value=call.value)
             for call in calls
-            if call.plan.kind != "unknown"
+            if call.plan.kind != "unknown" and call.form != MCP_APPROVAL
         )
         if outcomes:
             return _set_candidate(state, Candidate(outcomes=outcomes, tool_made=True))
@@ -633,7 +1021,10 @@ def _start_calls(state: LoopState) -> Step:
         running = sum(one.status == "running" for one in state.calls)
         if state.question.parallel is not None and running >= state.question.parallel:
             break
-        if call.status == "planned":
+        if call.status == "planned" and call.form == MCP_APPROVAL:  # the provider runs the tool
+            output = phrases.EDITED_ELSEWHERE if call.edited else MAY_CALL
+            state = with_call(state, index, replace(call, status="settled", output=output))
+        elif call.status == "planned":
             run = requests.call_run(state, index)
             state = with_call(state, index, replace(call, status="running", effect=run.effect))
             state, started = requests.issue(state, run)
@@ -649,10 +1040,18 @@ def _settle(
     changes: Sequence[Change],
 ) -> Step:
     index = call_of(state, effect)
-    settled = replace(
-        state.calls[index], status="settled", output=output, value=value, changes=tuple(changes)
-    )
+    call = state.calls[index]
+    if call.edited:
+        output = phrases.edited(output, call.arguments, _reason_of_edit(state, call))
+    settled = replace(call, status="settled", output=output, value=value, changes=tuple(changes))
     return _continue_acting(with_call(state, index, settled))
+
+
+def _reason_of_edit(state: LoopState, call: Call) -> str | None:
+    """Return what the person who edited a call last said about it."""
+    request = next(one for one in state.approvals if one.id == call.approval)
+    edits = (one.decision for one in reversed(request.votes) if one.decision.type == "edit")
+    return next((one.message for one in edits), None)
 
 
 def _fail_with_call(
@@ -673,26 +1072,209 @@ def _save_finished_calls(state: LoopState) -> LoopState:
     return queue_calls_for_session(_record_settled(state), done)
 
 
-def _decide_one(state: LoopState, request_id: str, decision: Decision, at_ms: int) -> LoopState:
-    approved = decision.type == "approve"
-    approvals = tuple(
-        replace(
-            request,
-            status="approved" if approved else "rejected",
+def _may_be_blocked(state: LoopState) -> bool:
+    """Whether a guardrail or a person may still withhold the turn's items."""
+    ends = state.question.judged or any(call.plan.final for call in state.calls)
+    if state.gate is not None and state.gate.budget is None:
+        return True
+    return is_being_checked(state) or (ends and "finalize_answer" in state.required_steps)
+
+
+def _without_nested(state: LoopState, effect: RunTool | RunAgent) -> LoopState:
+    if isinstance(effect, RunTool):
+        return state
+    nested = tuple(one for one in state.nested if one.nested_id != effect.nested_id)
+    return revised(state, nested=nested)
+
+
+# --- How people decide: requests, votes, what a settled request does, and what time does ----------
+
+
+def _ask_people(state: LoopState, index: int, request: ApprovalRequest) -> LoopState:
+    """Let a call wait for its approval."""
+    call = state.calls[index]
+    state = revised(state, approvals=(*state.approvals, request))
+    return with_call(state, index, replace(call, status="waiting", approval=request.id))
+
+
+def _give_answer(state: LoopState, output: Json, item: int | None, at_ms: int) -> Step:
+    """Answer the question, or request approval of the answer first."""
+    terms = state.question.answer_terms
+    if terms is None:
+        return _answer(queue_for_session(state, len(state.items)), output, item)
+    request = requests.answer_approval(state, output, terms, at_ms)
+    gate = Gate(
+        request_id=request.id,
+        output=output,
+        item=item,
+        shown=released(state) if item is None else min(released(state), item),
+        failure=(state.question.candidate or Candidate()).failure,
+    )
+    state = revised(
+        state,
+        phase="asking",
+        candidate=None,
+        approvals=(*state.approvals, request),
+        gate=gate,
+    )
+    return (state, ()) if state.cancel is None else _stop_waiting(state)
+
+
+def _ask_to_go_on(state: LoopState, index: int, at_ms: int) -> Step:
+    """Request more of a budget that is used up, or fail the question."""
+    budget = state.start.budgets[index]
+    if budget.terms is None:
+        return _fail_question(state, _budget_failure(state, index, None))
+    request = requests.budget_approval(state, index, budget.terms, at_ms)
+    gate = Gate(request_id=request.id, budget=index)
+    return revised(state, phase="asking", approvals=(*state.approvals, request), gate=gate), ()
+
+
+def _budget_failure(state: LoopState, index: int, why: str | None) -> Failure:
+    message = phrases.budget_used_up(spending.described(state, index), why)
+    return Failure(code="budget_exceeded", message=message)
+
+
+def _take_decision(state: LoopState, decision: Decision, sender: votes.Sender) -> Step:
+    """Count an accepted decision for every waiting request that it covers."""
+    decided = next(one for one in state.approvals if one.id == decision.request_id)
+    covered = {decided.id}
+    if decision.remember:
+        is_exact = decision.remember_scope == "tool_with_args"
+        kept = Remembered(
+            agent=decided.agent,
+            name=decided.name,
             decision=decision,
-            decided_at_ms=at_ms,
+            args_digest=decided.args_digest if is_exact else None,
+            question=len(state.answers) if decision.remember_until == "run" else None,
+            verified=sender.verified,
         )
-        if request.id == request_id
-        else request
-        for request in state.approvals
+        state = revised(state, remembered=(*state.remembered, kept))
+        covered |= {one.id for one in state.approvals if _covers(kept, one, sender)}
+    for request in state.approvals:
+        if request.id in covered:
+            newer = votes.voted(request, decision, sender, _arguments_of(state, request))
+            state = _with_request(state, newer)
+            state = _settle_call(state, newer)
+    state = revised(state, starts=True)
+    if state.gate is not None:
+        return _settle_gate(state, state.gate)
+    return _continue_acting(state)
+
+
+def _covers(kept: Remembered, request: ApprovalRequest, sender: votes.Sender) -> bool:
+    """Whether a remembered decision also decides another waiting request."""
+    same = (request.agent, request.name) == (kept.agent, kept.name)
+    if not same or kept.args_digest not in {None, request.args_digest}:
+        return False
+    decision = replace(kept.decision, request_id=request.id, args_digest=None)
+    return votes.refusal((request,), decision, sender) is None
+
+
+def _arguments_of(state: LoopState, request: ApprovalRequest) -> str:
+    """Return all arguments under review, also those that reviewers do not see."""
+    if request.kind == "budget":
+        return request.arguments
+    if state.gate is not None:
+        return requests.answer_arguments(state.gate.output)
+    return next(one.arguments for one in state.calls if one.approval == request.id)
+
+
+def _with_request(state: LoopState, request: ApprovalRequest) -> LoopState:
+    approvals = tuple(request if one.id == request.id else one for one in state.approvals)
+    return revised(state, approvals=approvals)
+
+
+def _settle_pending(state: LoopState, status: ApprovalStatus) -> LoopState:
+    """Settle every pending request without a decision."""
+    approvals = tuple(
+        replace(one, status=status) if one.status == "pending" else one for one in state.approvals
     )
-    state = revised(state, approvals=approvals)
-    index, call = next(
-        (index, one) for index, one in enumerate(state.calls) if one.approval == request_id
-    )
-    if approved:
-        return with_call(state, index, replace(call, status="planned"))
-    return with_call(state, index, _rejected(call, decision))
+    return revised(state, approvals=approvals)
+
+
+def _settle_call(state: LoopState, request: ApprovalRequest) -> LoopState:
+    """Let the call of a settled request run, or give it its output."""
+    found = (at for at, one in enumerate(state.calls) if one.approval == request.id)
+    index = next(found, None)
+    if request.status == "pending" or index is None:
+        return state
+    call = state.calls[index]
+    if request.status in {"approved", "edited"}:
+        if request.edited is not None:
+            call = replace(call, arguments=request.edited, edited=True)
+        status: CallStatus = "held" if call.plan.kind == "handoff" else "planned"
+        return with_call(state, index, replace(call, status=status))
+    if request.status == "expired":
+        return with_call(state, index, replace(call, status="settled", output=phrases.EXPIRED))
+    assert request.decision is not None  # noqa: S101  only a decision rejects or responds
+    if request.status == "responded":
+        output = phrases.as_text(request.decision.response)
+        return with_call(state, index, replace(call, status="settled", output=output))
+    return with_call(state, index, _rejected(call, request.decision))
+
+
+def _settle_gate(state: LoopState, gate: Gate) -> Step:
+    """Give the answer that a person approved, or let the model answer anew; extend a budget."""
+    request = next(one for one in state.approvals if one.id == gate.request_id)
+    if request.status == "pending":
+        return state, ()
+    if gate.budget is not None:
+        state = revised(state, gate=None, phase="turned")
+        return _settle_budget(state, gate.budget, request)
+    if request.status in {"rejected", "expired"}:
+        why = phrases.ANSWER_EXPIRED if request.decision is None else request.decision.message
+        return _reject_answer(state, gate, why)
+    state = revised(state, gate=None)
+    if request.status != "responded" and request.edited is None:
+        return _answer(queue_for_session(state, len(state.items)), gate.output, gate.item)
+    output = requests.answer_of_person(request)
+    state, index = replace_answer(state, gate.item, output)
+    return _answer(queue_for_session(state, len(state.items)), output, index)
+
+
+def _settle_budget(state: LoopState, index: int, request: ApprovalRequest) -> Step:
+    """Go on with more of a budget, or fail the question."""
+    if request.status not in {"approved", "edited"}:
+        why = request.decision.message if request.decision else None
+        return _fail_question(state, _budget_failure(state, index, why))
+    wanted: JsonObject = json.loads(request.edited or request.arguments)
+    return revised(state, extended=(*state.extended, (index, int(wanted["extend_by"])))), ()
+
+
+def _reject_answer(state: LoopState, gate: Gate, why: str | None) -> Step:
+    """Let the model answer anew; it reads why, and users and sessions get neither.
+
+    An error handler's answer is not made anew: the question fails with the handler's failure.
+    """
+    if gate.failure is not None:
+        return _settle_unanswered(state, gate.failure)
+    state = drop_gate(state)
+    note: JsonObject = {"role": "developer", "content": phrases.answer_rejected(why)}
+    items = (*state.items, Item("note", note))
+    hidden = (*state.hidden, len(state.items))
+    return revised(state, phase="turned", items=items, hidden=hidden), ()
+
+
+def _pass_time(state: LoopState, at_ms: int) -> Step:
+    """Apply what is due by a time: reminders, escalation and expiry."""
+    if not state.calls and state.gate is None:
+        return state, ()
+    before, expired = state, list[ApprovalRequest]()
+    for request in state.approvals:
+        older = votes.aged(request, at_ms)
+        if older is not request:
+            state = _settle_call(_with_request(state, older), older)
+            expired += [older] if older.status != "pending" else []
+    if not expired:
+        return state, ()
+    fatal = next((one for one in expired if one.terms.on_expiry == "fail"), None)
+    if fatal is not None:
+        message = phrases.approval_expired(fatal.id, fatal.name)
+        return _fail_question(state, Failure(code="approval_expired", message=message))
+    if before.gate is not None:
+        return _settle_gate(state, before.gate)
+    return _continue_acting(state)
 
 
 def _rejected(call: Call, decision: Decision) -> Call:
@@ -700,36 +1282,22 @@ def _rejected(call: Call, decision: Decision) -> Call:
     return replace(call, status="settled", output=output)
 
 
-def _ask_people(state: LoopState, index: int, at_ms: int) -> LoopState:
-    call = state.calls[index]
-    request = requests.approval(state, call, at_ms)
-    state = revised(state, approvals=(*state.approvals, request))
-    return with_call(state, index, replace(call, status="waiting", approval=request.id))
+def _remembered(state: LoopState, call: Call) -> Remembered | None:
+    """Return the newest decision for this call of a tool by this agent.
+
+    One for exactly these arguments comes before one for all calls.
+    """
+    fitting = [
+        one
+        for one in reversed(state.remembered)
+        if (one.agent, one.name) == (state.agent, call.name)
+        and one.question in {None, len(state.answers)}
+        and (one.args_digest is None or one.args_digest == digest(call.arguments))
+    ]
+    return next((one for one in fitting if one.args_digest is not None), next(iter(fitting), None))
 
 
-def _remembered(state: LoopState, call: Call) -> Decision | None:
-    """Return the newest decision that applies to every call of this tool by this agent."""
-    for one in reversed(state.remembered):
-        if (one.agent, one.name) == (state.agent, call.name):
-            return one.decision
-    return None
-
-
-def _may_be_blocked(state: LoopState) -> bool:
-    """Whether a guardrail may still withhold what the turn has produced so far."""
-    ends = state.question.judged or any(call.plan.final for call in state.calls)
-    return is_held(state) or (ends and "finalize_answer" in state.required_steps)
-
-
-def _without_nested(state: LoopState, effect: RunTool | RunAgent) -> LoopState:
-    if isinstance(effect, RunTool) or not state.nested:
-        return state
-    nested = tuple(one for one in state.nested if one.nested_id != effect.nested_id)
-    return revised(state, nested=nested)
-
-
-# --- How a question ends: with an answer, with a failure, or because the run was cancelled
-# ---------
+# --- How a question ends: answered, failed or cancelled ------------------------------------------
 
 
 def _end_of_reply(state: LoopState, reply: ModelReply) -> Step:
@@ -751,15 +1319,15 @@ def _set_candidate(state: LoopState, candidate: Candidate) -> LoopState:
     return revised(state, phase="finalizing", candidate=candidate)
 
 
-def _finalize(state: LoopState, candidate: Candidate) -> Step:
+def _finalize(state: LoopState, candidate: Candidate, at_ms: int) -> Step:
     """Answer at once, or first run the user code that finalizes the answer."""
     is_due = "finalize_answer" in state.required_steps
     if candidate.failure is None and not candidate.outcomes and not is_due:
-        return _answer(queue_for_session(state, len(state.items)), candidate.output, candidate.item)
+        return _give_answer(state, candidate.output, candidate.item, at_ms)
     return requests.issue(state, requests.finalization(state, candidate))
 
 
-def _answer_finalized(state: LoopState, finalized: FinalizedAnswer) -> Step:
+def _answer_finalized(state: LoopState, finalized: FinalizedAnswer, at_ms: int) -> Step:
     """Apply the result of finalizing."""
     candidate = state.question.candidate or Candidate()
     state = revised(
@@ -767,7 +1335,7 @@ def _answer_finalized(state: LoopState, finalized: FinalizedAnswer) -> Step:
         context=apply(state.context, finalized.changes),
         guardrails=(*state.question.guardrails, *finalized.results),
     )
-    if candidate.failure is not None and (finalized.declined or not finalized.final):
+    if candidate.failure is not None and _stands(candidate.failure, finalized):
         return _settle_unanswered(state, candidate.failure)
     index = candidate.item
     if finalized.message is not None and finalized.failure is None:
@@ -781,14 +1349,19 @@ def _answer_finalized(state: LoopState, finalized: FinalizedAnswer) -> Step:
     output = finalized.output if finalized.replaced else candidate.output
     if _is_blocked(finalized):
         return _answer(_withhold(state, candidate, finalized), output, index)
-    return _answer(queue_for_session(state, len(state.items)), output, index)
+    return _give_answer(state, output, index, at_ms)
+
+
+def _stands(failure: Failure, finalized: FinalizedAnswer) -> bool:
+    """Whether a failure is final; after an empty answer, the model may be called again."""
+    return finalized.declined or not (finalized.final or failure.code == "invalid_final_output")
 
 
 def _fail_question(state: LoopState, failure: Failure) -> Step:
     """Fail the question, unless a handler turns the failure into an answer."""
     if not _is_handled(state, failure):
         return _settle_unanswered(state, failure)
-    keep = frozenset({"save_session", "check_input"})
+    keep = frozenset({"save_session", "check_input", "hold_line", "notify_people"})
     state, stops = _cancel_pending(state, phrases.NOT_RUN, keep=keep)
     return _set_candidate(state, Candidate(failure=failure)), stops
 
@@ -802,11 +1375,11 @@ def _next_question(state: LoopState) -> Step:
     """Start the next question, wait for one, or close."""
     if state.cancel is not None:
         return _close_when_idle(state), ()
-    if state.inbox:
+    if state.inbox or state.hold is not None:
         return revised(state, phase="turned"), ()
     if state.start.keep_open:
         return revised(state, phase="idle"), ()
-    return _close(state, "completed"), ()
+    return _close_when_idle(state), ()
 
 
 def _cancel_now(state: LoopState) -> Step:
@@ -854,14 +1427,14 @@ def _session_saved(state: LoopState) -> LoopState:
 
 
 def _retry_saving(state: LoopState) -> LoopState:
-    """Try again to save what the session did not accept."""
+    """Retry saving the items that the session did not accept."""
     if state.saving.save_failure is None:
         return state
     return revised(state, save_failure=replace(state.saving.save_failure, retrying=True))
 
 
 def _saving_failed(state: LoopState, failure: Failure, at_ms: int) -> Step:
-    """Keep what the session did not accept; a conversation retries, any other run fails."""
+    """Keep items that the session did not accept; only a conversation retries."""
     since = at_ms if state.saving.save_failure is None else state.saving.save_failure.at_ms
     trouble = SaveFailure(at_ms=since, failure=failure)
     if state.phase == "closing":
@@ -884,12 +1457,9 @@ def _cancel_pending(state: LoopState, output: str, *, keep: frozenset[str]) -> S
         for call in state.calls
         if call.status != "recorded"
     ]
-    approvals = tuple(
-        replace(request, status="cancelled") if request.status == "pending" else request
-        for request in state.approvals
-    )
     pending = tuple(effect for effect in state.pending if effect not in stopped)
-    state = revised(state, approvals=approvals, calls=(), nested=(), pending=pending)
+    state = _settle_pending(drop_gate(state), "cancelled")
+    state = revised(state, calls=(), nested=(), pending=pending)
     return record_outputs(state, calls), stops
 
 
@@ -897,7 +1467,7 @@ def _answer(state: LoopState, output: Json, item: int | None) -> Step:
     # Guardrails passed the empty answer, but not the earlier items, which must not replace it.
     is_guarded = any(record.stage == "output" for record in state.question.guardrails)
     if state.start.parent is not None and not is_guarded and (output is None or output == ""):
-        output = last_words(state.items[state.question.asked_from :])
+        output = last_words(state.items[state.question.replies_from :])
     answer = Answer(state.question.answering, item, state.agent)
     return _next_question(_with_answer(state, answer, output, None))
 
@@ -935,11 +1505,12 @@ def _is_blocked(finalized: FinalizedAnswer) -> bool:
 
 def _settle_unanswered(state: LoopState, failure: Failure) -> Step:
     """End the question without an answer; a conversation stays open, a run closes."""
-    state, stops = _cancel_pending(state, phrases.NOT_RUN, keep=frozenset({"save_session"}))
+    keep = frozenset({"save_session", "hold_line", "notify_people"})
+    state, stops = _cancel_pending(state, phrases.NOT_RUN, keep=keep)
     state = drop_unchecked(state)
     answer = Answer(state.question.answering, None, state.agent, failure)
     state = revised(_with_answer(state, answer, None, failure), queued_up_to=len(state.items))
-    if state.start.keep_open:
+    if state.start.keep_open or state.hold is not None:
         state, commands = _next_question(state)
         return state, (*stops, *commands)
     return _close(state, "failed"), stops

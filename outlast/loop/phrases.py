@@ -1,13 +1,24 @@
 """Texts that the model or the user reads where no user code provides one."""
 
 import json
+from typing import Any, cast
 
 from outlast.loop.values import Json
 
 CANCELLED = "This call was cancelled and did not run to its end."
 NOT_RUN = "This call was not run, because the run could not go on."
+NOT_RUN_NOW = (
+    "This call was not run, because something else had to end first. Call again if it is needed."
+)
 STOPPED = "The run was cancelled."
 REJECTED = "A person decided that this call must not run."
+EXPIRED = "This call was not run: it needed a person's approval, and nobody decided in time."
+EDITED_ELSEWHERE = (
+    "This call must not run: a person wants other arguments, which only you can send."
+)
+SUPERSEDED = "This call was not run, because the user said something else meanwhile."
+ANSWER_EXPIRED = "nobody decided about it in time."
+ANSWER_SUPERSEDED = "the user said something else meanwhile."
 WITHHELD = "[This output was withheld by a guardrail.]"
 UNCHECKED = "[This output is withheld: not all guardrails could check it.]"
 HANDOFF_IGNORED = "This handoff was ignored: a reply can hand over to one agent only."
@@ -23,6 +34,44 @@ def as_text(output: Json) -> str:
     return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
 
 
+def edited(output: Json, arguments: str, why: str | None = None) -> Json:
+    """Return the output of a call that ran with a person's arguments, which the model reads first."""
+    reason = f"The reason: {why}\n" if why else ""
+    note = (
+        f"A person changed the arguments of this call to {arguments} before it ran. "
+        f"{reason}Its output:"
+    )
+    if isinstance(output, str):
+        return f"{note}\n{output}"
+    whole: list[Any] = [{"type": "input_text", "text": output}]
+    parts = cast("list[Any]", output) if isinstance(output, list) else whole
+    return [{"type": "input_text", "text": note}, *parts]
+
+
+def answer_rejected(message: str | None) -> str:
+    """Return the note for a model after its answer was not approved."""
+    why = f": {message}" if message else "."
+    return f"Your last answer was not approved, and the user has not seen it{why} Answer anew."
+
+
+def released(by: str, note: str) -> str:
+    """Return the note for a model after a person gives the conversation back."""
+    return (
+        f"{by} of the team has talked with the user and gives the conversation back to you: {note}"
+    )
+
+
+def budget_used_up(budget: str, why: str | None) -> str:
+    """Return the message of a question that has used up a budget."""
+    said = f" {why}" if why else ""
+    return f"The budget of {budget} is used up, and nobody extended it.{said}"
+
+
+def approval_expired(request_id: str, name: str) -> str:
+    """Return the message of a question that needed a person's decision."""
+    return f"Nobody decided the approval {request_id} of {name} in time."
+
+
 def tool_failed(name: str, code: str) -> str:
     """Return the output of a tool that failed for good, without internals."""
     if code == "tool_timeout":
@@ -31,7 +80,7 @@ def tool_failed(name: str, code: str) -> str:
 
 
 def conversation_full(run_id: str) -> str:
-    """Return the message of a run whose history and state are full."""
+    """Return the message of a run with a full history and state."""
     return (
         f"The history of run {run_id} is full, and its state is too large to continue in a new "
         "history. The run stays readable. Start a new run, and configure a blob store for workers "
@@ -41,7 +90,8 @@ def conversation_full(run_id: str) -> str:
 
 def turns_used_up(max_turns: int) -> str:
     """Return the message of a run that used up its turns."""
+    calls = "1 model call" if max_turns == 1 else f"{max_turns} model calls"
     return (
-        f"The run made {max_turns} model calls and has no answer yet. Raise max_turns, or look at "
-        "the transcript for a loop between tools or agents."
+        f"Max turns ({max_turns}) exceeded: the run made {calls} and has no answer yet. Raise "
+        "max_turns, or look at the transcript for a loop between tools or agents."
     )

@@ -1,9 +1,15 @@
 """Makes effects and approval requests from the state; `machine.py` decides when."""
 
+import json
 from dataclasses import replace
 from typing import Any
 
-from outlast.loop.approvals import ApprovalRequest, digest
+from outlast.loop.approvals import (
+    ApprovalRequest,
+    ApprovalTerms,
+    digest,
+    reviewed,
+)
 from outlast.loop.calls import DEFAULT_NESTED, Call
 from outlast.loop.checks import INPUT_CHECKS, Candidate, CheckStage
 from outlast.loop.effects import (
@@ -13,6 +19,7 @@ from outlast.loop.effects import (
     FinalizeAnswer,
     Finish,
     NotifyParent,
+    NotifyPeople,
     OffloadItems,
     PrepareRun,
     RunAgent,
@@ -21,10 +28,13 @@ from outlast.loop.effects import (
     SaveSession,
 )
 from outlast.loop.items import Item
-from outlast.loop.state import Ending, ItemsToSave, LoopState, revised, turn_start
+from outlast.loop.notices import Notice
+from outlast.loop.spending import described, limit_of, spent
+from outlast.loop.state import Ending, ItemsToSave, LoopState, line_of, revised, turn_start
 from outlast.loop.transcript import context_before
-from outlast.loop.values import Json
+from outlast.loop.values import Json, JsonObject
 from outlast.loop.view import size
+from outlast.loop.votes import SHORTEST_REMINDER_MS
 
 
 def issue(state: LoopState, effect: Effect) -> tuple[LoopState, tuple[Effect, ...]]:
@@ -42,7 +52,7 @@ def preparation(state: LoopState) -> PrepareRun:
         context=state.context,
         context_type=state.start.context_type,
         settings=state.start.settings,
-        input=state.inbox[0].content if made_elsewhere else None,
+        input=state.inbox[0].content if made_elsewhere and state.inbox else None,
         run_id=state.run_id if made_elsewhere else "",
     )
 
@@ -55,24 +65,32 @@ def input_check(state: LoopState, stage: CheckStage, items: tuple[Item, ...]) ->
 def model_call(state: LoopState) -> CallModel:
     """Call the active agent's model with its view of the transcript."""
     thread = state.server.thread
+    line = line_of(state)
     shown = size(state.view, len(state.items))
     has_more = state.question.starts and thread is None and state.view.history < shown
     return CallModel(
         **_turn_fields(state),
         input_length=len(state.items),
-        known=state.server.known,
+        on_server=state.server.on_server,
         conversation_id=thread.conversation_id if thread else None,
         previous_response_id=thread.previous_response_id if thread else None,
         chained=thread is not None and thread.chained,
         tools_used=state.agent in state.question.tool_users,
         starts=state.question.starts,
         history=state.view.history if has_more else None,
-        decided=tuple(one.name for one in state.remembered if one.agent == state.agent),
+        decided=tuple(
+            one.name
+            for one in state.remembered
+            if one.agent == state.agent
+            and one.args_digest is None
+            and one.question in {None, len(state.answers)}
+        ),
         required_steps=tuple(
             duty
             for duty in state.required_steps
             if duty in INPUT_CHECKS and state.question.turn == 1
         ),
+        line=line.line if line is not None else "",
     )
 
 
@@ -157,17 +175,106 @@ def offload(state: LoopState) -> OffloadItems:
 
 def approval(state: LoopState, call: Call, at_ms: int) -> ApprovalRequest:
     """Request a person's approval of a call."""
-    prefix = state.start.parent.prefix if state.start.parent else ""
-    return ApprovalRequest(
-        id=f"{prefix}a{len(state.approvals) + 1}",
+    return _request(
+        state,
+        at_ms,
+        call.plan.terms,
+        kind="handoff" if call.plan.kind == "handoff" else "tool",
         call_id=call.call_id,
         name=call.name,
+        arguments=call.arguments,
+        schema=call.plan.schema,
+        reason=call.plan.reason,
+    )
+
+
+def notification(state: LoopState, notices: tuple[Notice, ...]) -> NotifyPeople:
+    """Let the worker's notifiers deliver notices."""
+    return NotifyPeople(effect=state.next_effect, run_id=state.run_id, notices=notices)
+
+
+def answer_approval(
+    state: LoopState, output: Json, terms: ApprovalTerms, at_ms: int
+) -> ApprovalRequest:
+    """Request a person's approval of an answer."""
+    schema: JsonObject = {
+        "type": "object",
+        "properties": {"answer": {}},
+        "required": ["answer"],
+        "additionalProperties": False,
+    }
+    return _request(
+        state,
+        at_ms,
+        terms,
+        kind="output",
+        call_id="",
+        name="answer",
+        arguments=answer_arguments(output),
+        schema=schema,
+        reason=state.question.answer_reason,
+    )
+
+
+def answer_arguments(output: Json) -> str:
+    """Return an answer as JSON text, as if it were the arguments of a call."""
+    return json.dumps({"answer": output}, ensure_ascii=False)
+
+
+def answer_of_person(request: ApprovalRequest) -> Json:
+    """Return the answer that a person gave or edited instead of the model's."""
+    if request.status == "responded" and request.decision is not None:
+        return request.decision.response
+    return json.loads(request.edited or "{}")["answer"]
+
+
+def budget_approval(
+    state: LoopState, index: int, terms: ApprovalTerms, at_ms: int
+) -> ApprovalRequest:
+    """Request more of a budget that is used up; by default as much again."""
+    budget = state.start.budgets[index]
+    arguments: JsonObject = {
+        "of": budget.of,
+        "per": budget.per,
+        "limit": limit_of(state, index),
+        "spent": spent(state, budget, at_ms),
+        "extend_by": budget.limit,
+    }
+    schema: JsonObject = {
+        "type": "object",
+        "properties": {"extend_by": {"type": "integer", "minimum": 1}},
+        "required": ["extend_by"],
+    }
+    return _request(
+        state,
+        at_ms,
+        replace(terms, allow=tuple(one for one in terms.allow if one != "respond")),
+        kind="budget",
+        call_id="",
+        name="budget",
+        arguments=json.dumps(arguments),
+        schema=schema,
+        reason=f"The budget of {described(state, index)} is used up.",
+    )
+
+
+def _request(
+    state: LoopState, at_ms: int, terms: ApprovalTerms, *, arguments: str, **fields: Any
+) -> ApprovalRequest:
+    prefix = state.start.parent.prefix if state.start.parent else ""
+    lasts, every = terms.expires_in_ms, terms.remind_every_ms
+    return ApprovalRequest(
+        **fields,
+        id=f"{prefix}a{len(state.approvals) + 1}",
         agent=state.agent,
         handoff_path=state.handoff_path,
-        arguments=call.arguments,
-        args_digest=digest(call.arguments),
-        reason=call.plan.reason,
+        arguments=reviewed(arguments, terms.redact),
+        args_digest=digest(arguments),
+        terms=terms,
         requested_at_ms=at_ms,
+        expires_at_ms=None if lasts is None else at_ms + lasts,
+        remind_at_ms=None if every is None else at_ms + max(every, SHORTEST_REMINDER_MS),
+        paused_at_ms=None if state.hold is None else at_ms,
     )
 
 

@@ -6,7 +6,15 @@ Only modules of `loop/` make new states.
 from dataclasses import dataclass, fields
 from typing import Any, Final, Literal, TypeAlias
 
-from outlast.loop.approvals import ApprovalRequest, Remembered
+from outlast.loop.approvals import (
+    DEFAULT_TERMS,
+    ApprovalRequest,
+    ApprovalTerms,
+    Decision,
+    Person,
+    Remembered,
+)
+from outlast.loop.budgets import Budget
 from outlast.loop.calls import Call
 from outlast.loop.checks import Candidate, GuardrailRecord, RequiredStep
 from outlast.loop.effects import (
@@ -16,6 +24,7 @@ from outlast.loop.effects import (
     Command,
     Effect,
     FinalizeAnswer,
+    HoldLine,
     RunHandoff,
     SaveSession,
 )
@@ -23,6 +32,7 @@ from outlast.loop.events import CancelMode, Parent
 from outlast.loop.items import Item, Message
 from outlast.loop.values import NO_USAGE, Failure, Json, JsonObject, ServerThread, Usage
 from outlast.loop.view import WHOLE, View, shown
+from outlast.loop.votes import Sender, aged, claim_refusal, person_problem, refusal
 
 Phase: TypeAlias = Literal[
     "new",
@@ -33,6 +43,8 @@ Phase: TypeAlias = Literal[
     "transferring",
     "turned",
     "finalizing",
+    "asking",
+    "held",
     "idle",
     "closing",
     "closed",
@@ -44,7 +56,15 @@ Outcome: TypeAlias = Literal["completed", "failed", "cancelled", "terminated"]
 """How a run ended; only the engine terminates a run."""
 
 Status: TypeAlias = Literal[
-    "running", "waiting", "blocked", "idle", "completed", "failed", "cancelled", "terminated"
+    "running",
+    "waiting",
+    "held",
+    "blocked",
+    "idle",
+    "completed",
+    "failed",
+    "cancelled",
+    "terminated",
 ]
 
 CALL_KINDS = frozenset({"tool_call", "handoff_call"})
@@ -81,18 +101,24 @@ class Ignored:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Response:
-    """One model response: its turn, its usage, and the provider's ids."""
+    """One model response: its turn, its agent and model, its usage, and the provider's ids.
+
+    `cost_micros` is its cost in millionths of a US dollar, if the worker knows the price.
+    """
 
     turn: int
+    agent: str = ""
+    model: str = ""
     usage: Usage = NO_USAGE
     response_id: str | None = None
     request_id: str | None = None
     raw_usage: JsonObject | None = None
+    cost_micros: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ItemsToSave:
-    """A range of the transcript to save in the session, without what a filter dropped."""
+    """A range of the transcript to save in the session, without dropped items."""
 
     start: int
     stop: int
@@ -102,7 +128,7 @@ class ItemsToSave:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Blocked:
-    """An effect that no worker can carry out: since when, and what workers lack."""
+    """An effect that no worker can carry out: since when, and the missing part."""
 
     effect: int
     at_ms: int
@@ -126,6 +152,54 @@ class NestedRequests:
     requests: tuple[ApprovalRequest, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hold:
+    """A takeover by a person: who, since when, and the ids of the person's messages."""
+
+    by: str
+    at_ms: int
+    said: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Gate:
+    """An answer or a used-up budget that waits for a person.
+
+    Attributes:
+        request_id: the approval request.
+        output: the answer.
+        item: the index of the answer's item.
+        shown: the number of items that readers see while an answer waits.
+        failure: the failure in whose place an error handler gave the answer.
+        budget: the index of the budget; None for an answer.
+    """
+
+    request_id: str
+    output: Json = None
+    item: int | None = None
+    shown: int = 0
+    failure: Failure | None = None
+    budget: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pauses:
+    """How long the run has waited for people or messages; counted if a budget of time needs it.
+
+    Attributes:
+        total_ms: the pauses that are over.
+        since_ms: when the present pause began; None while the run works.
+    """
+
+    total_ms: int = 0
+    since_ms: int | None = None
+
+    def until(self, at_ms: int) -> int:
+        """Return the length of all pauses up to a time, in milliseconds."""
+        present = 0 if self.since_ms is None else max(at_ms - self.since_ms, 0)
+        return self.total_ms + present
+
+
 @dataclass(frozen=True, kw_only=True)
 class Start:
     """The parameters of a run's start, which never change.
@@ -140,6 +214,9 @@ class Start:
         handled: codes of the failures that a handler may turn into answers; `*` for all.
         parent: the parent of a nested run.
         chain_id: identifies the run across all its histories; unchanged by a reset.
+        requester: the person for whom the run works; empty if nobody says.
+        takeover: who may take the conversation over.
+        budgets: what the run may spend before a person decides whether it goes on.
     """
 
     max_turns: int | None = None
@@ -151,6 +228,9 @@ class Start:
     handled: tuple[str, ...] = ()
     parent: Parent | None = None
     chain_id: str = ""
+    requester: str = ""
+    takeover: ApprovalTerms = DEFAULT_TERMS
+    budgets: tuple[Budget, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +241,11 @@ class Question:
         answering: ids of the recorded messages that have no answer yet.
         turn: the number of model calls for the answer.
         question_from: the index of the question's first item.
-        asked_from: the index of the first item after the question.
+        replies_from: the index of the first item after the question.
+        responses_from: the index of its first model response.
+        tokens_before: the tokens that the run had used before it.
+        began_ms: when it began, in milliseconds since the epoch.
+        pauses_ms: the length of the run's pauses before it.
         unchecked_from: the index of the first item that input guardrails have not passed yet.
         guardrails: results of guardrails for the question and its answer.
         candidate: the answer that is not final yet.
@@ -169,12 +253,18 @@ class Question:
         starts: whether the active agent's next model call begins its work.
         judged: whether a rule decides if the tool outputs are the answer.
         parallel: how many calls may run at once; None for no limit.
+        answer_terms: a person has to approve the answer, under these terms.
+        answer_reason: why a person has to approve it.
     """
 
     answering: tuple[str, ...] = ()
     turn: int = 0
     question_from: int = 0
-    asked_from: int = 0
+    replies_from: int = 0
+    responses_from: int = 0
+    tokens_before: int = 0
+    began_ms: int = 0
+    pauses_ms: int = 0
     unchecked_from: int | None = None
     guardrails: tuple[GuardrailRecord, ...] = ()
     candidate: Candidate | None = None
@@ -182,11 +272,13 @@ class Question:
     starts: bool = True
     judged: bool = False
     parallel: int | None = None
+    answer_terms: ApprovalTerms | None = None
+    answer_reason: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class Saving:
-    """What is saved in the session, and what is still to be saved.
+    """Progress of saving in the session.
 
     Attributes:
         to_save: ranges of items that are queued for the session, oldest first.
@@ -207,11 +299,11 @@ class Server:
 
     Attributes:
         thread: how the server keeps the conversation; None if it does not.
-        known: the number of items that the server has.
+        on_server: the number of items that the server has.
     """
 
     thread: ServerThread | None = None
-    known: int = 0
+    on_server: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -259,6 +351,11 @@ class LoopState:
         approvals: every request for approval, in order.
         remembered: decisions that apply to further calls.
         nested: pending approval requests of nested runs.
+        gate: the answer or the budget that waits for a person.
+        extended: how much people have added to budgets, each with the budget's index.
+        hold: the person who has the conversation.
+        pauses: how long the run has waited for people or messages.
+        notifies: whether people hear about requests and takeovers.
         answers: the answers so far.
         final_output: the newest answer.
         failure: why the newest message has no answer, or why the run failed.
@@ -295,6 +392,11 @@ class LoopState:
     approvals: tuple[ApprovalRequest, ...] = ()
     remembered: tuple[Remembered, ...] = ()
     nested: tuple[NestedRequests, ...] = ()
+    gate: Gate | None = None
+    extended: tuple[tuple[int, int], ...] = ()
+    hold: Hold | None = None
+    pauses: Pauses = Pauses()
+    notifies: bool = False
     answers: tuple[Answer, ...] = ()
     final_output: Json = None
     failure: Failure | None = None
@@ -313,6 +415,8 @@ class LoopState:
             return self.outcome
         if may_save(self):
             return "running"  # a run waits for people only after saving
+        if self.hold is not None:
+            return "held"
         if self.phase == "idle":
             return "idle"
         if waits_for_people(self):
@@ -389,13 +493,27 @@ def may_save(state: LoopState) -> bool:
 def waits_for_people(state: LoopState) -> bool:
     """Whether the run only waits for decisions of people, here or in every nested run."""
     asking = {one.nested_id for one in state.nested if one.requests}
-    return state.phase == "acting" and all(
+    return state.phase in {"acting", "asking"} and all(
         effect.kind in BACKGROUND or (effect.kind == "run_agent" and effect.nested_id in asking)
         for effect in state.pending
     )
 
 
-def is_held(state: LoopState) -> bool:
+def line_of(state: LoopState) -> HoldLine | None:
+    """Return the realtime line that makes the model calls now, if there is one."""
+    return next((effect for effect in state.pending if isinstance(effect, HoldLine)), None)
+
+
+def line_problem(state: LoopState) -> str | None:
+    """Return why no realtime line can be attached, or None if one can."""
+    if state.phase in {"closing", "closed"}:
+        return "The run has ended. Start a new one."
+    if state.start.max_turns == 0:
+        return "The run allows no model calls, because it was started with max_turns=0."
+    return None
+
+
+def is_being_checked(state: LoopState) -> bool:
     """Whether input guardrails still run beside a turn, which must not take effect before."""
     return any(isinstance(effect, CheckInput) for effect in state.pending)
 
@@ -403,12 +521,16 @@ def is_held(state: LoopState) -> bool:
 def released(state: LoopState) -> int:
     """Return how many items readers may see; output guardrails may withhold the others.
 
-    While an answer waits for output guardrails, or tool outputs may become the answer, the items of
-    the newest turn are not shown.
+    While an answer waits for output guardrails or a person, or tool outputs may become the answer,
+    the items of the newest turn are not shown.
     """
+    if state.gate is not None and state.gate.budget is None:
+        return state.gate.shown
     judged = state.question.judged or any(call.plan.final for call in state.calls)
     is_candidate = state.question.candidate is not None and state.question.candidate.failure is None
-    if "check_output" not in state.required_steps or not (is_candidate or (state.calls and judged)):
+    may_change = is_candidate or (state.calls and judged)
+    is_guarded = "check_output" in state.required_steps or state.question.answer_terms is not None
+    if not (is_guarded and may_change):
         return len(state.items)
     at = turn_start(state)
     while at < len(state.items) and state.items[at].kind not in ANSWER_KINDS:
@@ -418,10 +540,11 @@ def released(state: LoopState) -> int:
 
 def turn_start(state: LoopState) -> int:
     """Return the index of the first item of the newest turn."""
-    index = len(state.items)
-    while index > 0 and state.items[index - 1].turn == state.turns > 0:
-        index -= 1
-    return index
+    start = at = len(state.items)
+    while at > 0 and state.items[at - 1].turn in {0, state.turns}:
+        at -= 1
+        start = at if state.items[at].turn == state.turns > 0 else start
+    return start
 
 
 def has_message(state: LoopState, message_id: str) -> bool:
@@ -433,10 +556,102 @@ def has_message(state: LoopState, message_id: str) -> bool:
     )
 
 
+def withdraw_problem(state: LoopState, message_id: str) -> str | None:
+    """Return why a message cannot be withdrawn, or None if no question has taken it yet."""
+    rest = [one for one in state.inbox if one.id != message_id]
+    is_begun = state.phase == "preparing" or (not rest and state.phase in {"turned", "closing"})
+    if len(rest) == len(state.inbox) or is_begun:
+        return "No such message waits: the run has taken it, or never had it."
+    return None
+
+
+def retry_problem(state: LoopState, answers: int) -> str | None:
+    """Return why the last question cannot be retried, or None if it can.
+
+    Args:
+        state: the state of the run.
+        answers: the number of answers that the run had for whoever asks.
+    """
+    if state.phase != "idle":
+        return f"The run is {state.status}: only an open conversation at rest retries a question."
+    if state.failure is None:
+        return "The last question has an answer, so there is nothing to retry."
+    if len(state.answers) != answers:
+        return "Another question has been asked since, so this one cannot be retried."
+    if state.start.max_turns == 0:
+        return "The run was started with max_turns=0, so it may not call a model."
+    return None
+
+
+def sender_of(state: LoopState, at_ms: int, *, verified: bool) -> Sender:
+    """Return the circumstances of what a person does in a run."""
+    return Sender(at_ms=at_ms, verified=verified, requester=state.start.requester)
+
+
+def decision_problem(
+    state: LoopState, decision: Decision, at_ms: int, *, verified: bool
+) -> str | None:
+    """Return why a decision does not count at a time, or None if it does."""
+    sender = sender_of(state, at_ms, verified=verified)
+    return refusal(_aged(state, at_ms), decision, sender)
+
+
+def claim_problem(
+    state: LoopState, request_id: str, person: Person, at_ms: int, *, verified: bool, force: bool
+) -> str | None:
+    """Return why a person cannot claim a request at a time, or None if they can."""
+    sender = sender_of(state, at_ms, verified=verified)
+    return claim_refusal(_aged(state, at_ms), request_id, person, sender, force=force)
+
+
+def _aged(state: LoopState, at_ms: int) -> list[ApprovalRequest]:
+    return [aged(request, at_ms) for request in state.approvals]
+
+
+def hold_problem(state: LoopState, person: Person, at_ms: int, *, verified: bool) -> str | None:
+    """Return why a person cannot take the conversation over, or None if they can."""
+    if state.phase in {"new", "closing", "closed"}:
+        return "The run has ended. Start a new one."
+    if state.hold is not None and state.hold.by != person.subject:
+        return f"{state.hold.by or 'A person'} has the conversation already."
+    return _takeover_problem(state, person, at_ms, verified=verified)
+
+
+def say_problem(state: LoopState, person: Person, at_ms: int, *, verified: bool) -> str | None:
+    """Return why a person cannot speak for the team, or release the conversation."""
+    if state.hold is None:
+        return "Nobody has the conversation. Hold it first."
+    if state.phase in {"preparing", "closing", "closed"}:
+        return f"The run is {state.phase}."
+    return _takeover_problem(state, person, at_ms, verified=verified)
+
+
+def release_problem(
+    state: LoopState, person: Person, to: str, at_ms: int, *, verified: bool
+) -> str | None:
+    """Return why a person cannot release the conversation to an agent, or None if they can."""
+    problem = say_problem(state, person, at_ms, verified=verified)
+    if problem is None and state.phase != "held" and to not in {"", state.agent}:
+        return (
+            f"The turn of {state.agent} is not over, so {to:.80} cannot go on yet. Release without "
+            "`to`, or again when the run is held."
+        )
+    return problem
+
+
+def _takeover_problem(
+    state: LoopState, person: Person, at_ms: int, *, verified: bool
+) -> str | None:
+    terms = state.start.takeover
+    sender = sender_of(state, at_ms, verified=verified)
+    problem = person_problem(terms, (terms.audience,), person, sender)
+    return f"Taking over the conversation{problem}" if problem else None
+
+
 def items_of(state: LoopState, effect: CallModel | RunHandoff | FinalizeAnswer) -> tuple[Item, ...]:
     """Return the items that an effect covers; always the same items for an effect."""
     if isinstance(effect, CallModel):
-        return shown(state.view, state.items, effect.input_length)[effect.known :]
+        return shown(state.view, state.items, effect.input_length)[effect.on_server :]
     return shown(state.view, state.items, effect.input_length or 0)
 
 

@@ -1,5 +1,6 @@
 """Records messages, replies and outputs in the transcript, and changes in the context."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -15,7 +16,7 @@ from outlast.loop.calls import Call, CallStatus, ModelReply, PlannedCall
 from outlast.loop.changes import apply
 from outlast.loop.checks import INPUT_CHECKS
 from outlast.loop.effects import OffloadItems, RunAgent, RunTool
-from outlast.loop.items import Item, ItemKind, Message, call_id_of
+from outlast.loop.items import Item, ItemKind, Message, call_id_of, message_of_person
 from outlast.loop.state import Ignored, ItemsToSave, LoopState, Response, revised, turn_start
 from outlast.loop.stored import OFFLOAD_ABOVE, Offload, weight, with_references
 from outlast.loop.values import Json, JsonObject
@@ -32,14 +33,20 @@ def hide_blocked(state: LoopState) -> LoopState:
     return hide_from(revised(state, blocked_from=None), state.blocked_from)
 
 
-def record_messages(state: LoopState) -> LoopState:
-    """Record the waiting messages in the transcript; the next answer covers them, too."""
-    arrived = tuple(Item("input", raw) for message in state.inbox for raw in message.content)
+def record_messages(state: LoopState, *, all_of_them: bool = True) -> LoopState:
+    """Record the waiting messages in the transcript; the next answer covers them, too.
+
+    Args:
+        state: the state.
+        all_of_them: whether those count that wait for the present answer.
+    """
+    taken = tuple(one for one in state.inbox if all_of_them or one.mode != "queue")
+    arrived = tuple(Item("input", raw) for message in taken for raw in message.content)
     return revised(
         state,
         items=state.items + arrived,
-        answering=state.question.answering + tuple(message.id for message in state.inbox),
-        inbox=(),
+        answering=state.question.answering + tuple(message.id for message in taken),
+        inbox=tuple(one for one in state.inbox if one not in taken),
         failure=None,
     )
 
@@ -51,9 +58,9 @@ def record_prepared_input(
 
     The message stays in the inbox without items, so that it gets an answer.
     """
-    known = frozenset(old)
+    saved = frozenset(old)
     items = tuple(
-        Item("history" if at in known else "input", raw) for at, raw in enumerate(content)
+        Item("history" if at in saved else "input", raw) for at, raw in enumerate(content)
     )
     first, *others = state.inbox
     state = revised(state, inbox=(Message(first.id, (), first.at_ms), *others), items=items)
@@ -66,16 +73,20 @@ def record_prepared_input(
     return revised(state, queued_up_to=len(items))
 
 
-def begin_question(state: LoopState) -> LoopState:
-    """Reset what belongs to the previous question: its guardrail results and its view."""
+def begin_question(state: LoopState, at_ms: int) -> LoopState:
+    """Reset the parts of the previous question: guardrail results, view, spending."""
     length = len(state.items)
     return revised(
         state,
-        asked_from=length,
+        replies_from=length,
         view=replace(state.view, history=size(state.view, length)),
         guardrails=(),
         tool_users=(),
         starts=True,
+        responses_from=len(state.responses),
+        tokens_before=state.usage.total_tokens,
+        began_ms=at_ms,
+        pauses_ms=state.pauses.until(at_ms),
     )
 
 
@@ -88,10 +99,13 @@ def record_reply(state: LoopState, reply: ModelReply) -> LoopState:
     )
     response = Response(
         turn=state.turns,
+        agent=state.agent,
+        model=reply.model or state.model,
         usage=reply.usage,
         response_id=reply.response_id,
         request_id=reply.request_id,
         raw_usage=reply.raw_usage,
+        cost_micros=reply.cost_micros,
     )
     state = revised(
         state,
@@ -105,6 +119,8 @@ def record_reply(state: LoopState, reply: ModelReply) -> LoopState:
         guardrails=(*state.question.guardrails, *reply.checks),
         judged=reply.judged,
         parallel=reply.parallel,
+        answer_terms=reply.answer_terms,
+        answer_reason=reply.answer_reason,
     )
     if (
         any(item.kind == "tool_call" for item in items)
@@ -118,7 +134,7 @@ def record_reply(state: LoopState, reply: ModelReply) -> LoopState:
         state.server.thread,
         previous_response_id=follows or state.server.thread.previous_response_id,
     )
-    return revised(state, thread=thread, known=len(state.items))
+    return revised(state, thread=thread, on_server=len(state.items))
 
 
 def last_message(state: LoopState, count: int) -> int | None:
@@ -161,11 +177,40 @@ def change_view(state: LoopState, edit: ViewEdit) -> LoopState:
     )
 
 
+def replace_answer(state: LoopState, item: int | None, answer: Json) -> tuple[LoopState, int]:
+    """Replace an answer that nobody has seen by a person's; return the index of its item."""
+    text = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+    index = len(state.items) if item is None else item
+    said = Item("message", message_of_person(text), state.agent, state.turns)
+    items = (*state.items[:index], said, *state.items[index + 1 :])
+    return revised(state, items=items), index
+
+
+def drop_gate(state: LoopState) -> LoopState:
+    """Drop the gate; an answer that waits becomes a draft, which users never see.
+
+    The session does not get the draft, nor the reasoning before it, which providers refuse without
+    the text that follows.
+    """
+    gate = state.gate
+    if gate is None:
+        return state
+    state = revised(state, gate=None)
+    if gate.item is None:
+        return state
+    first = gate.item
+    while first > 0 and state.items[first - 1].kind == "reasoning":
+        first -= 1
+    draft = replace(state.items[gate.item], kind="draft")
+    items = (*state.items[: gate.item], draft, *state.items[gate.item + 1 :])
+    return revised(state, items=items, hidden=(*state.hidden, *range(first, gate.item + 1)))
+
+
 def hide_from(state: LoopState, start: int) -> LoopState:
     """Hide the transcript from the model, from an index on."""
     length = len(state.items)
     view = without(state.view, start, length)
-    return revised(state, view=view, known=min(state.server.known, size(view, length)))
+    return revised(state, view=view, on_server=min(state.server.on_server, size(view, length)))
 
 
 def drop_unchecked(state: LoopState) -> LoopState:
@@ -194,7 +239,10 @@ def withhold_turn(state: LoopState, placeholder: str) -> LoopState:
     The calls stay, so that each still has its output.
     """
     start = turn_start(state)
-    withheld = tuple(_withheld(item, placeholder) for item in state.items[start:])
+    withheld = tuple(
+        _withheld(item, placeholder) if item.turn == state.turns else item
+        for item in state.items[start:]
+    )
     state = revised(state, items=(*state.items[:start], *withheld))
     return hide_from(state, start)
 
@@ -233,11 +281,12 @@ def storing(state: LoopState) -> LoopState:
 
 def needs_offload(state: LoopState) -> bool:
     """Whether enough content in the newest items should move to the blob store."""
-    return state.storage.inline > OFFLOAD_ABOVE and state.phase not in {"closing", "closed"}
+    storage = state.storage
+    return storage.stores and storage.inline > OFFLOAD_ABOVE and state.phase != "closing"
 
 
 def take_offload(state: LoopState, effect: OffloadItems, offload: Offload) -> LoopState:
-    """Put references into the items whose content moved to the blob store."""
+    """Put references into items in place of content in the blob store."""
     items = with_references(state.items, offload)
     inline = weight(items[effect.stop :])
     return revised(state, items=items, offloaded=effect.stop, inline=inline)

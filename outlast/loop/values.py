@@ -23,9 +23,10 @@ _HEXADECIMAL = frozenset("0123456789abcdef")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InputTokensDetails:
-    """Details of input tokens."""
+    """Details of input tokens: read from the provider's cache, and written to it."""
 
     cached_tokens: int = 0
+    cache_write_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,11 +46,14 @@ class Usage:
     total_tokens: int = 0
     cached_tokens: int = 0
     reasoning_tokens: int = 0
+    cache_write_tokens: int = 0
 
     @property
     def input_tokens_details(self) -> InputTokensDetails:
         """Cached input tokens, in the shape that the Agents SDK uses."""
-        return InputTokensDetails(cached_tokens=self.cached_tokens)
+        return InputTokensDetails(
+            cached_tokens=self.cached_tokens, cache_write_tokens=self.cache_write_tokens
+        )
 
     @property
     def output_tokens_details(self) -> OutputTokensDetails:
@@ -65,10 +69,11 @@ class Usage:
             total_tokens=self.total_tokens + other.total_tokens,
             cached_tokens=self.cached_tokens + other.cached_tokens,
             reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
+            cache_write_tokens=self.cache_write_tokens + other.cache_write_tokens,
         )
 
     def minus(self, other: "Usage") -> "Usage":
-        """Return what was spent since another usage, which was part of this one."""
+        """Return the difference to an earlier usage."""
         return Usage(
             requests=self.requests - other.requests,
             input_tokens=self.input_tokens - other.input_tokens,
@@ -76,6 +81,7 @@ class Usage:
             total_tokens=self.total_tokens - other.total_tokens,
             cached_tokens=self.cached_tokens - other.cached_tokens,
             reasoning_tokens=self.reasoning_tokens - other.reasoning_tokens,
+            cache_write_tokens=self.cache_write_tokens - other.cache_write_tokens,
         )
 
 

@@ -1,4 +1,4 @@
-"""The model's view of the transcript: all of it, or what a handoff's filter kept.
+"""The model's view of the transcript: all of it, or the part that a filter kept.
 
 The transcript only ever grows; a filter changes the view. Its result is recorded as an edit, with
 ranges to keep and items to insert, so that a handoff never writes the transcript into history

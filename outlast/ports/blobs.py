@@ -21,7 +21,8 @@ AT_ONCE: Final = 8
 class BlobNotFound(Exception):
     """The store has no blob with this key.
 
-    The process may use another store, or a backup that lacks the newest blobs.
+    The process may use another store, or a backup that lacks the newest blobs. The effect that
+    needs the blob is retried, as after an outage, because another worker may have the blob.
     """
 
 
@@ -52,16 +53,16 @@ class BlobStore(Protocol):
         ...
 
 
-def check_blob_store(given: object) -> None:
+def check_blob_store(store: object) -> None:
     """Raise an error if the value is not a blob store.
 
     Raises:
         UserError: the value lacks a method of `BlobStore`.
     """
-    if given is not None and (isinstance(given, type) or not isinstance(given, BlobStore)):
+    if store is not None and (isinstance(store, type) or not isinstance(store, BlobStore)):
         raise UserError(
             "blob_store= must be an object with put and get, such as FileBlobStore(path) or "
-            f"store_from_url('s3://bucket'), not {given!r}."
+            f"store_from_url('s3://bucket'), not {store!r}."
         )
 
 
@@ -156,8 +157,8 @@ class LargeContent:
         store, limit = self.store, asyncio.Semaphore(AT_ONCE)
         if store is None:
             raise BlobNotFound(
-                f"{missing[0][0]} is in a blob store, and this process has none. Give it the one "
-                "that the others have: blob_store=, or the environment variable OUTLAST_BLOB_STORE."
+                f"{missing[0][0]} is in a blob store, and this process has none. Set the "
+                "store of the other processes: blob_store=, or the variable OUTLAST_BLOB_STORE."
             )
 
         async def read(one: Address) -> None:

@@ -32,7 +32,7 @@ class Serving(Protocol):
         """Undo the request: the run keeps its previous definitions."""
         ...
 
-    def let_go(self, *, ended: bool) -> None:
+    def release(self, *, ended: bool) -> None:
         """Stop waiting for a run that has ended or is waiting for reviewers.
 
         Args:
@@ -104,20 +104,20 @@ async def rest_engine() -> None:
         await local_engine().rest_shared()
 
 
-def check_client(given: object, *, what: str) -> None:
+def check_client(client: object, *, what: str) -> None:
     """Raise an error if a value is not a connected Temporal client.
 
     Args:
-        given: the value.
+        client: the value.
         what: the argument's name for the message, such as "Runner: client=".
 
     Raises:
         UserError: the value is not a connected client.
     """
-    if inspect.iscoroutine(given):
-        given.close()  # prevents the "coroutine was never awaited" warning
-    if given is None or isinstance(given, str | type) or inspect.isawaitable(given):
-        shown = repr(given) if isinstance(given, str) or given is None else type(given).__name__
+    if inspect.iscoroutine(client):
+        client.close()  # prevents the "coroutine was never awaited" warning
+    if client is None or isinstance(client, str | type) or inspect.isawaitable(client):
+        shown = repr(client) if isinstance(client, str) or client is None else type(client).__name__
         raise UserError(
             f"{what} must be a connected Temporal client, not {shown}: "
             "await Client.connect('localhost:7233')."

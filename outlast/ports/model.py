@@ -9,10 +9,12 @@ from contextlib import aclosing
 from copy import deepcopy
 from dataclasses import dataclass, field
 from datetime import timedelta
+from itertools import zip_longest
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from outlast.agents.config.settings import ModelSettings
 from outlast.agents.items.raw_items import as_input, as_json
+from outlast.agents.tools.definition import ToolNamespace
 from outlast.agents.tools.hosted import HostedTool
 from outlast.agents.usage import AnyUsage
 from outlast.agents.usage import Usage as ReadUsage
@@ -23,13 +25,16 @@ from outlast.loop.values import JsonObject, Usage
 class ToolSpec:
     """A function the model may call: a tool or a handoff.
 
-    `parameters` is a JSON Schema; with `strict`, the provider enforces it.
+    `parameters` is a JSON Schema; with `strict`, the provider enforces it. A `deferred` tool is only
+    shown to the model that searches for it, or for its `namespace`.
     """
 
     name: str
     description: str
     parameters: JsonObject
     strict: bool = True
+    deferred: bool = False
+    namespace: ToolNamespace | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,18 +52,30 @@ class ModelRequest:
 
     `input` holds Responses items (dicts), oldest first, which adapters must not change.
     `hosted_tools` are the tools that are not functions, most of them run by the provider. An
-    adapter for a provider with only functions refuses them.
+    adapter for a provider with only functions refuses them. `hosted_positions` are their positions
+    among all tools, in ascending order; hosted tools without a position come last. `run_id` is the
+    id of the run, if there is one: an adapter may use one connection for its calls, but the
+    response must not depend on it.
     """
 
     instructions: str | None
     input: Sequence[JsonObject]
     tools: Sequence[ToolSpec] = ()
     hosted_tools: Sequence[HostedTool] = ()
+    hosted_positions: Sequence[int] = ()
     output: OutputSpec | None = None
     settings: ModelSettings = field(default_factory=ModelSettings)
     previous_response_id: str | None = None
     conversation_id: str | None = None
     prompt: JsonObject | None = None
+    run_id: str | None = None
+
+    def all_tools(self) -> list[ToolSpec | HostedTool]:
+        """Return functions and hosted tools in the order in which the provider sees them."""
+        tools: list[ToolSpec | HostedTool] = list(self.tools)
+        for hosted, position in zip_longest(self.hosted_tools, self.hosted_positions):
+            tools.insert(len(tools) if position is None else position, hosted)
+        return tools
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +106,9 @@ class ModelResponse:
 
     def __post_init__(self) -> None:
         """Normalize the items; values that are no items are handled by the plan."""
-        given: object = self.output
-        if isinstance(given, list | tuple):
-            items = [as_json(one) for one in cast("Sequence[object]", given)]
+        output: object = self.output
+        if isinstance(output, list | tuple):
+            items = [as_json(item) for item in cast("Sequence[object]", output)]
             object.__setattr__(self, "output", items)
 
     def to_input_items(self) -> list[JsonObject]:
@@ -127,6 +144,19 @@ class Model(Protocol):
 
         Raises:
             ModelError: as for `get_response`, also in the middle of the stream.
+        """
+        ...
+
+
+@runtime_checkable
+class CheckableModel(Protocol):
+    """A model that can check its key before the first call."""
+
+    async def check_access(self) -> str:
+        """Check the key, and return where the model is, such as the URL of its server.
+
+        Raises:
+            ModelError: there is no key, or the server refuses it.
         """
         ...
 
@@ -199,12 +229,14 @@ def usage_of(value: object) -> Usage:
     usage = _object(value)
     input_tokens = _count(usage.get("input_tokens"))
     output_tokens = _count(usage.get("output_tokens"))
+    input_details = _object(usage.get("input_tokens_details"))
     return Usage(
         requests=1,
         input_tokens=input_tokens,
         output_tokens=output_tokens,
         total_tokens=_count(usage.get("total_tokens")) or input_tokens + output_tokens,
-        cached_tokens=_count(_object(usage.get("input_tokens_details")).get("cached_tokens")),
+        cached_tokens=_count(input_details.get("cached_tokens")),
+        cache_write_tokens=_count(input_details.get("cache_write_tokens")),
         reasoning_tokens=_count(
             _object(usage.get("output_tokens_details")).get("reasoning_tokens")
         ),
@@ -217,11 +249,11 @@ async def _last_response(
     response: JsonObject | None = None
     request_id: object = None
     done: list[object] = []
-    async for given in events:
-        event: JsonObject = as_json(given)
+    async for raw in events:
+        event: JsonObject = as_json(raw)
         if event.get("type") == "response.completed":
             response = _object(event.get("response"))
-            record = getattr(given, "response", None)  # of the openai package
+            record = getattr(raw, "response", None)  # of the openai package
             request_id = event.get("request_id") or getattr(record, "_request_id", None)
         elif event.get("type") == "response.output_item.done":
             done.append(event.get("item"))

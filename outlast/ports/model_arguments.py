@@ -18,6 +18,7 @@ from outlast.agents.handoffs.handoff import Handoff
 from outlast.agents.items.raw_items import as_json
 from outlast.agents.items.typed_events import typed_event
 from outlast.agents.schemas.agent_output import AgentOutputSchemaBase
+from outlast.agents.schemas.provider_names import provider_name
 from outlast.agents.tools.definition import FunctionTool
 from outlast.agents.tools.hosted import HostedTool
 from outlast.agents.tools.local import LocalTool
@@ -150,8 +151,8 @@ async def _typed(events: AsyncGenerator[JsonObject]) -> AsyncGenerator[Any]:
 
 
 def _only_record(args: Sequence[Any], kwargs: dict[str, Any]) -> ModelRequest | None:
-    given = [*args, *kwargs.values()]
-    return given[0] if len(given) == 1 and isinstance(given[0], ModelRequest) else None
+    arguments = [*args, *kwargs.values()]
+    return arguments[0] if len(arguments) == 1 and isinstance(arguments[0], ModelRequest) else None
 
 
 def _request(args: Sequence[Any], kwargs: dict[str, Any]) -> ModelRequest:
@@ -161,11 +162,11 @@ def _request(args: Sequence[Any], kwargs: dict[str, Any]) -> ModelRequest:
         TypeError: the arguments are not those of a model call.
     """
     try:
-        given = signature(_from_arguments).bind(*args, **kwargs)
+        arguments = signature(_from_arguments).bind(*args, **kwargs)
     except TypeError as error:
         message = f"A model is called with one ModelRequest, or as the SDK's models are: {error}."
         raise TypeError(message) from None
-    return _from_arguments(*given.args, **given.kwargs)
+    return _from_arguments(*arguments.args, **arguments.kwargs)
 
 
 def _from_arguments(  # noqa: PLR0913  as many as there are
@@ -183,12 +184,13 @@ def _from_arguments(  # noqa: PLR0913  as many as there are
 ) -> ModelRequest:
     del tracing  # the caller traces the call
     items = [{"role": "user", "content": input}] if isinstance(input, str) else list(input)
-    hosted = [tool for tool in tools if not _is_function(tool)]
+    hosted = [position for position, tool in enumerate(tools) if not is_function(tool)]
     return ModelRequest(
         instructions=system_instructions,
         input=[as_json(item) for item in items],
         tools=function_specs(tools, handoffs),
-        hosted_tools=cast("list[HostedTool]", hosted),
+        hosted_tools=[cast("HostedTool", tools[position]) for position in hosted],
+        hosted_positions=hosted,
         output=output_spec(output_schema),
         settings=model_settings,
         previous_response_id=previous_response_id,
@@ -204,17 +206,19 @@ def function_specs(tools: Iterable[object], handoffs: Iterable[Handoff]) -> list
     """Return the specifications of function tools and handoffs."""
     functions = [
         ToolSpec(
-            name=tool.name,
+            name=provider_name(tool.name),
             description=tool.description,
             parameters=tool.params_json_schema,
             strict=tool.strict_json_schema,
+            deferred=tool.defer_loading,
+            namespace=tool.namespace,
         )
         for tool in tools
-        if _is_function(tool)
+        if is_function(tool)
     ]
     return functions + [
         ToolSpec(
-            name=entry.tool_name,
+            name=provider_name(entry.tool_name),
             description=entry.tool_description,
             parameters=entry.input_json_schema,
             strict=entry.strict_json_schema,
@@ -232,6 +236,6 @@ def output_spec(schema: AgentOutputSchemaBase | None) -> OutputSpec | None:
     )
 
 
-def _is_function(tool: object) -> TypeGuard[FunctionTool]:
+def is_function(tool: object) -> TypeGuard[FunctionTool]:
     """Whether a tool is sent as a function; local tools have their own entries."""
     return isinstance(tool, FunctionTool) and not isinstance(tool, LocalTool)

@@ -1,4 +1,4 @@
-"""A model response whose output items are the provider's typed objects."""
+"""A model response with typed objects of the provider as output items."""
 
 from collections.abc import Sequence
 from copy import deepcopy
@@ -31,14 +31,14 @@ class RunResponse(ModelResponse):
         request_id: str | None = None,
         raw_usage: JsonObject | None = None,
     ) -> None:
-        given = {
+        fields = {
             "_held": [HeldRaw(raw) for raw in output],
             "usage": Usage.of(usage),
             "response_id": response_id,
             "request_id": request_id,
             "raw_usage": raw_usage,
         }
-        for name, value in given.items():
+        for name, value in fields.items():
             object.__setattr__(self, name, value)  # the class is frozen
 
     @classmethod
@@ -78,4 +78,7 @@ class RunResponse(ModelResponse):
         return self.response_id, self.request_id, self.usage, written
 
     def __repr__(self) -> str:
-        return f"RunResponse(response_id={self.response_id!r}, output={self.to_input_items()!r})"
+        """Show the fields under the name of the class that programs know."""
+        names = ("output", "usage", "response_id", "request_id", "raw_usage")
+        shown = (f"{name}={getattr(self, name)!r}" for name in names)
+        return f"ModelResponse({', '.join(shown)})"

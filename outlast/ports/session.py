@@ -3,14 +3,19 @@
 import os
 from abc import ABC, abstractmethod
 from pathlib import Path
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Literal, Protocol, TypedDict, TypeGuard, runtime_checkable
 
 from outlast import lazy
 from outlast.agents.config.session_input import SessionSettings
 from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
 
-DESCRIBED = {"sqlite": "outlast.sessions.sqlite:SQLiteSession"}
+DESCRIBED = {
+    "openai_conversation": (
+        "outlast.models.openai.conversations_session:OpenAIConversationsSession"
+    ),
+    "sqlite": "outlast.sessions.sqlite:SQLiteSession",
+}
 """Import paths of the sessions that can be described, by kind. They are loaded by name, because
 their modules import this one."""
 
@@ -98,6 +103,62 @@ class DescribedSession(Protocol):
         ...
 
 
+@runtime_checkable
+class OpeningSession(Protocol):
+    """A session that gets its id from a server, on first use."""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the session has its id."""
+        ...
+
+    async def open(self) -> str:
+        """Get the id, unless there is one, and return it."""
+        ...
+
+
+async def open_session(session: object) -> None:
+    """Give a session its id, before a run refers to it."""
+    if isinstance(session, OpeningSession) and not session.is_open:
+        await session.open()
+
+
+class OpenAIResponsesCompactionArgs(TypedDict, total=False):
+    """The arguments of a compaction.
+
+    Attributes:
+        response_id: the last response.
+        compaction_mode: what the compaction reads: the provider's copy of that response, or the
+            session's items.
+        store: whether the provider stored the response.
+        force: compact even if the session is short.
+    """
+
+    response_id: str
+    compaction_mode: Literal["previous_response_id", "input", "auto"]
+    store: bool
+    force: bool
+
+
+@runtime_checkable
+class OpenAIResponsesCompactionAwareSession(Session, Protocol):
+    """A protocol for sessions that can be compacted.
+
+    The worker calls `run_compaction` after it has saved an answer.
+    """
+
+    async def run_compaction(self, args: OpenAIResponsesCompactionArgs | None = None) -> None:
+        """Shorten the history, if it is worth it."""
+        ...
+
+
+def is_openai_responses_compaction_aware_session(
+    session: Session | None,
+) -> TypeGuard[OpenAIResponsesCompactionAwareSession]:
+    """Return whether a session can be compacted."""
+    return callable(getattr(session, "run_compaction", None))
+
+
 _PLACES: Final[set[str]] = set()
 """The files of the sessions that this process created or was configured with."""
 
@@ -124,13 +185,13 @@ def session_from_description(data: JsonObject) -> Session:
     path = data.get("db_path")
     if isinstance(path, str) and not is_allowed(path):
         raise UserError(
-            f"The run's session is in {path!r}, which this worker was not given. If it should "
-            "open it, name the file or its directory: AgentWorker(sessions=[...])."
+            f"The run's session is in {path!r}, which this worker may not open. To allow it, "
+            "name the file or its directory: AgentWorker(sessions=[...])."
         )
     name = DESCRIBED.get(str(data.get("kind")))
     if name is None:
         raise UserError(
-            f"No kind of session is called {data.get('kind')!r}; there is "
+            f"There is no kind of session {data.get('kind')!r}. The kinds are "
             f"{', '.join(DESCRIBED)}. Is the worker older than the client?"
         )
     kind: Any = lazy.load(name)

@@ -17,7 +17,9 @@ from outlast.models.openai.chat_reply import ChatReply
 from tests.loop_strategies import examples
 
 TEXTS = st.text(max_size=40)
-HALVES = st.sampled_from(["\ud83d", "\ude00"])
+HALVES = st.sampled_from(
+    ["\ud83d", "\ude00", "a\ud83d", "\ude00b", "\ud800", "\udbff", "\udc00", "\udfff"]
+)
 """Of a character that JSON writes in two; a provider may send them apart."""
 
 
@@ -95,7 +97,8 @@ def test_however_it_is_cut_and_read_the_deltas_are_the_text(
             said += text_of(reader.feed(wire(window)))
     said += text_of(reader.feed(wire(window)))
     joined = json.loads(json.dumps("".join(chunks)))
-    assert said == joined.removesuffix("\ud83d")
+    held_back = joined[-1:] if "\ud800" <= joined[-1:] <= "\udbff" else ""
+    assert said == joined.removesuffix(held_back)
 
 
 def thoughts(text: str) -> JsonObject:
@@ -247,6 +250,38 @@ def test_a_reply_that_was_never_seen_is_told_whole() -> None:
     ]
 
 
+def test_a_stream_without_the_ends_of_texts_is_not_given_them_at_the_end() -> None:
+    response = response_of(message("Hello"))
+    reader, window = DeltaReader(), DeltaWindow(effect=1, attempt=1)
+    for event in stream_of(response):
+        if event["type"] != "response.output_text.done":
+            window.feed(event)
+    seen = reader.feed(wire(window))
+    assert types_of(seen)[-1] == "output_item.done"
+    assert types_of(reader.complete(response)) == ["completed"]
+
+
+def test_an_item_whose_end_was_missed_is_given_all_ends() -> None:
+    response = response_of(message("Hello"))
+    reader, window = DeltaReader(), DeltaWindow(effect=1, attempt=1)
+    for event in stream_of(response)[:4]:
+        window.feed(event)
+    reader.feed(wire(window))
+    assert [kind for kind in types_of(reader.complete(response)) if kind.endswith("done")] == [
+        "output_text.done",
+        "content_part.done",
+        "output_item.done",
+    ]
+
+
+def test_the_names_that_readers_look_for_never_change() -> None:
+    assert (RESTARTED, GAP, FILLED) == (
+        "outlast.attempt_restarted",
+        "outlast.gap",
+        "outlast.filled",
+    )
+
+
 def test_after_the_end_nothing_is_told() -> None:
     reader, window = DeltaReader(), DeltaWindow(effect=1, attempt=1)
     response = response_of(message("Hello"))
@@ -279,9 +314,10 @@ def test_an_attempt_of_which_nothing_was_told_is_not_called_a_restart() -> None:
     assert DeltaReader().restart(2) == []
 
 
-def test_a_restart_is_told_before_the_new_attempt_says_anything() -> None:
+@pytest.mark.parametrize("at", [0, 4], ids=["one event", "a delta"])
+def test_a_restart_is_told_before_the_new_attempt_says_anything(at: int) -> None:
     reader, window = DeltaReader(), DeltaWindow(effect=1, attempt=1)
-    window.feed(stream_of(response_of(message("Hello")))[4])
+    window.feed(stream_of(response_of(message("Hello")))[at])
     reader.feed(wire(window))
     assert reader.restart(2) == [{"type": RESTARTED, "attempt": 2}]
     assert reader.feed(wire(window)) == []
@@ -355,6 +391,8 @@ JUNK: list[Any] = [
     {"attempt": 1, "first": 0, "events": [{"event": None}]},
     {"attempt": 1, "first": 0, "events": [{"event": {}, "deltas": [1]}]},
     {"attempt": 1, "first": 0, "events": [{"event": {}, "deltas": ["a"], "at": "0"}]},
+    {"attempt": 1, "first": 0, "events": [{"event": {}, "deltas": ["a"]}]},
+    {"attempt": 1, "first": 0, "events": [{"event": {}, "deltas": None, "at": 0}]},
 ]
 
 

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from outlast.contract.deltas import (
     BURST_BYTES,
     KEPT_APART,
-    KEPT_LOOKS,
+    KEPT_SECONDS,
+    KEPT_SENDS,
     LARGEST_EVENT_SHARE,
     WINDOW_BYTES,
     DeltaWindow,
@@ -92,14 +93,14 @@ def test_an_event_with_the_whole_response_travels_without_it() -> None:
 def test_what_the_history_tells_better_does_not_travel(event: JsonObject) -> None:
     window = filled(event)
     assert window.details()["events"] == []
-    assert window.news() is None
+    assert not window.has_news
 
 
 @pytest.mark.parametrize(
     "kind", ["response.completed", "response.incomplete", "response.failed", "error"]
 )
 def test_the_end_of_a_stream_is_told_by_the_history(kind: str) -> None:
-    assert filled({"type": kind}).news() is None
+    assert not filled({"type": kind}).has_news
 
 
 @pytest.mark.parametrize("kind", ["response.created", "response.in_progress", "response.queued"])
@@ -129,7 +130,8 @@ def test_a_place_is_the_type_and_the_numbers_of_an_event() -> None:
 
 
 def test_the_sizes_of_a_window_are_those_that_heartbeats_carry() -> None:
-    assert (WINDOW_BYTES, BURST_BYTES, KEPT_LOOKS, KEPT_APART) == (16_000, 128_000, 100, 32)
+    assert (WINDOW_BYTES, BURST_BYTES, KEPT_APART) == (16_000, 128_000, 32)
+    assert (KEPT_SECONDS, KEPT_SENDS) == (3.0, 3)
     assert LARGEST_EVENT_SHARE == 1 / 16
 
 
@@ -138,8 +140,8 @@ def test_an_event_that_takes_its_share_of_a_window_and_no_more_travels() -> None
         empty = len(json.dumps({"event": {"type": "x", "text": ""}})) + 2
         return {"type": "x", "text": "y" * (size - empty)}
 
-    assert filled(sized(1_000)).news() is not None
-    assert filled(sized(1_001)).news() is None
+    assert filled(sized(1_000)).has_news
+    assert not filled(sized(1_001)).has_news
 
 
 def test_other_events_count_as_said_lately_like_deltas() -> None:
@@ -149,19 +151,15 @@ def test_other_events_count_as_said_lately_like_deltas() -> None:
     assert len(json.dumps(window.details())) > 1.5 * WINDOW_BYTES
 
 
-def test_a_new_window_has_no_news_until_something_is_said() -> None:
+def test_a_window_has_news_until_it_is_sent() -> None:
     window = DeltaWindow(effect=1, attempt=1)
-    assert window.news() is None
+    assert not window.has_news
     window.feed(delta("a"))
-    assert window.news() is not None
-
-
-def test_news_are_given_once() -> None:
-    window = filled(delta("a"))
-    assert window.news() == window.details()
-    assert window.news() is None
+    assert window.has_news
+    window.note_sent(1.0)
+    assert not window.has_news
     window.feed(delta("b"))
-    assert window.news() == window.details()
+    assert window.has_news
 
 
 def test_feeding_leaves_the_event_as_it_is() -> None:
@@ -237,6 +235,14 @@ def test_what_was_shortened_before_it_was_dropped_is_not_counted_twice(first: li
         assert 300 < len(json.dumps(details)) <= 1_000
 
 
+def test_a_text_that_is_dropped_to_its_end_leaves_no_event_behind() -> None:
+    for length in range(200, 500):
+        window = filled(delta("a" * 400), delta("b" * length, output_index=1), limit_bytes=1_000)
+        details = window.details()
+        kept = sum(len(text) for entry in details["events"] for text in entry["deltas"])
+        assert details["first"] + kept == 400 + length, length
+
+
 def units_of(event: JsonObject, text: str, at: int = 0) -> list[tuple[str, int, str, int]]:
     """Return what an event counts as: each character of a delta with its place, or itself."""
     place = str(event["type"]), int(event.get("output_index", 0))
@@ -274,39 +280,71 @@ def test_a_window_is_the_end_of_what_was_said_and_counts_what_it_dropped(
         assert not details["first"] or len(json.dumps(details)) > limit_bytes / 3
 
 
-def windows(words_a_look: int, looks: int) -> tuple[DeltaWindow, list[int]]:
-    """A window into which words are said at a pace, and how long it was at each look with news."""
+SEND_SECONDS = 0.03
+SENDS_KEPT = 100
+"""How many sends at that pace take as long as events are kept."""
+
+
+def windows(words_a_send: int, sends: int) -> tuple[DeltaWindow, list[int]]:
+    """A window into which words are said at a pace, and how long it was at each send."""
     window, sizes = DeltaWindow(effect=1, attempt=1), list[int]()
-    for look in range(looks):
-        for word in range(words_a_look):
-            window.feed(delta(f"{look}.{word:04} "))
-        if (details := window.news()) is not None:
-            sizes.append(len(json.dumps(details)))
+    for send in range(sends):
+        for word in range(words_a_send):
+            window.feed(delta(f"{send}.{word:04} "))
+        sizes.append(len(json.dumps(window.details())))
+        window.note_sent(send * SEND_SECONDS)
     return window, sizes
 
 
 def test_the_window_of_a_quick_model_holds_what_was_said_lately() -> None:
-    window, sizes = windows(words_a_look=100, looks=200)
+    window, sizes = windows(words_a_send=100, sends=200)
     assert WINDOW_BYTES < max(sizes) <= BURST_BYTES
     said = "".join(text for entry in window.details()["events"] for text in entry["deltas"])
     assert "150.0000" in said
 
 
 def test_the_window_of_a_slow_model_stays_short() -> None:
-    _, sizes = windows(words_a_look=1, looks=3_000)
+    window, sizes = windows(words_a_send=1, sends=3_000)
     assert 10_000 < max(sizes) <= WINDOW_BYTES
-    assert len(sizes) > 2_900
+    assert window.weight == 1
 
 
-def test_a_long_window_is_sent_more_rarely() -> None:
-    _, sizes = windows(words_a_look=100, looks=200)
-    assert sum(sizes) <= 200 * WINDOW_BYTES
+@pytest.mark.parametrize(("pieces_a_send", "length"), [(1, 9), (60, 9), (1, 700), (2, 400)])
+def test_nothing_said_lately_is_dropped_before_a_burst_is_too_long(
+    pieces_a_send: int, length: int
+) -> None:
+    window, ends = DeltaWindow(effect=1, attempt=1), [0]
+    for send in range(250):
+        for _ in range(pieces_a_send):
+            window.feed(delta("x" * length))
+        assert window.details()["first"] <= ends[-SENDS_KEPT:][0]
+        window.note_sent(send * SEND_SECONDS)
+        ends.append(ends[-1] + pieces_a_send * length)
+
+
+def test_what_is_said_before_the_first_send_is_kept() -> None:
+    window = filled(*map(delta, ["x" * 1_000] * 90), limit_bytes=BURST_BYTES)
+    assert window.details()["first"] == 0
+
+
+def test_a_reader_that_missed_one_of_rare_sends_has_no_gap() -> None:
+    window = DeltaWindow(effect=1, attempt=1)
+    for send in range(6):
+        window.feed(delta("x" * 20_000))
+        assert window.details()["first"] <= max(send - 1, 0) * 20_000
+        window.note_sent(send * 60.0)
+    assert window.details()["first"] > 0
+
+
+def test_a_long_window_weighs_more() -> None:
+    window, sizes = windows(words_a_send=100, sends=200)
+    assert window.weight == sizes[-1] // WINDOW_BYTES + 1 > 1
 
 
 def test_after_a_burst_the_window_is_short_again() -> None:
-    window, _ = windows(words_a_look=100, looks=200)
-    for _ in range(KEPT_LOOKS):
-        window.news()
+    window, _ = windows(words_a_send=100, sends=200)
+    for send in range(200, 200 + SENDS_KEPT + 1):
+        window.note_sent(send * SEND_SECONDS)
     window.feed(delta("late"))
     assert len(json.dumps(window.details())) <= WINDOW_BYTES
 

@@ -32,6 +32,8 @@ WHAT = {
     "finalize_answer": "The end of Billing's answer",
     "save_session": "Saving the session",
     "offload_items": "Storing content outside of the run",
+    "hold_line": "The line l1",
+    "notify_people": "The notification of people",
 }
 DEFAULT = {
     "prepare_run": failures.USER_ERROR,
@@ -43,6 +45,8 @@ DEFAULT = {
     "finalize_answer": failures.USER_ERROR,
     "save_session": failures.SESSION_FAILED,
     "offload_items": failures.CONTENT_UNAVAILABLE,
+    "hold_line": failures.MODEL_CALL_FAILED,
+    "notify_people": failures.INTERNAL,
 }
 
 
@@ -103,7 +107,8 @@ def test_codes_stay_what_they_are() -> None:
         user_error model_call_failed model_behavior model_refusal max_turns_exceeded
         input_guardrail_tripwire output_guardrail_tripwire tool_input_guardrail_tripwire
         tool_output_guardrail_tripwire invalid_final_output session_failed tool_failed
-        tool_timeout cancelled decision_refused run_closed content_unavailable
+        tool_timeout cancelled decision_refused approval_expired budget_exceeded run_closed
+        content_unavailable
         conversation_full run_busy terminated worker_lacks worker_found internal_error
     """
     assert set(expected.split()) == failures.CODES == codes()

@@ -1,6 +1,7 @@
 """From what happened to a workflow to events of the loop, and in which order."""
 
 import dataclasses
+from dataclasses import replace
 from itertools import permutations
 from typing import Any
 
@@ -14,6 +15,7 @@ from outlast.contract.history import (
     Resolved,
     Signalled,
     Started,
+    TimerFired,
     Updated,
     WorkflowTask,
     fold,
@@ -27,7 +29,8 @@ from outlast.contract.records import (
     write,
     write_state,
 )
-from outlast.loop.approvals import Decision
+from outlast.loop.approvals import ApprovalTerms, Audience, Decision, Person
+from outlast.loop.budgets import Budget
 from outlast.loop.calls import AgentResult, HandoffResult, PreparedRun, ToolResult
 from outlast.loop.checks import CheckResult, FinalizedAnswer, GuardrailRecord
 from outlast.loop.effects import (
@@ -50,27 +53,41 @@ from outlast.loop.effects import (
 )
 from outlast.loop.events import (
     CancelRequested,
+    ConversationHeld,
+    ConversationReleased,
     DecisionReceived,
     EffectBlocked,
     Event,
     MessageReceived,
+    MessageWithdrawn,
     NestedReported,
     Parent,
+    PersonSpoke,
+    RequestClaimed,
     RunStarted,
     SignalUnreadable,
+    TimePassed,
 )
 from outlast.loop.items import Message
 from outlast.loop.state import LoopState
-from outlast.loop.values import Failure, ServerThread, Usage
+from outlast.loop.values import Failure, JsonObject, ServerThread, Usage
 from tests.loop_driver import Play, play_in, reply_of, said, tool
 
 INPUT = {"agent": "Triage", "input": "Hello"}
+SUPPORT = ApprovalTerms(audience=Audience(groups=("support",)))
+LIMIT = Budget(of="tokens", limit=5)
 APPROVE = {"request_id": "a1", "type": "approve"}
 
 # --- One event -----------------------------------------------------------------------------------
 
 
 def test_the_input_becomes_the_start() -> None:
+    settings: JsonObject = {
+        "a": 1,
+        "requester": "ann",
+        "takeover": {"audience": {"groups": ["support"]}},
+        "budgets": [{"of": "tokens", "limit": 5}],
+    }
     record = RunInput(
         agent="Triage",
         input="Hello",
@@ -79,7 +96,7 @@ def test_the_input_becomes_the_start() -> None:
         context_type="Desk",
         max_turns=3,
         keep_open=True,
-        settings={"a": 1},
+        settings=settings,
         session=True,
         thread=ServerThread(chained=True),
         handled=("*",),
@@ -94,15 +111,25 @@ def test_the_input_becomes_the_start() -> None:
         context_type="Desk",
         max_turns=3,
         keep_open=True,
-        settings={"a": 1},
+        settings=settings,
         session=True,
         thread=ServerThread(chained=True),
         handled=("*",),
         parent=Parent(run_id="root", prefix="e1."),
+        requester="ann",
+        takeover=SUPPORT,
+        budgets=(LIMIT,),
     )
 
 
 DECISION = DecisionReceived(at_ms=7, decision=Decision(request_id="a1", type="approve"))
+
+
+def test_a_sender_whom_the_caller_only_names_has_proved_nothing() -> None:
+    named = {**APPROVE, "by": "ann", "method": "named"}
+    known = {**APPROVE, "by": "ann", "method": "os_user"}
+    events = [history.updated("decide", [one], 7) for one in (named, known)]
+    assert [isinstance(one, DecisionReceived) and one.verified for one in events] == [False, True]
 
 
 SIGNALS: list[tuple[str, list[Any], Event]] = [
@@ -121,6 +148,62 @@ def test_a_signal_becomes_an_event(name: str, arguments: list[Any], event: Event
     assert history.signalled(name, arguments, 7) == event
 
 
+ANN = {"by": "ann", "display": "Ann", "groups": ["support"], "method": "token", "proof": "x"}
+PERSON = Person(subject="ann", display="Ann", groups=("support",), method="token", proof="x")
+OF_PEOPLE: list[tuple[str, dict[str, Any], Event]] = [
+    ("decide", APPROVE, DECISION),
+    (
+        "claim",
+        {**ANN, "request_id": "a1", "minutes": 5, "force": True},
+        RequestClaimed(at_ms=7, request_id="a1", person=PERSON, minutes=5, force=True),
+    ),
+    (
+        "claim",
+        {"request_id": "a1"},
+        RequestClaimed(at_ms=7, request_id="a1", person=Person(), minutes=30),
+    ),
+    ("hold", {**ANN, "mode": "cancel"}, ConversationHeld(at_ms=7, person=PERSON, mode="cancel")),
+    ("hold", {}, ConversationHeld(at_ms=7, person=Person())),
+    (
+        "say",
+        {**ANN, "text": "Hello", "message_id": "s1"},
+        PersonSpoke(at_ms=7, person=PERSON, message_id="s1", text="Hello"),
+    ),
+    (
+        "say",
+        {"text": "Hello"},
+        PersonSpoke(at_ms=7, person=Person(), message_id="said at 7", text="Hello"),
+    ),
+    (
+        "release",
+        {**ANN, "note": "Refunded.", "to": "Billing"},
+        ConversationReleased(at_ms=7, person=PERSON, note="Refunded.", to="Billing"),
+    ),
+    ("release", {}, ConversationReleased(at_ms=7, person=Person())),
+]
+
+
+@pytest.mark.parametrize(("name", "payload", "event"), OF_PEOPLE)
+def test_what_people_do_is_verified_as_an_update_and_not_as_a_signal(
+    name: str, payload: dict[str, Any], event: Any
+) -> None:
+    assert history.signalled(name, [payload], 7) == event
+    assert history.updated(name, [payload], 7) == replace(event, verified=True)
+
+
+def test_a_message_is_withdrawn_by_its_id() -> None:
+    withdrawn = MessageWithdrawn(at_ms=7, message_id="m2")
+    assert history.signalled("withdraw", [{"message_id": "m2"}], 7) == withdrawn
+    assert history.updated("withdraw", [{"message_id": "m2"}], 7) == withdrawn
+
+
+def test_a_timer_that_fires_says_only_that_time_passed() -> None:
+    play = play_in("waiting")
+    assert states(task(200, TimerFired()), state=play.state) == [
+        (TimePassed(at_ms=200), play.state)
+    ]
+
+
 UNREADABLE: list[tuple[str, list[Any], str]] = [
     ("decide", [], "This is not a Decision"),
     ("decide", [None], "This is not a Decision"),
@@ -129,10 +212,19 @@ UNREADABLE: list[tuple[str, list[Any], str]] = [
     ("decide", [{**APPROVE, "schema_version": 99}], "newer version"),
     ("cancel", [{"mode": "softly"}], "mode"),
     ("cancel", ["now"], "This is not a CancelRecord"),
+    ("claim", [{"by": "ann"}], "request_id"),
+    ("hold", [{"mode": "rudely"}], "mode"),
+    ("say", [{"text": " "}], "text must say something"),
+    ("release", [{"to": 3}], "to"),
+    ("withdraw", [{}], "message_id"),
     ("nested", [{"requests": []}], "nested_id"),
     ("nested", [{"nested_id": "x", "requests": [1]}], "requests.0"),
-    ("send", [{"input": "x", "message_id": "m"}], "No such signal. Known: decide, cancel."),
-    ("", [], "No such signal"),
+    (
+        "send",
+        [{"input": "x", "message_id": "m"}],
+        "There is no such signal. Signals: decide, claim, hold, say, release, withdraw, cancel.",
+    ),
+    ("", [], "There is no such signal"),
 ]
 
 
@@ -147,7 +239,7 @@ def test_a_signal_that_nobody_can_read_is_an_event_too(
 
 
 def test_an_update_becomes_an_event() -> None:
-    assert history.updated("decide", [APPROVE], 7) == DECISION
+    assert history.updated("decide", [APPROVE], 7) == replace(DECISION, verified=True)
     sent = history.updated("send", [{"input": "And?", "message_id": "m2"}], 7)
     message = Message("m2", ({"role": "user", "content": "And?"},), 7)
     assert sent == MessageReceived(at_ms=7, message=message)
@@ -158,7 +250,7 @@ REFUSED: list[tuple[str, list[Any], str]] = [
     ("send", [], "This is not a SendRecord"),
     ("send", ["Hello"], "This is not a SendRecord"),
     ("send", [{"input": "x"}], "message_id"),
-    ("cancel", [{}], "No update 'cancel'. Updates: send, decide."),
+    ("cancel", [{}], "No update 'cancel'. Updates: send, retry, decide, "),
 ]
 
 
@@ -318,11 +410,12 @@ def test_within_a_task_what_comes_from_outside_comes_first() -> None:
         Started(payload=INPUT),
         Signalled(name="x", arguments=()),
         Updated(name="x", arguments=()),
+        TimerFired(),
         Resolved(effect=1),
         CancelAsked(),
         Resolved(effect=1, local_end_ms=5),
     ]
-    assert [rank(one) for one in ranked] == [0, 1, 2, 3, 4, 5]
+    assert [rank(one) for one in ranked] == [0, 1, 2, 3, 4, 5, 6]
 
 
 def test_a_task_comes_to_the_same_however_its_happenings_are_listed() -> None:

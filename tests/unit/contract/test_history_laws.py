@@ -10,12 +10,20 @@ from outlast.contract.history import (
     Resolved,
     Signalled,
     Started,
+    TimerFired,
     Updated,
     WorkflowTask,
     fold,
     opening,
 )
-from outlast.contract.records import NestedRecord, RunInput, write, write_state
+from outlast.contract.records import (
+    AttachLineRecord,
+    LineReplyRecord,
+    NestedRecord,
+    RunInput,
+    write,
+    write_state,
+)
 from outlast.loop.effects import (
     AgentFinished,
     AnswerFinalized,
@@ -24,21 +32,32 @@ from outlast.loop.effects import (
     HandoffFinished,
     InputChecked,
     ItemsOffloaded,
+    LineEnded,
     ModelReplied,
+    PeopleNotified,
     RunPrepared,
     SessionSaved,
     ToolFinished,
 )
 from outlast.loop.events import (
     CancelRequested,
+    ConversationHeld,
+    ConversationReleased,
     DecisionReceived,
     EffectBlocked,
     Event,
+    LineAttached,
+    LineReplied,
     MessageReceived,
+    MessageWithdrawn,
     NestedReported,
+    PersonSpoke,
+    RequestClaimed,
+    RetryRequested,
     RunEnded,
     RunStarted,
     SignalUnreadable,
+    TimePassed,
 )
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
@@ -51,18 +70,35 @@ RECORDABLE = tuple(move for move in MOVES if move != "wrong")
 LAW = examples(20)
 
 
-def happening_of(event: Event) -> HistoryEntry:
+def happening_of(event: Event) -> HistoryEntry:  # noqa: C901, PLR0911  a row for each event
     """What a history would say of an event."""
     match event:
         case RunStarted():
             return Started(payload=input_of(event))
         case MessageReceived():
             (said,) = event.message.content
-            payload = {"input": said["content"], "message_id": event.message.id}
+            payload = {
+                "input": said["content"],
+                "message_id": event.message.id,
+                "mode": event.message.mode,
+            }
             return Updated(name="send", arguments=(payload,))
-        case DecisionReceived():
-            kind = Signalled if event.at_ms % 2_000 else Updated
-            return kind(name="decide", arguments=(write(event.decision),))
+        case (
+            DecisionReceived()
+            | RequestClaimed()
+            | ConversationHeld()
+            | PersonSpoke()
+            | ConversationReleased()
+        ):
+            kind = Updated if event.verified else Signalled
+            name, payload = deed_of(event)
+            return kind(name=name, arguments=(payload,))
+        case MessageWithdrawn():
+            return Updated(name="withdraw", arguments=({"message_id": event.message_id},))
+        case TimePassed():
+            return TimerFired()
+        case RetryRequested():
+            return Updated(name="retry", arguments=({"answers": event.answers},))
         case CancelRequested():
             if event.mode == "immediate" and event.at_ms % 2_000:
                 return CancelAsked()
@@ -72,10 +108,45 @@ def happening_of(event: Event) -> HistoryEntry:
         case NestedReported():
             record = NestedRecord(nested_id=event.nested_id, requests=event.requests)
             return Signalled(name="nested", arguments=(write(record),))
+        case LineAttached():
+            attached = AttachLineRecord(line=event.line, label=event.label)
+            return Updated(name="attach_line", arguments=(write(attached),))
+        case LineReplied():
+            said = [*event.message.content]
+            spoken = LineReplyRecord(line=event.line, said=said, reply=event.result)
+            return Signalled(name="line_reply", arguments=(write(spoken),))
         case RunEnded():
             raise AssertionError("the engine tells of it at the end of a history")
         case _:
             return resolved(event)
+
+
+def deed_of(
+    event: DecisionReceived
+    | RequestClaimed
+    | ConversationHeld
+    | PersonSpoke
+    | ConversationReleased,
+) -> tuple[str, JsonObject]:
+    """The name and the payload of what a person does."""
+    if isinstance(event, DecisionReceived):
+        return "decide", write(event.decision)
+    person = event.person
+    who: JsonObject = {
+        "by": person.subject,
+        "display": person.display,
+        "groups": list(person.groups),
+    }
+    match event:
+        case RequestClaimed():
+            claim = {"request_id": event.request_id, "minutes": event.minutes}
+            return "claim", {**who, **claim, "force": event.force}
+        case ConversationHeld():
+            return "hold", {**who, "mode": event.mode}
+        case PersonSpoke():
+            return "say", {**who, "text": event.text, "message_id": event.message_id}
+        case ConversationReleased():
+            return "release", {**who, "note": event.note, "to": event.to}
 
 
 def resolved(event: EffectEvent | EffectBlocked) -> Resolved:
@@ -90,7 +161,7 @@ def resolved(event: EffectEvent | EffectBlocked) -> Resolved:
             return Resolved(effect=event.effect, payload=write(event.result))
         case AnswerFinalized():
             return Resolved(effect=event.effect, payload=write(event.result))
-        case SessionSaved():
+        case SessionSaved() | LineEnded() | PeopleNotified():
             return Resolved(effect=event.effect, payload=None)
         case (
             ToolFinished() | HandoffFinished() | InputChecked() | AgentFinished() | ItemsOffloaded()
@@ -103,6 +174,7 @@ def resolved(event: EffectEvent | EffectBlocked) -> Resolved:
 
 
 def input_of(event: RunStarted) -> JsonObject:
+    assert event.message is not None
     (said,) = event.message.content
     record = RunInput(
         agent=event.agent,
@@ -111,6 +183,7 @@ def input_of(event: RunStarted) -> JsonObject:
         context=event.context,
         max_turns=event.max_turns,
         keep_open=event.keep_open,
+        settings=event.settings,
         session=event.session,
         thread=event.thread,
         handled=event.handled,

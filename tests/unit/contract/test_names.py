@@ -63,6 +63,10 @@ def test_recorded_names_stay_what_they_are() -> None:
         names.SIGNAL_DECIDE: "decide",
         names.SIGNAL_CANCEL: "cancel",
         names.SIGNAL_NESTED: "nested",
+        names.SIGNAL_LINE_REPLY: "line_reply",
+        names.UPDATE_ATTACH_LINE: "attach_line",
+        names.ACTIVITY_LINE: "hold_line",
+        names.ACTIVITY_NOTIFY: "notify_people",
         names.UPDATE_DECIDE: "decide",
         names.UPDATE_SEND: "send",
         names.QUERY_STATE: "state",
@@ -80,11 +84,17 @@ def test_recorded_names_stay_what_they_are() -> None:
         names.ACTIVITY_REFUSE: "refuse_effect",
     }
     assert all(name == value for name, value in recorded.items())
-    assert {"decide", "cancel", "nested"} == names.SIGNALS
+    of_people = {"claim", "hold", "say", "release", "withdraw"}
+    assert {names.CLAIM, names.HOLD, names.SAY, names.RELEASE, names.WITHDRAW} == of_people
+    assert {"decide", "cancel", "nested", "line_reply", *of_people} == names.SIGNALS
     assert names.SEARCH_ATTRIBUTES == {
         "OutlastAgent": "Keyword",
         "OutlastStatus": "Keyword",
         "OutlastPendingApprovals": "Int",
+        "OutlastWaitsFor": "Keyword",
+        "OutlastWaitingGroups": "KeywordList",
+        "OutlastRisk": "Keyword",
+        "OutlastDue": "Datetime",
     }
     assert names.SETTINGS_OF_TRACE == (
         "trace_id",

@@ -102,6 +102,26 @@ def test_a_run_may_set_how_long_a_worker_may_be_silent(
 
 
 @pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (None, None),
+        ({"stream_interval_ms": 20}, 20),
+        ({"stream_interval_ms": 250}, 250),
+        ({"stream_interval_ms": 60_000}, 60_000),
+        ({"stream_interval_ms": 1}, 20),
+        ({"stream_interval_ms": 60_001}, 60_000),
+        ({"stream_interval_ms": 0}, None),
+        ({"stream_interval_ms": -5}, None),
+        ({"stream_interval_ms": "often"}, None),
+    ],
+)
+def test_a_run_may_set_how_often_its_text_is_sent(
+    settings: dict[str, Any] | None, expected: int | None
+) -> None:
+    assert policies.stream_interval_ms(settings) == expected
+
+
+@pytest.mark.parametrize(
     ("events", "size_bytes", "rolls"),
     [
         (0, 0, False),
@@ -177,6 +197,8 @@ def test_the_default_policies_are_those_of_the_reference() -> None:
         "NESTED": (Policy().timeout_ms, 1, Policy().maximum_interval_ms, False),
         "SAVE": (60_000, 10, 60_000, False),
         "OFFLOAD": (120_000, 5, 60_000, False),
+        "NOTIFY": (120_000, 20, 600_000, False),
+        "LINE": (86_400_000, 1, 30_000, False),
     }
 
 
@@ -191,6 +213,7 @@ def test_the_limits_of_runs_are_those_of_the_reference() -> None:
         "LONGEST_MS": 86_400_000,
         "SLACK_MS": 5_000,
         "HEARTBEAT_MS": 10_000,
+        "LINE_HEARTBEAT_MS": 30_000,
         "ROLL_OVER_EVENTS": 1_250,
         "ROLL_OVER_BYTES": 2_000_000,
         "MAY_BE_CARRIED": 8_000_000,
@@ -202,6 +225,9 @@ def test_the_limits_of_runs_are_those_of_the_reference() -> None:
         "STARTED_AT_ONCE_BYTES": 1_500_000,
         "LONGEST_INBOX": 1_000,
         "SHORTEST_HISTORY": 20,
+        "BEATS_WITHIN_TIMEOUT": 3,
+        "SHORTEST_STREAM_MS": 20,
+        "LONGEST_STREAM_MS": 60_000,
     }
     assert policies.LONGEST_RETRY_AFTER.total_seconds() == 300
 

@@ -10,10 +10,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from outlast.contract import effects, names, records
+from outlast.contract import effects, history, names, records
 from outlast.contract.effects import EffectRequest
 from outlast.contract.names import SCHEMA_VERSION
 from outlast.contract.records import (
+    AttachLineRecord,
     CancelRecord,
     NestedRecord,
     RunInput,
@@ -39,6 +40,8 @@ from outlast.loop.effects import (
     CallModel,
     CheckInput,
     FinalizeAnswer,
+    HoldLine,
+    NotifyPeople,
     OffloadItems,
     PrepareRun,
     RunAgent,
@@ -77,6 +80,8 @@ KINDS: list[Any] = [
     FinalizedAnswer,
     SaveSession,
     NestedRecord,
+    AttachLineRecord,
+    HoldLine,
     EffectRequest[RunHandoff],
     EffectRequest[FinalizeAnswer],
     EffectRequest[SaveSession],
@@ -172,6 +177,13 @@ SMALLEST: dict[Any, dict[str, Any]] = {
     FinalizeAnswer: {**CALL, "candidate": {"output": "x", "item": 1}, "input_length": 2},
     FinalizedAnswer: {"final": False},
     SaveSession: SAVE,
+    AttachLineRecord: {"line": "l1"},
+    HoldLine: {"effect": 1, "line": "l1"},
+    NotifyPeople: {
+        "effect": 1,
+        "run_id": "r",
+        "notices": [{"event": "created", "request": ASKED, "at_ms": 7}],
+    },
     OffloadItems: OFFLOAD,
     NestedRecord: {"nested_id": "r/f-1", "requests": [ASKED]},
     EffectRequest[RunHandoff]: {"effect": {**TOOL, "target": "B", "input_length": 1}},
@@ -215,7 +227,17 @@ def test_what_was_said_is_a_text_or_items(content: Any, items: tuple[Any, ...]) 
     sent = read(SendRecord, {"input": content, "message_id": "m1"})
     assert records.message_of(sent, 7) == Message("m1", items, 7)
     started = read(RunInput, {"agent": "A", "input": content})
-    assert records.message_of(started, 7) == Message("start", items, 7)
+    assert records.first_message_of(started, 7) == Message("start", items, 7)
+
+
+def test_half_a_character_is_replaced_and_the_rest_is_kept() -> None:
+    sent = read(SendRecord, {"input": "a\ud83db é", "message_id": "m1"})
+    assert sent.input == "a?b é"
+
+
+def test_a_conversation_that_begins_with_a_call_is_open_and_has_no_message() -> None:
+    started = history.started("run", read(RunInput, {"agent": "A", "awaits_line": True}), 7)
+    assert (started.message, started.keep_open) == (None, True)
 
 
 UNREADABLE: list[tuple[Any, Any, str]] = [

@@ -200,7 +200,14 @@ def test_a_part_without_its_text_is_told_as_an_empty_one() -> None:
 
 
 def test_a_response_object_says_what_the_call_cost() -> None:
-    usage = Usage(requests=1, input_tokens=7, cached_tokens=2, output_tokens=5, reasoning_tokens=3)
+    usage = Usage(
+        requests=1,
+        input_tokens=7,
+        cached_tokens=2,
+        output_tokens=5,
+        reasoning_tokens=3,
+        cache_write_tokens=1,
+    )
     made = response_object([CALL], usage, response_id="r", model="m", created_at=4)
     assert made == {
         "id": "r",
@@ -213,7 +220,7 @@ def test_a_response_object_says_what_the_call_cost() -> None:
         "output": [CALL],
         "usage": {
             "input_tokens": 7,
-            "input_tokens_details": {"cached_tokens": 2},
+            "input_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 1},
             "output_tokens": 5,
             "output_tokens_details": {"reasoning_tokens": 3},
             "total_tokens": usage.total_tokens,

@@ -11,6 +11,7 @@ from outlast.contract.searchability import (
     is_lacking,
     note,
     searchable,
+    searchable_list,
 )
 
 
@@ -35,6 +36,23 @@ def test_a_value_is_as_long_as_a_store_can_hold() -> None:
         assert len(json.dumps(text)) in {2_004, 2_000}
     assert searchable(exact) == exact
     assert searchable(fits) == fits[:-8]
+
+
+@given(st.lists(st.text(max_size=300), max_size=30))
+def test_a_list_of_values_fits_or_says_that_there_are_more(texts: list[str]) -> None:
+    values = searchable_list(texts, "*")
+    assert len(json.dumps(values)) <= LARGEST_BYTES
+    assert len(set(values)) == len(values)
+    assert "" not in values
+    whole = {searchable(text) for text in texts} - {""}
+    assert set(values) == whole or (values[-1] == "*" and set(values) - {"*"} < whole)
+
+
+def test_a_list_that_is_too_long_ends_with_what_stands_for_the_rest() -> None:
+    names = [f"{number:03}-{'x' * 96}" for number in range(30)]
+    assert searchable_list(names[:19], "*") == names[:19]
+    assert searchable_list(names, "*") == [*names[:19], "*"]
+    assert searchable_list(["b", "*", "b", "a"], "*") == ["b", "*", "a"]
 
 
 def test_a_namespace_lacks_attributes_until_they_are_seen_again() -> None:

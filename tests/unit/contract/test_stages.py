@@ -229,3 +229,13 @@ def test_a_state_of_unknown_past_has_its_stages_since_the_run_began() -> None:
     stages = resumed(play.state)
     assert [one.identity for one in stages] == [one.identity for one in play.stages]
     assert {one.since_ms for one in stages} == {STARTED_AT_MS}
+
+
+def test_a_run_that_stops_while_its_session_is_saved_has_stopped_its_agent() -> None:
+    play = Play(session=True)
+    play.prepared()
+    play.cancelled("after_turn")
+    play.replies(tool("look_up", "c1"))
+    play.returns("c1")
+    assert play.state.phase == "closing"
+    assert ended(play, "agent").failure == Failure(code="cancelled", message=STOPPED)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from outlast.loop import phrases
-from outlast.loop.approvals import ApprovalRequest, Remembered
+from outlast.loop.approvals import ApprovalRequest, DecisionType, Remembered
 from outlast.loop.calls import NestedPlan
 from outlast.loop.changes import Change
 from outlast.loop.checks import GuardrailRecord
@@ -96,7 +96,9 @@ def test_a_run_waits_for_people_alone_when_what_they_hold_up_takes_all_the_room(
 
 
 @pytest.mark.parametrize("kind", ["approve", "reject"])
-def test_a_remembered_decision_goes_for_the_calls_that_wait_beside_it(kind: str) -> None:
+def test_a_remembered_decision_goes_for_the_calls_that_wait_beside_it(
+    kind: DecisionType,
+) -> None:
     play = Play.ready()
     play.replies(gated("f", "c1"), gated("g", "c2"), gated("f", "c3"))
     play.decided("a3", kind, remember=True, message="As always.", by="ann")
@@ -392,7 +394,7 @@ def test_own_requests_come_before_those_from_further_down() -> None:
     play.reported(asked())
     assert [one.id for one in play.state.pending_approvals] == ["a1", "e3.a1"]
     play.decided("e3.a1")
-    assert "waits here" in play.state.ignored[0].why, "it is decided in the run that asks"
+    assert "has no approval" in play.state.ignored[0].why, "it is decided in the run that asks"
 
 
 def test_a_run_does_not_wait_for_people_alone_while_another_nested_run_works() -> None:

@@ -339,6 +339,21 @@ def test_a_failure_that_its_handler_declines_stands(fields: dict[str, bool]) -> 
     assert play.finish.failure.code == "max_turns_exceeded"
 
 
+def test_after_an_empty_answer_that_its_handler_declines_the_model_is_called_again() -> None:
+    play = Play.ready(handled=("invalid_final_output",))
+    play.replies(final="again", failure=Failure(code="invalid_final_output", message="Empty."))
+    play.concluded(final=False)
+    play.replies(said("Here."))
+    assert play.finish.final_output == "Here."
+
+
+def test_an_invalid_answer_that_its_handler_declines_stands() -> None:
+    play = Play.ready(handled=("invalid_final_output",))
+    play.replies(said("?"), failure=Failure(code="invalid_final_output", message="No JSON."))
+    play.concluded(final=False, declined=True)
+    assert play.finish.failure is not None
+
+
 def test_a_handlers_own_failure_ends_the_question() -> None:
     play = Play.ready(max_turns=0, handled=("*",))
     failure = Failure(code="user_error", message="The handler returned nonsense.")
@@ -406,5 +421,47 @@ def test_an_agent_that_works_as_a_tool_and_ends_in_silence_tells_what_it_found(
 
 def test_an_agent_that_works_as_a_tool_may_have_nothing_to_tell() -> None:
     play = Play.ready(parent=Parent(run_id="root", prefix="e3."))
+    play.replies(said(""))
+    assert play.finish.final_output == ""
+
+
+@pytest.mark.parametrize(
+    ("stage", "answer"), [("tool_output", "Last words."), ("input", "Last words."), ("output", "")]
+)
+def test_last_words_stand_for_a_silent_answer_unless_guardrails_have_passed_that(
+    stage: Any, answer: str
+) -> None:
+    play = Play.ready(parent=Parent(run_id="root", prefix="e1."))
+    play.replies(tool("f", "c1"))
+    play.returns("c1", "Last words.")
+    play.replies(said(""), required_steps=("finalize_answer",))
+    play.concluded(results=(GuardrailRecord(stage=stage, name="g", agent="Triage"),))
+    assert play.finish.final_output == answer
+
+
+def test_an_output_whose_guardrails_broke_is_not_saved_but_its_call_is() -> None:
+    play = Play.ready(session=True)
+    play.saved()
+    play.replies(tool("f", "c1", final=True), required_steps=("finalize_answer", "check_output"))
+    play.returns("c1", "a secret", value="a secret")
+    play.fails(play.only(FinalizeAnswer))
+    assert play.only(SaveSession).withheld == phrases.UNCHECKED
+
+
+PARENT = Parent(run_id="root", prefix="e1.")
+
+
+def test_the_value_of_a_nested_run_is_not_replaced_by_its_words() -> None:
+    play = Play.ready(parent=PARENT)
+    play.replies(said("In words."), final="value", value={"n": 1})
+    assert play.finish.final_output == {"n": 1}
+
+
+def test_a_nested_run_without_words_answers_with_those_of_its_question_only() -> None:
+    play = Play(parent=PARENT)
+    play.prepared(required_steps=("finalize_answer",))
+    play.replies(said("First."), required_steps=("finalize_answer",))
+    play.hears("m1")
+    play.concluded()
     play.replies(said(""))
     assert play.finish.final_output == ""

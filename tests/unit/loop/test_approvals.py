@@ -1,86 +1,26 @@
-"""Which decisions count, and the digest that ties a decision to what was seen."""
+"""The digest that ties a decision to the arguments that a person saw, and what people may see."""
 
 import json
 from dataclasses import replace
+from hashlib import sha256
 
 import pytest
 from hypothesis import given
 
 from outlast.loop.approvals import (
+    REDACTED,
     ApprovalRequest,
-    ApprovalStatus,
+    ApprovalTerms,
+    Audience,
     Decision,
-    DecisionType,
+    EscalationStep,
+    Person,
     digest,
-    refusal,
+    reviewed,
+    with_redacted,
 )
-from outlast.loop.values import Json
+from outlast.loop.values import Json, JsonObject
 from tests.loop_strategies import examples, json_values
-
-ASKED = ApprovalRequest(
-    id="a1",
-    call_id="c1",
-    name="refund",
-    agent="Billing",
-    arguments='{"order": "A-17"}',
-    args_digest=digest('{"order": "A-17"}'),
-    requested_at_ms=5,
-)
-SECOND = replace(ASKED, id="a2")
-TYPES: tuple[DecisionType, ...] = ("approve", "reject")
-
-
-@pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("seen", [None, ASKED.args_digest])
-def test_a_decision_about_a_pending_request_counts(kind: DecisionType, seen: str | None) -> None:
-    decision = Decision(request_id="a1", type=kind, args_digest=seen)
-    assert refusal([ASKED], decision) is None
-    assert refusal([SECOND, ASKED], decision) is None
-
-
-@pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("seen", ["", "0" * 64, ASKED.args_digest.upper()])
-def test_a_decision_about_other_arguments_is_refused(kind: DecisionType, seen: str) -> None:
-    problem = refusal([ASKED], Decision(request_id="a1", type=kind, args_digest=seen))
-    assert problem is not None
-    assert "Approval a1" in problem
-    assert "Look at the request again" in problem
-
-
-@pytest.mark.parametrize("kind", TYPES)
-@pytest.mark.parametrize("status", ["approved", "rejected", "cancelled"])
-def test_a_settled_request_takes_no_further_decision(
-    kind: DecisionType, status: ApprovalStatus
-) -> None:
-    settled = replace(ASKED, status=status)
-    problem = refusal([settled], Decision(request_id="a1", type=kind))
-    assert problem == f"Approval a1 is already {status}."
-
-
-def test_a_refused_decision_says_who_decided_before() -> None:
-    by_ann = Decision(request_id="a1", type="approve", by="ann")
-    settled = replace(ASKED, status="approved", decision=by_ann)
-    again = Decision(request_id="a1", type="reject", by="bob")
-    assert refusal([settled], again) == "Approval a1 is already approved by ann."
-
-
-def test_a_decision_without_a_name_is_named_as_nobodys() -> None:
-    decided = Decision(request_id="a1", type="approve")
-    settled = replace(ASKED, status="approved", decision=decided)
-    assert refusal([settled], decided) == "Approval a1 is already approved."
-
-
-@pytest.mark.parametrize("unknown", ["", "a0", "a3", "A1", " a1", "a1 "])
-def test_a_decision_about_an_unknown_request_names_those_that_wait(unknown: str) -> None:
-    problem = refusal([ASKED, SECOND], Decision(request_id=unknown, type="approve"))
-    assert problem == f"No approval {unknown!r} waits here. Waiting: a1, a2."
-
-
-def test_where_nothing_waits_the_refusal_says_so() -> None:
-    settled = replace(ASKED, status="cancelled")
-    decision = Decision(request_id="a7", type="approve")
-    assert refusal([], decision) == "No approval 'a7' waits here. Waiting: none."
-    assert refusal([settled], decision) == "No approval 'a7' waits here. Waiting: none."
 
 
 @pytest.mark.parametrize(
@@ -150,3 +90,63 @@ def test_each_value_of_a_repeated_key_counts() -> None:
     assert digest(small) == digest('{"amount":5,"\\u0061mount":5000}')
     assert digest(nested[0]) == digest(nested[1])
     assert digest('{"a": 1, "b": 2}') == digest('{"b": 2, "a": 1}')
+
+
+def test_a_digest_never_changes_because_reviewers_keep_it() -> None:
+    canonical = b'{"a":[1,2],"b":"x"}'
+    assert digest('{"b": "x", "a": [1, 2]}') == sha256(canonical).hexdigest()
+
+
+def test_reviewers_see_everything_but_what_is_redacted() -> None:
+    arguments = '{"iban": "DE99", "note": "für Ann", "cents": 5}'
+    assert reviewed(arguments, ()) == arguments
+    shown = json.loads(reviewed(arguments, ("iban", "other")))
+    assert shown == {"iban": REDACTED, "note": "für Ann", "cents": 5}
+    assert reviewed("", ("iban",)) == "{}"
+
+
+@pytest.mark.parametrize("arguments", ["{", "[1, 2]", '"text"', "[" * 200_000])
+def test_arguments_without_names_are_redacted_as_a_whole(arguments: str) -> None:
+    assert json.loads(reviewed(arguments, ("iban",))) == REDACTED
+
+
+def test_an_edit_keeps_the_values_that_its_author_did_not_see() -> None:
+    before = '{"iban": "DE99", "cents": 5}'
+    edited: JsonObject = {"iban": REDACTED, "cents": 4, "note": REDACTED}
+    assert with_redacted(edited, before) == {"iban": "DE99", "cents": 4, "note": REDACTED}
+    for unreadable in ("{", "[1]", "[" * 200_000):
+        assert with_redacted(edited, unreadable) == edited
+
+
+def test_a_decision_and_a_request_say_who_may_and_who_did() -> None:
+    decision = Decision(
+        request_id="a1",
+        type="approve",
+        by="ann",
+        display="Ann",
+        groups=("support",),
+        method="token",
+        proof="x",
+    )
+    assert decision.person == Person(
+        subject="ann", display="Ann", groups=("support",), method="token", proof="x"
+    )
+    assert Decision(request_id="a1", type="approve").person == Person()
+    team, lead, boss = (Audience(groups=(name,)) for name in ("team", "lead", "boss"))
+    steps = (
+        EscalationStep(after_ms=1, audience=lead),
+        EscalationStep(after_ms=2, audience=boss),
+    )
+    request = ApprovalRequest(
+        id="a1",
+        call_id="c1",
+        name="refund",
+        agent="Billing",
+        arguments="{}",
+        args_digest="d",
+        requested_at_ms=5,
+        terms=ApprovalTerms(audience=team, escalations=steps),
+    )
+    assert request.audiences == (team,)
+    assert replace(request, escalated=1).audiences == (team, lead)
+    assert replace(request, escalated=2).audiences == (team, lead, boss)

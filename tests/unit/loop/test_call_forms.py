@@ -10,6 +10,8 @@ import pytest
 from outlast.loop.call_forms import (
     BLANK_SCREEN,
     FORMS,
+    MAY_CALL,
+    MCP_APPROVAL,
     arguments_of,
     call_item,
     form_of,
@@ -44,23 +46,32 @@ CALLS: dict[str, tuple[JsonObject, str, str]] = {
         "computer",
         '{"actions":[{"type":"screenshot"}],"pending_safety_checks":[]}',
     ),
+    "mcp_approval_request": (
+        {"server_label": "crm", "name": "delete", "arguments": "{}"},
+        "crm.delete",
+        "{}",
+    ),
 }
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_call_is_read_and_written_again(form: str) -> None:
     said, name, arguments = CALLS[form]
-    raw: JsonObject = {"type": form, "id": "x", "call_id": "c1", "status": "completed", **said}
+    ids = {"id": "c1"} if form == MCP_APPROVAL else {"call_id": "c1"}
+    raw: JsonObject = {"type": form, "id": "x", "status": "completed", **said, **ids}
     assert is_call(raw)
     assert (form_of(raw), name_of(raw), arguments_of(raw)) == (form, name, arguments)
     again = call_item(form, call_id="c1", name=name, arguments=arguments)
-    assert again == {"type": form, "call_id": "c1", **said}
+    assert again == {"type": form, **said, **ids}
     assert same_call(raw, again)
 
 
 def test_what_a_call_leaves_open_is_not_in_its_arguments() -> None:
     raw: JsonObject = {"type": "computer_call", "call_id": "c", "action": None, "actions": [1]}
     assert arguments_of(raw) == '{"actions":[1]}'
+    assert arguments_of({**raw, "action": {"type": "wait"}, "actions": None}) == (
+        '{"action":{"type":"wait"}}'
+    )
 
 
 @pytest.mark.parametrize("raw", [{"type": "message"}, {"type": "shell_call_output"}, {}])
@@ -93,6 +104,9 @@ def test_what_says_several_things_is_the_whole_of_the_item(form: str) -> None:
 @pytest.mark.parametrize("form", FORMS)
 def test_every_form_can_be_told_in_words_why_there_is_no_output(form: str) -> None:
     raw = output_item("c1", "A person said no.", form)
+    if form == MCP_APPROVAL:
+        assert (raw["approve"], raw["reason"]) == (False, "A person said no.")
+        return
     assert raw["type"] == f"{form}_output"
     if form == "computer_call":
         assert raw["output"] == {"type": "computer_screenshot", "image_url": BLANK_SCREEN}
@@ -123,9 +137,18 @@ FAILED: dict[str, JsonObject] = {
         ]
     },
     "computer_call": {"output": {"type": "computer_screenshot", "image_url": BLANK_SCREEN}},
+    "mcp_approval_request": {"approve": False, "reason": "It broke."},
 }
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_a_text_stands_where_the_provider_looks_for_it(form: str) -> None:
-    assert FORMS[form].said("It broke.") == FAILED[form]
+    assert FORMS[form].fields("It broke.") == FAILED[form]
+
+
+def test_a_request_of_an_mcp_server_is_answered_by_yes_or_no() -> None:
+    head = {"type": "mcp_approval_response", "approval_request_id": "r1"}
+    yes, no = (output_item("r1", given, MCP_APPROVAL) for given in (MAY_CALL, "Not today."))
+    assert yes == {**head, "approve": True}
+    assert no == {**head, "approve": False, "reason": "Not today."}
+    assert call_id_of(yes) == "r1"

@@ -63,15 +63,21 @@ def test_an_unknown_call_needs_words_for_the_model() -> None:
         ModelReply(items=(CALL,), calls=(plan(0, kind="unknown"),))
 
 
-def test_a_handoff_that_needs_a_person_is_not_taken_as_one_that_does_not() -> None:
-    """The loop asks people about tools only; a plan that asks for more has to fail closed."""
-    with pytest.raises(ValueError, match="approval"):
-        ModelReply(items=(CALL,), calls=(plan(0, kind="handoff", needs_approval=True),))
+def test_a_call_of_nothing_needs_nobodys_approval() -> None:
+    unknown = plan(0, kind="unknown", problem="No such tool.", needs_approval=True)
+    with pytest.raises(ValueError, match="cannot need approval"):
+        ModelReply(items=(CALL,), calls=(unknown,))
+
+
+def test_a_handoff_may_need_a_person() -> None:
+    reply = ModelReply(items=(CALL,), calls=(plan(0, kind="handoff", needs_approval=True),))
+    assert reply.calls[0].needs_approval
 
 
 def test_an_effect_is_bounded_unless_its_plan_says_otherwise() -> None:
     policy = Policy()
     assert 0 < policy.timeout_ms < 3_600_000
+    assert policy.timeout_seconds == policy.timeout_ms / 1_000
     assert 1 <= policy.attempts < 100
     assert 0 < policy.initial_interval_ms <= policy.maximum_interval_ms
     assert policy.backoff >= 1

@@ -6,7 +6,13 @@ import pytest
 
 from outlast.loop import phrases
 from outlast.loop.changes import Change
-from outlast.loop.checks import CheckResult, FinalizedAnswer, GuardrailRecord, RequiredStep
+from outlast.loop.checks import (
+    ENDS_CALLER,
+    CheckResult,
+    FinalizedAnswer,
+    GuardrailRecord,
+    RequiredStep,
+)
 from outlast.loop.effects import CallModel, CheckInput, RunHandoff, SaveSession
 from outlast.loop.state import items_of
 from outlast.loop.values import Failure, ServerThread
@@ -194,7 +200,7 @@ def test_only_the_first_turn_is_checked_and_no_later_agent() -> None:
     play = checked_by("check_first", "check")
     play.checked()
     play.checked()
-    play.replies(transfer("Billing", "h1", target_duties=("check_first", "check")))
+    play.replies(transfer("Billing", "h1", target_steps=("check_first", "check")))
     assert out(play) == ["call_model"]
     assert play.state.required_steps == ("check_first", "check")
 
@@ -394,3 +400,7 @@ def test_a_callback_runs_beside_a_check_too() -> None:
     play.checked(failure=TRIPPED)
     assert play.stopped == [running]
     assert (play.state.agent, play.outputs["h1"]) == ("Triage", phrases.NOT_RUN)
+
+
+def test_the_name_that_recorded_failures_hold_never_changes() -> None:
+    assert ENDS_CALLER == "ends_caller"

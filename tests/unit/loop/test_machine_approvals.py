@@ -5,8 +5,9 @@ from itertools import permutations
 import pytest
 
 from outlast.loop import phrases
+from outlast.loop.approvals import DecisionType
 from outlast.loop.effects import CallModel
-from tests.loop_driver import SITUATIONS, Play, gated, play_in, said, tool, transfer
+from tests.loop_driver import SITUATIONS, Play, gated, hosted, play_in, said, tool, transfer
 
 
 def test_a_gated_call_waits_and_starts_nothing() -> None:
@@ -29,6 +30,24 @@ def test_an_approved_call_runs() -> None:
     assert (request.decision.by, request.decision.channel) == ("ann", "cli")
     play.returns("c1", "refunded")
     assert play.outputs == {"c1": "refunded"}
+
+
+def test_an_approved_request_of_a_provider_runs_nothing_here() -> None:
+    play = Play.ready()
+    play.replies(
+        hosted("delete", "r1", needs_approval=True),
+        hosted("rename", "r2"),
+        tool("look", "c1"),
+        parallel=1,
+    )
+    (request,) = play.state.pending_approvals
+    assert (request.name, request.call_id) == ("crm.delete", "r1")
+    play.decided("a1")
+    play.returns("c1", "seen")
+    play.only(CallModel)
+    answers = [item.raw for item in play.state.items if item.kind == "tool_output"]
+    assert [one.get("approve", one.get("output")) for one in answers] == [True, True, "seen"]
+    assert [one.kind for one in play.issued].count("run_tool") == 1
 
 
 @pytest.mark.parametrize(
@@ -78,11 +97,11 @@ def test_calls_that_need_nobody_start_at_once_and_are_told_before_people_are_wai
     "kinds", [("approve",) * 3, ("reject",) * 3, ("approve", "reject", "approve")]
 )
 def test_decisions_in_any_order_come_to_the_same(
-    order: tuple[str, ...], kinds: tuple[str, ...]
+    order: tuple[str, ...], kinds: tuple[DecisionType, ...]
 ) -> None:
     play = Play.ready()
     play.replies(*(gated("refund", f"c{number}") for number in (1, 2, 3)))
-    kind_of = {f"a{at}": kind for at, kind in enumerate(kinds, start=1)}
+    kind_of: dict[str, DecisionType] = {f"a{at}": kind for at, kind in enumerate(kinds, start=1)}
     for request_id in order:
         play.decided(request_id, kind_of[request_id])
         if kind_of[request_id] == "approve":
@@ -108,7 +127,9 @@ def test_a_decided_call_does_not_wait_for_the_undecided_ones() -> None:
 
 @pytest.mark.parametrize("second", ["approve", "reject"])
 @pytest.mark.parametrize("first", ["approve", "reject"])
-def test_a_second_decision_is_noted_and_does_not_count(first: str, second: str) -> None:
+def test_a_second_decision_is_noted_and_does_not_count(
+    first: DecisionType, second: DecisionType
+) -> None:
     play = Play.ready()
     play.replies(gated("f", "c1"), gated("g", "c2"))
     play.decided("a1", first, by="ann")
@@ -117,12 +138,12 @@ def test_a_second_decision_is_noted_and_does_not_count(first: str, second: str) 
     play.decided("a1", second, by="bob")
     assert play.state.approvals[0] == settled
     (note,) = play.state.ignored
-    assert (note.at_ms, note.what) == (at_ms, f"decision {second} for a1")
+    assert (note.at_ms, note.what) == (at_ms, f"decision {second} for a1 by bob")
     assert "by ann" in note.why
 
 
 @pytest.mark.parametrize("kind", ["approve", "reject"])
-def test_a_forged_decision_is_noted_and_does_not_count(kind: str) -> None:
+def test_a_forged_decision_is_noted_and_does_not_count(kind: DecisionType) -> None:
     play = Play.ready()
     play.replies(gated("refund", "c1", '{"cents": 100}'))
     play.decided("a1", kind, args_digest="0" * 64)
@@ -133,15 +154,12 @@ def test_a_forged_decision_is_noted_and_does_not_count(kind: str) -> None:
 
 
 @pytest.mark.parametrize("situation", SITUATIONS)
-@pytest.mark.parametrize("request_id", ["", "a0", "a9", "c1"])
-def test_a_decision_about_nothing_is_noted_wherever_the_run_is(
-    situation: str, request_id: str
-) -> None:
-    play = play_in(situation, keep_open=True)
-    play.decided(request_id)
-    (note,) = play.state.ignored
-    assert note.what == f"decision approve for {request_id}"
-    assert "waits here" in note.why
+def test_a_decision_about_nothing_is_noted_wherever_the_run_is(situation: str) -> None:
+    play, ids = play_in(situation, keep_open=True), ["", "a0", "a9", "c1"]
+    for request_id in ids:
+        play.decided(request_id)
+    assert [note.what for note in play.state.ignored] == [f"decision approve for {x}" for x in ids]
+    assert all("has no approval" in note.why for note in play.state.ignored)
 
 
 def test_a_decision_after_the_turn_is_late() -> None:

@@ -6,6 +6,8 @@ from outlast.loop.effects import (
     CallModel,
     CheckInput,
     FinalizeAnswer,
+    HoldLine,
+    NotifyPeople,
     OffloadItems,
     PrepareRun,
     RunAgent,
@@ -17,7 +19,7 @@ from outlast.loop.items import Message
 from tests.loop_driver import BUSY, SITUATIONS, Play, gated, message, play_in, refused, said, tool
 
 
-def finish_turn(play: Play) -> None:
+def finish_turn(play: Play) -> None:  # noqa: C901  a row for each effect
     """Answer whatever the run waits for, until the model is asked about all that was said."""
     while play.state.inbox:
         if play.state.pending_approvals:
@@ -37,6 +39,10 @@ def finish_turn(play: Play) -> None:
                 play.worked(final_output="done")
             case FinalizeAnswer():
                 play.concluded(final=False)
+            case HoldLine():
+                play.hung_up()
+            case NotifyPeople():
+                play.notified()
             case SaveSession():
                 play.saved()
             case RunTool():

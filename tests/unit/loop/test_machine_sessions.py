@@ -53,7 +53,7 @@ def test_what_was_said_before_is_shown_and_not_saved_again() -> None:
     assert play.state.question.answering == ("start",)
     assert play.only(CallModel).input_length == 2
     assert (ranges(play), saving(play)) == ([(1, 2)], ["input"])
-    assert (play.state.question.asked_from, play.state.view.history) == (2, 2)
+    assert (play.state.question.replies_from, play.state.view.history) == (2, 2)
 
 
 def test_what_a_callback_puts_between_is_saved_around_what_the_session_has() -> None:
@@ -391,6 +391,18 @@ def test_an_answer_that_was_given_stays_and_the_run_says_that_it_is_not_saved() 
     assert play.answers() == [(("start",), None)]
 
 
+def test_a_run_that_was_cancelled_ends_so_although_its_last_save_fails() -> None:
+    play = Play.ready(session=True)
+    play.replies(tool("f", "c1"))
+    play.cancelled("after_turn")
+    play.returns("c1")
+    assert play.state.phase == "closing"
+    while play.outstanding:
+        play.fails(play.only(SaveSession), "session_failed")
+    assert (play.finish.status, play.finish.failure) == ("cancelled", None)
+    assert play.state.saving.save_failure is not None
+
+
 def test_a_run_that_failed_already_keeps_its_own_failure() -> None:
     play = with_session(max_turns=1)
     play.replies(tool("f", "c1"))
@@ -412,7 +424,7 @@ def test_without_a_thread_everything_is_sent_every_time() -> None:
     play.replies(tool("f", "c1"), response_id="r1")
     play.returns("c1")
     call = play.only(CallModel)
-    assert (call.known, call.previous_response_id, call.conversation_id) == (0, None, None)
+    assert (call.on_server, call.previous_response_id, call.conversation_id) == (0, None, None)
     assert [one.response_id for one in play.state.responses] == ["r1"]
 
 
@@ -422,7 +434,7 @@ def test_a_conversation_on_the_server_gets_what_it_does_not_have() -> None:
     play.replies(tool("f", "c1"), response_id="r1")
     play.returns("c1")
     call = play.only(CallModel)
-    assert (call.conversation_id, call.previous_response_id, call.known) == ("conv", None, 2)
+    assert (call.conversation_id, call.previous_response_id, call.on_server) == ("conv", None, 2)
     assert sent(play) == ["tool_output"]
     play.replies(said("Done."), response_id="r2")
     play.hears("m2")
@@ -444,10 +456,58 @@ def test_a_model_call_that_failed_has_told_the_server_nothing() -> None:
     play = Play.ready(thread=ServerThread(chained=True), keep_open=True)
     play.fails(play.only(CallModel))
     play.hears("m2")
-    assert (play.only(CallModel).known, sent(play)) == (0, ["input", "input"])
+    assert (play.only(CallModel).on_server, sent(play)) == (0, ["input", "input"])
 
 
 def test_a_callback_that_only_runs_asks_for_no_transcript() -> None:
     play = Play.ready(thread=ServerThread(chained=True))
     play.replies(transfer("Billing", "h1", callback=True))
     assert items_of(play.state, play.only(RunHandoff)) == ()
+
+
+# --- What stops while the session is being saved -------------------------------------------------
+
+
+@pytest.mark.parametrize("handled", [(), ("*",)])
+def test_a_question_that_fails_does_not_stop_a_save(handled: tuple[str, ...]) -> None:
+    play = Play(session=True, keep_open=True, handled=handled)
+    play.prepared()
+    save = play.only(SaveSession)
+    play.fails(play.only(CallModel))
+    assert play.only(SaveSession) is save
+    assert save.effect not in play.stopped
+
+
+def test_a_run_that_stops_waiting_does_not_stop_a_save() -> None:
+    play = Play(session=True)
+    play.prepared()
+    save = play.only(SaveSession)
+    play.replies(gated("refund", "c1"))
+    play.cancelled("after_turn")
+    assert save.effect not in play.stopped
+
+
+def test_new_guardrails_of_the_agent_do_not_stop_a_save() -> None:
+    play = Play(session=True)
+    play.prepared()
+    save = play.only(SaveSession)
+    play.replies(unchecked=True, required_steps=("check",))
+    assert play.only(SaveSession) is save
+    assert play.state.question.unchecked_from == 0
+    assert play.only(CallModel).starts
+
+
+def test_finished_calls_are_saved_before_the_run_waits_for_people() -> None:
+    play = with_session()
+    play.replies(tool("look_up", "c1"), gated("refund", "c2"), required_steps=("finalize_answer",))
+    play.returns("c1")
+    assert saving(play) == ["tool_call", "tool_call", "tool_output"]
+
+
+def test_a_finished_call_that_may_be_the_answer_is_saved_with_the_answer() -> None:
+    play = with_session()
+    calls = tool("look_up", "c1"), gated("refund", "c2", final=True)
+    play.replies(*calls, required_steps=("finalize_answer",))
+    play.returns("c1")
+    assert play.state.status == "waiting"
+    assert ranges(play) == [(0, 1)]

@@ -1,10 +1,12 @@
 """How a turn acts: tools side by side, in any order, and what each call comes to."""
 
+from dataclasses import replace
 from itertools import permutations
 
 import pytest
 
 from outlast.loop import phrases
+from outlast.loop.calls import Policy
 from outlast.loop.changes import Change, diff
 from outlast.loop.effects import CallModel
 from outlast.loop.values import Json
@@ -32,6 +34,22 @@ def test_the_model_sees_the_outputs_when_all_are_there() -> None:
     assert command == play.only(CallModel)
     assert list(play.outputs.items()) == [("c1", "one"), ("c2", "two")]
     assert (play.state.question.turn, play.state.calls) == (2, ())
+
+
+def test_a_deferred_call_runs_again_as_an_activity_in_its_place() -> None:
+    play = Play.ready()
+    brief = Policy(fast=True, defers=True)
+    play.replies(tool("f", "c1", policy=brief), tool("g", "c2", policy=brief), parallel=2)
+    first = play.running("c1")
+    commands = play.returns("c1", None, deferred=True)
+    again = play.running("c1")
+    assert commands == (again,)
+    assert again == replace(first, effect=again.effect, policy=replace(brief, fast=False))
+    assert again.effect > first.effect
+    assert play.returns("c2", "two") == ()
+    (command,) = play.returns("c1", "one")
+    assert command == play.only(CallModel)
+    assert list(play.outputs.items()) == [("c1", "one"), ("c2", "two")]
 
 
 @pytest.mark.parametrize("order", list(permutations(["c1", "c2", "c3"])))

@@ -30,6 +30,7 @@ def test_used_up_turns_name_the_number_and_the_way_out() -> None:
     text = phrases.turns_used_up(7)
     assert "7 model calls" in text
     assert "max_turns" in text
+    assert "Max turns (1) exceeded: the run made 1 model call and" in phrases.turns_used_up(1)
 
 
 def test_the_fixed_sentences_are_those_that_transcripts_have() -> None:

@@ -245,3 +245,38 @@ def test_who_takes_over_knows_how_much_the_question_began_with() -> None:
     play.replies(tool("f", "c1"))
     play.returns("c1")
     assert play.only(CallModel).history is None, "it has started before"
+
+
+def test_a_save_is_numbered_by_the_runs_own_items_before_it() -> None:
+    old, new = ({"role": "user", "content": text} for text in ("old", "new"))
+    play = Play(session=True)
+    play.prepared(input=(old, old, new), old=(0, 1))
+    numbers = [play.only(SaveSession).number]
+    play.saved()
+    play.replies(tool("f", "c1"))
+    play.returns("c1")
+    numbers.append(play.only(SaveSession).number)
+    assert numbers == [0, 1]
+
+
+def test_a_model_call_names_the_input_guardrails_of_its_questions_first_turn_only() -> None:
+    play = Play(keep_open=True)
+    play.prepared(required_steps=("check", "finalize_answer"))
+    assert play.only(CallModel).required_steps == ("check",)
+    play.checked()
+    play.replies(tool("f", "c1"), required_steps=("check", "finalize_answer"))
+    play.returns("c1")
+    assert play.only(CallModel).required_steps == ()
+
+
+def test_a_save_says_whether_the_session_has_items_already() -> None:
+    play = Play(session=True)
+    play.prepared()
+    assert not play.only(SaveSession).follows
+    play.saved()
+    play.replies(said("Hello."))
+    assert play.only(SaveSession).follows
+    play = Play(session=True)
+    first = play.state.inbox[0].content
+    play.prepared(input=({"role": "user", "content": "old"}, *first), old=(0,))
+    assert play.only(SaveSession).follows

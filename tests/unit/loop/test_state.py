@@ -5,13 +5,17 @@ from dataclasses import replace
 import pytest
 
 from outlast.loop.effects import CallModel
-from outlast.loop.items import Message
+from outlast.loop.items import Item, Message
 from outlast.loop.state import (
     Answer,
+    ItemsToSave,
     LoopState,
     has_message,
     items_of,
+    may_save,
+    released,
     revised,
+    turn_start,
     waits_for_people,
 )
 from tests.loop_driver import SITUATIONS, Play, gated, play_in, said
@@ -105,3 +109,36 @@ def test_a_revised_state_differs_in_what_was_changed_and_in_nothing_else() -> No
 def test_a_state_is_not_revised_in_what_it_does_not_have() -> None:
     with pytest.raises(TypeError, match="LoopState has no phaze"):
         revised(LoopState(), phaze="turned")
+
+
+@pytest.mark.parametrize(
+    ("turns", "start"), [((), 0), ((0,), 1), ((0, 1, 1), 3), ((0, 1, 2), 2), ((2,), 0), ((1,), 1)]
+)
+def test_the_newest_turn_begins_with_its_first_item(turns: tuple[int, ...], start: int) -> None:
+    items = tuple(Item("message", {}, "A", turn) for turn in turns)
+    assert turn_start(replace(LoopState(), items=items, turns=2)) == start
+
+
+def test_a_turn_of_which_nothing_can_be_an_answer_is_shown_whole() -> None:
+    play = Play.ready()
+    play.replies(gated("refund", "c1"), judged=True, required_steps=("check_output",))
+    assert released(play.state) == len(play.state.items) == 2
+
+
+def test_what_guardrails_have_passed_may_be_saved_up_to_where_they_have_not() -> None:
+    state = Play(session=True).state
+    state = revised(state, phase="thinking", to_save=(ItemsToSave(start=0, stop=1),))
+    assert may_save(revised(state, unchecked_from=1))
+    assert not may_save(revised(state, unchecked_from=0))
+
+
+@pytest.mark.parametrize("judged", [True, False])
+def test_only_calls_that_a_rule_judges_hold_a_turn_back(judged: bool) -> None:
+    play = Play.ready()
+    play.replies(
+        said("Wait."), gated("refund", "c1"), judged=judged, required_steps=("check_output",)
+    )
+    assert released(play.state) == (1 if judged else 3)
+    state = play_in("idle", keep_open=True).state
+    state = revised(state, judged=judged, required_steps=("check_output",))
+    assert released(state) == len(state.items)

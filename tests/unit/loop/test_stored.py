@@ -1,10 +1,12 @@
 """A run that holds much has its content stored outside, beside whatever else it does."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from hypothesis import given
 
+from outlast.contract.blobs import encode
 from outlast.loop import stored, transcript
 from outlast.loop.calls import ModelReply
 from outlast.loop.effects import CallModel, ItemsOffloaded, OffloadItems, SessionSaved
@@ -67,6 +69,20 @@ def test_a_run_whose_workers_have_no_store_keeps_everything():
     play.prepared()
     assert [one for one in play.issued if isinstance(one, OffloadItems)] == []
     assert play.state.storage.inline == 0
+
+
+def test_a_text_with_half_a_character_is_stored_as_any_other():
+    text = "\ud800" * 300
+    moved = Moved(0, ("content",), len(encode(text)), 0)
+    (item,) = stored.with_references(
+        [Item("input", {"content": text})], Offload(keys=(KEY,), moved=(moved,))
+    )
+    assert is_reference(item.raw["content"])
+    other = replace(moved, bytes=moved.bytes + 1)
+    (item,) = stored.with_references(
+        [Item("input", {"content": text})], Offload(keys=(KEY,), moved=(other,))
+    )
+    assert item.raw["content"] == text, "a text of another size has taken its place"
 
 
 def test_a_model_call_may_tell_of_a_store_later():
@@ -185,3 +201,20 @@ def test_references_are_put_where_texts_are():
 
 def test_a_reply_says_nothing_of_a_store_by_itself():
     assert ModelReply(items=()).stores is False
+
+
+@pytest.mark.parametrize("extra", [0, 1])
+def test_content_moves_above_the_threshold_and_not_at_it(extra: int) -> None:
+    play = Play(said=message("start", "x" * (OFFLOAD_ABOVE + extra)))
+    play.prepared(stores=True)
+    moves = [one for one in play.issued if isinstance(one, OffloadItems)]
+    assert len(moves) == (weight(play.state.items) > OFFLOAD_ABOVE)
+
+
+def test_a_run_that_closes_moves_nothing_while_its_session_is_saved() -> None:
+    play = Play(session=True)
+    play.prepared(stores=True)
+    play.saved()
+    play.replies(said(LARGE))
+    assert play.state.phase == "closing"
+    assert not any(isinstance(one, OffloadItems) for one in play.issued)

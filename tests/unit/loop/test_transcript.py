@@ -7,21 +7,31 @@ import pytest
 
 from outlast.loop.calls import Call, ModelReply, PlannedCall
 from outlast.loop.changes import Change
-from outlast.loop.checks import GuardrailRecord
-from outlast.loop.state import LoopState, revised
+from outlast.loop.checks import GuardrailRecord, RequiredStep
+from outlast.loop.effects import SaveSession
+from outlast.loop.items import Item, ItemKind
+from outlast.loop.state import ItemsToSave, LoopState, revised
+from outlast.loop.stored import weight
 from outlast.loop.transcript import (
     KEPT_IGNORED,
     call_of,
     context_before,
+    drop_unchecked,
     last_message,
     record_outputs,
+    record_prepared_input,
     record_reply,
+    storing,
     with_call,
     with_ignored,
+    withhold_turn,
 )
 from outlast.loop.values import Json, JsonObject, Usage
+from outlast.loop.view import size
 from tests.loop_driver import (
     Part,
+    Play,
+    message,
     play_in,
     refused,
     reply_of,
@@ -184,6 +194,44 @@ def test_notes_are_kept_newest_last_and_not_for_ever() -> None:
     assert (state.ignored[0].what, state.ignored[0].why) == ("what", "why")
 
 
+@pytest.mark.parametrize("is_saving", [False, True])
+def test_items_that_guardrails_did_not_pass_are_not_saved(*, is_saving: bool) -> None:
+    ranges = [(0, 2), (2, 4), (4, 6)]
+    save = SaveSession(effect=1, start=0, stop=2, run_id="r")
+    state = revised(
+        replace(LoopState(), items=(Item("input", {}),) * 6, pending=(save,) if is_saving else ()),
+        to_save=tuple(ItemsToSave(start=start, stop=stop) for start, stop in ranges),
+        unchecked_from=2,
+    )
+    dropped = drop_unchecked(state)
+    assert [(one.start, one.stop) for one in dropped.saving.to_save] == [(0, 2)]
+    assert (dropped.blocked_from, dropped.saving.queued_up_to) == (2, 6)
+    assert dropped.question.unchecked_from is None
+
+
+def test_a_range_that_is_being_saved_stays_although_guardrails_did_not_pass_it() -> None:
+    save = SaveSession(effect=1, start=0, stop=4, run_id="r")
+    state = revised(
+        replace(LoopState(), items=(Item("input", {}),) * 6, pending=(save,)),
+        to_save=(ItemsToSave(start=0, stop=4), ItemsToSave(start=4, stop=6)),
+        unchecked_from=2,
+    )
+    (left,) = drop_unchecked(state).saving.to_save
+    assert (left.start, left.stop) == (0, 4)
+
+
+@pytest.mark.parametrize(("steps", "first"), [((), None), (("check",), 1), (("check_first",), 1)])
+def test_guardrails_check_the_prepared_input_from_its_first_new_item_on(
+    steps: tuple[RequiredStep, ...], first: int | None
+) -> None:
+    state = replace(LoopState(), inbox=(message("start"),), required_steps=steps)
+    old, new = {"role": "user", "content": "old"}, {"role": "user", "content": "new"}
+    state = record_prepared_input(state, [old, new, new], old=[0])
+    assert [item.kind for item in state.items] == ["history", "input", "input"]
+    assert state.question.unchecked_from == first
+    assert state.inbox == (replace(message("start"), content=()),)
+
+
 def test_replacing_one_call_leaves_the_others() -> None:
     calls = tuple(replace(call(), call_id=name) for name in "abc")
     state = with_call(replace(BEFORE, calls=calls), 1, replace(calls[1], output="new"))
@@ -197,3 +245,66 @@ def test_what_guardrails_said_before_people_are_asked_is_kept() -> None:
     state = record_reply(LoopState(), ModelReply(items=(), checks=(said,), raw_usage={"cost": 1}))
     assert state.question.guardrails == (said,)
     assert state.responses[-1].raw_usage == {"cost": 1}
+
+
+KEPT: JsonObject = {"id": "x1", "role": "assistant", "status": "completed"}
+
+
+WITHHELD: list[tuple[ItemKind, JsonObject, JsonObject]] = [
+    (
+        "message",
+        {"type": "message", **KEPT, "content": "secret", "extra": "secret"},
+        {
+            "type": "message",
+            **KEPT,
+            "content": [{"type": "output_text", "text": "[withheld]", "annotations": []}],
+        },
+    ),
+    (
+        "tool_output",
+        {"type": "custom_tool_call_output", "call_id": "c1", "output": "secret", **KEPT},
+        {"type": "custom_tool_call_output", "call_id": "c1", "output": "[withheld]"},
+    ),
+    (
+        "tool_output",
+        {"type": "function_call_output", "call_id": "c1", "output": "secret"},
+        {"type": "function_call_output", "call_id": "c1", "output": "[withheld]"},
+    ),
+    (
+        "reasoning",
+        {"type": "reasoning", "id": "x1", "summary": ["secret"], "content": "secret"},
+        {"type": "reasoning", "id": "x1", "summary": []},
+    ),
+    (
+        "other",
+        {"type": "image_generation_call", **KEPT, "result": "secret"},
+        {"type": "image_generation_call", **KEPT},
+    ),
+    ("tool_call", tool("f", "c1")[0], tool("f", "c1")[0]),
+]
+
+
+@pytest.mark.parametrize(("kind", "raw", "left"), WITHHELD)
+def test_of_a_turn_that_is_withheld_only_the_form_is_left(
+    kind: ItemKind, raw: JsonObject, left: JsonObject
+) -> None:
+    earlier = Item("message", {"type": "message", "content": "said before"}, "A", 1)
+    state = replace(LoopState(), items=(earlier, Item(kind, raw, "A", 2)), turns=2)
+    state = withhold_turn(revised(state, on_server=2), "[withheld]")
+    assert state.items == (earlier, Item(kind, left, "A", 2))
+    assert (size(state.view, 2), state.server.on_server) == (1, 1)
+
+
+def test_the_newest_twenty_ignored_signals_are_kept() -> None:
+    play = Play.ready()
+    for _ in range(22):
+        play.hears_noise()
+    assert len(play.state.ignored) == 20
+    assert play.state.ignored[-1].at_ms == play.now_ms - 1_000
+
+
+def test_content_that_has_moved_does_not_count_again_when_there_is_a_store_again() -> None:
+    text = "x" * 500
+    kept = Item("input", {"role": "user", "content": text})
+    state = storing(revised(LoopState(items=(kept, kept)), offloaded=1))
+    assert state.storage.inline == weight((kept,)) > 0

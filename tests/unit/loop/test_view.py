@@ -185,4 +185,4 @@ def test_each_question_counts_the_view_before_it_as_its_input() -> None:
     play.replies(said("Billing here."))
     play.hears("m2")
     assert play.state.view.history == 3, "what was asked, what was answered, what is asked now"
-    assert play.state.question.asked_from == len(play.state.items)
+    assert play.state.question.replies_from == len(play.state.items)

@@ -75,7 +75,7 @@ CALL: JsonObject = {"type": "function_call", "call_id": "c", "name": "f", "argum
 USAGE: JsonObject = {
     "input_tokens": 7,
     "output_tokens": 5,
-    "input_tokens_details": {"cached_tokens": 3},
+    "input_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 2},
     "output_tokens_details": {"reasoning_tokens": 2},
 }
 
@@ -114,6 +114,7 @@ async def test_a_stream_comes_to_the_answer_at_its_end() -> None:
             output_tokens=5,
             total_tokens=12,
             cached_tokens=3,
+            cache_write_tokens=2,
             reasoning_tokens=2,
         ),
         response_id="r1",

@@ -129,7 +129,7 @@ def arguments(**changed: Any) -> dict[str, Any]:
         "system_instructions": "Be brief.",
         "input": "Hi",
         "model_settings": ModelSettings(temperature=0.5),
-        "tools": [weather, WebSearchTool()],
+        "tools": [WebSearchTool(), weather],
         "output_schema": output_schema_of(int),
         "handoffs": [handoff(OTHER)],
         "tracing": ModelTracing.DISABLED,
@@ -154,6 +154,11 @@ async def test_our_models_take_arguments_and_answer_with_typed_items() -> None:
     assert (request.instructions, request.previous_response_id) == ("Be brief.", "resp-0")
     assert [tool.name for tool in request.tools] == ["weather", "transfer_to_other"]
     assert [type(tool) for tool in request.hosted_tools] == [WebSearchTool]
+    assert [tool.name for tool in request.all_tools()] == [
+        "web_search",
+        "weather",
+        "transfer_to_other",
+    ]
     assert request.output is not None
     assert request.output.schema["properties"].keys() == {"response"}
     assert request.settings.temperature == 0.5

@@ -103,10 +103,10 @@ def test_a_described_session_is_made_again(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("data", [{}, {"kind": "redis"}, {"kind": ["sqlite"]}])
 def test_a_description_of_nothing_known_is_refused(data: dict[str, Any]) -> None:
-    with pytest.raises(UserError, match="No kind of session"):
+    with pytest.raises(UserError, match="There is no kind of session"):
         session_from_description(data)
 
 
 def test_a_limit_below_zero_is_refused() -> None:
-    with pytest.raises(UserError, match="limit is -2"):
+    with pytest.raises(UserError, match="limit must be at least 0, not -2"):
         item_limit(-2, None)

@@ -1,0 +1,358 @@
+"""Rules of decisions: which ones a request accepts, and the effects of votes and time.
+
+Pure functions on one request. Updates and signals share them: a refused update raises, a refused
+signal is recorded as ignored.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, cast
+
+from outlast.loop import schemas
+from outlast.loop.approvals import (
+    REDACTED,
+    ApprovalRequest,
+    ApprovalStatus,
+    ApprovalTerms,
+    Audience,
+    Claim,
+    Decision,
+    DecisionType,
+    Person,
+    Vote,
+    digest,
+    reviewed,
+    with_redacted,
+)
+from outlast.loop.values import Json, JsonObject
+
+LONGEST_MESSAGE: Final = 100_000
+"""The most characters of a decision's message, answer or edited arguments."""
+
+SHORTEST_REMINDER_MS: Final = 60_000
+"""The shortest time between two reminders: each adds to the history."""
+
+LONGEST_CLAIM_MINUTES: Final = 24 * 60
+"""The longest time for which a person keeps a request to themselves."""
+
+_SETTLES: Final[dict[DecisionType, ApprovalStatus]] = {
+    "approve": "approved",
+    "edit": "edited",
+    "reject": "rejected",
+    "respond": "responded",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sender:
+    """The circumstances of a decision.
+
+    Attributes:
+        at_ms: when the run takes it, in milliseconds since the epoch.
+        verified: whether the sender proved who they are.
+        requester: the person for whom the run works; empty if the run does not say.
+    """
+
+    at_ms: int
+    verified: bool = False
+    requester: str = ""
+
+
+# --- Which decisions a request accepts -----------------------------------------------------------
+
+
+def refusal(requests: Sequence[ApprovalRequest], decision: Decision, sender: Sender) -> str | None:
+    """Return why a decision is refused, or None if it is accepted."""
+    request = next((one for one in requests if one.id == decision.request_id), None)
+    if request is None:
+        return _unknown(requests, decision.request_id)
+    problem = (
+        settled_problem(request)
+        or _other_arguments(request, decision)
+        or _not_allowed(request, decision)
+        or _not_theirs(request, decision.person, sender)
+        or _does_not_fit(request, decision)
+    )
+    return f"Approval {request.id}{problem}" if problem else None
+
+
+def is_repeated(requests: Sequence[ApprovalRequest], decision: Decision) -> bool:
+    """Whether this person's decision has been taken before, as its idempotency key says."""
+    key = (decision.idempotency_key, decision.by)
+    return decision.idempotency_key is not None and any(
+        (vote.decision.idempotency_key, vote.decision.by) == key
+        for request in requests
+        if request.id == decision.request_id
+        for vote in request.votes
+    )
+
+
+def claim_refusal(
+    requests: Sequence[ApprovalRequest],
+    request_id: str,
+    person: Person,
+    sender: Sender,
+    *,
+    force: bool = False,
+) -> str | None:
+    """Return why a person cannot claim a request; only those who may decide it can.
+
+    Args:
+        requests: the requests of the run.
+        request_id: the request.
+        person: who wants to claim it; nobody can without a name.
+        sender: the circumstances.
+        force: whether a claim of somebody else does not matter.
+    """
+    request = next((one for one in requests if one.id == request_id), None)
+    if request is None:
+        return _unknown(requests, request_id)
+    nameless = None if person.subject else " can only be claimed by name (by=)."
+    problem = (
+        settled_problem(request) or nameless or _not_theirs(request, person, sender, force=force)
+    )
+    return f"Approval {request.id}{problem}" if problem else None
+
+
+def _unknown(requests: Sequence[ApprovalRequest], request_id: str) -> str:
+    pending = ", ".join(one.id for one in requests if one.status == "pending")
+    return f"The run has no approval {request_id!r:.80}. Pending: {pending or 'none'}."
+
+
+def settled_problem(request: ApprovalRequest) -> str | None:
+    """Return that a request is settled, and by whom, or None; it follows the request's name."""
+    if request.status == "pending":
+        return None
+    by = request.settled_by
+    return f" is already {request.status}{f' by {by}' if by else ''}."
+
+
+def _other_arguments(request: ApprovalRequest, decision: Decision) -> str | None:
+    if decision.args_digest in {None, request.args_digest}:
+        return None
+    return (
+        ": the decision was made for other arguments than this call's. Look at the request again "
+        "and decide again."
+    )
+
+
+def _not_allowed(request: ApprovalRequest, decision: Decision) -> str | None:
+    allowed = request.terms.allow
+    if decision.type not in allowed:
+        return f" cannot be decided with {decision.type!r:.40}, only with {', '.join(allowed)}."
+    if decision.remember and (decision.type not in {"approve", "reject"} or request.kind != "tool"):
+        return f": a decision of type {decision.type} cannot be remembered for further calls."
+    if decision.remember and request.terms.quorum > 1:
+        return ": a decision cannot be remembered where several people have to agree."
+    return None
+
+
+def _not_theirs(
+    request: ApprovalRequest, person: Person, sender: Sender, *, force: bool = False
+) -> str | None:
+    """Return why this person may not decide, or not now."""
+    problem = person_problem(request.terms, request.audiences, person, sender)
+    if problem:
+        return problem
+    if (
+        any(vote.decision.by == person.subject for vote in request.standing_votes)
+        and person.subject
+    ):
+        return f": {person.subject} has decided already; a different person has to agree."
+    claim = request.claim
+    if claim is None or force or claim.until_ms <= sender.at_ms or claim.by == person.subject:
+        return None
+    return f": {claim.by} is working on it. Claim it with force to take it over."
+
+
+def person_problem(
+    terms: ApprovalTerms, audiences: Sequence[Audience], person: Person, sender: Sender
+) -> str | None:
+    """Return why a person may not act under terms, as the end of a sentence, or None.
+
+    Args:
+        terms: the terms.
+        audiences: who may act now.
+        person: who wants to.
+        sender: the circumstances.
+    """
+    by = person.subject
+    if not (sender.verified or terms.unverified):
+        return (
+            " needs a person who has proved who they are. Use the `outlast` command, or a program "
+            "that connects with the workers' identity key: a signal carries a name without proof."
+        )
+    restricted = any(one.subjects or one.groups for one in audiences)
+    excludes = terms.audience.exclude_requester
+    if not by and (restricted or excludes or terms.quorum > 1):
+        return " needs the name of the person who decides (by=)."
+    if excludes and by == sender.requester:
+        return f": {by} asked for this, so somebody else has to decide."
+    if restricted and not any(_includes(one, person) for one in audiences):
+        return f": {by} may not do this. It is for {audience_text(audiences)}."
+    return None
+
+
+def _includes(audience: Audience, person: Person) -> bool:
+    in_group = not set(audience.groups).isdisjoint(person.groups)
+    return person.subject in audience.subjects or in_group
+
+
+def _does_not_fit(request: ApprovalRequest, decision: Decision) -> str | None:
+    """Return the problem with a decision's texts and values, or None."""
+    longest = max(len(decision.message or ""), _size(decision.edited_arguments, decision.response))
+    if longest > LONGEST_MESSAGE:
+        return f": the decision has {longest:,} characters, of at most {LONGEST_MESSAGE:,}."
+    if decision.type == "edit":
+        if decision.edited_arguments is None:
+            return ": an edit needs edited_arguments, all arguments as a JSON object."
+        problem = schemas.problem_of(decision.edited_arguments, _schema_of_edit(request, decision))
+        return f": the edited arguments do not fit. {problem}" if problem else None
+    if decision.type == "respond":
+        schema: JsonObject = request.terms.response_schema or {"type": "string", "minLength": 1}
+        problem = schemas.problem_of(decision.response, schema)
+        return f": the response does not fit. {problem}" if problem else None
+    return None
+
+
+def _schema_of_edit(request: ApprovalRequest, decision: Decision) -> JsonObject:
+    """Return the schema of an edit, which accepts `REDACTED` for a value that stays."""
+    schema, edited = request.schema or {}, decision.edited_arguments or {}
+    kept = {name: True for name in request.terms.redact if edited.get(name) == REDACTED}
+    properties = cast("JsonObject", schema.get("properties") or {})
+    return {**schema, "properties": {**properties, **kept}}
+
+
+def _size(*values: Json) -> int:
+    return max(0 if value is None else len(json.dumps(value)) for value in values)
+
+
+def audience_text(audiences: Sequence[Audience]) -> str:
+    """Return who may decide, for people to read; empty for everybody."""
+    people = [name for one in audiences for name in one.subjects]
+    groups = [f"the group {name}" for one in audiences for name in one.groups]
+    return " or ".join(dict.fromkeys([*people, *groups]))
+
+
+# --- What a decision does ------------------------------------------------------------------------
+
+
+def voted(
+    request: ApprovalRequest, decision: Decision, sender: Sender, arguments: str
+) -> ApprovalRequest:
+    """Return a request after an accepted decision; it is settled once enough people agree.
+
+    What runs the call needs the quorum, for the very same arguments: an edit makes all earlier
+    votes void. What does not run it needs one person.
+
+    Args:
+        request: the request.
+        decision: the decision, which `refusal` has accepted.
+        sender: its circumstances.
+        arguments: all arguments of the call, as the model wrote them.
+    """
+    if decision.type == "edit":
+        wanted = with_redacted(decision.edited_arguments or {}, request.edited or arguments)
+        edited = json.dumps(wanted, ensure_ascii=False)
+        request = replace(
+            request,
+            edited=edited,
+            arguments=reviewed(edited, request.terms.redact),
+            args_digest=digest(edited),
+        )
+    vote = Vote(
+        decision=decision,
+        at_ms=sender.at_ms,
+        verified=sender.verified,
+        args_digest=request.args_digest,
+    )
+    request = replace(request, votes=(*request.votes, vote))
+    runs = decision.type in {"approve", "edit"}
+    if runs and len(request.standing_votes) < request.terms.quorum:
+        return replace(request, claim=None)  # the next vote is somebody else's
+    status = "edited" if runs and request.edited is not None else _SETTLES[decision.type]
+    return replace(request, status=status, decision=decision, decided_at_ms=sender.at_ms)
+
+
+def claimed(request: ApprovalRequest, person: Person, minutes: int, at_ms: int) -> ApprovalRequest:
+    """Return a request that a person works on for some minutes; for 0, that nobody works on."""
+    until_ms = at_ms + min(minutes, LONGEST_CLAIM_MINUTES) * 60_000
+    claim = Claim(by=person.subject, until_ms=until_ms) if minutes > 0 else None
+    return replace(request, claim=claim)
+
+
+# --- What time does ------------------------------------------------------------------------------
+
+
+def next_due_ms(request: ApprovalRequest) -> int | None:
+    """Return when time next changes a pending request; None for never, and in a pause."""
+    if request.paused_at_ms is not None:
+        return None
+    return _earliest(deadline_ms(request), request.remind_at_ms)
+
+
+def deadline_ms(request: ApprovalRequest) -> int | None:
+    """Return when a pending request expires or goes to further people; None as `next_due_ms`."""
+    if request.paused_at_ms is not None:
+        return None
+    return _earliest(request.expires_at_ms, _escalates_at(request))
+
+
+def _earliest(*times: int | None) -> int | None:
+    return min((one for one in times if one is not None), default=None)
+
+
+def _escalates_at(request: ApprovalRequest) -> int | None:
+    steps = request.terms.escalations[request.escalated :]
+    return request.counts_from_ms + steps[0].after_ms if steps else None
+
+
+def paused(request: ApprovalRequest, at_ms: int) -> ApprovalRequest:
+    """Return a request for which no time passes, until `resumed`."""
+    return replace(request, paused_at_ms=at_ms) if request.status == "pending" else request
+
+
+def resumed(request: ApprovalRequest, at_ms: int) -> ApprovalRequest:
+    """Return a request for which time passes again; all its times are later by the pause."""
+    if request.status != "pending" or request.paused_at_ms is None:
+        return request
+    pause = max(at_ms - request.paused_at_ms, 0)
+    expires, remind = request.expires_at_ms, request.remind_at_ms
+    return replace(
+        request,
+        paused_at_ms=None,
+        paused_ms=request.paused_ms + pause,
+        expires_at_ms=None if expires is None else expires + pause,
+        remind_at_ms=None if remind is None else remind + pause,
+    )
+
+
+def aged(request: ApprovalRequest, at_ms: int) -> ApprovalRequest:
+    """Return a pending request after everything that is due by a time.
+
+    Several reminders that are due at once are one. A request that expires, and is to escalate,
+    takes its next step and gets the same time again; when no step is left, it is rejected. What
+    `expired` requests mean for the run is not decided here.
+    """
+    if request.status != "pending" or request.paused_at_ms is not None:
+        return request
+    while (at := _escalates_at(request)) is not None and at <= at_ms:
+        request = replace(request, escalated=request.escalated + 1)
+    if request.expires_at_ms is not None and request.expires_at_ms <= at_ms:
+        lasts = request.terms.expires_in_ms
+        is_last = request.escalated >= len(request.terms.escalations)
+        if request.terms.on_expiry != "escalate" or is_last or lasts is None:
+            status = "approved" if request.terms.on_expiry == "approve" else "expired"
+            return replace(request, status=status, decided_at_ms=at_ms, remind_at_ms=None)
+        later = at_ms + max(lasts, 1)
+        request = replace(request, escalated=request.escalated + 1, expires_at_ms=later)
+    if request.remind_at_ms is not None and request.remind_at_ms <= at_ms:
+        every = max(request.terms.remind_every_ms or 0, SHORTEST_REMINDER_MS)
+        missed = (at_ms - request.remind_at_ms) // every + 1
+        return replace(
+            request,
+            reminders=request.reminders + 1,
+            remind_at_ms=request.remind_at_ms + missed * every,
+        )
+    return request

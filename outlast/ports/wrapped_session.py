@@ -1,0 +1,112 @@
+"""Sessions around other sessions, and the replacement of the beginning of a history."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+
+from outlast.agents.config.session_input import SessionSettings, check_session
+from outlast.ports.session import IdempotentSession, Session, SessionABC
+
+EVERYTHING = 2**31 - 1
+"""A limit that no history reaches, for reading it in spite of the session's own limit."""
+
+
+@runtime_checkable
+class ReplaceableSession(Protocol):
+    """A session that can replace its oldest items in one step."""
+
+    async def replace_items(self, old: list[Any], new: list[Any]) -> bool:
+        """Replace the oldest items, and keep the newer ones.
+
+        Args:
+            old: the oldest items, as `get_items` returned them.
+            new: the items to put in their place.
+
+        Returns:
+            Whether they were replaced; false if the session no longer begins with the old items.
+        """
+        ...
+
+
+async def replace_items(session: Session, old: Sequence[Any], new: Sequence[Any]) -> bool:
+    """Replace a session's oldest items, and keep the newer ones.
+
+    A `ReplaceableSession` does so in one step. Any other session is cleared and filled again: if
+    that fails, its items are put back, but a process that dies in between loses them.
+
+    Returns:
+        Whether they were replaced; false if the session no longer begins with the old items.
+    """
+    if isinstance(session, ReplaceableSession):
+        return await session.replace_items(list(old), list(new))
+    current = await session.get_items(limit=EVERYTHING)
+    if current[: len(old)] != list(old):
+        return False
+    await session.clear_session()
+    try:
+        await session.add_items([*new, *current[len(old) :]])
+    except BaseException:
+        await session.clear_session()
+        await session.add_items(current)
+        raise
+    return True
+
+
+class WrappedSession(SessionABC):
+    """A session that stores its items in another session.
+
+    If the other session saves items once, this one does, too: it then has `add_items_once`.
+
+    Attributes:
+        underlying_session: the session that stores the items.
+    """
+
+    def __init__(self, session_id: str, underlying_session: Session) -> None:
+        """Wrap a session.
+
+        Raises:
+            UserError: the other object is no session, or the id is no text.
+        """
+        check_session(underlying_session)
+        self.session_id = session_id
+        self.underlying_session = underlying_session
+        check_session(self)
+        if isinstance(underlying_session, IdempotentSession):
+            self.add_items_once = self._add_items_once
+
+    if not TYPE_CHECKING:  # there, it is the attribute of the base class
+
+        @property
+        def session_settings(self) -> SessionSettings | None:
+            """The settings of the other session."""
+            return getattr(self.underlying_session, "session_settings", None)
+
+        @session_settings.setter
+        def session_settings(self, value: SessionSettings | None) -> None:
+            cast("Any", self.underlying_session).session_settings = value
+
+    def stored(self, items: list[Any]) -> list[Any]:
+        """Return items in the form in which the other session stores them."""
+        return items
+
+    async def get_items(self, limit: int | None = None) -> list[Any]:
+        """Return the newest `limit` items, or all for None, oldest first."""
+        if limit is None:
+            return await self.underlying_session.get_items()
+        return await self.underlying_session.get_items(limit=limit)
+
+    async def add_items(self, items: list[Any]) -> None:
+        """Append items."""
+        await self.underlying_session.add_items(self.stored(items))
+
+    async def pop_item(self) -> Any | None:
+        """Remove and return the newest item; None if there is none."""
+        return await self.underlying_session.pop_item()
+
+    async def clear_session(self) -> None:
+        """Remove all items."""
+        await self.underlying_session.clear_session()
+
+    async def _add_items_once(self, key: str, items: list[Any]) -> bool:
+        """Append items, unless a previous call with the same key did."""
+        session = cast("IdempotentSession", self.underlying_session)
+        return await session.add_items_once(key, self.stored(items))

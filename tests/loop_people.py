@@ -1,0 +1,444 @@
+"""What people do in random runs: terms, votes, claims, takeovers, budgets, and the clock.
+
+Owns: the strategies for terms and budgets, and how a move of a person becomes an event that fits
+the run as it stands. Most moves fit, so that they have an effect; `misvote` and every sixth move of
+the others do not.
+"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import strategies as st
+
+from outlast.contract import names, records
+from outlast.loop.approvals import (
+    ALL_DECISIONS,
+    REDACTED,
+    ApprovalRequest,
+    ApprovalTerms,
+    Audience,
+    Decision,
+    DecisionType,
+    EscalationStep,
+    Person,
+)
+from outlast.loop.budgets import Budget
+from outlast.loop.events import (
+    ConversationHeld,
+    ConversationReleased,
+    DecisionReceived,
+    Event,
+    MessageReceived,
+    MessageWithdrawn,
+    PersonSpoke,
+    RequestClaimed,
+    TimePassed,
+)
+from outlast.loop.items import SendMode
+from outlast.loop.state import LoopState, hold_problem, say_problem
+from outlast.loop.values import Json, JsonObject
+from outlast.loop.votes import LONGEST_MESSAGE, Sender, claim_refusal, next_due_ms, refusal
+from tests.loop_driver import Play, message
+
+REQUESTER = "rob"
+NOBODY = Person()
+PEOPLE = (
+    Person(subject="ann", groups=("team",)),
+    Person(subject="bob", groups=("team", "leads")),
+    Person(subject="cid", display="Cid", groups=("team",)),
+    Person(subject="dan", groups=("leads",)),
+    Person(subject="eve", groups=("leads", "night")),
+    Person(subject=REQUESTER, groups=("team",)),
+)
+AUDIENCES = (
+    Audience(subjects=("ann", "bob", "cid", REQUESTER)),
+    Audience(groups=("team",)),
+    Audience(subjects=("ann",), groups=("leads",)),
+    Audience(groups=("team",), exclude_requester=True),
+)
+"""At least three people are in each, so every quorum can be reached."""
+
+OPEN_AUDIENCES = (Audience(), Audience(exclude_requester=True))
+STEPS = (
+    (EscalationStep(after_ms=3_000, audience=Audience(groups=("leads",))),),
+    (
+        EscalationStep(after_ms=5_000, audience=Audience(subjects=("dan",))),
+        EscalationStep(after_ms=90_000, audience=Audience(groups=("night",))),
+    ),
+    (EscalationStep(after_ms=7_200_000, audience=Audience(subjects=("eve", "dan"))),),
+)
+ALLOWED: tuple[tuple[DecisionType, ...], ...] = (
+    ALL_DECISIONS,
+    ALL_DECISIONS,
+    ("approve", "reject"),
+    ("edit", "reject"),
+    ("approve", "respond"),
+)
+"""What one person can end a request with is in each."""
+
+SCHEMA: JsonObject = {
+    "type": "object",
+    "properties": {"n": {"type": "integer", "maximum": 99}, "secret": {"type": "string"}},
+    "required": ["n"],
+}
+OK_SCHEMA: JsonObject = {"type": "object", "required": ["ok"]}
+
+PEOPLE_MOVES = (
+    *["vote"] * 6,
+    *["misvote"] * 2,
+    *["claim"] * 3,
+    *["due"] * 2,
+    "late",
+    "back",
+    *["hold"] * 2,
+    "release",
+    *["send"] * 3,
+    "withdraw",
+)
+"""Moves of people, and of the clock."""
+
+
+# --- Terms and starts ----------------------------------------------------------------------------
+
+
+@st.composite
+def terms(draw: st.DrawFn) -> ApprovalTerms:
+    """Terms that a policy accepts: every audience, quorum and expiry."""
+    is_open = draw(st.booleans())
+    steps = () if is_open else draw(st.sampled_from([(), *STEPS]))
+    return ApprovalTerms(
+        audience=draw(st.sampled_from(OPEN_AUDIENCES if is_open else AUDIENCES)),
+        quorum=draw(st.sampled_from([1, 1, 2, 3])),
+        allow=draw(st.sampled_from(ALLOWED)),
+        unverified=draw(st.sampled_from([True, True, False])),
+        expires_in_ms=draw(st.sampled_from([None, 6_000, 30_000, 3_600_000])),
+        on_expiry=draw(st.sampled_from(["reject", "approve", "fail", "escalate"])),
+        remind_every_ms=draw(st.sampled_from([None, 0, 60_000, 200_000])),
+        escalations=steps,
+        redact=draw(st.sampled_from([(), (), ("secret",)])),
+        response_schema=draw(st.sampled_from([None, None, OK_SCHEMA])),
+    )
+
+
+BUDGETS = st.sampled_from(
+    [
+        (),
+        (),
+        (),
+        (Budget(of="tokens", limit=3),),
+        (Budget(of="model_calls", limit=2, per="question"),),
+        (Budget(of="tool_calls", limit=1, per="agent"), Budget(of="tokens", limit=9)),
+        (Budget(of="cost_micros", limit=2_000, agent="Triage"),),
+        (Budget(of="seconds", limit=9, per="question"),),
+        (Budget(of="model_calls", limit=3), Budget(of="seconds", limit=60)),
+    ]
+)
+
+
+@st.composite
+def settings_of_people(draw: st.DrawFn) -> dict[str, Any]:
+    """For whom a run works, who may take it over, and what it may spend, as its settings say."""
+    wanted: JsonObject = {}
+    if draw(st.booleans()):
+        wanted[names.SETTING_REQUESTER] = REQUESTER
+    if draw(st.booleans()):
+        takeover = ApprovalTerms(
+            audience=draw(st.sampled_from(AUDIENCES)), unverified=draw(st.booleans())
+        )
+        wanted[names.SETTING_TAKEOVER] = records.write(takeover)
+    budgets = draw(BUDGETS)
+    if budgets:
+        decides = draw(st.none() | terms())
+        wanted[names.SETTING_BUDGETS] = [
+            records.write(replace(one, terms=decides)) for one in budgets
+        ]
+    return {
+        "settings": wanted or None,
+        "requester": records.requester_of(wanted),
+        "takeover": records.takeover_of(wanted),
+        "budgets": records.budgets_of(wanted),
+    }
+
+
+# --- Moves ---------------------------------------------------------------------------------------
+
+
+def deed(play: Play, kind: str, a: int, b: int) -> Event | None:
+    """Return what a move of a person or the clock comes to; None if there is nothing to do."""
+    match kind:
+        case "vote":
+            return _vote(play, a, b)
+        case "misvote":
+            return _misvote(play, a, b)
+        case "claim":
+            return _claim(play, a, b)
+        case "due":
+            due = next_due(play.state)
+            return None if due is None else play_until(play, due)
+        case "late":
+            return play_until(play, play.now_ms + (40_000, 400_000, 4_000_000, 10**9)[b % 4])
+        case "back":
+            return play_until(play, max(play.now_ms - (2_000, 50_000, 5_000_000)[b % 3], 1_000))
+        case "hold":
+            return _hold_or_say(play, a, b)
+        case "release":
+            return _release(play, a, b)
+        case "withdraw":
+            return _withdraw(play, a, b)
+        case _:
+            name = "start" if a % 16 == 15 else f"m{a % 4 if b % 8 == 7 else len(play.events)}"
+            mode: SendMode = ("steer", "queue", "interrupt")[b % 3]
+            said = replace(message(name, f"text {b}", play.now_ms), mode=mode)
+            return MessageReceived(at_ms=play.now_ms, message=said)
+
+
+def next_move(play: Play) -> str:
+    """Return the move that a run waits for which has nothing to do."""
+    if waiting(play.state):
+        return "vote"
+    if play.state.hold is not None:
+        return "release" if len(play.events) % 2 else "hold"
+    return "send" if play.state.phase == "idle" else "late"
+
+
+def next_due(state: LoopState) -> int | None:
+    """Return when time next changes a request of the run itself."""
+    times = [next_due_ms(one) for one in state.approvals if one.status == "pending"]
+    return min((at for at in times if at is not None), default=None)
+
+
+def play_until(play: Play, at_ms: int) -> TimePassed:
+    """Set the clock, which may also jump back, and tell the run."""
+    play.passed_ms += at_ms - play.now_ms
+    return TimePassed(at_ms=at_ms)
+
+
+def waiting(state: LoopState) -> list[ApprovalRequest]:
+    """The pending requests of the run itself."""
+    return [one for one in state.approvals if one.status == "pending"]
+
+
+def _vote(play: Play, a: int, b: int) -> DecisionReceived | None:
+    """A vote that counts, if there is one for the chosen request."""
+    requests = waiting(play.state)
+    if not requests:
+        return None
+    request = requests[a % len(requests)]
+    kinds = request.terms.allow
+    first = 0 if b % 3 == 0 else b
+    rotated: list[DecisionType] = [kinds[(first + at) % len(kinds)] for at in range(len(kinds))]
+    found = acceptable(play, request, rotated, a, b)
+    return found or _event(play, fitting(request, rotated[0], NOBODY, a, b), verified=True)
+
+
+def acceptable(
+    play: Play, request: ApprovalRequest, kinds: Sequence[DecisionType], a: int = 1, b: int = 1
+) -> DecisionReceived | None:
+    """The first fitting vote that the request accepts, by somebody who has not voted yet."""
+    own = [_claimer(request, play.now_ms)] if request.claim is not None else []
+    people = [*own, *(PEOPLE[(a + at) % len(PEOPLE)] for at in range(len(PEOPLE))), NOBODY]
+    if b % 7 == 0 and not own:
+        people.insert(0, NOBODY)
+    for kind in kinds:
+        for person in people:
+            decision = fitting(request, kind, person, a, b)
+            verified = b % 2 == 0 or not request.terms.unverified
+            sender = Sender(
+                at_ms=play.now_ms, verified=verified, requester=play.state.start.requester
+            )
+            if refusal((request,), decision, sender) is None:
+                return _event(play, decision, verified=verified)
+    return None
+
+
+def _claimer(request: ApprovalRequest, at_ms: int) -> Person:
+    claim = request.claim
+    by = claim.by if claim is not None and claim.until_ms > at_ms else ""
+    return next((one for one in PEOPLE if one.subject == by), NOBODY)
+
+
+def fitting(
+    request: ApprovalRequest, kind: DecisionType, person: Person, a: int, b: int
+) -> Decision:
+    """A decision that fits a request, but perhaps not who makes it."""
+    keeps = kind in {"approve", "reject"} and request.kind == "tool" and request.terms.quorum == 1
+    return Decision(
+        request_id=request.id,
+        type=kind,
+        by=person.subject or None,
+        display=person.display,
+        groups=person.groups,
+        message="No, thank you." if kind == "reject" and b % 2 else None,
+        args_digest=request.args_digest if a % 2 else None,
+        edited_arguments=_edit(request, b) if kind == "edit" else None,
+        response=_response(request, b) if kind == "respond" else None,
+        remember=keeps and b % 4 == 0,
+        remember_scope="tool" if b % 8 else "tool_with_args",
+        remember_until="conversation" if a % 3 else "run",
+        idempotency_key=f"key {request.id} {a} {b}" if b % 3 == 0 else None,
+    )
+
+
+def _edit(request: ApprovalRequest, b: int) -> JsonObject:
+    """Other arguments, now and then the same ones as those of an earlier edit."""
+    match request.kind:
+        case "output":
+            return {"answer": f"edited {b % 2}"}
+        case "budget":
+            return {"extend_by": 1 + b % 9}
+        case _:
+            kept = {
+                name: REDACTED for name in request.terms.redact if f'"{name}"' in request.arguments
+            }
+            return {"n": b % 2, **({} if b % 5 == 4 else kept)}
+
+
+def _response(request: ApprovalRequest, b: int) -> Json:
+    return {"ok": b} if request.terms.response_schema is not None else f"done by hand {b}"
+
+
+def _event(play: Play, decision: Decision, *, verified: bool) -> DecisionReceived:
+    return DecisionReceived(at_ms=play.now_ms, decision=decision, verified=verified)
+
+
+def _misvote(play: Play, a: int, b: int) -> Event | None:
+    """A vote with one thing wrong, or one that comes too late or twice."""
+    cast = [one for one in play.events if isinstance(one, DecisionReceived)]
+    if b % 8 == 7 and cast:  # an earlier decision of somebody, perhaps by its key alone
+        earlier = cast[a % len(cast)]
+        by = PEOPLE[a % len(PEOPLE)]
+        other = replace(earlier.decision, by=by.subject, groups=by.groups)
+        return replace(earlier, at_ms=play.now_ms, decision=other if a % 2 else earlier.decision)
+    known = waiting(play.state) if b % 9 else [*play.state.approvals]
+    if not known:
+        return None
+    request = known[a % len(known)]
+    kinds = request.terms.allow
+    good = acceptable(play, request, (*kinds[a % len(kinds) :], *kinds), a, b)
+    if good is None:
+        return _event(play, fitting(request, "reject", NOBODY, a, b), verified=False)
+    lacks_proof = not request.terms.unverified and b % 2 == 1
+    flaw = "unverified" if lacks_proof else FLAWS[(a + b) % len(FLAWS)]
+    return flawed(play, request, good, flaw)
+
+
+FLAWS = (
+    "digest",
+    "stale",
+    "unknown",
+    "stranger",
+    "nameless",
+    "requester",
+    "voter",
+    "unverified",
+    "type",
+    "unfit",
+    "empty",
+    "long",
+    "remember",
+)
+
+
+def flawed(play: Play, request: ApprovalRequest, good: DecisionReceived, flaw: str) -> Event:
+    """Return a vote that is refused for a reason, where the terms know such a reason."""
+    decision = good.decision
+    changes: dict[str, dict[str, Any]] = {
+        "digest": {"args_digest": "forged"},
+        "stale": {"args_digest": request.votes[0].args_digest if request.votes else ""},
+        "unknown": {"request_id": "a99"},
+        "stranger": {"by": "zoe", "groups": ("guests",)},
+        "nameless": {"by": None, "groups": ()},
+        "requester": {"by": play.state.start.requester or "x", "groups": ("team", "leads")},
+        "voter": {"by": request.votes[-1].decision.by if request.votes else "zoe"},
+        "unverified": {},
+        "type": {"type": next((x for x in ALL_DECISIONS if x not in request.terms.allow), "edit")},
+        "unfit": {"type": "edit", "edited_arguments": {"n": 100, "answer": 1, "extend_by": 0, "x": 1}},
+        "empty": {"type": "respond", "response": ""},
+        "long": {"message": "x" * (LONGEST_MESSAGE + 1)},
+        "remember": {"remember": True, "type": "edit", "edited_arguments": _edit(request, 0)},
+    }  # fmt: skip
+    verified = good.verified and flaw != "unverified"
+    return _event(play, replace(decision, **changes[flaw]), verified=verified)
+
+
+def _claim(play: Play, a: int, b: int) -> RequestClaimed | None:
+    requests = waiting(play.state) if b % 9 else [*play.state.approvals]
+    if not requests:
+        return None
+    request = requests[a % len(requests)]
+    people = [PEOPLE[(a + at) % len(PEOPLE)] for at in range(len(PEOPLE))]
+    proven, force = b % 2 == 0 or not request.terms.unverified, b % 4 == 0
+    sender = Sender(at_ms=play.now_ms, verified=proven, requester=play.state.start.requester)
+    able = [
+        one
+        for one in people
+        if claim_refusal((request,), request.id, one, sender, force=force) is None
+    ]
+    return RequestClaimed(
+        at_ms=play.now_ms,
+        request_id=request.id,
+        person=(able or people)[0] if b % 6 else (people[0], NOBODY)[a % 2],
+        minutes=(1, 5, 0, 10**6)[b % 4],
+        force=force,
+        verified=proven,
+    )
+
+
+def _able_to_take_over(play: Play, a: int, b: int) -> tuple[Person, bool]:
+    """Somebody who may take the conversation over, or speak; every sixth time, anybody."""
+    state, verified = play.state, not play.state.start.takeover.unverified or b % 2 == 0
+    people = [PEOPLE[(a + at) % len(PEOPLE)] for at in range(len(PEOPLE))]
+    if b % 6 == 5:
+        return (people[0] if a % 3 else NOBODY), a % 2 == 0
+    problem = hold_problem if state.hold is None else say_problem
+    able = [one for one in people if problem(state, one, 0, verified=verified) is None]
+    return (able or people)[0], verified
+
+
+def _hold_or_say(play: Play, a: int, b: int) -> ConversationHeld | PersonSpoke:
+    person, verified = _able_to_take_over(play, a, b)
+    if (play.state.hold is not None) != (a % 14 == 6):
+        name = "s0" if a % 5 == 4 else f"s{len(play.events)}"
+        return PersonSpoke(
+            at_ms=play.now_ms, person=person, message_id=name, text=f"said {b}", verified=verified
+        )
+    mode = "cancel" if a % 2 else "finish"
+    return ConversationHeld(at_ms=play.now_ms, person=person, mode=mode, verified=verified)
+
+
+def _release(play: Play, a: int, b: int) -> ConversationReleased | None:
+    if play.state.hold is None and a % 12 != 11:
+        return None
+    return released(play, a, b)
+
+
+def released(play: Play, a: int = 1, b: int = 1) -> ConversationReleased:
+    """The conversation goes back to an agent."""
+    person, verified = _able_to_take_over(play, a, b)
+    to = ("", "", "Billing", play.state.agent)[a % 4]
+    note = f"note {b}" if b % 3 == 0 else ""
+    return ConversationReleased(
+        at_ms=play.now_ms, person=person, note=note, to=to, verified=verified
+    )
+
+
+def _withdraw(play: Play, a: int, b: int) -> MessageWithdrawn | None:
+    waits = [one.id for one in play.state.inbox]
+    if not waits and b % 8:
+        return None
+    others = [*play.state.question.answering, "m99"]
+    name = waits[a % len(waits)] if waits and b % 6 else others[0]
+    return MessageWithdrawn(at_ms=play.now_ms, message_id=name)
+
+
+# --- What settles a run --------------------------------------------------------------------------
+
+
+def settling(play: Play, request: ApprovalRequest, choice: int) -> Event:
+    """A vote that brings a request nearer to its end; a claim runs out, or is taken over first."""
+    kinds = request.terms.allow
+    ends: list[DecisionType] = [one for one in kinds if one in {"reject", "respond"}]
+    found = acceptable(play, request, ends if choice % 2 and ends else kinds, choice, choice)
+    found = found or acceptable(play, request, ends, choice, choice)
+    return found or play_until(play, request.claim.until_ms if request.claim else play.now_ms)
