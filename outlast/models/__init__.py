@@ -13,11 +13,13 @@ seconds; the first call does.
 from outlast.models.defaults import (
     DEFAULT_MODEL,
     get_default_model,
+    get_default_model_settings,
     gpt_5_reasoning_settings_required,
     is_gpt_5_default,
     set_default_openai_api,
     set_default_openai_client,
     set_default_openai_key,
+    set_default_openai_responses_transport,
 )
 from outlast.models.gateways.any_llm import AnyLLMModel, AnyLLMProvider
 from outlast.models.gateways.litellm import LitellmModel, LitellmProvider
@@ -26,6 +28,10 @@ from outlast.models.openai.chat_completions import ChatCompletionsModel, OpenAIC
 from outlast.models.openai.connection import OpenAIConnection
 from outlast.models.openai.provider import OpenAIProvider
 from outlast.models.openai.responses import OpenAIResponsesModel, ResponsesModel
+from outlast.models.openai.responses_websocket import (
+    OpenAIResponsesWebSocketOptions,
+    OpenAIResponsesWSModel,
+)
 
 __all__ = [
     "DEFAULT_MODEL",
@@ -40,11 +46,15 @@ __all__ = [
     "OpenAIConnection",
     "OpenAIProvider",
     "OpenAIResponsesModel",
+    "OpenAIResponsesWSModel",
+    "OpenAIResponsesWebSocketOptions",
     "ResponsesModel",
     "get_default_model",
+    "get_default_model_settings",
     "gpt_5_reasoning_settings_required",
     "is_gpt_5_default",
     "set_default_openai_api",
     "set_default_openai_client",
     "set_default_openai_key",
+    "set_default_openai_responses_transport",
 ]

@@ -9,11 +9,17 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
+from outlast.agents.config.model_defaults import (
+    gpt_5_reasoning_settings_required,
+    settings_of_model,
+)
+from outlast.agents.config.model_settings import ModelSettings
+
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
 
-DEFAULT_MODEL = "gpt-5.4-mini"
-"""The default model: fast, inexpensive, and good at calling tools."""
+DEFAULT_MODEL = "gpt-5.6-luna"
+"""The default model, which is also that of the Agents SDK."""
 
 VARIABLES = ("OUTLAST_MODEL", "OPENAI_DEFAULT_MODEL")
 """Environment variables for the default model, in order of precedence."""
@@ -21,12 +27,18 @@ VARIABLES = ("OUTLAST_MODEL", "OPENAI_DEFAULT_MODEL")
 
 def get_default_model() -> str:
     """Return the name of the model for agents that name none."""
-    return next((name for one in VARIABLES if (name := os.environ.get(one))), DEFAULT_MODEL)
+    return next(
+        (name for variable in VARIABLES if (name := os.environ.get(variable))), DEFAULT_MODEL
+    )
 
 
-def gpt_5_reasoning_settings_required(model_name: str) -> bool:
-    """Whether a model is a GPT-5 reasoning model, not a GPT-5 chat model."""
-    return model_name.startswith("gpt-5") and "-chat" not in model_name
+def get_default_model_settings(model: str | None = None) -> ModelSettings:
+    """Return the settings of an agent that sets none.
+
+    Args:
+        model: the model's name; None means the default model.
+    """
+    return settings_of_model(get_default_model() if model is None else model)
 
 
 def is_gpt_5_default() -> bool:
@@ -35,6 +47,7 @@ def is_gpt_5_default() -> bool:
 
 
 Api: TypeAlias = Literal["responses", "chat_completions"]
+Transport: TypeAlias = Literal["http", "websocket"]
 
 
 @dataclass
@@ -45,15 +58,27 @@ class Defaults:
         api_key: the key; None means the environment's key.
         client: a client to use unchanged; None means that the provider creates one.
         api: the API for model calls.
+        transport: what carries requests to the Responses API.
     """
 
     api_key: str | None = None
     client: "AsyncOpenAI | None" = None
     api: Api = "responses"
+    transport: Transport = "http"
 
 
 defaults = Defaults()
 """The defaults of this process."""
+
+
+def get_default_openai_key() -> str | None:
+    """Return the key that `set_default_openai_key` has set."""
+    return defaults.api_key
+
+
+def get_default_openai_client() -> "AsyncOpenAI | None":
+    """Return the client that `set_default_openai_client` has set."""
+    return defaults.client
 
 
 def set_default_openai_key(key: str, use_for_tracing: bool = True) -> None:  # noqa: FBT001, FBT002  (the name's known form)
@@ -95,3 +120,19 @@ def set_default_openai_api(api: Api) -> None:
             f'set_default_openai_api takes "responses" or "chat_completions", not {api!r}'
         )
     defaults.api = api
+
+
+def set_default_openai_responses_transport(transport: Transport) -> None:
+    """Set the default transport of OpenAI providers for the Responses API.
+
+    Args:
+        transport: `http`, or `websocket`, which needs the extra `realtime`.
+
+    Raises:
+        ValueError: the value is neither.
+    """
+    if transport not in ("http", "websocket"):
+        raise ValueError(
+            f'set_default_openai_responses_transport takes "http" or "websocket", not {transport!r}'
+        )
+    defaults.transport = transport

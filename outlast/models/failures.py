@@ -9,13 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from email.utils import mktime_tz, parsedate_tz
-from typing import TYPE_CHECKING
+from http import HTTPStatus
 
 from outlast.models.json_values import as_object, as_objects, as_text
 from outlast.ports.model import ModelError
-
-if TYPE_CHECKING:
-    from openai import APIStatusError
 
 _LONGEST_QUOTE = 600
 """The longest quotation of a provider's error text, in characters."""
@@ -49,6 +46,7 @@ _BY_STATUS: Mapping[int, str] = {
 
 _BY_ERROR_CODE: Mapping[str, str] = {
     "billing_hard_limit_reached": "quota_exceeded",
+    "budget_exceeded": "quota_exceeded",
     "conversation_locked": "conversation_locked",
     "insufficient_quota": "quota_exceeded",
     "invalid_api_key": "unauthorized",
@@ -56,16 +54,26 @@ _BY_ERROR_CODE: Mapping[str, str] = {
     "overloaded_error": "overloaded",
     "rate_limit_exceeded": "rate_limited",
     "server_error": "server_error",
+    "server_is_overloaded": "overloaded",
     "slow_down": "overloaded",
     "vector_store_timeout": "timeout",
+    "websocket_connection_limit_reached": "overloaded",
 }
 """The provider's error code takes precedence over the status, which can be ambiguous."""
 
+_UNKNOWN_KEY_TYPE = "no_db_connection"
+"""The type of error of a LiteLLM proxy without a database, with status 400, for an unknown key."""
+
+CLIENT_KEY = "the api_key of your client"
+CLIENT_ADDRESS = "the base_url of your client"
+SOCKET_ADDRESS = "OPENAI_WEBSOCKET_BASE_URL or websocket_base_url="
+"""Where the key and the address come from if the caller passed a client of the `openai` package."""
+
 _SENTENCES: Mapping[str, str] = {
-    "bad_response": "The model provider at {base_url} gave an answer that makes no sense.",
+    "bad_response": "The model provider at {base_url} sent an invalid response.",
     "conversation_locked": "The conversation is in use by another request at {base_url}.",
     "invalid_request": "The model provider at {base_url} refused the request to {model}.",
-    "not_found": "The model provider at {base_url} has no {path} there or knows no model {model}."
+    "not_found": "The model provider at {base_url} has no {path} or no model {model}."
     " Check the name of the model and {address_from}.",
     "overloaded": "The model provider at {base_url} is too busy for the request to {model}.",
     "quota_exceeded": "The account at {base_url} has no quota left. Check its plan and billing.",
@@ -100,12 +108,20 @@ class Target:
         return line if len(line) <= _LONGEST_QUOTE else line[:_LONGEST_QUOTE] + "…"
 
 
-def status_failure(error: "APIStatusError", target: Target) -> ModelError:
-    """Return the failure for a response with an HTTP error status."""
-    # The client has parsed a JSON body, and returns its `error` field if there is one.
-    return reported_failure(
-        error.body, target, status=error.status_code, headers=error.response.headers
-    )
+def status_failure(
+    report: object, target: Target, status: int, headers: Mapping[str, str]
+) -> ModelError:
+    """Return the failure for a response with an HTTP error status.
+
+    Args:
+        report: the body's JSON, or its `error` field if there is one, or its text.
+        target: the destination of the call.
+        status: the HTTP status.
+        headers: the response's headers.
+    """
+    if isinstance(report, str):
+        report = _first_event(report)
+    return reported_failure(report, target, status=status, headers=headers)
 
 
 def reported_failure(
@@ -161,6 +177,37 @@ def connection_failure(cause: BaseException, target: Target) -> ModelError:
     )
 
 
+def closed_socket(target: Target, closing: str) -> ModelError:
+    """Return the failure for a WebSocket that ended before the response was complete.
+
+    Args:
+        target: the destination of the call.
+        closing: how the connection ended: its code and reason.
+    """
+    return ModelError(
+        f"The model provider at {target.base_url} closed the WebSocket before the response was"
+        f" complete: {target.quote(closing)}.",
+        code="unreachable",
+        retryable=True,
+    )
+
+
+def oversized_frame(target: Target, *, is_request: bool) -> ModelError:
+    """Return the failure for a request or response that is too large for one WebSocket frame."""
+    problem = (
+        'the request is larger than the provider takes over a WebSocket. Use transport="http", or'
+        " shorten the input"
+        if is_request
+        else "an event of the response is larger than max_size of"
+        " OpenAIResponsesWebSocketOptions. Raise it, or leave it out for no limit"
+    )
+    return ModelError(
+        f"The WebSocket to {target.base_url} was closed, because {problem}.",
+        code="invalid_request",
+        retryable=False,
+    )
+
+
 def timeout_failure(target: Target) -> ModelError:
     """Return the failure for a call that took longer than its settings allow."""
     return ModelError(_message("timeout", target, None, None), code="timeout", retryable=True)
@@ -179,7 +226,7 @@ def request_failure(error: Exception, target: Target) -> ModelError:
 def refused_request(target: Target, problem: str) -> ModelError:
     """Return the failure for a request that the provider cannot support."""
     return ModelError(
-        f"{target.path} at {target.base_url} cannot take this request: {target.quote(problem)}",
+        f"{target.path} at {target.base_url} does not support this request: {target.quote(problem)}",
         code="invalid_request",
         retryable=False,
     )
@@ -189,7 +236,7 @@ def missing_key(target: Target) -> ModelError:
     """Return the failure for a call without an API key to a server that needs one."""
     return ModelError(
         f"There is no API key for the model provider at {target.base_url}. Set OPENAI_API_KEY, or"
-        " OPENAI_BASE_URL to a server on this machine, which needs none. Without a model, give the"
+        " OPENAI_BASE_URL to a server on this machine, which needs none. Without a model, pass the"
         " worker scripted answers: model_provider=ScriptedModel(...) of outlast.testing.",
         code="no_api_key",
         retryable=False,
@@ -207,10 +254,13 @@ def unsendable_key(target: Target) -> ModelError:
 
 
 def bad_address(target: Target) -> ModelError:
-    """Return the failure for a base URL that is not an HTTP URL."""
+    """Return the failure for a base URL that is not an HTTP URL, or not one of a WebSocket."""
+    schemes, setting = "an http:// or https://", "OPENAI_BASE_URL or base_url="
+    if target.address_from == SOCKET_ADDRESS:
+        schemes, setting = "a ws:// or wss://", SOCKET_ADDRESS
     return ModelError(
-        "The address of the model provider is not an http:// or https:// URL with a host."
-        f" Check OPENAI_BASE_URL or base_url= (for {target.model!r}).",
+        f"The address of the model provider is not {schemes} URL with a host."
+        f" Check {setting} (for {target.model!r}).",
         code="not_found",
         retryable=False,
     )
@@ -220,7 +270,7 @@ def bad_response(target: Target, problem: str, *, status: int | None = None) -> 
     """Return the failure for a response that violates the API."""
     return ModelError(
         f"{_message('bad_response', target, status, problem)}"
-        f" Check that {target.address_from} is the address under which {target.path} lives.",
+        f" Check that {target.address_from} is the base URL of {target.path}.",
         code="bad_response",
         retryable=True,
         status=status,
@@ -281,9 +331,11 @@ def _code(report: object, status: int | None) -> str:
     for name in (error.get("code"), error.get("type")):
         if isinstance(name, str) and name in _BY_ERROR_CODE:
             return _BY_ERROR_CODE[name]
-        if status is None and isinstance(name, int):
+        if status is None:
             # Some gateways respond with status 200 and put the real status into the error.
-            status = name
+            status = _as_status(name)
+    if status == HTTPStatus.BAD_REQUEST and error.get("type") == _UNKNOWN_KEY_TYPE:
+        return "unauthorized"
     if status is None:
         # An unknown error code concerns the request; without a code, the server failed.
         return "invalid_request" if as_text(error.get("code")) else "server_error"
@@ -294,6 +346,30 @@ def _code(report: object, status: int | None) -> str:
     return "invalid_request" if status < 500 else "server_error"
 
 
+def _as_status(code: object) -> int | None:
+    """Return an error code that is an HTTP status, as a number or as its digits."""
+    if isinstance(code, str) and code.isascii() and code.isdecimal():
+        code = int(code[:4])
+    return code if isinstance(code, int) and 100 <= code <= 599 else None
+
+
+def _first_event(body: str) -> object:
+    """Return the error in a body of server-sent events, as some proxies send it.
+
+    Any other body is returned as it is.
+    """
+    from pydantic_core import from_json
+
+    first = body.lstrip().partition("\n")[0]
+    if not first.startswith("data:"):
+        return body
+    try:
+        event = as_object(from_json(first.removeprefix("data:")))
+    except ValueError:
+        return body
+    return body if event is None else event.get("error") or event
+
+
 def _message(code: str, target: Target, status: int | None, words: str | None) -> str:
     sentence = _SENTENCES[code].format(
         base_url=target.base_url,
@@ -302,12 +378,14 @@ def _message(code: str, target: Target, status: int | None, words: str | None) -
         key_from=target.key_from,
         address_from=target.address_from,
     )
-    direct = target.address_from == "OPENAI_BASE_URL"
+    direct = target.address_from in ("OPENAI_BASE_URL", CLIENT_ADDRESS)
     if direct and code == "not_found" and target.path == "/responses":
         sentence += ' A server with only Chat Completions needs OpenAIProvider(api="chat").'
+    if code == "not_found" and target.base_url.startswith("ws"):
+        sentence += ' A server without WebSockets needs OpenAIProvider(transport="http").'
     if status is not None:
         sentence += f" HTTP {status}."
-    return f"{sentence} It says: {target.quote(words)}" if words else sentence
+    return f"{sentence} Its message: {target.quote(words)}" if words else sentence
 
 
 def _words(report: object) -> str | None:

@@ -8,6 +8,7 @@ from outlast.models.defaults import get_default_model
 from outlast.models.gateways.any_llm import AnyLLMProvider
 from outlast.models.gateways.litellm import LitellmProvider
 from outlast.models.openai.provider import PREFIX, OpenAIProvider
+from outlast.models.openai.responses_websocket import OpenAIResponsesWebSocketOptions
 from outlast.ports.model import Model, ModelProvider
 
 if TYPE_CHECKING:
@@ -82,6 +83,9 @@ class MultiProvider:
         openai_organization: str | None = None,
         openai_project: str | None = None,
         openai_use_responses: bool | None = None,
+        openai_use_responses_websocket: bool | None = None,
+        openai_websocket_base_url: str | None = None,
+        openai_responses_websocket_options: OpenAIResponsesWebSocketOptions | None = None,
         openai_prefix_mode: PrefixMode = "alias",
         unknown_prefix_mode: UnknownPrefixMode = "error",
     ) -> None:
@@ -95,6 +99,9 @@ class MultiProvider:
             openai_organization: the OpenAI organization that is billed.
             openai_project: the OpenAI project that is billed.
             openai_use_responses: which API: true for Responses, false for Chat Completions.
+            openai_use_responses_websocket: whether WebSockets carry the Responses API.
+            openai_websocket_base_url: the URL of WebSockets.
+            openai_responses_websocket_options: options of each WebSocket.
             openai_prefix_mode: `alias` removes the prefix `openai/`; `model_id` keeps it, for
                 servers whose model names start with it.
             unknown_prefix_mode: `error` rejects an unknown prefix; `model_id` treats it as part of
@@ -113,6 +120,9 @@ class MultiProvider:
             organization=openai_organization,
             project=openai_project,
             use_responses=openai_use_responses,
+            use_responses_websocket=openai_use_responses_websocket,
+            websocket_base_url=openai_websocket_base_url,
+            responses_websocket_options=openai_responses_websocket_options,
         )
         self._openai_prefix_mode = openai_prefix_mode
         self._unknown_prefix_mode = unknown_prefix_mode
@@ -144,11 +154,11 @@ class MultiProvider:
         if self._unknown_prefix_mode == "model_id":
             return self.openai_provider.model_of_id(model_name)
         raise UserError(
-            f"The model {model_name!r} begins with {prefix + '/'!r}, which names no known provider."
-            f" Known are {self._known()}. If it belongs to the model's name, write"
-            f" {PREFIX + model_name!r} or give the worker"
-            " model_provider=MultiProvider(unknown_prefix_mode='model_id'); a provider of your own"
-            " belongs into MultiProvider(provider_map=...)."
+            f"The model {model_name!r} begins with {prefix + '/'!r}, which is not a provider."
+            f" The providers are {self._prefixes()}. If it belongs to the model's name, write"
+            f" {PREFIX + model_name!r} or pass the worker"
+            " model_provider=MultiProvider(unknown_prefix_mode='model_id'). Register a provider of"
+            " your own with MultiProvider(provider_map=...)."
         )
 
     async def aclose(self) -> None:
@@ -164,7 +174,7 @@ class MultiProvider:
                 continue
             try:
                 await provider.aclose()
-            except Exception as error:  # noqa: BLE001  told below, when all are closed
+            except Exception as error:  # noqa: BLE001  raised below, when all are closed
                 first = first or error
         if first is not None:
             raise first
@@ -178,7 +188,7 @@ class MultiProvider:
             self._made[prefix] = _PACKAGES[prefix]()
         return self._made[prefix]
 
-    def _known(self) -> str:
+    def _prefixes(self) -> str:
         mapped = self.provider_map.get_mapping() if self.provider_map else {}
         return ", ".join(f"{prefix}/" for prefix in dict.fromkeys([*mapped, _OPENAI, *_PACKAGES]))
 
@@ -186,7 +196,7 @@ class MultiProvider:
 def _check(name: str, mode: str, modes: tuple[str, ...]) -> None:
     if mode not in modes:
         choices = " or ".join(repr(choice) for choice in modes)
-        raise UserError(f"MultiProvider({name}=...) is {choices}, not {mode!r}.")
+        raise UserError(f"MultiProvider({name}=...) must be {choices}, not {mode!r}.")
 
 
 def _each_once(providers: Iterable[ModelProvider]) -> Iterable[ModelProvider]:

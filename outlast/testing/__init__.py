@@ -1,9 +1,12 @@
 """Tools for users' tests: run agents like functions, without a server.
 
-`run_in_memory`, `ScriptedModel`, and functions that write scripts. Shipped with the package.
+`run_in_memory`, `ScriptedModel`, `ScriptedResponsesServer`, `ScriptedRealtimeServer`, and functions
+that write scripts. Shipped with the package.
 """
 
 from outlast.testing.memory_stream import run_in_memory_streamed
+from outlast.testing.realtime_server import ScriptedRealtimeServer
+from outlast.testing.responses_server import ScriptedResponsesServer
 from outlast.testing.run import run_in_memory
 from outlast.testing.scripted_calls import (
     computer_call,
@@ -28,6 +31,8 @@ from outlast.testing.span_collector import SpanCollector
 
 __all__ = [
     "ScriptedModel",
+    "ScriptedRealtimeServer",
+    "ScriptedResponsesServer",
     "SpanCollector",
     "after",
     "call",

@@ -12,9 +12,11 @@ from time import time_ns
 from outlast.activities.carry_out import Attempt, carry_out
 from outlast.activities.errors import EffectError
 from outlast.activities.worker_deps import WorkerDeps
+from outlast.client.exceptions import exception_of
 from outlast.contract import failures, history, records, stages
 from outlast.contract.delta_reader import RESTARTED
 from outlast.contract.effects import kind_of, request_of
+from outlast.contract.refusals import refusal_of
 from outlast.contract.stages import Stage
 from outlast.loop import invariants
 from outlast.loop.approvals import Decision
@@ -121,9 +123,16 @@ class MemoryRun:
         self._news.set()
 
     def decide(self, decision: Decision, run_id: str = "") -> None:
-        """Apply a person's decision to this run or a nested run."""
+        """Apply a person's decision to this run or a nested run, as an update does.
+
+        Raises:
+            DecisionRefused: it does not apply; nothing has changed.
+        """
         target = self.find(run_id)
-        target.take(DecisionReceived(at_ms=now_ms(), decision=decision))
+        event = DecisionReceived(at_ms=now_ms(), decision=decision, verified=True)
+        if (refused := refusal_of(target.state, event)) is not None:
+            raise exception_of(refused)
+        target.take(event)
 
     def find(self, run_id: str) -> "MemoryRun":
         """Return this run, or the nested run with this id."""
@@ -150,10 +159,10 @@ class MemoryRun:
                 self._cancel(command.effect)
             case NotifyParent():
                 if self.parent is not None:
-                    told = NestedReported(
+                    report = NestedReported(
                         at_ms=now_ms(), nested_id=self.run_id, requests=command.requests
                     )
-                    self.parent.take(told)
+                    self.parent.take(report)
             case _:
                 self._running[command.effect] = asyncio.create_task(self._perform(command))
 
@@ -215,11 +224,11 @@ class MemoryRun:
         raise AssertionError("a policy has at least one attempt")
 
     async def _run_nested(self, effect: RunAgent) -> Event:
-        known = self.nested.get(effect.nested_id)
-        run = known or MemoryRun(self.worker, effect.nested_id, parent=self)
+        existing = self.nested.get(effect.nested_id)
+        run = existing or MemoryRun(self.worker, effect.nested_id, parent=self)
         self.nested[effect.nested_id] = run
         try:
-            if known is None:
+            if existing is None:
                 run.start(records.nested_input(effect, visibility=False))
             else:
                 run.worker = self.worker

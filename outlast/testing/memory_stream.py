@@ -9,8 +9,8 @@ from typing import Any, Unpack
 
 from outlast.agents.agent import Agent
 from outlast.client.deltas import RawEvent
-from outlast.client.known_agents import KnownAgents
-from outlast.client.run_state import RunState, gave_items
+from outlast.client.local_definitions import LocalDefinitions
+from outlast.client.run_state import RunState, is_list_input
 from outlast.client.start import StartOptions, check_names
 from outlast.client.streaming import RunResultStreaming
 from outlast.loop.events import CancelMode, CancelRequested
@@ -40,11 +40,11 @@ def run_in_memory_streamed(
     """
     check_names(options, StartOptions, caller="run_in_memory_streamed")
     context = options.get("context")
-    known = KnownAgents(
+    definitions = LocalDefinitions(
         agent,
         run_config=options.get("run_config"),
         context=context,
-        items_given=gave_items(input),
+        input_is_list=is_list_input(input),
     )
 
     def open_run() -> MemoryRun:
@@ -55,8 +55,8 @@ def run_in_memory_streamed(
     return RunResultStreaming(
         _MemorySource(open_run),
         starting_agent=agent,
-        asked=[] if isinstance(input, RunState) else input,
-        known=known,
+        run_input=[] if isinstance(input, RunState) else input,
+        definitions=definitions,
         max_turns=options.get("max_turns", DEFAULT_MAX_TURNS),
     )
 

@@ -6,17 +6,17 @@
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
-from typing import Any, TypeAlias, Unpack, cast
+from typing import Any, TypeAlias, Unpack
 
 from outlast.activities.worker_deps import WorkerDeps
 from outlast.agents.agent import Agent
 from outlast.agents.callables import call
-from outlast.agents.context.codec import write_parts
+from outlast.agents.context.codec import context_class, write_parts
 from outlast.agents.errors import RunCancelled, UserError
 from outlast.agents.registry import Registry
-from outlast.client.known_agents import KnownAgents
+from outlast.client.local_definitions import LocalDefinitions
 from outlast.client.results import RunResult, error_of, result_of
-from outlast.client.run_state import RunState, gave_items
+from outlast.client.run_state import RunState, is_list_input
 from outlast.client.start import StartOptions, check_names, run_input
 from outlast.contract import records
 from outlast.loop.approvals import ApprovalRequest, Decision
@@ -25,11 +25,16 @@ from outlast.loop.items import Message
 from outlast.loop.state import LoopState
 from outlast.loop.values import JsonObject
 from outlast.ports.model import Model, ModelProvider
+from outlast.ports.session import open_session
 from outlast.testing.in_memory import MemoryRun, now_ms
 from outlast.tracing.provider import join_current_trace
 
-Decide: TypeAlias = Callable[[ApprovalRequest], bool | str | Awaitable[bool | str]]
-"""A callback that decides requests: True approves, False rejects, a text rejects with a message."""
+Choice: TypeAlias = bool | str | Decision
+"""What is decided about a request: True approves, False rejects, a text rejects with a message. A
+`Decision` also edits, responds, or says who decides."""
+
+Decide: TypeAlias = Callable[[ApprovalRequest], Choice | Awaitable[Choice]]
+"""A callback that decides requests."""
 
 KEPT_RUNS = 100
 """The maximum number of waiting runs kept for resuming."""
@@ -55,22 +60,24 @@ async def run_in_memory(
     except those that locate the run.
 
     Raises:
+        DecisionRefused: a decision does not apply, such as a second vote by one person.
         AgentsException: the run failed; the subclass says why, as with `Runner.run`.
     """
     check_names(options, StartOptions, caller="run_in_memory")
     context = options.get("context")
-    known = KnownAgents(
+    definitions = LocalDefinitions(
         agent,
         run_config=options.get("run_config"),
         context=context,
-        items_given=gave_items(input),
+        input_is_list=is_list_input(input),
     )
     if isinstance(input, RunState):
         run = resumed(agent, input, model, context)
     else:
+        await open_session(options.get("session"))
         run = started(agent, input, model=model, run_id=run_id, **options)
     await carry(run, decide)
-    return result_in_memory(run, known)
+    return result_in_memory(run, definitions)
 
 
 def started(
@@ -95,42 +102,47 @@ async def carry(run: MemoryRun, decide: Decide | None = None) -> None:
         await run.go_on()
         while decide is not None and run.state.pending_approvals:
             request = run.state.pending_approvals[0]
-            answer: bool | str = await call(decide, request)
-            decision = Decision(
-                request_id=request.id,
-                type="approve" if answer is True else "reject",
-                message=answer if isinstance(answer, str) else None,
-                by="test",
-            )
-            run.decide(decision, request.run_id)
+            choice: Choice = await call(decide, request)
+            run.decide(_decision(request, choice), request.run_id)
             await run.go_on()
     finally:
         await run.stop()
-        await run.worker.registry.release_servers()
+        await run.worker.registry.release()
     if run.state.status == "waiting":
         _keep(run)
 
 
-def result_in_memory(run: MemoryRun, known: KnownAgents) -> RunResult:
+def _decision(request: ApprovalRequest, choice: Choice) -> Decision:
+    if isinstance(choice, Decision):
+        return choice
+    return Decision(
+        request_id=request.id,
+        type="approve" if choice is True else "reject",
+        message=choice if isinstance(choice, str) else None,
+        by="test",
+    )
+
+
+def result_in_memory(run: MemoryRun, definitions: LocalDefinitions) -> RunResult:
     """Return the result of a run.
 
     Raises:
         AgentsException: the run failed, or was cancelled.
     """
     state = run.state
-    known.give_back(state.context)
+    definitions.update_context(state.context)
     if state.failure is not None:
-        raise error_of(state.failure, state, known)
+        raise error_of(state.failure, state, definitions)
     if state.outcome == "cancelled":
         raise RunCancelled(f"The run {run.run_id} was cancelled.")
-    return result_of(state, known)
+    return result_of(state, definitions)
 
 
 def worker_for(agent: Agent[Any], model: Model, context: object) -> WorkerDeps:
     """Return worker dependencies with the agent, all agents reachable from it, and one model."""
-    registry = Registry([agent])
-    if context is not None and not isinstance(context, dict | list | str | int | float):
-        registry.add_context_type(cast("type[Any]", type(context)))
+    registry = Registry([agent], tell_apart=True)
+    if (kind := context_class(context)) is not None:
+        registry.add_context_type(kind)
     return WorkerDeps(
         registry=registry,
         models=_provider_of(model),
@@ -155,9 +167,9 @@ def resumed(agent: Agent[Any], waiting: RunState, model: Model, context: object)
         run = MemoryRun(worker_for(agent, model, context), waiting.run_id, state=snapshot)
     run.worker = worker_for(agent, model, context)
     run.resume()
-    for said in waiting.staged_input():
-        content = records.messages_of(said.input)
-        message = Message(said.message_id, tuple(content))
+    for staged_message in waiting.staged_input():
+        content = records.messages_of(staged_message.input)
+        message = Message(staged_message.message_id, tuple(content))
         run.take(MessageReceived(at_ms=now_ms(), message=message))
     waiting.clear_pending_input()
     for staged in waiting.staged_decisions():
@@ -182,7 +194,7 @@ class _OneModel(ModelProvider):
         self._model = model
 
     def get_model(self, name: str | None) -> Model:
-        """Return the model, whatever its name."""
+        """Return the model for any name."""
         del name
         return self._model
 

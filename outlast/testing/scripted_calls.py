@@ -53,8 +53,8 @@ def patch_call(
         diff: the changes to the file.
         move_to: the file's new path.
     """
-    said = {"type": kind, "path": path, "diff": diff, "move_to": move_to}
-    operation = {name: value for name, value in said.items() if value is not None}
+    fields = {"type": kind, "path": path, "diff": diff, "move_to": move_to}
+    operation = {name: value for name, value in fields.items() if value is not None}
     return {**_head("apply_patch_call", "apc", call_id), "operation": operation}
 
 

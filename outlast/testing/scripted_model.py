@@ -167,8 +167,12 @@ class ScriptedModel:
         """The number of model calls."""
         return len(self.requests)
 
+    async def check_access(self) -> str:
+        """Return that the model needs no key."""
+        return "a script, offline"
+
     def get_model(self, name: str | None) -> Model:
-        """Return this model, whatever its name."""
+        """Return this model for any name."""
         self.names.append(name)
         return self
 

@@ -56,9 +56,9 @@ class SpanCollector(TracingProcessor):
         """
         BACKLOG.settle()
         with self._lock:
-            told = [self._ended[key] for key in self._started if key in self._ended]
+            recorded = [self._ended[key] for key in self._started if key in self._ended]
             seen_late = [span for key, span in self._ended.items() if key not in self._started]
-        ended = sorted((*told, *seen_late), key=_beginning)
+        ended = sorted((*recorded, *seen_late), key=_beginning)
         return [span for span in ended if kind is None or span.span_data.type == kind]
 
     def children(self, parent: Span[Any] | None) -> list[Span[Any]]:
@@ -66,8 +66,8 @@ class SpanCollector(TracingProcessor):
         spans = self.spans()
         if parent is not None:
             return [span for span in spans if span.parent_id == parent.span_id]
-        known = {span.span_id for span in spans}
-        return [span for span in spans if span.parent_id not in known]
+        ids = {span.span_id for span in spans}
+        return [span for span in spans if span.parent_id not in ids]
 
     def tree(self) -> str:
         """Return the ended spans as an indented text, with a line of kind and name for each."""

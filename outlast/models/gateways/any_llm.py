@@ -1,7 +1,6 @@
 """Models through any-llm, which is imported on first use."""
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any, Literal, TypeAlias
@@ -14,8 +13,9 @@ from outlast.models.failures import Target, refused_request
 from outlast.models.gateways.connection import (
     PackageConnection,
     call_arguments,
+    check_installed,
     close,
-    installed,
+    gateway_target,
     load,
     package_failure,
 )
@@ -71,9 +71,9 @@ class AnyLLMModel:
             )
         if api not in ("responses", "chat_completions", None):
             raise UserError(
-                f"AnyLLMModel(api=...) is 'responses' or 'chat_completions', not {api!r}."
+                f"AnyLLMModel(api=...) must be 'responses' or 'chat_completions', not {api!r}."
             )
-        installed("any_llm", "any-llm", f"The model {model!r} of any-llm")
+        check_installed("any_llm", "any-llm", f"The model {model!r} of any-llm")
         self.model = model
         self.base_url = base_url
         self.api_key = api_key
@@ -131,7 +131,9 @@ class AnyLLMModel:
                 )
             return self._chat
         if request.prompt is not None:
-            raise refused_request(target, "any-llm takes no stored prompt: use OpenAIProvider.")
+            raise refused_request(
+                target, "any-llm does not support stored prompts: use OpenAIProvider."
+            )
         return self._responses
 
     async def _client(self) -> Any:
@@ -172,14 +174,7 @@ class AnyLLMModel:
         return await provider.acompletion(**{"reasoning_effort": None, **arguments})
 
     def _target(self, path: str, model: str) -> Target:
-        return Target(
-            base_url=self.base_url or f"{self._provider} (through any-llm)",
-            path=path,
-            model=model,
-            key=self.api_key or os.environ.get(f"{self._provider.upper()}_API_KEY"),
-            key_from="the provider's key in the environment, or AnyLLMModel(api_key=...)",
-            address_from="AnyLLMModel(base_url=...)",
-        )
+        return gateway_target(self, "any-llm", self._provider, path=path, name=model)
 
 
 class AnyLLMProvider:

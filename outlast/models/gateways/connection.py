@@ -5,13 +5,14 @@ that no package must be imported. `outlast.models.failures` defines the meaning 
 """
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from types import ModuleType
-from typing import Any, Protocol, cast
+from typing import Any, Protocol, Self, cast
 
 from outlast.agents.config.settings import ModelSettings
 from outlast.agents.errors import UserError
@@ -26,10 +27,10 @@ from outlast.models.failures import (
     timeout_failure,
 )
 from outlast.models.json_values import as_object, as_text
-from outlast.models.openai.connection import Reply, call_seconds
+from outlast.models.openai.connection import Reply, call_deadline, call_seconds
 from outlast.ports.model import ModelError
 
-_ALWAYS_OF_THE_BODY = frozenset({"model", "messages", "input", "stream"})
+_FIXED_FIELDS = frozenset({"model", "messages", "input", "stream"})
 """Body fields that `extra_body` cannot move out of the arguments, because packages need them."""
 
 
@@ -54,6 +55,11 @@ class PackageConnection:
         self._call = call
         self._target = target
 
+    def of_run(self, run_id: str | None) -> Self:
+        """Return this connection."""
+        del run_id
+        return self
+
     def target(self, path: str, model: str) -> Target:
         """Return the destination of a call to this path, for error messages."""
         return self._target(path, model)
@@ -74,6 +80,9 @@ class PackageConnection:
             raise reported_failure(reply["error"], target)
         return Reply(body=reply, request_id=None)
 
+    async def check_key(self, target: Target) -> None:
+        """Check nothing: each provider of the package has its own key."""
+
     async def stream(
         self,
         target: Target,
@@ -87,8 +96,7 @@ class PackageConnection:
         Raises:
             ModelError: the call failed, also midway, or an event is not an object.
         """
-        seconds = call_seconds(settings)
-        deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
+        deadline = call_deadline(settings)
         with _failures(target):
             async with asyncio.timeout_at(deadline):
                 answer = await self._call(target.path, body, settings)
@@ -104,7 +112,37 @@ class PackageConnection:
             await close(events)
 
 
-def installed(package: str, extra: str, what: str) -> None:
+class GatewayModel(Protocol):
+    """A model behind a gateway package."""
+
+    base_url: str | None
+    api_key: str | None
+
+
+def gateway_target(
+    model: GatewayModel, gateway: str, provider: str, *, path: str, name: str
+) -> Target:
+    """Return the destination of a call, for error messages.
+
+    Args:
+        model: the model object, whose class's arguments configure the call.
+        gateway: the gateway's name.
+        provider: the gateway's name of the provider.
+        path: the path of the API.
+        name: the model's name.
+    """
+    owner = type(model).__name__
+    return Target(
+        base_url=model.base_url or f"{provider} (through {gateway})",
+        path=path,
+        model=name,
+        key=model.api_key or os.environ.get(f"{provider.upper()}_API_KEY"),
+        key_from=f"the provider's key in the environment, or {owner}(api_key=...)",
+        address_from=f"{owner}(base_url=...)",
+    )
+
+
+def check_installed(package: str, extra: str, what: str) -> None:
     """Check that a package is installed, without importing it.
 
     Args:
@@ -118,7 +156,7 @@ def installed(package: str, extra: str, what: str) -> None:
     if find_spec(package) is None:
         raise UserError(
             f"{what} needs the package {package}, which is not installed here:"
-            f" pip install 'outlast[{extra}]'. It has to be where the worker runs."
+            f" pip install 'outlast[{extra}]'. Install it where the worker runs."
         )
 
 
@@ -128,7 +166,7 @@ def call_arguments(body: JsonObject, settings: ModelSettings) -> JsonObject:
     `extra_body` has been merged into the body. The packages need it as a separate argument,
     because they refuse or drop fields that they do not know of a provider.
     """
-    extra = {k: v for k, v in (settings.extra_body or {}).items() if k not in _ALWAYS_OF_THE_BODY}
+    extra = {k: v for k, v in (settings.extra_body or {}).items() if k not in _FIXED_FIELDS}
     beside: JsonObject = {
         "extra_body": extra,
         "extra_headers": settings.extra_headers,
@@ -147,9 +185,9 @@ async def load(package: str) -> ModuleType:
     return await asyncio.to_thread(import_module, package)
 
 
-async def close(thing: object) -> None:
+async def close(closable: object) -> None:
     """Close a package's object with whichever close method it has."""
-    closing: Any = getattr(thing, "aclose", None) or getattr(thing, "close", None)
+    closing: Any = getattr(closable, "aclose", None) or getattr(closable, "close", None)
     if closing is not None:
         done: object = closing()
         if isinstance(done, Awaitable):
@@ -221,7 +259,7 @@ _NOT_REACHED = frozenset(
 )
 """Exception classes of the HTTP packages and of the packages that use them; subclasses count."""
 
-_NOT_OFFERED = (ImportError, NotImplementedError)
+_UNAVAILABLE = (ImportError, NotImplementedError)
 """Raised before sending, if a provider or its package is not available."""
 
 
@@ -244,7 +282,7 @@ def package_failure(error: Exception, target: Target) -> ModelError:
         return connection_failure(origin, target)
     if status is None:
         status = _STATUS_OF.get(kind)
-        if isinstance(origin, _NOT_OFFERED) or kind.startswith("Unsupported"):
+        if isinstance(origin, _UNAVAILABLE) or kind.startswith("Unsupported"):
             return refused_request(target, str(error))
         if status is None and isinstance(origin, TypeError | ValueError):
             return request_failure(error, target)

@@ -1,13 +1,18 @@
 """Models through LiteLLM, which is imported on first use."""
 
-import os
 from typing import Any
 
 from outlast.agents.config.settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models.defaults import get_default_model
 from outlast.models.failures import Target
-from outlast.models.gateways.connection import PackageConnection, call_arguments, installed, load
+from outlast.models.gateways.connection import (
+    PackageConnection,
+    call_arguments,
+    check_installed,
+    gateway_target,
+    load,
+)
 from outlast.models.openai.chat_completions import ChatCompletionsModel
 
 _PREFIX = "litellm/"
@@ -28,7 +33,7 @@ class LitellmModel(ChatCompletionsModel):
         Raises:
             UserError: LiteLLM is not installed.
         """
-        installed("litellm", "litellm", f"The model {model!r} of LiteLLM")
+        check_installed("litellm", "litellm", f"The model {model!r} of LiteLLM")
         connection = PackageConnection(self._call, self._target)
         super().__init__(model, connection, rich_outputs=True)
         self.model = model
@@ -48,14 +53,7 @@ class LitellmModel(ChatCompletionsModel):
 
     def _target(self, path: str, model: str) -> Target:
         provider = model.partition("/")[0] if "/" in model else "LiteLLM's choice"
-        return Target(
-            base_url=self.base_url or f"{provider} (through LiteLLM)",
-            path=path,
-            model=model,
-            key=self.api_key or os.environ.get(f"{provider.upper()}_API_KEY"),
-            key_from="the provider's key in the environment, or LitellmModel(api_key=...)",
-            address_from="LitellmModel(base_url=...)",
-        )
+        return gateway_target(self, "LiteLLM", provider, path=path, name=model)
 
 
 class LitellmProvider:

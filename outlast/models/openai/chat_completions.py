@@ -5,11 +5,14 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from outlast.agents.config.settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models.failures import Target, bad_response, refused_request
+from outlast.models.json_values import as_objects
 from outlast.models.openai.chat_reply import ChatReply, UnreadableReplyError, response_from_chat
 from outlast.models.openai.chat_request import UnsupportedItemError, chat_body
 from outlast.models.openai.connection import REQUEST_ID, ModelConnection, OpenAIConnection
+from outlast.models.openai.item_encoding import ItemEncoder
 from outlast.models.openai.responses import read_response
 from outlast.ports.model import ModelRequest, ModelResponse
 from outlast.ports.model_arguments import answers_both_forms, streams_both_forms
@@ -19,7 +22,15 @@ if TYPE_CHECKING:
 
 _PATH = "/chat/completions"
 
-_NEW_LIMIT_HOSTS = ("openai.com", "openai.azure.com")
+_messages = ItemEncoder()
+"""Encodes the messages of all requests of this process."""
+
+_NEW_LIMIT_HOSTS = (
+    "openai.com",
+    "openai.azure.com",
+    "cognitiveservices.azure.com",
+    "services.ai.azure.com",
+)
 """Hosts that refuse `max_tokens` for newer models; others may not know `max_completion_tokens`."""
 
 
@@ -72,9 +83,7 @@ class ChatCompletionsModel:
             ModelError: as for `get_response`, also in the middle of the stream.
         """
         target = self._connection.target(_PATH, self.name)
-        # Without this option, a stream has no usage; some servers do not support the option.
-        wanted = request.settings.include_usage is not False
-        options = {"stream_options": {"include_usage": True}} if wanted else {}
+        options = _stream_options(request.settings, target)
         body = {**options, **self._body(request, target), "stream": True}
         reply = ChatReply(turn=len(request.input), model=self.name)
         chunks = self._connection.stream(target, body, request.settings, is_last=_never)
@@ -91,16 +100,30 @@ class ChatCompletionsModel:
         except UnreadableReplyError as error:
             raise bad_response(target, str(error)) from None
 
+    async def check_access(self) -> str:
+        """Check the key, and return the URL of the server.
+
+        Raises:
+            ModelError: there is no key, the server refuses it, or its address is invalid.
+        """
+        target = self._connection.target(_PATH, self.name)
+        await self._connection.check_key(target)
+        return target.base_url
+
     def _body(self, request: ModelRequest, target: Target) -> JsonObject:
-        host = urlsplit(target.base_url).hostname or ""
-        new = any(host == known or host.endswith(f".{known}") for known in _NEW_LIMIT_HOSTS)
+        host = _host(target)
+        new = any(host == listed or host.endswith(f".{listed}") for listed in _NEW_LIMIT_HOSTS)
         limit_field = "max_completion_tokens" if new else "max_tokens"
         try:
-            return chat_body(
+            body = chat_body(
                 request, self.name, limit_field=limit_field, rich_outputs=self._rich_outputs
             )
         except UnsupportedItemError as error:
             raise refused_request(target, str(error)) from None
+        messages = as_objects(body["messages"])
+        if messages is not None:  # `extra_body` may have others
+            body["messages"] = _messages.of_run(request.run_id, messages)
+        return body
 
 
 class OpenAIChatCompletionsModel(ChatCompletionsModel):
@@ -114,6 +137,21 @@ class OpenAIChatCompletionsModel(ChatCompletionsModel):
         """Create the model with a client, which the caller closes."""
         super().__init__(model, OpenAIConnection(client=openai_client))
         self.model = model
+
+
+def _stream_options(settings: ModelSettings, target: Target) -> JsonObject:
+    """Return the options of a stream, which has usage only if requested.
+
+    Some servers refuse the option, so that by default only OpenAI's own gets it.
+    """
+    include_usage = settings.include_usage
+    if include_usage is None and _host(target) == "api.openai.com":
+        include_usage = True
+    return {} if include_usage is None else {"stream_options": {"include_usage": include_usage}}
+
+
+def _host(target: Target) -> str:
+    return urlsplit(target.base_url).hostname or ""
 
 
 def _never(event: JsonObject) -> bool:

@@ -13,7 +13,7 @@ from typing import Any
 
 from outlast.loop.values import JsonObject
 from outlast.models.json_values import as_count, as_object, as_objects, as_text
-from outlast.models.openai.responses import PROVIDER_DATA
+from outlast.models.openai.responses import DERIVED, PROVIDER_DATA
 
 _CUT_SHORT = {"length": "max_output_tokens", "content_filter": "content_filter"}
 """Finish reasons of incomplete answers, with the Responses API's names for them."""
@@ -60,7 +60,7 @@ class _Message:
 class _Call:
     id: str
     call_id: str
-    given_id: str | None
+    provider_id: str | None
     """The id from the server, if there is one."""
     index: object
     """The server's index of the call, to which later chunks refer."""
@@ -200,13 +200,13 @@ class ChatReply:
 
     def _take(self, delta: JsonObject, logprobs: list[JsonObject]) -> None:
         if text := _text(delta.get("content")):
-            self._write("output_text", text, [_logprob(one) for one in logprobs])
+            self._write("output_text", text, [_logprob(logprob) for logprob in logprobs])
         if cited := _citations(delta):
             self._message().annotations += cited
         if refusal := as_text(delta.get("refusal")):
             self._write("refusal", refusal)
         for block in as_objects(delta.get("thinking_blocks")) or ():
-            _go_on_thinking(self._thinking, block)
+            _extend_thinking(self._thinking, block)
         reasoning: object = delta.get("reasoning")
         self._reasoning += _text((as_object(reasoning) or {}).get("content", reasoning))
         self._extra |= as_object(delta.get("extra_content")) or {}
@@ -262,26 +262,28 @@ class ChatReply:
     def _find_call(self, delta: JsonObject, name: str | None) -> _Call | None:
         """Find the call that a chunk continues; servers identify calls differently."""
         calls = [item for item in self._items if isinstance(item, _Call)]
-        index, given_id = delta.get("index"), _given_id(delta)
+        index, provider_id = delta.get("index"), _provider_id(delta)
         if index is not None:
             same = next((call for call in reversed(calls) if call.index == index), None)
             # Some servers send index 0 for every call, but send each call whole.
-            another = same and name and given_id and same.given_id not in {None, given_id}
+            another = same and name and provider_id and same.provider_id not in {None, provider_id}
             return None if another else same
         if name is not None or not calls:
             return None
-        return next((call for call in calls if call.given_id == given_id), calls[-1])
+        return next((call for call in calls if call.provider_id == provider_id), calls[-1])
 
     def _new_call(self, delta: JsonObject, name: str) -> _Call:
-        given_id = _given_id(delta)
+        provider_id = _provider_id(delta)
         position = len(self._items)
-        taken = {item.call_id for item in self._items if isinstance(item, _Call)}
+        used = {item.call_id for item in self._items if isinstance(item, _Call)}
         # Outputs refer to calls by this id, so every call needs a unique one.
-        call_id = given_id if given_id and given_id not in taken else self._id("call", position)
+        call_id = (
+            provider_id if provider_id and provider_id not in used else self._id("call", position)
+        )
         return _Call(
             id=self._id("fc", position),
             call_id=call_id,
-            given_id=given_id,
+            provider_id=provider_id,
             index=delta.get("index"),
             name=name,
         )
@@ -307,24 +309,16 @@ class ChatReply:
         self._emit("response.output_item.added", output_index=len(self._items) - 1, item=added)
 
     def _close(self, position: int, item: _Message | _Call, status: str) -> None:
-        place: JsonObject = {"item_id": item.id, "output_index": position}
-        if isinstance(item, _Call):
-            arguments = item.item(status)["arguments"]
-            self._emit(
-                "response.function_call_arguments.done",
-                **place,
-                name=item.name,
-                arguments=arguments,
-            )
-        else:
-            for index, (kind, text) in enumerate(item.texts.items()):
-                place["content_index"] = index
-                if kind == "refusal":
-                    self._emit("response.refusal.done", **place, refusal=text)
-                else:
-                    fields = {"text": text, "logprobs": item.logprobs}
-                    self._emit("response.output_text.done", **place, **fields)
-                self._emit("response.content_part.done", **place, part=item.part(kind))
+        """Emit the end of an item; as in the SDK, its texts and arguments have no own end."""
+        if isinstance(item, _Message):
+            for index, kind in enumerate(item.texts):
+                self._emit(
+                    "response.content_part.done",
+                    item_id=item.id,
+                    output_index=position,
+                    content_index=index,
+                    part=item.part(kind),
+                )
         self._emit("response.output_item.done", output_index=position, item=item.item(status))
 
     def _emit(self, kind: str, **fields: Any) -> None:
@@ -334,10 +328,10 @@ class ChatReply:
     def _id(self, prefix: str, position: int) -> str:
         digest = sha256(f"{self._seed}|{position}".encode()).hexdigest()
         # Short enough for the Responses API, and with the prefix that it requires.
-        return f"{prefix}_{digest[:40]}"
+        return f"{prefix}{DERIVED}{digest[:32]}"
 
 
-def _given_id(call: JsonObject) -> str | None:
+def _provider_id(call: JsonObject) -> str | None:
     # LiteLLM appends Gemini's signature to the id, which makes the id too long.
     return (as_text(call.get("id")) or "").partition("__thought__")[0] or None
 
@@ -346,7 +340,7 @@ def _with_kept(item: JsonObject, kept: JsonObject) -> JsonObject:
     return {**item, PROVIDER_DATA: kept} if kept else item
 
 
-def _go_on_thinking(blocks: list[JsonObject], news: JsonObject) -> None:
+def _extend_thinking(blocks: list[JsonObject], news: JsonObject) -> None:
     """Append a piece of thinking to the last block; a signature completes a block."""
     last = blocks[-1] if blocks else {}
     if news.get("type") != "thinking" or last.get("type") != "thinking" or last.get("signature"):
@@ -360,20 +354,25 @@ def _go_on_thinking(blocks: list[JsonObject], news: JsonObject) -> None:
 def _content_part(kind: str, text: str) -> JsonObject:
     if kind == "refusal":
         return {"type": "refusal", "refusal": text}
-    return {"type": "output_text", "text": text, "annotations": []}
+    return {"type": "output_text", "text": text, "annotations": [], "logprobs": []}
 
 
 def _citations(message: JsonObject) -> list[JsonObject]:
     """Return the message's web citations in the flat format of the Responses API."""
-    given = [one.get("url_citation") for one in as_objects(message.get("annotations")) or ()]
-    return [{"type": "url_citation", **cited} for one in given if (cited := as_object(one))]
+    cited = [
+        annotation.get("url_citation")
+        for annotation in as_objects(message.get("annotations")) or ()
+    ]
+    return [
+        {"type": "url_citation", **fields} for citation in cited if (fields := as_object(citation))
+    ]
 
 
-def _logprob(given: JsonObject) -> JsonObject:
+def _logprob(logprob: JsonObject) -> JsonObject:
     """Return a token's log probability in the Responses format, with its bytes."""
-    likely = as_objects(given.get("top_logprobs")) or ()
-    top: list[JsonObject] = [{**one, "bytes": one.get("bytes") or []} for one in likely]
-    return {**given, "bytes": given.get("bytes") or [], "top_logprobs": top}
+    likely = as_objects(logprob.get("top_logprobs")) or ()
+    top: list[JsonObject] = [{**token, "bytes": token.get("bytes") or []} for token in likely]
+    return {**logprob, "bytes": logprob.get("bytes") or [], "top_logprobs": top}
 
 
 def _text(content: object) -> str:
@@ -388,7 +387,10 @@ def _usage(usage: JsonObject) -> JsonObject:
     output_details = as_object(usage.get("completion_tokens_details")) or {}
     return {
         "input_tokens": as_count(usage.get("prompt_tokens")),
-        "input_tokens_details": {"cached_tokens": as_count(input_details.get("cached_tokens"))},
+        "input_tokens_details": {
+            name: as_count(input_details.get(name))
+            for name in ("cached_tokens", "cache_write_tokens")
+        },
         "output_tokens": as_count(usage.get("completion_tokens")),
         "output_tokens_details": {
             "reasoning_tokens": as_count(output_details.get("reasoning_tokens"))

@@ -39,6 +39,7 @@ def chat_body(
     """
     _refuse_server_state(request)
     _refuse_hosted_tools(request)
+    _refuse_deferred_tools(request)
     settings = request.settings
     body: dict[str, Any] = {
         "model": model,
@@ -118,8 +119,17 @@ def _refuse_hosted_tools(request: ModelRequest) -> None:
     if request.hosted_tools:
         names = ", ".join(tool.name for tool in request.hosted_tools)
         raise UnsupportedItemError(
-            f"the tools {names} are no functions, and Chat Completions knows functions only."
+            f"the tools {names} are not functions; Chat Completions supports functions only."
             " Use the Responses API, or take them out of the agent's tools."
+        )
+
+
+def _refuse_deferred_tools(request: ModelRequest) -> None:
+    names = [tool.name for tool in request.tools if tool.deferred or tool.namespace]
+    if names:
+        raise UnsupportedItemError(
+            f"the tool {names[0]} is deferred or in a namespace, and Chat Completions has no search"
+            " for tools. Use the Responses API, or leave that out."
         )
 
 
@@ -127,7 +137,7 @@ def _refuse_server_state(request: ModelRequest) -> None:
     for name in ("previous_response_id", "conversation_id", "prompt"):
         if getattr(request, name) is not None:
             raise UnsupportedItemError(
-                f"`{name}` needs a server that keeps state, and Chat Completions keeps none."
+                f"`{name}` needs a server that keeps state; Chat Completions keeps none."
                 " Use the Responses API, or leave it unset."
             )
 
@@ -236,7 +246,7 @@ def _plain_text(content: object) -> str:
         if _kind(part) not in _TEXT_KINDS and _kind(part) != "refusal":
             raise UnsupportedItemError(
                 f"a message that is not the user's holds a part of type {_kind(part)!r};"
-                " Chat Completions takes text only there"
+                " Chat Completions accepts only text there"
             )
     return "\n".join(str(part.get("text", "")) for part in parts if _kind(part) in _TEXT_KINDS)
 
@@ -302,7 +312,7 @@ def _tool_choice(settings: ModelSettings) -> str | JsonObject | None:
     choice = settings.tool_choice
     if isinstance(choice, MCPToolChoice):
         raise UnsupportedItemError(
-            "tool_choice names a tool of an MCP server, and Chat Completions knows functions only."
+            "tool_choice names a tool of an MCP server, and Chat Completions supports functions only."
             " Use the Responses API, or leave it unset."
         )
     if choice is None or choice in {"auto", "required", "none"}:

@@ -1,23 +1,29 @@
-"""HTTP to an OpenAI-compatible server, through the `openai` client.
+"""HTTP to an OpenAI-compatible server, with the `openai` client and its headers.
 
 The client is created on the first call. Its typed methods are not used: they build and validate a
 model object for every item of a conversation, which costs a hundred times the CPU of the call.
-`ModelConnection` is the interface that the model adapters use.
+Where the connection creates the client itself, model calls go through `HttpSession`, and through the
+client only in special cases. `ModelConnection` is the interface that the model adapters use.
 """
 
 import asyncio
+import json
 import os
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
-from ipaddress import ip_address
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
 from outlast.agents.config.settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models.defaults import defaults
 from outlast.models.failures import (
+    CLIENT_ADDRESS,
+    CLIENT_KEY,
+    SOCKET_ADDRESS,
     Target,
     bad_address,
     bad_response,
@@ -31,16 +37,35 @@ from outlast.models.failures import (
 )
 from outlast.models.json_values import as_object
 from outlast.models.loop_values import LoopValues
+from outlast.models.openai.body_encoding import encode
+from outlast.models.openai.http_session import (
+    CONNECT_SECONDS,
+    HttpResponse,
+    HttpSession,
+    is_direct,
+    read_whole,
+)
 from outlast.models.openai.pools import split_pools
+from outlast.models.openai.server_events import EventData
+from outlast.ports.hosts import is_this_machine
+from outlast.ports.model import ModelError
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Mapping
+
+    from aiohttp import ClientResponse
     from openai import AsyncOpenAI, AsyncStream, RequestOptions
 
 
 DEFAULT_BASE_URL = "https://api.openai.com/v1"
 
-_CONNECT_SECONDS = 5.0
-"""The limit for opening a connection, as in the client's own default."""
+_SOCKET_SCHEMES = {"http": "ws", "https": "wss"}
+
+_NOT_LISTED = 403
+"""The HTTP status for a key that may not list the models, but perhaps call them."""
+
+_DONE = b"[DONE]"
+"""The data of a last event that says nothing else, as Chat Completions have it."""
 
 _DRAIN_SECONDS = 0.5
 """How long to wait for the end of a stream after its last event, to reuse the connection."""
@@ -56,6 +81,10 @@ class Reply:
 
 class ModelConnection(Protocol):
     """A connection to a model server that sends and receives JSON and never retries."""
+
+    def of_run(self, run_id: str | None) -> "ModelConnection":
+        """Return the connection for the calls of a run; it may be the same for all runs."""
+        ...
 
     def target(self, path: str, model: str) -> Target:
         """Return the destination of a call to this path, for error messages."""
@@ -79,6 +108,10 @@ class ModelConnection(Protocol):
         """
         ...
 
+    async def check_key(self, target: Target) -> None:
+        """Raise a `ModelError` if there is no key, or the server refuses it."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Access:
@@ -86,7 +119,33 @@ class _Access:
     api_key: str | None = field(repr=False)
     organization: str | None = None
     project: str | None = None
+    websocket_base_url: str | None = None
 
+    @property
+    def socket_url(self) -> str:
+        """The base URL of WebSockets."""
+        return self.websocket_base_url or self.base_url
+
+
+@dataclass(frozen=True, slots=True)
+class _Opened:
+    """A client of one event loop, and the session for its model calls, if it may have one."""
+
+    client: "AsyncOpenAI"
+    session: HttpSession | None
+
+    def session_for(self, settings: ModelSettings) -> HttpSession | None:
+        """Return the session, unless the client has to encode a query."""
+        return None if settings.extra_query else self.session
+
+    async def aclose(self) -> None:
+        """Close both."""
+        if self.session is not None:
+            await self.session.aclose()
+        await self.client.close()
+
+
+_Opening: TypeAlias = asyncio.Task[_Opened]
 
 REQUEST_ID = "request_id"
 """The key of the request's id in events; the provider's events never use this key."""
@@ -107,6 +166,7 @@ class OpenAIConnection:
         client: "AsyncOpenAI | None" = None,
         organization: str | None = None,
         project: str | None = None,
+        websocket_base_url: str | None = None,
     ) -> None:
         """Create the connection; nothing is opened or checked yet.
 
@@ -117,18 +177,40 @@ class OpenAIConnection:
                 connection pools are split by event loop. The caller closes it; `aclose` does not.
             organization: the OpenAI organization that is billed; None means OPENAI_ORG_ID.
             project: the OpenAI project that is billed; None means OPENAI_PROJECT_ID.
+            websocket_base_url: the URL of WebSockets that its client opens; None means
+                OPENAI_WEBSOCKET_BASE_URL, else the base URL.
         """
         self._api_key = api_key
         self._base_url = base_url
-        self._given = client
+        self._websocket_base_url = websocket_base_url
+        self._own_client = client
         self._counted_for = (organization, project)
+        self._is_plain = api_key is None and base_url is None
         # One client per key used so far: earlier calls may still be in progress.
-        self._opened: LoopValues[dict[_Access, asyncio.Task[AsyncOpenAI]]] = LoopValues()
+        self._opened: LoopValues[dict[_Access, _Opening]] = LoopValues()
 
     def target(self, path: str, model: str) -> Target:
         """Return the destination of a call to this path, for error messages."""
         access = self._access()
-        return Target(base_url=_public(access.base_url), path=path, model=model, key=access.api_key)
+        target = Target(
+            base_url=_public(access.base_url), path=path, model=model, key=access.api_key
+        )
+        if self._own_client is None:
+            return target
+        return replace(target, key_from=CLIENT_KEY, address_from=CLIENT_ADDRESS)
+
+    def socket_target(self, path: str, model: str) -> Target:
+        """Return the destination of a WebSocket to this path, for error messages."""
+        access = self._access()
+        target = replace(self.target(path, model), base_url=_public(_as_socket(access.socket_url)))
+        if access.websocket_base_url is None:
+            return target
+        return replace(target, address_from=SOCKET_ADDRESS)
+
+    def of_run(self, run_id: str | None) -> Self:
+        """Return this connection: any of its sockets can carry any request."""
+        del run_id
+        return self
 
     async def post(self, target: Target, body: JsonObject, settings: ModelSettings) -> Reply:
         """Send a body to the target's path and return the JSON object in the response.
@@ -136,27 +218,26 @@ class OpenAIConnection:
         Raises:
             ModelError: the call failed, or the response is not a JSON object or reports an error.
         """
-        client = await self._client(target)
+        opened = await self._open(target)
+        if (session := opened.session_for(settings)) is not None:
+            with _failures(target), _session_failures(target):
+                async with asyncio.timeout(call_seconds(settings)):
+                    direct = await session.post(target.path, encode(body), settings)
+            if direct is not None:
+                if direct.status >= HTTPStatus.MULTIPLE_CHOICES:
+                    raise _direct_failure(direct, target)
+                return _read_reply(target, direct.status, direct.headers, direct.content)
         from httpx2 import Response
-        from pydantic_core import from_json
 
         with _failures(target):
             async with asyncio.timeout(call_seconds(settings)):
-                response = await client.post(
-                    target.path, cast_to=Response, body=body, options=_options(settings)
+                response = await opened.client.post(
+                    target.path,
+                    cast_to=Response,
+                    options=_options(settings),
+                    **_payload(opened.client, body),
                 )
-        status = response.status_code
-        try:
-            value = from_json(response.content, allow_inf_nan=False)
-        except ValueError:
-            kind = response.headers.get("content-type", "something else")
-            raise bad_response(target, f"expected JSON, got {kind}", status=status) from None
-        reply = as_object(value)
-        if reply is None:
-            raise bad_response(target, "expected a JSON object", status=status)
-        if reply.get("error"):
-            raise reported_failure(reply["error"], target, headers=response.headers)
-        return Reply(body=reply, request_id=response.headers.get("x-request-id"))
+        return _read_reply(target, response.status_code, response.headers, response.content)
 
     async def stream(
         self,
@@ -177,52 +258,104 @@ class OpenAIConnection:
         Raises:
             ModelError: the call failed, also midway, or an event is not a JSON object.
         """
-        client = await self._client(target)
-        from openai import AsyncStream
-
-        seconds = call_seconds(settings)
-        deadline = None if seconds is None else asyncio.get_running_loop().time() + seconds
-        with _failures(target):
-            async with asyncio.timeout_at(deadline):
-                # With a cast to `object`, events stay the parsed dicts.
-                events = await client.post(
-                    target.path,
-                    cast_to=object,
-                    body=body,
-                    options=_options(settings),
-                    stream=True,
-                    stream_cls=AsyncStream[object],
-                )
-        empty, request_id = True, events.response.headers.get("x-request-id")
-        async with events:
-            while (event := await _next_event(events, target, deadline)) is not None:
+        opened = await self._open(target)
+        deadline = call_deadline(settings)
+        stream: _Stream | None = None
+        if (session := opened.session_for(settings)) is not None:
+            stream = await _open_direct(session, target, body, settings, deadline)
+        if stream is None:
+            stream = await _open_by_client(opened.client, target, body, settings, deadline)
+        empty, request_id = True, stream.headers.get("x-request-id")
+        try:
+            while (event := await stream.next_event(target, deadline)) is not None:
                 yield {**event, REQUEST_ID: request_id} if empty and request_id else event
                 empty = False
                 if is_last(event):
-                    await _drain(events)
+                    await stream.drain()
                     return
+        finally:
+            await stream.aclose()
         if empty:
-            kind = events.response.headers.get("content-type", "nothing")
+            kind = stream.headers.get("content-type", "nothing")
             raise bad_response(target, f"expected a stream of events, got {kind}")
+
+    async def check_key(self, target: Target) -> None:
+        """Ask the server for its models, which every valid key may.
+
+        Only a refused key counts: a server that does not answer may do so later, and some have no
+        list of models.
+
+        Raises:
+            ModelError: there is no key, the server refuses it, or its address is invalid.
+        """
+        if target.key is None:  # there is nothing to ask: creating a client takes most of a second
+            if self._own_client is None:
+                _check(self._access().base_url, None, target)
+            return
+        client = await self._client(target)
+        from httpx2 import Response
+
+        try:
+            with _failures(target):
+                await client.get(
+                    "/models",
+                    cast_to=Response,
+                    options={"max_retries": 0, "timeout": CONNECT_SECONDS},
+                )
+        except ModelError as error:
+            if error.code == "unauthorized" and error.status != _NOT_LISTED:
+                raise
+
+    async def socket_client(self, target: Target) -> "AsyncOpenAI":
+        """Return the client of the running loop, to open a WebSocket.
+
+        Raises:
+            ModelError: there is no key, or the address is invalid.
+        """
+        if self._own_client is not None:
+            return self._own_client
+        access = self._access()
+        _check(access.socket_url, access.api_key, target, socket=True)
+        return (await self._open_once(access, target)).client
+
+    async def client(self, path: str) -> "AsyncOpenAI":
+        """Return the client of the running loop, for calls of other APIs than the model's.
+
+        A connection without a key, URL or client of its own uses the process's default client.
+
+        Raises:
+            ModelError: the key is missing, or the URL is invalid.
+        """
+        if self._own_client is None and self._is_plain and defaults.client is not None:
+            split_pools(defaults.client)
+            return defaults.client
+        return await self._client(self.target(path, ""))
 
     async def aclose(self) -> None:
         """Close the connections of the running loop. A later call opens new ones."""
-        for one in (self._opened.pop() or {}).values():
-            await asyncio.wait([one])
-            if not has_failed(one):
-                await one.result().close()
+        for task in (self._opened.pop() or {}).values():
+            await asyncio.wait([task])
+            if not has_failed(task):
+                await task.result().aclose()
 
     async def _client(self, target: Target) -> "AsyncOpenAI":
-        if self._given is not None:
-            split_pools(self._given)
-            return self._given
+        return (await self._open(target)).client
+
+    async def _open(self, target: Target) -> _Opened:
+        if self._own_client is not None:
+            split_pools(self._own_client)
+            return _Opened(self._own_client, None)
         access = self._access()
+        _check(access.base_url, access.api_key, target)
+        return await self._open_once(access, target)
+
+    async def _open_once(self, access: _Access, target: Target) -> _Opened:
+        """Return the running loop's client for a key and address, and create the first."""
         of_loop = self._opened.get()
         if of_loop is None:
-            self._opened.set(of_loop := dict[_Access, asyncio.Task["AsyncOpenAI"]]())
+            self._opened.set(of_loop := dict[_Access, _Opening]())
         opened = of_loop.get(access)
         if opened is None or has_failed(opened):
-            _check(access, target)
             # Importing the package and reading the system's certificates take half a second of
             # CPU. A thread keeps the worker's loop responsive; all waiting calls share one task.
             opened = asyncio.create_task(asyncio.to_thread(_open, access, target))
@@ -234,38 +367,51 @@ class OpenAIConnection:
             raise connection_failure(error, target) from None
 
     def _access(self) -> _Access:
-        if self._given is not None:
-            return _Access(base_url=str(self._given.base_url), api_key=self._given.api_key)
+        if self._own_client is not None:
+            socket_url = self._own_client.websocket_base_url
+            return _Access(
+                base_url=str(self._own_client.base_url),
+                api_key=self._own_client.api_key,
+                websocket_base_url=None if socket_url is None else str(socket_url),
+            )
         base_url = self._base_url or os.environ.get("OPENAI_BASE_URL") or DEFAULT_BASE_URL
         api_key = (
             self._api_key or defaults.api_key or os.environ.get("OPENAI_API_KEY") or ""
         ).strip()
         organization, project = self._counted_for
+        socket_url = self._websocket_base_url or os.environ.get("OPENAI_WEBSOCKET_BASE_URL")
         return _Access(
             base_url=base_url.strip(),
             api_key=api_key or None,
             organization=organization,
             project=project,
+            websocket_base_url=(socket_url or "").strip() or None,
         )
 
 
-def _open(access: _Access, target: Target) -> "AsyncOpenAI":
-    from httpx2 import InvalidURL
+def _open(access: _Access, target: Target) -> _Opened:
+    from httpx2 import InvalidURL, create_ssl_context
     from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
+    # An environment's proxy cannot reach a server on this machine.
+    trust_env = not is_loopback(access.base_url)
+    certificates = create_ssl_context()
     try:
-        return AsyncOpenAI(
+        client = AsyncOpenAI(
             # The client requires a key, but local servers ignore it.
             api_key=access.api_key or "no-key-needed",
             base_url=access.base_url,
             organization=access.organization,
             project=access.project,
+            websocket_base_url=_as_socket(access.websocket_base_url or "") or None,
             max_retries=0,
-            # An environment's proxy cannot reach a server on this machine.
-            http_client=DefaultAsyncHttpxClient(trust_env=not _is_loopback(access.base_url)),
+            http_client=DefaultAsyncHttpxClient(verify=certificates, trust_env=trust_env),
         )
     except InvalidURL:
         raise bad_address(target) from None
+    if not is_direct(access.base_url, trust_env=trust_env):
+        return _Opened(client, None)
+    return _Opened(client, HttpSession(client, certificates))
 
 
 def has_failed(opened: asyncio.Task[Any]) -> bool:
@@ -273,51 +419,62 @@ def has_failed(opened: asyncio.Task[Any]) -> bool:
     return opened.done() and (opened.cancelled() or opened.exception() is not None)
 
 
-def _check(access: _Access, target: Target) -> None:
-    parts = _parts(access.base_url)
-    if parts is None:
+def _check(base_url: str, api_key: str | None, target: Target, *, socket: bool = False) -> None:
+    """Check an address and a key; `socket` means that the address is that of a WebSocket."""
+    parts = _parts(base_url)
+    if parts is None or (parts.scheme in _SOCKET_SCHEMES.values() and not socket):
         raise bad_address(target)
-    if access.api_key is None:
-        if not _is_loopback(access.base_url):
+    if api_key is None:
+        if not is_loopback(base_url):
             raise missing_key(target)
-    elif not (access.api_key.isascii() and access.api_key.isprintable()):
+    elif not (api_key.isascii() and api_key.isprintable()):
         raise unsendable_key(target)
 
 
+def _as_socket(base_url: str) -> str:
+    """Return a URL with the scheme of WebSockets instead of that of HTTP."""
+    scheme, colon, rest = base_url.partition(":")
+    return f"{_SOCKET_SCHEMES.get(scheme, scheme)}{colon}{rest}"
+
+
+@lru_cache(64)
 def _parts(base_url: str) -> SplitResult | None:
-    """Split a base URL; return None if it is not an HTTP URL."""
+    """Split a base URL; return None if it is neither an HTTP URL nor one of a WebSocket."""
     try:
         parts = urlsplit(base_url)
         host = parts.hostname or ""
-        usable = parts.scheme in {"http", "https"} and host.split() == [host] and parts.port != 0
+        schemes = {*_SOCKET_SCHEMES, *_SOCKET_SCHEMES.values()}
+        usable = parts.scheme in schemes and host.split() == [host] and parts.port != 0
     except ValueError:
         return None
     return parts if usable else None
 
 
+@lru_cache(64)
 def _public(base_url: str) -> str:
     """Return a URL without the parts that may be secret: user, password and query."""
     parts = _parts(base_url)
     if parts is None:
-        return "an address that is none"
+        return "an invalid address"
     host = parts.netloc.rpartition("@")[2]
     return f"{parts.scheme}://{host}{parts.path}".rstrip("/")
 
 
-def _is_loopback(base_url: str) -> bool:
+def is_loopback(base_url: str) -> bool:
+    """Whether a base URL is that of a server on this machine."""
     parts = _parts(base_url)
-    host = (parts.hostname if parts else None) or ""
-    if host == "localhost" or host.endswith(".localhost"):
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
+    return is_this_machine((parts.hostname if parts else None) or "")
 
 
 def call_seconds(settings: ModelSettings) -> float | None:
     """Return the time limit of a call, or None if there is none."""
     return None if settings.timeout is None else settings.timeout.total_seconds()
+
+
+def call_deadline(settings: ModelSettings) -> float | None:
+    """Return when a call that starts now must end, in the event loop's time, or None."""
+    seconds = call_seconds(settings)
+    return None if seconds is None else asyncio.get_running_loop().time() + seconds
 
 
 def _options(settings: ModelSettings) -> "RequestOptions":
@@ -331,36 +488,215 @@ def _options(settings: ModelSettings) -> "RequestOptions":
         options["params"] = settings.extra_query
     seconds = call_seconds(settings)
     if seconds is not None:
-        options["timeout"] = Timeout(seconds, connect=min(seconds, _CONNECT_SECONDS))
+        options["timeout"] = Timeout(seconds, connect=min(seconds, CONNECT_SECONDS))
     return options
 
 
-async def _next_event(
-    events: "AsyncStream[object]", target: Target, deadline: float | None
-) -> JsonObject | None:
-    """Return the next event, or None at the end of the stream."""
-    with _failures(target):
-        # Only around one event, so that the time-out never cancels the consumer's code.
+def _read_reply(target: Target, status: int, headers: "Mapping[str, str]", content: bytes) -> Reply:
+    from pydantic_core import from_json
+
+    try:
+        value = from_json(content, allow_inf_nan=False)
+    except ValueError:
+        kind = headers.get("content-type", "something else")
+        raise bad_response(target, f"expected JSON, got {kind}", status=status) from None
+    reply = as_object(value)
+    if reply is None:
+        raise bad_response(target, "expected a JSON object", status=status)
+    if reply.get("error"):
+        raise reported_failure(reply["error"], target, headers=headers)
+    return Reply(body=reply, request_id=headers.get("x-request-id"))
+
+
+class _Stream(Protocol):
+    """A stream of events that a server has begun."""
+
+    @property
+    def headers(self) -> "Mapping[str, str]":
+        """The response's headers."""
+        ...
+
+    async def next_event(self, target: Target, deadline: float | None) -> JsonObject | None:
+        """Return the next event, or None at the end of the stream; may raise a `ModelError`."""
+        ...
+
+    async def drain(self) -> None:
+        """Read to the end, so that the connection can be reused."""
+        ...
+
+    async def aclose(self) -> None:
+        """Release the connection, and close it unless the stream has ended."""
+        ...
+
+
+async def _open_direct(
+    session: HttpSession,
+    target: Target,
+    body: JsonObject,
+    settings: ModelSettings,
+    deadline: float | None,
+) -> "_DirectStream | None":
+    """Begin a stream; return None if the server redirects."""
+    with _failures(target), _session_failures(target):
         async with asyncio.timeout_at(deadline):
-            try:
-                event = as_object(await anext(events))
-            except StopAsyncIteration:
-                return None
-            except ValueError:
-                event = None
-    if event is None:
-        raise bad_response(target, "expected events of JSON objects")
-    return event
+            response = await session.open(target.path, encode(body), settings)
+            if response.status < HTTPStatus.MULTIPLE_CHOICES:
+                return _DirectStream(response)
+            refused = await read_whole(response)
+    if refused is None:
+        return None
+    raise _direct_failure(refused, target)
 
 
-async def _drain(events: "AsyncStream[object]") -> None:
-    """Read a stream to its end, so that its connection can be reused."""
-    from openai import OpenAIError
+def _direct_failure(response: HttpResponse, target: Target) -> ModelError:
+    """Return the failure for a response with an HTTP error status."""
+    from pydantic_core import from_json
 
-    with suppress(OpenAIError, TimeoutError, ValueError):
-        async with asyncio.timeout(_DRAIN_SECONDS):
-            async for _ in events:
-                pass
+    report: object = None
+    try:
+        report = from_json(response.content)
+    except ValueError:
+        report = response.content.decode(errors="replace").strip()
+    body = as_object(report)
+    report = report if body is None else body.get("error", body)
+    return status_failure(report, target, response.status, response.headers)
+
+
+class _DirectStream:
+    """A stream of events on a connection of an `HttpSession`."""
+
+    def __init__(self, response: "ClientResponse") -> None:
+        self._response = response
+        self._data = self._read()
+
+    @property
+    def headers(self) -> "Mapping[str, str]":
+        return self._response.headers
+
+    async def next_event(self, target: Target, deadline: float | None) -> JsonObject | None:
+        with _failures(target), _session_failures(target):
+            # Only around one event, so that the time-out never cancels the consumer's code.
+            async with asyncio.timeout_at(deadline):
+                data = await anext(self._data, _DONE)
+        if data.startswith(_DONE):
+            return None
+        event = as_object(_read_event(data))
+        if event is None:
+            raise bad_response(target, "expected events of JSON objects")
+        if event.get("error"):
+            raise reported_failure(event["error"], target)
+        return event
+
+    async def drain(self) -> None:
+        from aiohttp import ClientError
+
+        with suppress(ClientError, TimeoutError):
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                async for _ in self._data:
+                    pass
+
+    async def aclose(self) -> None:
+        self._response.close()  # no effect on a connection whose response has ended
+
+    async def _read(self) -> "AsyncIterator[bytes]":
+        data = EventData()
+        async for piece in self._response.content.iter_any():
+            for one in data.feed(piece):
+                yield one
+
+
+def _read_event(data: bytes) -> object:
+    """Return the JSON of an event, or None for other data."""
+    from pydantic_core import from_json
+
+    try:
+        return from_json(data)
+    except ValueError:
+        with suppress(ValueError):
+            return json.loads(data)  # half a character is JSON, too
+        return None
+
+
+async def _open_by_client(
+    client: "AsyncOpenAI",
+    target: Target,
+    body: JsonObject,
+    settings: ModelSettings,
+    deadline: float | None,
+) -> "_ClientStream":
+    from openai import AsyncStream
+
+    with _failures(target):
+        async with asyncio.timeout_at(deadline):
+            # With a cast to `object`, events stay the parsed dicts.
+            events = await client.post(
+                target.path,
+                cast_to=object,
+                options=_options(settings),
+                stream=True,
+                stream_cls=AsyncStream[object],
+                **_payload(client, body),
+            )
+    return _ClientStream(events)
+
+
+def _payload(client: "AsyncOpenAI", body: JsonObject) -> dict[str, Any]:
+    """Return the argument of `client.post` for a body: its JSON, unless the client reads it."""
+    from openai import AsyncOpenAI
+
+    reads = type(client) is not AsyncOpenAI or getattr(client, "_provider_runtime", None)
+    return {"body": body} if reads else {"content": encode(body)}
+
+
+class _ClientStream:
+    """A stream of events of the `openai` client."""
+
+    def __init__(self, events: "AsyncStream[object]") -> None:
+        self._events = events
+
+    @property
+    def headers(self) -> "Mapping[str, str]":
+        return self._events.response.headers
+
+    async def next_event(self, target: Target, deadline: float | None) -> JsonObject | None:
+        with _failures(target):
+            async with asyncio.timeout_at(deadline):
+                try:
+                    event = as_object(await anext(self._events))
+                except StopAsyncIteration:
+                    return None
+                except ValueError:
+                    event = None
+        if event is None:
+            raise bad_response(target, "expected events of JSON objects")
+        return event
+
+    async def drain(self) -> None:
+        from openai import OpenAIError
+
+        with suppress(OpenAIError, TimeoutError, ValueError):
+            async with asyncio.timeout(_DRAIN_SECONDS):
+                async for _ in self._events:
+                    pass
+
+    async def aclose(self) -> None:
+        await self._events.close()
+
+
+@contextmanager
+def _session_failures(target: Target) -> Generator[None]:
+    """Convert the exceptions of an `HttpSession` to `ModelError`, without their cause."""
+    from aiohttp import ClientError
+    from aiohttp.http_exceptions import ContentEncodingError
+
+    try:
+        yield
+    except TimeoutError:  # some of the package's errors, too
+        raise timeout_failure(target) from None
+    except ClientError as error:
+        if isinstance(error.__cause__, ContentEncodingError):
+            raise bad_response(target, str(error.__cause__)) from None
+        raise connection_failure(error, target) from None
 
 
 @contextmanager
@@ -375,7 +711,9 @@ def _failures(target: Target) -> Generator[None]:
     try:
         yield
     except openai.APIStatusError as error:
-        raise status_failure(error, target) from None
+        raise status_failure(
+            error.body, target, error.status_code, error.response.headers
+        ) from None
     except openai.APITimeoutError:
         raise timeout_failure(target) from None
     except openai.APIConnectionError as error:

@@ -1,15 +1,23 @@
 """Finds models of OpenAI and of compatible servers by name."""
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from outlast.agents.errors import UserError
-from outlast.models.defaults import defaults, get_default_model
+from outlast.models.defaults import Transport, defaults, get_default_model
 from outlast.models.openai.chat_completions import ChatCompletionsModel
 from outlast.models.openai.connection import OpenAIConnection
 from outlast.models.openai.responses import ResponsesModel
+from outlast.models.openai.responses_websocket import (
+    OpenAIResponsesWebSocketOptions,
+    check_websockets,
+    checked_options,
+)
+from outlast.models.openai.socket_connection import SocketConnection
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI
+
+ProviderApi: TypeAlias = Literal["responses", "chat"]
 
 PREFIX = "openai/"
 """The optional prefix of this provider's model names."""
@@ -24,17 +32,21 @@ class OpenAIProvider:
     URL raises a `ModelError` in that call.
     """
 
-    def __init__(
+    def __init__(  # noqa: PLR0913  the known names of its settings
         self,
         api_key: str | None = None,
         base_url: str | None = None,
         *,
-        api: Literal["responses", "chat"] | None = None,
+        api: ProviderApi | None = None,
         default_model: str | None = None,
         openai_client: "AsyncOpenAI | None" = None,
         use_responses: bool | None = None,
         organization: str | None = None,
         project: str | None = None,
+        transport: Transport | None = None,
+        use_responses_websocket: bool | None = None,
+        websocket_base_url: str | None = None,
+        responses_websocket_options: OpenAIResponsesWebSocketOptions | None = None,
     ) -> None:
         """Create a provider for a server, an API and a default model.
 
@@ -45,28 +57,30 @@ class OpenAIProvider:
                 the API set with `set_default_openai_api`, else `responses`.
             default_model: the model of agents that name none; None means the environment's
                 (OUTLAST_MODEL, OPENAI_DEFAULT_MODEL), else outlast's default.
-            openai_client: a client to use unchanged, instead of a key and a URL: for Azure,
-                proxies or other transports. Its retries are switched off per call; the caller
-                closes it.
+            openai_client: a client to use unchanged, for Azure, proxies or other transports. Its
+                retries are switched off per call; the caller closes it.
             use_responses: another way to choose the API: true for `responses`, false for `chat`.
             organization: the OpenAI organization that is billed; None means OPENAI_ORG_ID.
             project: the OpenAI project that is billed; None means OPENAI_PROJECT_ID.
+            transport: `http`, or `websocket`, which needs the extra `realtime`; None means the
+                one set with `set_default_openai_responses_transport`, else `http`.
+            use_responses_websocket: another way to choose the transport.
+            websocket_base_url: None means OPENAI_WEBSOCKET_BASE_URL, else the base URL.
+            responses_websocket_options: options of each WebSocket.
 
         Raises:
-            UserError: a client is combined with arguments that would configure another one, or the
-                API is invalid.
+            UserError: an argument is invalid, or a client is combined with arguments that would
+                configure another one.
         """
-        made_of = (api_key, base_url, organization, project)
-        if openai_client is not None and any(one is not None for one in made_of):
+        made_of = (api_key, base_url, websocket_base_url, organization, project)
+        if openai_client is not None and made_of != (None,) * len(made_of):
             raise UserError(
-                "OpenAIProvider(openai_client=...) is used as it is: give api_key, base_url, "
-                "organization and project to the client."
+                "OpenAIProvider(openai_client=...) uses the client unchanged: pass api_key, base_url, "
+                "websocket_base_url, organization and project to the client."
             )
-        if use_responses is not None:
-            api = "responses" if use_responses else "chat"
-        if api not in ("responses", "chat", None):
-            raise UserError(f'OpenAIProvider(api=...) is "responses" or "chat", not {api!r}.')
-        self._api = api
+        self._api = _api_of(api, use_responses=use_responses)
+        self._transport = _transport_of(transport, self._api, use_websocket=use_responses_websocket)
+        self._socket_options = checked_options(responses_websocket_options)
         self._default_model = default_model
         self._connection = OpenAIConnection(
             api_key=api_key,
@@ -74,8 +88,10 @@ class OpenAIProvider:
             client=openai_client,
             organization=organization,
             project=project,
+            websocket_base_url=websocket_base_url,
         )
-        self._is_plain = api_key is None and base_url is None and openai_client is None
+        self._is_plain = openai_client is None and made_of[:3] == (None, None, None)
+        self._sockets: dict[int, SocketConnection] = {}
 
     def get_model(self, model_name: str | None) -> ResponsesModel | ChatCompletionsModel:
         """Return the model of this name, or the default for None.
@@ -86,11 +102,13 @@ class OpenAIProvider:
         return self._model(chosen.removeprefix(PREFIX), is_default=not model_name)
 
     def model_of_id(self, model_id: str) -> ResponsesModel | ChatCompletionsModel:
-        """Return the model with exactly this name on the server, whatever its prefix."""
+        """Return the model with exactly this name on the server, prefix included."""
         return self._model(model_id, is_default=False)
 
     async def aclose(self) -> None:
         """Close the connections. Called once, when the worker stops."""
+        for sockets in self._sockets.values():
+            await sockets.aclose()
         await self._connection.aclose()
 
     def _model(self, name: str, *, is_default: bool) -> ResponsesModel | ChatCompletionsModel:
@@ -100,4 +118,53 @@ class OpenAIProvider:
         api = self._api or defaults.api
         if api != "responses":
             return ChatCompletionsModel(name, connection)
-        return ResponsesModel(name, connection, is_default=is_default)
+        if (self._transport or defaults.transport) == "http":
+            return ResponsesModel(name, connection, is_default=is_default)
+        return ResponsesModel(name, self._sockets_of(connection, name), is_default=is_default)
+
+    def _sockets_of(self, http: OpenAIConnection, name: str) -> SocketConnection:
+        """Return the sockets of a client, which all models share.
+
+        Raises:
+            UserError: the package for WebSockets is not installed.
+        """
+        check_websockets(f"The model {name!r} over WebSocket")
+        client = None if http is self._connection else defaults.client
+        if id(client) not in self._sockets:
+            self._sockets[id(client)] = SocketConnection(http=http, options=self._socket_options)
+        return self._sockets[id(client)]
+
+
+def _api_of(api: ProviderApi | None, *, use_responses: bool | None) -> ProviderApi | None:
+    """Return the API that a provider's arguments choose, if any.
+
+    Raises:
+        UserError: there is no such API.
+    """
+    if use_responses is not None:
+        return "responses" if use_responses else "chat"
+    if api not in ("responses", "chat", None):
+        raise UserError(f'OpenAIProvider(api=...) must be "responses" or "chat", not {api!r}.')
+    return api
+
+
+def _transport_of(
+    transport: Transport | None, api: ProviderApi | None, *, use_websocket: bool | None
+) -> Transport | None:
+    """Return the transport that a provider's arguments choose, if any.
+
+    Raises:
+        UserError: there is no such transport, or the API does not have it.
+    """
+    if use_websocket is not None:
+        transport = "websocket" if use_websocket else "http"
+    if transport not in ("http", "websocket", None):
+        raise UserError(
+            f'OpenAIProvider(transport=...) must be "http" or "websocket", not {transport!r}.'
+        )
+    if api == "chat" and transport == "websocket":
+        raise UserError(
+            'OpenAIProvider(transport="websocket") needs the Responses API: Chat Completions has'
+            " no WebSockets. Leave out one of the two."
+        )
+    return transport

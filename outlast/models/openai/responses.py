@@ -8,12 +8,14 @@ from outlast.agents.config.model_settings import MCPToolChoice
 from outlast.agents.config.settings import ModelSettings
 from outlast.agents.items.raw_items import NO_ID, as_input
 from outlast.agents.machine.computer_tool import ComputerTool
+from outlast.agents.tools.definition import ToolNamespace
 from outlast.agents.tools.hosted import HostedTool
 from outlast.loop.values import JsonObject
 from outlast.models.failures import Target, bad_response, refused_request, reported_failure
 from outlast.models.json_values import as_object, as_objects, as_text
 from outlast.models.openai.connection import REQUEST_ID, ModelConnection, OpenAIConnection
-from outlast.ports.model import ModelRequest, ModelResponse, usage_of
+from outlast.models.openai.item_encoding import ItemEncoder
+from outlast.ports.model import ModelRequest, ModelResponse, ToolSpec, usage_of
 from outlast.ports.model_arguments import answers_both_forms, streams_both_forms
 
 if TYPE_CHECKING:
@@ -37,10 +39,14 @@ _HOSTED_KINDS = frozenset(
 
 _LOGPROBS = "message.output_text.logprobs"
 
+DERIVED = "_outlast_"
+"""Marks ids that were made for items of Chat Completions, which have none of their own."""
+
 PROVIDER_DATA = "provider_data"
 """The key of an item's data that a server other than OpenAI's expects back."""
 
 _WITH_RESPONSE = frozenset({"response.completed", "response.incomplete", "response.failed"})
+"""The types of the events that end a response and hold the whole of it."""
 
 
 class ResponsesModel:
@@ -70,8 +76,9 @@ class ResponsesModel:
         Raises:
             ModelError: the provider refused, failed, or sent an invalid response.
         """
-        target = self._connection.target(_PATH, self.name)
-        reply = await self._connection.post(target, self._body(request), request.settings)
+        connection = self._connection.of_run(request.run_id)
+        target = connection.target(_PATH, self.name)
+        reply = await connection.post(target, self._body(request), request.settings)
         return read_response(reply.body, target, request_id=reply.request_id)
 
     @streams_both_forms
@@ -84,9 +91,10 @@ class ResponsesModel:
         Raises:
             ModelError: as for `get_response`, also in the middle of the stream.
         """
-        target = self._connection.target(_PATH, self.name)
+        connection = self._connection.of_run(request.run_id)
+        target = connection.target(_PATH, self.name)
         body = {**self._body(request), "stream": True}
-        events = self._connection.stream(target, body, request.settings, is_last=_is_last)
+        events = connection.stream(target, body, request.settings, is_last=ends_response)
         complete, request_id = False, None
         async with aclosing(events):
             async for event in events:
@@ -105,6 +113,16 @@ class ResponsesModel:
                     yield event
         if not complete:
             raise bad_response(target, "the stream ended before the answer was complete")
+
+    async def check_access(self) -> str:
+        """Check the key, and return the URL of the server.
+
+        Raises:
+            ModelError: there is no key, the server refuses it, or its address is invalid.
+        """
+        target = self._connection.target(_PATH, self.name)
+        await self._connection.check_key(target)
+        return target.base_url
 
     def _body(self, request: ModelRequest) -> JsonObject:
         omit_name = self._is_default and request.prompt is not None
@@ -132,21 +150,11 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
     chooses the model.
     """
     settings = request.settings
-    tools: list[JsonObject] = [
-        {
-            "type": "function",
-            "name": tool.name,
-            "description": tool.description,
-            "parameters": tool.parameters,
-            "strict": tool.strict,
-        }
-        for tool in request.tools
-    ]
-    tools.extend(_entry(tool, model) for tool in request.hosted_tools)
+    tools = _tool_entries(request, model)
     body: dict[str, Any] = {
         "model": model,
         "instructions": request.instructions or None,
-        "input": [_known_fields(item) for item in request.input if not _is_foreign(item)],
+        "input": _items.of_run(request.run_id, request.input),
         "tools": tools or None,
         "temperature": settings.temperature,
         "top_p": settings.top_p,
@@ -174,17 +182,63 @@ def responses_body(request: ModelRequest, model: str | None) -> JsonObject:
     return {**body, **(settings.extra_args or {}), **(settings.extra_body or {})}
 
 
+def _tool_entries(request: ModelRequest, model: str | None) -> list[JsonObject]:
+    """Return the entries of all tools; functions of a namespace are together in one entry."""
+    entries: list[JsonObject] = []
+    groups: dict[ToolNamespace, list[JsonObject]] = {}
+    for tool in request.all_tools():
+        if not isinstance(tool, ToolSpec):
+            entries.append(_entry(tool, model))
+            continue
+        entry: JsonObject = {
+            "type": "function",
+            "name": tool.name,
+            "description": tool.description,
+            "parameters": tool.parameters,
+            "strict": tool.strict,
+        }
+        if tool.deferred:
+            entry["defer_loading"] = True
+        group = entries
+        if (space := tool.namespace) is not None:
+            if space not in groups:
+                groups[space] = []
+                head = {"name": space.name, "description": space.description}
+                entries.append({"type": "namespace", **head, "tools": groups[space]})
+            group = groups[space]
+        group.append(entry)
+    return entries
+
+
 def _is_foreign(item: JsonObject) -> bool:
     """Whether an item is reasoning of another server, unreadable for this one."""
     return item.get("type") == "reasoning" and bool(item.get(PROVIDER_DATA))
 
 
-def _known_fields(item: JsonObject) -> JsonObject:
+def supported_fields(item: JsonObject) -> JsonObject:
+    """Return an item without the fields that the provider does not know."""
     item = as_input(item)
-    unknown = (PROVIDER_DATA, "id") if item.get("id") == NO_ID else (PROVIDER_DATA,)
-    if not any(name in item for name in unknown):
+    unsupported: tuple[str, ...] = (PROVIDER_DATA,)
+    if is_invented(item.get("id")):
+        # The status of a call belongs to the item that the provider does not have.
+        unsupported = (PROVIDER_DATA, "id", *(() if "role" in item else ("status",)))
+    if not any(name in item for name in unsupported):
         return item
-    return {name: value for name, value in item.items() if name not in unknown}
+    return {name: value for name, value in item.items() if name not in unsupported}
+
+
+def _supported(item: JsonObject) -> JsonObject | None:
+    """Return the sent form of an item, or None for reasoning of another server."""
+    return None if _is_foreign(item) else supported_fields(item)
+
+
+_items = ItemEncoder(_supported)
+"""Encodes the items of all requests of this process."""
+
+
+def is_invented(item_id: object) -> bool:
+    """Whether no provider made this id, so that none knows the item under it."""
+    return isinstance(item_id, str) and (item_id == NO_ID or DERIVED in item_id)
 
 
 def has_extra_tools(settings: ModelSettings) -> bool:
@@ -215,7 +269,8 @@ def read_response(body: object, target: Target, *, request_id: str | None = None
     if status not in {None, "completed", "incomplete"}:
         # A retry would start, and bill, another response.
         raise refused_request(
-            target, f"the response came back {status!r}; answers in the background are not read"
+            target,
+            f"the response has the status {status!r}; background responses are not supported",
         )
     return ModelResponse(
         output=output,
@@ -226,18 +281,19 @@ def read_response(body: object, target: Target, *, request_id: str | None = None
     )
 
 
-def _is_last(event: JsonObject) -> bool:
+def ends_response(event: JsonObject) -> bool:
+    """Whether an event is the last one of a response, and holds the whole response."""
     return event.get("type") in _WITH_RESPONSE
 
 
 def _include(request: ModelRequest) -> list[str] | None:
     """Return the additional data to request, for the settings and the hosted tools."""
-    wanted = list(request.settings.include or ())
+    include = list(request.settings.include or ())
     if request.settings.top_logprobs is not None:
-        wanted.append(_LOGPROBS)  # needed as well as the number
+        include.append(_LOGPROBS)  # needed as well as the number
     for tool in request.hosted_tools:
-        wanted.extend(cast("Sequence[str]", getattr(tool, "include", ())))
-    return list(dict.fromkeys(wanted)) or request.settings.include
+        include.extend(cast("Sequence[str]", getattr(tool, "include", ())))
+    return list(dict.fromkeys(include)) or request.settings.include
 
 
 def _entry(tool: HostedTool, model: str | None) -> JsonObject:

@@ -5,6 +5,7 @@ import json
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from ssl import SSLContext
 from types import TracebackType
 from typing import Any, Self
 from urllib.parse import parse_qs, urlsplit
@@ -27,11 +28,19 @@ class _Answer:
 
 
 class ModelServer:
-    """Plays its answers in order; asked once more than it has answers, it drops the connection."""
+    """Plays its answers in order; asked once more than it has answers, it drops the connection.
 
-    def __init__(self) -> None:
+    Attributes:
+        requests: what it was asked.
+        connections: how many connections were opened.
+        left: set once somebody has left a connection on which the server hangs.
+    """
+
+    def __init__(self, certificate: SSLContext | None = None) -> None:
+        self._certificate = certificate
         self.requests: list[Received] = []
         self.connections = 0
+        self.left = asyncio.Event()
         self.port = 0
         self._answers: deque[_Answer] = deque()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -51,6 +60,7 @@ class ModelServer:
         self.requests.clear()
         self._answers.clear()
         self.connections = 0
+        self.left.clear()
 
     def answer(
         self,
@@ -61,15 +71,19 @@ class ModelServer:
         content_type: str = "application/json",
         cut: bool = False,
         hang: bool = False,
+        close: bool = False,
     ) -> None:
-        """Answer with a body; with `cut` or `hang`, one byte less of it than announced."""
+        """Answer with a body; with `cut` or `hang`, one byte less of it than announced.
+
+        `close` closes the connection after the response, without announcing that.
+        """
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         head = [f"HTTP/1.1 {status} Whatever", f"content-type: {content_type}"]
         head += [f"{name}: {value}" for name, value in (headers or {}).items()]
         head.append(f"content-length: {len(data)}")
         whole = "\r\n".join(head).encode() + b"\r\n\r\n" + data
         sent = whole[:-1] if cut or hang else whole
-        self._answers.append(_Answer(sent, keep_open=not cut, hang=hang))
+        self._answers.append(_Answer(sent, keep_open=not (cut or close), hang=hang))
 
     def stream(
         self,
@@ -109,7 +123,9 @@ class ModelServer:
         return answer.played
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(
+            self._connected, "127.0.0.1", 0, ssl=self._certificate
+        )
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -156,5 +172,6 @@ class ModelServer:
         if answer.hang:
             # Until the other side has had enough.
             await reader.read()
+            self.left.set()
             return False
         return answer.keep_open

@@ -1,3 +1,4 @@
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import replace
 from datetime import timedelta
 
@@ -7,6 +8,7 @@ from openai import AsyncOpenAI
 from outlast.agents.config.settings import ModelSettings
 from outlast.loop.values import JsonObject, Usage
 from outlast.models import ChatCompletionsModel, OpenAIConnection
+from outlast.models.failures import Target
 from outlast.ports.model import Model, ModelError, ModelRequest, ToolSpec, response_of_stream
 from tests.unit.models.model_server import ModelServer
 from tests.unit.models.streams import collect, collect_until_failure
@@ -94,11 +96,7 @@ async def test_a_stream_comes_back_as_responses_events(
     whole = await chat.get_response(ASK)
     assert events[-1]["response"]["output"] == whole.output
     assert events[-1]["response"]["usage"]["total_tokens"] == whole.usage.total_tokens
-    assert server.requests[0].body == {
-        **SENT,
-        "stream": True,
-        "stream_options": {"include_usage": True},
-    }
+    assert server.requests[0].body == {**SENT, "stream": True}
 
 
 async def test_a_stream_has_the_providers_id_of_the_request(
@@ -108,14 +106,45 @@ async def test_a_stream_has_the_providers_id_of_the_request(
     assert (await response_of_stream(chat.stream_response(ASK))).request_id == "req_s"
 
 
-async def test_a_server_that_knows_no_such_option_is_not_asked_for_usage(
-    chat: ChatCompletionsModel, server: ModelServer
+@pytest.mark.parametrize("wanted", [True, False])
+async def test_a_stream_has_usage_options_where_the_setting_says_so(
+    chat: ChatCompletionsModel, server: ModelServer, *, wanted: bool
 ) -> None:
     server.stream([chunk({"content": "hi"}, "stop")], done=True)
-    request = replace(ASK, settings=replace(ASK.settings, include_usage=False))
-    response = await response_of_stream(chat.stream_response(request))
-    assert response.usage.total_tokens == 0
-    assert server.request.body == {**SENT, "stream": True}
+    request = replace(ASK, settings=replace(ASK.settings, include_usage=wanted))
+    await response_of_stream(chat.stream_response(request))
+    options = {"include_usage": wanted}
+    assert server.request.body == {**SENT, "stream": True, "stream_options": options}
+
+
+class Recorded(OpenAIConnection):
+    """A connection to OpenAI's own server that sends nothing."""
+
+    def __init__(self) -> None:
+        super().__init__(api_key="sk-test")
+        self.bodies: list[JsonObject] = []
+
+    async def stream(
+        self,
+        target: Target,
+        body: JsonObject,
+        settings: ModelSettings,
+        *,
+        is_last: Callable[[JsonObject], bool],
+    ) -> AsyncGenerator[JsonObject]:
+        self.bodies.append(body)
+        yield chunk({"content": "hi"}, "stop")
+
+
+async def test_openais_own_server_is_always_asked_for_usage() -> None:
+    connection = Recorded()
+    model = ChatCompletionsModel("m", connection)
+    await collect(model.stream_response(ASK))
+    await collect(
+        model.stream_response(replace(ASK, settings=replace(ASK.settings, include_usage=False)))
+    )
+    asked = [body["stream_options"]["include_usage"] for body in connection.bodies]
+    assert asked == [True, False]
 
 
 async def test_usage_is_there_in_the_servers_own_words_too(
@@ -216,6 +245,8 @@ async def test_a_request_that_the_api_has_no_words_for_is_not_sent(
         ("https://api.openai.com/v1", "max_completion_tokens"),
         ("https://eu.api.openai.com/v1", "max_completion_tokens"),
         ("https://mine.openai.azure.com/openai", "max_completion_tokens"),
+        ("https://mine.cognitiveservices.azure.com/openai/v1", "max_completion_tokens"),
+        ("https://mine.services.ai.azure.com/openai/v1", "max_completion_tokens"),
         ("https://api.notopenai.com/v1", "max_tokens"),
         ("http://localhost:11434/v1", "max_tokens"),
     ],

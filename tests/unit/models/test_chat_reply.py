@@ -13,7 +13,7 @@ EVENT: TypeAdapter[Any] = TypeAdapter(ResponseStreamEvent)
 
 USAGE = {
     "prompt_tokens": 30,
-    "prompt_tokens_details": {"cached_tokens": 20},
+    "prompt_tokens_details": {"cached_tokens": 20, "cache_write_tokens": 3},
     "completion_tokens": 7,
     "completion_tokens_details": {"reasoning_tokens": 5},
     "total_tokens": 37,
@@ -74,12 +74,14 @@ def calls(response: JsonObject) -> list[tuple[str, str, str]]:
 def test_text_becomes_a_message() -> None:
     response = read({"role": "assistant", "content": "hi"})
     [item] = response["output"]
-    assert item["content"] == [{"type": "output_text", "text": "hi", "annotations": []}]
+    assert item["content"] == [
+        {"type": "output_text", "text": "hi", "annotations": [], "logprobs": []}
+    ]
     assert (item["type"], item["role"], item["status"]) == ("message", "assistant", "completed")
     assert (response["id"], response["model"]) == ("chatcmpl-1", "m-2")
     assert response["usage"] == {
         "input_tokens": 30,
-        "input_tokens_details": {"cached_tokens": 20},
+        "input_tokens_details": {"cached_tokens": 20, "cache_write_tokens": 3},
         "output_tokens": 7,
         "output_tokens_details": {"reasoning_tokens": 5},
         "total_tokens": 37,
@@ -92,7 +94,12 @@ LIKELY = {"token": "hi", "logprob": -0.1, "bytes": None}
 
 def test_what_an_answer_cites_of_the_web_is_kept() -> None:
     cited = {"type": "url_citation", "url_citation": CITED}
-    part = {"type": "output_text", "text": "hi", "annotations": [{"type": "url_citation", **CITED}]}
+    part: JsonObject = {
+        "type": "output_text",
+        "text": "hi",
+        "annotations": [{"type": "url_citation", **CITED}],
+        "logprobs": [],
+    }
     [item] = read({"content": "hi", "annotations": [cited]})["output"]
     assert item["content"] == [part]
     events = play(chunk({"content": "hi"}), chunk({"annotations": [cited]}, "stop"))
@@ -145,7 +152,9 @@ def test_a_refusal_becomes_a_refusal() -> None:
 
 def test_an_answer_of_nothing_is_a_message_of_nothing() -> None:
     [item] = read({"content": None})["output"]
-    assert item["content"] == [{"type": "output_text", "text": "", "annotations": []}]
+    assert item["content"] == [
+        {"type": "output_text", "text": "", "annotations": [], "logprobs": []}
+    ]
 
 
 def test_content_in_parts_is_read_for_its_text() -> None:
@@ -251,7 +260,6 @@ def test_streamed_text_becomes_the_events_of_a_responses_stream() -> None:
         "content_part.added",
         "output_text.delta",
         "output_text.delta",
-        "output_text.done",
         "content_part.done",
         "output_item.done",
         "completed",
@@ -286,8 +294,8 @@ def test_streamed_calls_are_put_together_from_their_pieces() -> None:
         (1, ": 1}"),
         (2, "{}"),
     ]
-    done = [event for event in events if event["type"].endswith("arguments.done")]
-    assert [event["arguments"] for event in done] == ['{"order": 1}', "{}"]
+    done = [event["item"] for event in events if event["type"].endswith("item.done")]
+    assert [item["arguments"] for item in done[1:]] == ['{"order": 1}', "{}"]
 
 
 @pytest.mark.parametrize(
@@ -326,7 +334,7 @@ def test_servers_that_number_their_calls_oddly_are_understood(pieces: list[JsonO
 
 def test_a_streamed_refusal_has_events_of_its_own() -> None:
     events = play(chunk({"refusal": "I will"}), chunk({"refusal": " not."}), chunk({}, "stop"))
-    assert kinds(events)[3:6] == ["refusal.delta", "refusal.delta", "refusal.done"]
+    assert kinds(events)[3:6] == ["refusal.delta", "refusal.delta", "content_part.done"]
     assert events[-1]["response"]["output"] == read({"refusal": "I will not."})["output"]
 
 

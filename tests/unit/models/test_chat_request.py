@@ -202,7 +202,7 @@ def test_an_output_is_told_as_text_and_with_pictures_where_the_server_takes_them
         ({"role": "user", "content": [{"type": "input_audio"}]}, "'input_audio'"),
         (
             {"role": "system", "content": [{"type": "input_image", "image_url": "u"}]},
-            "takes text only there",
+            "accepts only text there",
         ),
         ({"type": "function_call_output", "call_id": "a", "output": {"x": 1}}, "the content"),
     ],

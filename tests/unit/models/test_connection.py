@@ -7,9 +7,9 @@ from openai import AsyncOpenAI
 
 from outlast.agents.config.settings import ModelSettings
 from outlast.loop.values import JsonObject
-from outlast.models import OpenAIConnection, ResponsesModel
+from outlast.models import ChatCompletionsModel, OpenAIConnection, ResponsesModel
 from outlast.ports.model import ModelError, ModelRequest
-from tests.unit.models.conftest import KEY
+from tests.unit.models.conftest import KEY, over_both, over_http
 from tests.unit.models.model_server import ModelServer
 from tests.unit.models.streams import collect, collect_until_failure
 
@@ -41,6 +41,7 @@ async def test_a_refused_connection_names_the_address_and_what_to_check() -> Non
     assert "OPENAI_BASE_URL" in failure.message
 
 
+@over_both
 async def test_a_connection_dropped_without_an_answer_is_unreachable(
     model: ResponsesModel, server: ModelServer
 ) -> None:
@@ -51,6 +52,7 @@ async def test_a_connection_dropped_without_an_answer_is_unreachable(
     assert len(server.requests) == 1, "the client must not retry"
 
 
+@over_both
 async def test_a_server_that_says_nothing_is_a_time_out(
     model: ResponsesModel, server: ModelServer
 ) -> None:
@@ -65,6 +67,7 @@ async def test_a_server_that_says_nothing_is_a_time_out(
     assert (said, failure.code) == ([], "timeout")
 
 
+@over_http
 @pytest.mark.parametrize("status", [200, 500])
 async def test_an_answer_that_breaks_off_is_unreachable(
     model: ResponsesModel, server: ModelServer, status: int
@@ -92,6 +95,7 @@ async def test_the_clients_own_time_out_counts_where_the_settings_name_none(
         assert (said, failure.code) == ([], "timeout")
 
 
+@over_http
 @pytest.mark.parametrize(
     ("status", "headers"),
     [(200, {"content-encoding": "gzip"}), (307, {"location": "/v1/responses"})],
@@ -106,6 +110,7 @@ async def test_an_answer_that_no_client_can_read_is_a_bad_response(
     assert (caught.value.code, caught.value.retryable) == ("bad_response", True)
 
 
+@over_http
 async def test_a_server_that_keeps_a_finished_stream_open_holds_nobody_up(
     model: ResponsesModel, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -114,6 +119,7 @@ async def test_a_server_that_keeps_a_finished_stream_open_holds_nobody_up(
     assert len(await collect(model.stream_response(ASK))) == 1
 
 
+@over_both
 async def test_a_cancelled_call_ends_as_cancelled(
     model: ResponsesModel, server: ModelServer
 ) -> None:
@@ -225,6 +231,7 @@ async def test_a_key_that_no_header_can_hold_is_told_without_repeating_it(key: s
     assert "sk-" not in failure.message
 
 
+@over_both
 @pytest.mark.parametrize("value", ["two\nlines", "bad\r\nx: y"])
 async def test_a_header_that_cannot_be_sent_is_an_invalid_request(
     model: ResponsesModel, server: ModelServer, value: str
@@ -237,6 +244,7 @@ async def test_a_header_that_cannot_be_sent_is_an_invalid_request(
     assert server.requests == []
 
 
+@over_both
 @pytest.mark.parametrize("value", [object(), float("nan"), "\ud800"])
 async def test_an_item_that_json_cannot_express_is_an_invalid_request(
     model: ResponsesModel, server: ModelServer, value: object
@@ -321,3 +329,67 @@ async def test_a_client_of_the_callers_own_is_used_and_never_retried_or_closed(
     await model.get_response(ASK)
     assert len(server.requests) == 2
     await client.close()
+
+
+@pytest.mark.parametrize("chat", [False, True])
+async def test_a_refused_key_is_found_before_the_first_call(
+    connection: OpenAIConnection, server: ModelServer, chat: bool
+) -> None:
+    server.answer({"error": {"message": "Incorrect API key"}}, status=401)
+    kind = ChatCompletionsModel if chat else ResponsesModel
+
+    with pytest.raises(ModelError, match=r"refused the API key\. Check OPENAI_API_KEY") as caught:
+        await kind("m", connection).check_access()
+
+    assert caught.value.code == "unauthorized"
+    assert server.request.path == "/v1/models"
+
+
+async def test_a_key_that_a_litellm_proxy_does_not_know_is_found_before_the_first_call(
+    connection: OpenAIConnection, server: ModelServer
+) -> None:
+    unknown = {"message": "No connected db.", "type": "no_db_connection", "code": "400"}
+    server.answer({"error": unknown}, status=400)
+
+    with pytest.raises(ModelError, match=r"refused the API key\. Check OPENAI_API_KEY") as caught:
+        await ResponsesModel("m", connection).check_access()
+
+    assert (caught.value.code, caught.value.status) == ("unauthorized", 400)
+
+
+@pytest.mark.parametrize("status", [200, 400, 403, 404, 500])
+async def test_only_a_refused_key_counts(
+    connection: OpenAIConnection, server: ModelServer, status: int
+) -> None:
+    server.answer({}, status=status)
+
+    assert await ResponsesModel("m", connection).check_access() == server.base_url
+
+
+async def test_a_server_that_does_not_answer_may_do_so_later(
+    connection: OpenAIConnection, server: ModelServer
+) -> None:
+    server.drop()
+
+    assert await ResponsesModel("m", connection).check_access() == server.base_url
+
+
+async def test_a_missing_key_is_found_without_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    elsewhere = OpenAIConnection(base_url="https://models.example/v1")
+
+    with pytest.raises(ModelError, match=r"no API key for .*https://models\.example/v1") as caught:
+        await ResponsesModel("m", elsewhere).check_access()
+
+    assert caught.value.code == "no_api_key"
+
+
+async def test_no_key_is_checked_on_this_machine(
+    monkeypatch: pytest.MonkeyPatch, server: ModelServer
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    local = OpenAIConnection(base_url=server.base_url)
+
+    assert await ResponsesModel("m", local).check_access() == server.base_url
+    assert server.requests == []
+    await local.aclose()

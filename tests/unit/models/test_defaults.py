@@ -19,7 +19,12 @@ from outlast.models import (
     set_default_openai_client,
     set_default_openai_key,
 )
-from outlast.models.defaults import DEFAULT_MODEL, defaults
+from outlast.models.defaults import (
+    DEFAULT_MODEL,
+    defaults,
+    get_default_openai_client,
+    get_default_openai_key,
+)
 from outlast.ports.model import ModelRequest
 from tests.unit.models.model_server import ModelServer
 
@@ -119,3 +124,12 @@ def test_a_program_can_ask_whether_the_default_is_a_gpt_5_that_reasons(
     monkeypatch.setenv("OPENAI_DEFAULT_MODEL", name)
     assert is_gpt_5_default() is reasons
     assert gpt_5_reasoning_settings_required(name) is reasons
+
+
+def test_what_was_set_can_be_read() -> None:
+    client = AsyncOpenAI(api_key="sk-own")
+    assert (get_default_openai_key(), get_default_openai_client()) == (None, None)
+    set_default_openai_key("sk-said")
+    set_default_openai_client(client)
+    assert get_default_openai_key() == "sk-said"
+    assert get_default_openai_client() is client

@@ -11,7 +11,7 @@ from outlast.models import ChatCompletionsModel, OpenAIConnection, ResponsesMode
 from outlast.models.failures import Target, retry_after
 from outlast.ports.model import ModelError, ModelRequest
 from tests.loop_strategies import examples
-from tests.unit.models.conftest import KEY
+from tests.unit.models.conftest import KEY, over_http
 from tests.unit.models.model_server import ModelServer
 from tests.unit.models.streams import collect_until_failure
 
@@ -33,6 +33,7 @@ TABLE = [
     (400, error("context_length_exceeded"), "invalid_request", False),
     (400, error("conversation_locked"), "conversation_locked", True),
     (400, error("billing_hard_limit_reached"), "quota_exceeded", False),
+    (400, error("400", type="no_db_connection"), "unauthorized", False),
     (401, error("invalid_api_key"), "unauthorized", False),
     (402, error(), "quota_exceeded", False),
     (403, error(), "unauthorized", False),
@@ -50,17 +51,20 @@ TABLE = [
     (429, error(), "rate_limited", True),
     (429, error("insufficient_quota"), "quota_exceeded", False),
     (429, error(type="insufficient_quota"), "quota_exceeded", False),
+    (429, error("429", type="budget_exceeded"), "quota_exceeded", False),
     (500, error("server_error"), "server_error", True),
     (500, b"", "server_error", True),
     (502, b"<html>bad gateway</html>", "server_error", True),
     (503, error("slow_down"), "overloaded", True),
     (503, b"", "overloaded", True),
+    (503, error("503", type="no_db_connection"), "overloaded", True),
     (504, b"", "timeout", True),
     (529, error(type="overloaded_error"), "overloaded", True),
     (304, b"", "bad_response", True),
 ]
 
 
+@over_http
 @pytest.mark.parametrize(("status", "body", "code", "retryable"), TABLE)
 async def test_every_status_has_its_code(
     model: ResponsesModel,
@@ -76,6 +80,7 @@ async def test_every_status_has_its_code(
     assert len(server.requests) == 1, "the client must not retry"
 
 
+@over_http
 @pytest.mark.parametrize(("status", "body", "code", "retryable"), TABLE)
 async def test_a_stream_that_is_refused_fails_by_the_same_table(
     model: ResponsesModel,
@@ -103,14 +108,19 @@ async def test_a_stream_that_is_refused_fails_by_the_same_table(
         (404, error(), "OPENAI_BASE_URL"),
         (404, error(), 'OpenAIProvider(api="chat")'),
         (404, {"error": "model 'gpt-test' not found, try pulling it"}, "try pulling it"),
-        (404, {"detail": "Not Found"}, "It says: Not Found"),
-        (404, b"404 page not found", "It says: 404 page not found"),
+        (404, {"detail": "Not Found"}, "Its message: Not Found"),
+        (404, b"404 page not found", "Its message: 404 page not found"),
         (422, {"detail": [{"loc": ["body"], "msg": "Field required"}]}, "Field required"),
         (429, error(message="Limit 3 / min."), "Limit 3 / min."),
         (500, {"message": {"message": "Deep."}}, "Deep."),
         (500, {"error": {"reason": "odd"}}, "odd"),
         (502, b"  <html>a page</html>", "(an HTML page)"),
         (503, [1, 2], "too busy"),
+        (500, b'data: {"error": {"message": "Late."}}\n\ndata: [DONE]\n\n', "Its message: Late."),
+        (500, b'data: {"error": "Late."}', "Its message: Late."),
+        (500, b'data: {"detail": "Late."}', "Its message: Late."),
+        (500, b"data: [DONE]", "Its message: data: [DONE]"),
+        (500, b"data: 7", "Its message: data: 7"),
     ],
 )
 async def test_the_message_says_what_to_check_and_what_the_provider_says(
@@ -122,6 +132,45 @@ async def test_the_message_says_what_to_check_and_what_the_provider_says(
     assert f"HTTP {status}" in failure.message
     assert str(failure) == failure.message
     assert server.base_url in failure.message
+
+
+async def test_the_code_of_an_error_that_comes_as_an_event_counts(
+    model: ResponsesModel, server: ModelServer
+) -> None:
+    event = b'data: {"error": {"code": "invalid_api_key", "message": "Who?"}}\n\n'
+    server.answer(event, status=500, content_type="text/event-stream")
+    _, failure = await collect_until_failure(model.stream_response(ASK))
+    assert (failure.code, failure.retryable) == ("unauthorized", False)
+
+
+@pytest.mark.parametrize(
+    ("code", "expected", "retryable"),
+    [
+        ("429", "rate_limited", True),
+        ("500", "server_error", True),
+        ("529", "overloaded", True),
+        ("400", "invalid_request", False),
+        ("1113", "invalid_request", False),
+        ("\u0664\u0662\u0669", "invalid_request", False),
+        (99, "server_error", True),
+    ],
+)
+@pytest.mark.parametrize("api", ["responses", "chat"])
+async def test_a_status_in_an_error_in_the_middle_of_a_stream_counts(
+    connection: OpenAIConnection,
+    server: ModelServer,
+    api: str,
+    code: object,
+    expected: str,
+    retryable: bool,
+) -> None:
+    """A LiteLLM proxy sends the status of its own server's error as digits."""
+    kind = ResponsesModel if api == "responses" else ChatCompletionsModel
+    started: dict[str, Any] = {"type": "response.created", "choices": []}
+    server.stream([started, {"error": {"code": code, "message": "Broken off."}}])
+    _, failure = await collect_until_failure(kind("m", connection).stream_response(ASK))
+    assert (failure.code, failure.retryable) == (expected, retryable)
+    assert "Broken off." in failure.message
 
 
 async def test_the_hint_at_chat_completions_is_not_given_to_who_uses_them(
@@ -143,6 +192,7 @@ async def test_a_long_answer_of_many_lines_is_quoted_short_and_on_one_line(
     assert len(failure.message) < 1000
 
 
+@over_http
 @pytest.mark.parametrize("status", [400, 401, 404, 429, 500])
 async def test_no_message_repeats_the_key(
     model: ResponsesModel, server: ModelServer, status: int
@@ -152,7 +202,7 @@ async def test_no_message_repeats_the_key(
     assert KEY not in failure.message
     assert "[API key]" in failure.message
     assert failure.__cause__ is None
-    assert failure.__suppress_context__
+    assert failure.__context__ is None or failure.__suppress_context__
 
 
 @pytest.mark.parametrize(
@@ -182,6 +232,7 @@ async def test_no_header_makes_a_used_up_quota_worth_a_retry(
     assert not (await fail(model)).retryable
 
 
+@over_http
 async def test_the_time_to_wait_arrives_with_the_failure(
     model: ResponsesModel, server: ModelServer
 ) -> None:

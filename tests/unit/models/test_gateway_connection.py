@@ -18,8 +18,8 @@ from outlast.models.gateways import connection as package_connection
 from outlast.models.gateways.connection import (
     PackageConnection,
     call_arguments,
+    check_installed,
     close,
-    installed,
     load,
     package_failure,
 )
@@ -192,11 +192,11 @@ def test_what_http_would_say_beside_the_body_is_said_apart() -> None:
 
 
 def test_a_package_that_is_missing_is_named_with_its_extra() -> None:
-    installed("pydantic", "any", "This")
+    check_installed("pydantic", "any", "This")
     with pytest.raises(
         UserError, match=r"^This needs the package nobodys_package.*outlast\[any\]'"
     ):
-        installed("nobodys_package", "any", "This")
+        check_installed("nobodys_package", "any", "This")
 
 
 async def test_a_package_is_imported_once_in_another_thread(
@@ -302,7 +302,7 @@ def test_the_words_are_the_providers_without_the_key() -> None:
     failure = package_failure(raised("APIStatusError", status_code=500, body=body), GATEWAY)
     assert failure.code == "overloaded"
     assert "anthropic (through LiteLLM)" in failure.message
-    assert failure.message.endswith("It says: Busy, [API key]")
+    assert failure.message.endswith("Its message: Busy, [API key]")
 
 
 def test_a_message_names_where_the_key_and_the_address_come_from() -> None:
@@ -333,4 +333,12 @@ def test_how_long_to_wait_is_found_wherever_it_is(has: dict[str, Any]) -> None:
 
 
 def test_an_error_without_words_is_told_by_its_name() -> None:
-    assert "It says: Riddle" in package_failure(raised("Riddle", ""), GATEWAY).message
+    assert "Its message: Riddle" in package_failure(raised("Riddle", ""), GATEWAY).message
+
+
+async def test_the_keys_of_a_package_are_not_checked() -> None:
+    async def answer() -> object:
+        raise AssertionError
+
+    connection = connected(answer)
+    await connection.check_key(connection.target("", "m"))

@@ -134,7 +134,7 @@ async def test_a_prefix_can_belong_to_the_name_of_the_model(server: ModelServer)
 
 @pytest.mark.parametrize("option", ["openai_prefix_mode", "unknown_prefix_mode"])
 def test_an_unknown_mode_is_told_at_once(option: str) -> None:
-    with pytest.raises(UserError, match=rf"{option}=\.\.\.\) is .*not 'maybe'"):
+    with pytest.raises(UserError, match=rf"{option}=\.\.\.\) must be .*not 'maybe'"):
         MultiProvider(**cast("Any", {option: "maybe"}))
 
 

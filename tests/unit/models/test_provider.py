@@ -2,7 +2,7 @@
 
 import subprocess
 import sys
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 import openai
 import pytest
@@ -10,6 +10,7 @@ import pytest
 from outlast import AsyncOpenAI
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
+from outlast.loop.values import JsonObject
 from outlast.models import (
     DEFAULT_MODEL,
     ChatCompletionsModel,
@@ -21,7 +22,9 @@ from outlast.models import (
 )
 from outlast.models.multi_provider import MultiProvider
 from outlast.ports.model import ModelError, ModelProvider, ModelRequest
+from tests.unit.models.chat_api import completion
 from tests.unit.models.model_server import ModelServer
+from tests.unit.models.responses_api import message, response
 
 ASK = ModelRequest(instructions=None, input=[{"role": "user", "content": "hello"}])
 
@@ -47,6 +50,7 @@ def test_an_unknown_api_is_told_at_once() -> None:
         ("gpt-x", "gpt-d", "gpt-e", "gpt-x"),
         ("openai/gpt-x", None, None, "gpt-x"),
         ("meta/llama", None, None, "meta/llama"),
+        ("openai/openai/gpt-x", None, None, "openai/gpt-x"),
         (None, "gpt-d", "gpt-e", "gpt-d"),
         (None, "openai/gpt-d", None, "gpt-d"),
         (None, None, "gpt-e", "gpt-e"),
@@ -121,9 +125,9 @@ def test_importing_the_models_does_not_import_the_client_package() -> None:
 
 
 def test_a_connection_does_not_show_its_key() -> None:
-    connection = OpenAIConnection(api_key="sk-test-4711")
-    assert "4711" not in repr(connection)
-    assert "4711" not in repr(connection._access())
+    connection = OpenAIConnection(api_key="sk-test-hush")
+    assert "hush" not in repr(connection)
+    assert "hush" not in repr(connection._access())
 
 
 def test_the_name_of_a_model_may_be_said_by_keyword() -> None:
@@ -161,3 +165,56 @@ def test_it_is_the_packages_own() -> None:
     assert AsyncOpenAI is openai.AsyncOpenAI
     client = AsyncOpenAI(api_key="k", base_url="http://127.0.0.1:9/v1")
     assert OpenAIChatCompletionsModel("m", openai_client=client).name == "m"
+
+
+@pytest.mark.parametrize(
+    ("api", "answer", "path"),
+    [
+        ("chat", completion({"content": "Hi."}), "/openai/deployments/desk/chat/completions"),
+        ("responses", response(message("Hi.")), "/openai/responses"),
+    ],
+)
+async def test_a_client_of_azure_calls_the_deployment_that_the_model_names(
+    server: ModelServer, api: Literal["chat", "responses"], answer: JsonObject, path: str
+) -> None:
+    client = openai.AsyncAzureOpenAI(
+        azure_endpoint=server.base_url.removesuffix("/v1"),
+        api_key="azure-key",
+        api_version="2025-04-01-preview",
+    )
+    model = OpenAIProvider(openai_client=client, api=api).get_model("desk")
+    server.answer(answer)
+    server.answer({"data": []})
+
+    assert (await model.get_response(ASK)).output[0]["content"][0]["text"] == "Hi."
+    await model.check_access()
+
+    call, check = server.requests
+    assert (call.path, check.path) == (path, "/openai/models")
+    for one in server.requests:
+        assert one.query == {"api-version": ["2025-04-01-preview"]}
+        assert one.headers["api-key"] == "azure-key"
+        assert "authorization" not in one.headers
+    assert call.body["model"] == "desk"
+    await client.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "says"),
+    [
+        (401, ["refused the API key. Check the api_key of your client,"]),
+        (404, ["Check the name of the model and the base_url of your client.", 'api="chat"']),
+    ],
+)
+async def test_a_refusal_names_the_settings_of_the_callers_client(
+    server: ModelServer, status: int, says: list[str]
+) -> None:
+    client = AsyncOpenAI(api_key="k", base_url=server.base_url)
+    server.answer({"error": {"message": "No."}}, status=status)
+
+    with pytest.raises(ModelError) as caught:
+        await OpenAIProvider(openai_client=client).get_model("m").get_response(ASK)
+
+    assert all(one in caught.value.message for one in says)
+    assert "OPENAI_" not in caught.value.message
+    await client.close()

@@ -11,11 +11,18 @@ from outlast.agents.config.settings import ModelSettings
 from outlast.agents.machine.computer_tool import ComputerTool
 from outlast.agents.machine.shell import ShellTool
 from outlast.agents.tools.custom import CustomTool
-from outlast.agents.tools.hosted import FileSearchTool, HostedMCPTool, HostedTool, WebSearchTool
+from outlast.agents.tools.hosted import (
+    CodeInterpreterTool,
+    FileSearchTool,
+    HostedMCPTool,
+    HostedTool,
+    WebSearchTool,
+)
 from outlast.loop.values import JsonObject, Usage
 from outlast.models import ResponsesModel
 from outlast.models.openai.responses import responses_body
 from outlast.ports.model import Model, ModelError, ModelRequest, OutputSpec, ToolSpec
+from tests.unit.models.conftest import over_both
 from tests.unit.models.model_server import ModelServer
 from tests.unit.models.responses_api import HELLO, ask, message, response
 
@@ -64,6 +71,7 @@ async def test_the_request_is_posted_as_json_with_the_key(
     assert request.body == {"model": "gpt-test", "instructions": "Be kind.", "input": HELLO}
 
 
+@over_both
 async def test_every_setting_reaches_the_body_under_the_name_the_api_knows(
     model: ResponsesModel, server: ModelServer
 ) -> None:
@@ -206,6 +214,7 @@ def test_tool_choice_goes_out_only_where_there_may_be_tools(
     assert ("tool_choice" in body, "parallel_tool_calls" in body) == (sent, sent)
 
 
+@over_both
 async def test_a_stored_prompt_chooses_the_model_unless_somebody_named_one(
     model: ResponsesModel, server: ModelServer
 ) -> None:
@@ -218,6 +227,7 @@ async def test_a_stored_prompt_chooses_the_model_unless_somebody_named_one(
     assert server.requests[1].body == {"input": HELLO, "prompt": prompt}
 
 
+@over_both
 async def test_a_request_is_not_changed_by_being_sent(
     model: ResponsesModel, server: ModelServer
 ) -> None:
@@ -232,12 +242,14 @@ async def test_a_request_is_not_changed_by_being_sent(
     assert json.dumps([request.input, request.settings.extra_args, REFUND.parameters]) == before
 
 
+@over_both
 async def test_an_answer_cut_short_is_an_answer(model: ResponsesModel, server: ModelServer) -> None:
     details = {"reason": "max_output_tokens"}
     server.answer(response(message("hi"), status="incomplete", incomplete_details=details))
     assert (await model.get_response(ask())).output == [message("hi")]
 
 
+@over_both
 @pytest.mark.parametrize(
     ("usage", "expected"),
     [
@@ -260,6 +272,7 @@ async def test_usage_that_is_missing_or_odd_counts_as_zero(
     assert (await model.get_response(ask())).usage == expected
 
 
+@over_both
 @pytest.mark.parametrize(
     ("body", "says"),
     [
@@ -280,6 +293,7 @@ async def test_json_that_is_no_response_is_a_bad_response(
     assert (caught.value.code, caught.value.retryable) == ("bad_response", True)
 
 
+@over_both
 @pytest.mark.parametrize(
     ("error", "code", "retryable"),
     [
@@ -299,6 +313,7 @@ async def test_a_response_that_failed_is_told_by_its_error(
     assert (caught.value.code, caught.value.retryable) == (code, retryable)
 
 
+@over_both
 @pytest.mark.parametrize("status", ["queued", "in_progress", "cancelled"])
 async def test_a_response_left_in_the_background_is_not_taken_for_an_answer(
     model: ResponsesModel, server: ModelServer, status: str
@@ -348,6 +363,27 @@ def test_hosted_tools_are_sent_beside_the_functions() -> None:
     assert [tool["type"] for tool in body["tools"]] == ["function", "file_search", "web_search"]
     assert body["include"] == ["reasoning.encrypted_content", "file_search_call.results"]
     assert body["tool_choice"] == {"type": "web_search"}
+
+
+def test_tools_are_sent_in_the_agents_order() -> None:
+    request = ModelRequest(
+        instructions=None,
+        input=[],
+        tools=[REFUND, ToolSpec(name="track", description="", parameters={})],
+        hosted_tools=[
+            WebSearchTool(),
+            CodeInterpreterTool({"type": "code_interpreter", "container": {"type": "auto"}}),
+            FileSearchTool(["vs_1"]),
+        ],
+        hosted_positions=[0, 2],
+    )
+    assert [tool.get("name") or tool["type"] for tool in responses_body(request, "m")["tools"]] == [
+        "web_search",
+        "refund",
+        "code_interpreter",
+        "track",
+        "file_search",
+    ]
 
 
 def test_a_function_may_have_the_name_of_a_hosted_tool_that_is_not_there() -> None:

@@ -8,13 +8,20 @@ from outlast.agents.config.settings import ModelSettings
 from outlast.loop.values import JsonObject
 from outlast.models import ResponsesModel
 from outlast.ports.model import ModelError
+from tests.unit.models.conftest import over_both
 from tests.unit.models.model_server import ModelServer
 from tests.unit.models.responses_api import ask, message, response
 from tests.unit.models.streams import collect, collect_until_failure
 
 
+def named(transport: str) -> JsonObject:
+    """The id of the request, which only HTTP has, in the first event that outlast keeps it in."""
+    return {"request_id": "req_s"} if transport != "websocket" else {}
+
+
+@over_both
 async def test_a_stream_yields_the_providers_events_and_ends_with_the_response(
-    model: ResponsesModel, server: ModelServer
+    model: ResponsesModel, server: ModelServer, transport: str
 ) -> None:
     events: list[JsonObject] = [
         {"type": "response.created", "response": response(status="in_progress")},
@@ -23,21 +30,23 @@ async def test_a_stream_yields_the_providers_events_and_ends_with_the_response(
         {"type": "response.completed", "response": response(message("hi"))},
     ]
     server.stream(events)
-    events[-1] |= {"request_id": "req_s"}
+    events[-1] |= named(transport)
     assert await collect(model.stream_response(ask())) == events
-    assert server.request.body["stream"] is True
+    assert server.request.body.get("stream") is (True if transport != "websocket" else None)
 
 
+@over_both
 async def test_an_answer_cut_short_ends_its_stream_as_completed(
-    model: ResponsesModel, server: ModelServer
+    model: ResponsesModel, server: ModelServer, transport: str
 ) -> None:
     whole = response(message("hi"), status="incomplete")
     server.stream([{"type": "response.incomplete", "response": whole}])
     assert await collect(model.stream_response(ask())) == [
-        {"type": "response.completed", "response": whole, "request_id": "req_s"}
+        {"type": "response.completed", "response": whole, **named(transport)}
     ]
 
 
+@over_both
 @pytest.mark.parametrize(
     ("last", "code"),
     [
@@ -79,6 +88,7 @@ async def test_a_stream_that_ends_early_is_a_bad_response(
     assert (caught.value.code, caught.value.retryable) == ("bad_response", True)
 
 
+@over_both
 async def test_a_stream_that_breaks_off_is_unreachable(
     model: ResponsesModel, server: ModelServer
 ) -> None:
@@ -88,6 +98,7 @@ async def test_a_stream_that_breaks_off_is_unreachable(
     assert (caught.value.code, caught.value.retryable) == ("unreachable", True)
 
 
+@over_both
 async def test_a_stream_that_falls_silent_ends_at_the_time_out(
     model: ResponsesModel, server: ModelServer
 ) -> None:
@@ -98,6 +109,7 @@ async def test_a_stream_that_falls_silent_ends_at_the_time_out(
     assert (failure.code, failure.retryable) == ("timeout", True)
 
 
+@over_both
 async def test_the_time_out_of_a_stream_never_hits_its_slow_reader(
     model: ResponsesModel, server: ModelServer
 ) -> None:
@@ -123,16 +135,18 @@ async def test_an_answer_that_is_no_stream_is_a_bad_response(
     assert caught.value.code == "bad_response"
 
 
+@over_both
 async def test_a_stream_read_to_its_end_leaves_the_connection_usable(
-    model: ResponsesModel, server: ModelServer
+    model: ResponsesModel, server: ModelServer, transport: str
 ) -> None:
     last: JsonObject = {"type": "response.completed", "response": response(message("hi"))}
     for _ in range(3):
         server.stream([last, {"type": "something.after.the.end"}])
-        assert await collect(model.stream_response(ask())) == [{**last, "request_id": "req_s"}]
+        assert await collect(model.stream_response(ask())) == [{**last, **named(transport)}]
     assert server.connections <= 1
 
 
+@over_both
 async def test_a_stream_may_be_left_in_the_middle(
     model: ResponsesModel, server: ModelServer
 ) -> None:

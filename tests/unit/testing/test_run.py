@@ -2,12 +2,13 @@
 
 import json
 from dataclasses import dataclass
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from outlast import (
     Agent,
+    DecisionRefused,
     FunctionToolResult,
     MaxTurnsExceeded,
     ModelCallFailed,
@@ -22,7 +23,7 @@ from outlast import (
 )
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.tools.function_tool import ToolRetry
-from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.approvals import ApprovalRequest, Decision
 from outlast.ports.model import ModelError
 from outlast.testing import ScriptedModel, call, refuse, run_in_memory
 
@@ -108,6 +109,34 @@ async def test_a_person_decides(decision: bool | str, output: str | None) -> Non
     assert told == output if output else "must not run" in told
 
 
+@pytest.mark.parametrize(
+    ("choice", "output"),
+    [
+        ({"type": "edit", "edited_arguments": {"amount": 3}}, "paid 3 as in-memory:c1"),
+        ({"type": "respond", "response": "Paid by hand."}, "Paid by hand."),
+    ],
+)
+async def test_a_person_edits_a_call_or_answers_in_its_place(
+    choice: dict[str, Any], output: str
+) -> None:
+    def decide(request: ApprovalRequest) -> Decision:
+        return Decision(request_id=request.id, by="ann", **choice)
+
+    model = ScriptedModel([call("refund", "c1", amount=5)], "done")
+    await run_in_memory(Agent(name="A", tools=[refund]), "hi", model=model, decide=decide)
+    assert any(output in str(item.get("output")) for item in model.requests[1].input)
+
+
+async def test_a_decision_that_does_not_apply_is_refused_as_on_a_server() -> None:
+    def decide(_request: ApprovalRequest) -> Decision:
+        return Decision(request_id="a9", type="approve", by="ann")
+
+    model = ScriptedModel([call("refund", "c1", amount=5)], "done")
+    agent = Agent(name="A", tools=[refund])
+    with pytest.raises(DecisionRefused, match=r"no approval 'a9'. Pending: a1"):
+        await run_in_memory(agent, "hi", model=model, decide=decide)
+
+
 async def test_a_tool_that_fails_is_tried_again_under_the_same_key() -> None:
     keys: list[tuple[int, str]] = []
 
@@ -134,6 +163,17 @@ async def test_a_failure_that_the_model_may_not_know_ends_the_run_and_stops_the_
     model = ScriptedModel([call("fatal", "c1"), call("note", "c2", text="x")])
     with pytest.raises(ToolFailed, match="fatal raised TypeError: broken"):
         await run_in_memory(Agent(name="A", tools=[fatal, note]), "hi", model=model)
+
+
+async def test_the_failure_of_a_run_that_a_tool_started_keeps_its_class() -> None:
+    @function_tool(failure_error_function=None)
+    async def ask_expert() -> str:
+        """Ask."""
+        raise MaxTurnsExceeded("The expert has no answer.")
+
+    model = ScriptedModel([call("ask_expert", "c1")])
+    with pytest.raises(MaxTurnsExceeded, match="ask_expert raised MaxTurnsExceeded: The expert"):
+        await run_in_memory(Agent(name="A", tools=[ask_expert]), "hi", model=model)
 
 
 async def test_failures_of_the_model_are_retried_or_raised() -> None:

@@ -51,5 +51,8 @@ def test_a_call_is_one_that_the_api_knows(raw: JsonObject) -> None:
     assert read.type == raw["type"]
 
 
-def test_there_is_one_for_every_form_but_functions() -> None:
-    assert {str(call[0]["type"]) for call in CALLS} == FORMS.keys() - {"function_call"}
+def test_there_is_one_for_every_form_but_functions_and_hosted_servers() -> None:
+    assert {str(call[0]["type"]) for call in CALLS} == FORMS.keys() - {
+        "function_call",
+        "mcp_approval_request",
+    }

@@ -27,7 +27,7 @@ from outlast.testing.scripted_model import (
 REQUEST = ModelRequest(instructions=None, input=[{"role": "user", "content": "Hello"}])
 
 
-async def said_by(model: ScriptedModel) -> Any:
+async def output_content(model: ScriptedModel) -> Any:
     return (await model.get_response(REQUEST)).output
 
 
@@ -50,13 +50,13 @@ async def later(request: ModelRequest) -> Reply:
     ],
 )
 async def test_a_step_may_be_written_in_many_ways(step: Step, reply: Reply) -> None:
-    assert await said_by(ScriptedModel(step)) == reply
+    assert await output_content(ScriptedModel(step)) == reply
 
 
 async def test_every_call_takes_the_next_step_and_is_written_down() -> None:
     model = ScriptedModel("one", always="more")
     model.then("two")
-    assert [(await said_by(model))[0]["content"][0]["text"] for _ in range(4)] == [
+    assert [(await output_content(model))[0]["content"][0]["text"] for _ in range(4)] == [
         "one",
         "two",
         "more",
@@ -69,14 +69,14 @@ async def test_every_call_takes_the_next_step_and_is_written_down() -> None:
 async def test_a_failure_is_raised_and_counts_as_a_call() -> None:
     model = ScriptedModel(ValueError("down"), "up")
     with pytest.raises(ValueError, match="down"):
-        await said_by(model)
-    assert await said_by(model) == say("up")
+        await output_content(model)
+    assert await output_content(model) == say("up")
     assert model.calls == 2
 
 
 async def test_a_script_that_is_too_short_says_so_and_is_not_tried_again() -> None:
     with pytest.raises(ModelError, match="no step for model call 1") as caught:
-        await said_by(ScriptedModel())
+        await output_content(ScriptedModel())
     assert not caught.value.retryable
 
 
@@ -145,12 +145,12 @@ async def test_a_stream_breaks_off_where_the_script_says_so() -> None:
     with pytest.raises(ValueError, match="cut off"):
         await response_of_stream(model.stream_response(REQUEST), seen.append)
     assert "".join(event.get("delta", "") for event in seen) == "Good "
-    assert await said_by(model) == say("up")
+    assert await output_content(model) == say("up")
 
 
 async def test_what_breaks_off_when_streamed_fails_as_a_whole_otherwise() -> None:
     with pytest.raises(ValueError, match="cut off"):
-        await said_by(ScriptedModel(fail_after(5, ValueError("cut off"), "Good morning")))
+        await output_content(ScriptedModel(fail_after(5, ValueError("cut off"), "Good morning")))
 
 
 async def test_a_stream_too_short_to_break_off_says_so() -> None:
@@ -166,7 +166,7 @@ async def test_a_failure_is_raised_before_a_stream_says_anything() -> None:
 async def test_the_model_thinks_until_it_may_speak() -> None:
     gate = asyncio.Event()
     model = ScriptedModel(wait_for(gate, "Hi"))
-    answer = asyncio.create_task(said_by(model))
+    answer = asyncio.create_task(output_content(model))
     done, _ = await asyncio.wait({answer}, timeout=0.02)
     assert not done
     assert model.calls == 1
@@ -179,7 +179,7 @@ async def test_a_delay_comes_before_the_step_whatever_it_is(delay: float | timed
     loop = asyncio.get_running_loop()
     begun = loop.time()
     with pytest.raises(ValueError, match="down"):
-        await said_by(ScriptedModel(after(delay, ValueError("down"))))
+        await output_content(ScriptedModel(after(delay, ValueError("down"))))
     assert loop.time() - begun >= 0.015
 
 
@@ -203,7 +203,7 @@ async def test_directions_can_be_combined() -> None:
 
 async def test_a_script_may_begin_again() -> None:
     model = ScriptedModel("one", "two", repeat=True)
-    said = [(await said_by(model))[0]["content"][0]["text"] for _ in range(5)]
+    said = [(await output_content(model))[0]["content"][0]["text"] for _ in range(5)]
     assert said == ["one", "two", "one", "two", "one"]
 
 

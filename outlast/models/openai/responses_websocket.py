@@ -1,0 +1,107 @@
+"""The SDK's names for the Responses API over WebSocket: a model, and the options of its sockets."""
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, TypedDict, cast
+
+from outlast.agents.errors import UserError
+from outlast.models.openai.connection import OpenAIConnection
+from outlast.models.openai.responses import OpenAIResponsesModel, ResponsesModel
+from outlast.models.openai.socket_connection import SocketConnection
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+
+
+class OpenAIResponsesWebSocketOptions(TypedDict, total=False):
+    """Options of each WebSocket.
+
+    Attributes:
+        ping_interval: the seconds between two pings; None sends none. The default is 20.
+        ping_timeout: the seconds to wait for the answer to a ping before the connection counts as
+            lost; None waits for ever. The default is 20.
+        max_size: the largest event to accept, in bytes; None, the default, sets no limit.
+    """
+
+    ping_interval: float | None
+    ping_timeout: float | None
+    max_size: int | None
+
+
+class OpenAIResponsesWSModel(OpenAIResponsesModel):
+    """A model behind the Responses API over WebSocket, with its own sockets.
+
+    Models of `OpenAIProvider(transport="websocket")` share their sockets instead.
+
+    Attributes:
+        model: the provider's name of the model.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        openai_client: "AsyncOpenAI",
+        *,
+        model_is_explicit: bool = True,
+        websocket_options: OpenAIResponsesWebSocketOptions | None = None,
+    ) -> None:
+        """Create the model with a client, which the caller closes.
+
+        Args:
+            model: the provider's name of the model.
+            openai_client: the client, whose `websocket_base_url`, if set, is the URL.
+            model_is_explicit: false if the name is only a default, so that a stored prompt may
+                choose its own model.
+            websocket_options: options of each WebSocket.
+
+        Raises:
+            UserError: an option is invalid, or the package for WebSockets is not installed.
+        """
+        check_websockets(f"OpenAIResponsesWSModel({model!r})")
+        sockets = SocketConnection(
+            http=OpenAIConnection(client=openai_client),
+            options=checked_options(websocket_options),
+        )
+        super().__init__(model, openai_client)
+        ResponsesModel.__init__(self, model, sockets, is_default=not model_is_explicit)
+        self._sockets = sockets
+
+    async def close(self) -> None:
+        """Close the sockets. A later call opens new ones."""
+        await self._sockets.aclose()
+
+
+def check_websockets(what: str) -> None:
+    """Check that the package for WebSockets is installed, without importing it.
+
+    Args:
+        what: the feature that needs the package; the error message starts with it.
+
+    Raises:
+        UserError: the package is not installed.
+    """
+    if find_spec("websockets") is None:
+        raise UserError(
+            f"{what} needs the package websockets, which is not installed here:"
+            ' pip install "outlast[realtime]". Install it where the worker runs.'
+        )
+
+
+def checked_options(options: OpenAIResponsesWebSocketOptions | None) -> dict[str, Any]:
+    """Return the options as a dict.
+
+    Raises:
+        UserError: an option is unknown or has the wrong type.
+    """
+    name = "OpenAIResponsesWebSocketOptions"
+    passed: object = options
+    if options is not None and not isinstance(passed, dict):
+        raise UserError(f"{name} is a dict, not {passed!r}.")
+    values = cast("dict[str, object]", options or {})
+    known = {"ping_interval": (int, float), "ping_timeout": (int, float), "max_size": (int,)}
+    for option, value in values.items():
+        if option not in known:
+            raise UserError(f"{name} has no {option!r}; it has {', '.join(known)}.")
+        is_number = isinstance(value, known[option]) and not isinstance(value, bool)
+        if value is not None and not (is_number and cast("float", value) > 0):
+            raise UserError(f"{name}({option}=...) must be a positive number, or None: {value!r}.")
+    return dict(values)

@@ -1,0 +1,499 @@
+"""The Responses API over WebSocket, through the `openai` package's own connection.
+
+A request continues the response that its socket holds if its items begin with the items of that
+response and its request: then only the new items are sent. In every other case it is sent whole.
+"""
+
+import asyncio
+import json
+import ssl
+from collections.abc import AsyncGenerator, Callable, Generator, Hashable, Mapping
+from contextlib import aclosing, contextmanager
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
+from outlast.agents.config.settings import ModelSettings
+from outlast.agents.logs import get_logger
+from outlast.loop.values import JsonObject
+from outlast.models.failures import (
+    Target,
+    bad_address,
+    bad_response,
+    closed_socket,
+    connection_failure,
+    oversized_frame,
+    refused_request,
+    reported_failure,
+    request_failure,
+    timeout_failure,
+)
+from outlast.models.json_values import as_count, as_object, as_objects, as_text
+from outlast.models.loop_values import LoopValues
+from outlast.models.openai.connection import OpenAIConnection, Reply, call_deadline, is_loopback
+from outlast.models.openai.responses import ends_response, supported_fields
+from outlast.models.openai.sockets import (
+    DEFAULT_LIMITS,
+    HeldResponse,
+    PoolLimits,
+    Socket,
+    SocketPool,
+)
+from outlast.ports.model import ModelError
+
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
+    from openai.resources.responses.responses import AsyncResponses, AsyncResponsesConnection
+    from websockets.exceptions import ConnectionClosed, InvalidStatus
+
+logger = get_logger(__name__)
+
+_OPEN_SECONDS = 10.0
+"""The limit for opening a connection, with the handshakes of TLS and WebSocket."""
+
+_NOT_LISTED = 403
+"""The HTTP status for a key that may not do everything, but perhaps call models."""
+
+_LOST_RESPONSE = "previous_response_not_found"
+_LIMIT_REACHED = "websocket_connection_limit_reached"
+"""Error codes which prove that nothing was generated."""
+
+_REFUSALS: Final = frozenset({"invalid_request", "not_found"})
+"""Codes of failures where the provider refused the request, so that nothing was generated."""
+
+_TOO_BIG = 1009
+"""The close code for a frame that is too large."""
+
+_DELTA = b'.delta"'
+_TYPE_BYTES = 80
+"""OpenAI writes the type of an event within these first bytes of a frame."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SocketConnection:
+    """A `ModelConnection` over WebSockets. Any number of concurrent calls can use it.
+
+    Sockets belong to the event loop that opened them. A call never retries, but for one case: if
+    the first event proves that nothing was generated, the whole request goes out on a new socket.
+
+    Attributes:
+        http: the connection whose client, key and address are used; the caller closes it.
+        options: options of the `websockets` package's connections, such as `ping_interval`.
+        limits: the limits of the pool in each event loop.
+        run_id: the run of the calls, if any.
+    """
+
+    http: OpenAIConnection
+    options: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    limits: PoolLimits = DEFAULT_LIMITS
+    run_id: str | None = None
+    _pools: LoopValues[SocketPool] = field(default_factory=LoopValues[SocketPool])
+
+    def of_run(self, run_id: str | None) -> "SocketConnection":
+        """Return the connection for the calls of a run, with the same sockets."""
+        return replace(self, run_id=run_id)
+
+    def target(self, path: str, model: str) -> Target:
+        """Return the destination of a call to this path, for error messages."""
+        return self.http.socket_target(path, model)
+
+    async def post(self, target: Target, body: JsonObject, settings: ModelSettings) -> Reply:
+        """Send a body and return the response.
+
+        Raises:
+            ModelError: the call failed, or the response is not a JSON object.
+        """
+        done: list[object] = []
+        last: JsonObject = {}
+        async with aclosing(self._events(target, body, settings, has_deltas=False)) as events:
+            async for event in events:
+                last = event
+                if event.get("type") == "response.output_item.done":
+                    done.append(event.get("item"))
+        response = as_object(last.get("response"))
+        if response is None:
+            raise bad_response(target, "expected a JSON object as the response")
+        if response.get("output") == []:
+            response = {**response, "output": done}  # some servers send items only on the way
+        return Reply(body=response, request_id=None)
+
+    def stream(
+        self,
+        target: Target,
+        body: JsonObject,
+        settings: ModelSettings,
+        *,
+        is_last: Callable[[JsonObject], bool],
+    ) -> AsyncGenerator[JsonObject]:
+        """Send a body and yield the events of the response; may raise a `ModelError`."""
+        del is_last  # the same events end every response here
+        return self._events(target, body, settings, has_deltas=True)
+
+    async def check_key(self, target: Target) -> None:
+        """Open a connection, which stays in the pool for the first call.
+
+        Only a refused key counts: a server that does not answer may do so later.
+
+        Raises:
+            ModelError: there is no key, the server refuses it, or its address is invalid.
+        """
+        client = await self.http.socket_client(target)
+        if target.key is None:
+            return
+        call = _Call(target, ModelSettings(), client)
+        try:
+            self._pool().release(await self._take(call, lambda _: True))
+        except ModelError as error:
+            if error.code == "unauthorized" and error.status != _NOT_LISTED:
+                raise
+
+    async def aclose(self) -> None:
+        """Close the sockets of all event loops. A later call opens new ones."""
+        own = self._pools.pop()
+        for loop, pool in self._pools.pop_others():
+            if loop.is_running():
+                asyncio.run_coroutine_threadsafe(pool.aclose(), loop)
+        if own is not None:
+            await own.aclose()
+
+    async def _events(
+        self, target: Target, body: JsonObject, settings: ModelSettings, *, has_deltas: bool
+    ) -> AsyncGenerator[JsonObject]:
+        """Send a body and yield the events of the response; the last one holds all of it.
+
+        A response that is not read to its end loses its socket, which tells the provider to stop.
+        """
+        client = await self.http.socket_client(target)
+        request = _RequestText(body, target)
+        call = _Call(target, settings, client, has_deltas=has_deltas)
+        pool = self._pool()
+        socket = await self._take(call, lambda one: request.continues(one.held))
+        complete = False
+        try:
+            held, socket.held = socket.held, None
+            continued = pool.continues and held is not None and request.continues(held)
+            text = request.after(held) if continued and held is not None else request.whole()
+            event = await call.ask(socket, text)
+            if (reason := _reason_to_resend(event, target, continued=continued)) is not None:
+                pool.drop(socket)
+                socket = await self._take(call, None)
+                event = await call.ask(socket, request.whole())
+                if reason == _UNSUPPORTED and event.get("type") != "error":
+                    pool.continues = False
+                    logger.warning(
+                        "%s does not continue responses; requests are sent whole", target.base_url
+                    )
+            while not ends_response(event):
+                if event.get("type") == "error":
+                    raise _reported(event, target, continued=continued)
+                yield event
+                event = await call.receive(socket)
+            socket.held = request.held_with(event)
+            complete = True
+            pool.release(socket)
+            yield event
+        finally:
+            if not complete:
+                pool.drop(socket)
+
+    async def _take(self, call: "_Call", fits: Callable[[Socket], bool] | None) -> Socket:
+        """Return a socket for a call; without `fits`, a new one."""
+        with _failures(call.target):
+            async with asyncio.timeout_at(call.deadline):
+                return await self._pool().take(
+                    call.route(), self.run_id, fits=fits, connect=lambda: self._connect(call)
+                )
+
+    async def _connect(self, call: "_Call") -> "AsyncResponsesConnection":
+        options: dict[str, Any] = {"max_size": None, "compression": None, **self.options}
+        options["open_timeout"] = None  # the limit is below
+        if is_loopback(call.target.base_url):
+            options["proxy"] = None  # an environment's proxy cannot reach this machine
+        if call.target.base_url.startswith("wss:"):
+            pool = self._pool()
+            if pool.ssl is None:  # reading the system's certificates takes a while
+                pool.ssl = await asyncio.to_thread(ssl.create_default_context)
+            options["ssl"] = pool.ssl
+        _check_headers(call.headers)
+        # The first use imports the packages, which takes a while, too.
+        responses = await asyncio.to_thread(_resource, call.client)
+        connecting: Any = {"websocket_connection_options": options, "max_retries": 0}
+        with _failures(call.target):
+            async with asyncio.timeout(_OPEN_SECONDS):
+                return await responses.connect(
+                    extra_headers=call.headers, extra_query=call.query, **connecting
+                ).enter()
+
+    def _pool(self) -> SocketPool:
+        """Return the pool of the running event loop."""
+        pool = self._pools.get()
+        if pool is None:
+            self._pools.set(pool := SocketPool(self.limits))
+        return pool
+
+
+class _Call:
+    """The settings of one call, and its frames."""
+
+    def __init__(
+        self,
+        target: Target,
+        settings: ModelSettings,
+        client: "AsyncOpenAI",
+        *,
+        has_deltas: bool = True,
+    ) -> None:
+        self.target = target
+        self.client = client
+        self.deadline = call_deadline(settings)
+        self.headers = dict(settings.extra_headers or {})
+        self.query = dict(settings.extra_query or {})
+        self._has_deltas = has_deltas
+        # Without a time-out in the settings, the client's limits the wait for each frame.
+        limit: Any = client.timeout
+        self._frame_s: float | None = getattr(limit, "read", limit)
+
+    def route(self) -> Hashable:
+        """Return a key that is equal for requests which can share a connection."""
+        extra = json.dumps([self.headers, self.query], sort_keys=True, default=str)
+        return self.client, self.client.api_key, self.target.base_url, extra
+
+    async def ask(self, socket: Socket, text: str) -> JsonObject:
+        """Send a request and return the first event."""
+        with _failures(self.target):
+            async with asyncio.timeout_at(self._limit()):
+                await socket.send(text)
+        return await self.receive(socket)
+
+    async def receive(self, socket: Socket) -> JsonObject:
+        """Return the next event, also if it is an error."""
+        from pydantic_core import from_json
+
+        with _failures(self.target):
+            # Only around this event, so that the time-out never cancels the consumer's code.
+            async with asyncio.timeout_at(self._limit()) as limit:
+                data = await socket.receive()
+                while not self._has_deltas and _DELTA in data[:_TYPE_BYTES]:
+                    limit.reschedule(self._limit())
+                    data = await socket.receive()
+        try:
+            event = as_object(from_json(data, allow_inf_nan=False))
+        except ValueError:
+            event = None
+        if event is None:
+            raise bad_response(self.target, "expected events of JSON objects")
+        return event
+
+    def _limit(self) -> float | None:
+        if self.deadline is not None or self._frame_s is None:
+            return self.deadline
+        return asyncio.get_running_loop().time() + self._frame_s
+
+
+class _RequestText:
+    """The JSON of a request, item by item, to send all items or only the last."""
+
+    def __init__(self, body: JsonObject, target: Target) -> None:
+        """Encode the body of a request to `/responses`.
+
+        Raises:
+            ModelError: the body cannot be JSON, or asks for a background response.
+        """
+        if body.get("background"):
+            raise refused_request(target, "background responses are not supported")
+        left_out = ("stream", "background", "input")
+        fields = {name: value for name, value in body.items() if name not in left_out}
+        self._model = fields.get("model")
+        is_linked = "previous_response_id" in fields or "conversation" in fields
+        items = as_objects(body.get("input"))
+        if items is None and "input" in body:
+            fields["input"] = body["input"]
+        try:
+            (head,) = _json({"type": "response.create", **fields})
+            self._head = head[:-1]
+            self._items = None if items is None else _json(*items)
+            self._digests = [_digest(item) for item in self._items or ()]
+        except (TypeError, ValueError, RecursionError) as error:
+            raise request_failure(Exception(str(error)), target) from None
+        self._can_be_held = self._items is not None and not is_linked
+
+    def whole(self) -> str:
+        """Return the frame with all items."""
+        return self._frame(0, b"")
+
+    def continues(self, held: HeldResponse | None) -> bool:
+        """Whether the items begin with those of a response and its request, and go on."""
+        if held is None or not self._can_be_held or held.model != self._model:
+            return False
+        count = len(held.items)
+        return count < len(self._digests) and self._digests[:count] == [*held.items]
+
+    def after(self, held: HeldResponse) -> str:
+        """Return the frame with only the items after those of a response."""
+        return self._frame(
+            len(held.items), b',"previous_response_id":' + _json(held.response_id)[0]
+        )
+
+    def held_with(self, event: JsonObject) -> HeldResponse | None:
+        """Return the server's state after the last event, if a request can continue it."""
+        response = as_object(event.get("response")) or {}
+        response_id = as_text(response.get("id"))
+        output = as_objects(response.get("output"))
+        if not self._can_be_held or not output or response_id is None:
+            return None
+        if event.get("type") != "response.completed" or response.get("status") != "completed":
+            return None
+        replied = [_digest(item) for item in _json(*map(supported_fields, output))]
+        return HeldResponse(response_id, self._model, [*self._digests, *replied])
+
+    def _frame(self, start: int, link: bytes) -> str:
+        items = () if self._items is None else (b',"input":[', b",".join(self._items[start:]), b"]")
+        return b"".join((self._head, link, *items, b"}")).decode()
+
+
+def _json(*values: object) -> list[bytes]:
+    """Return the compact JSON of each value.
+
+    Raises:
+        TypeError: a value has parts that are no JSON.
+        ValueError: likewise, or it has numbers that JSON cannot express.
+    """
+    from pydantic_core import to_json
+
+    texts = [to_json(value) for value in values]
+    for value, text in zip(values, texts, strict=True):
+        if b"NaN" in text or b"Infinity" in text:  # perhaps in a string
+            json.dumps(value, allow_nan=False)
+    return texts
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16).digest()
+
+
+# --- Errors --------------------------------------------------------------------------------------
+
+_UNSUPPORTED = "unsupported"
+"""The reason to resend a request whose continued form the provider refused."""
+
+
+def _reason_to_resend(event: JsonObject, target: Target, *, continued: bool) -> str | None:
+    """Return why the whole request may go out again, if its first event is such an error."""
+    codes: list[object] = [level.get("code") for level in _levels(event)]
+    if _LIMIT_REACHED in codes:
+        return _LIMIT_REACHED
+    if not codes or not continued:
+        return None
+    if _LOST_RESPONSE in codes:
+        return _LOST_RESPONSE
+    failure = _reported(event, target, continued=False)
+    return _UNSUPPORTED if failure.code in _REFUSALS else None
+
+
+def _reported(event: JsonObject, target: Target, *, continued: bool) -> ModelError:
+    """Return the failure in an error event.
+
+    Args:
+        event: the event, with an error in it.
+        target: the destination of the call.
+        continued: whether the request continued a response, which is then not the caller's choice.
+    """
+    levels = _levels(event)
+    headers: dict[str, str] = {}
+    status: int | None = None
+    for level in levels:
+        status = as_count(level.get("status")) or status
+        named = as_object(level.get("headers")) or {}
+        headers |= {name.lower(): value for name, value in named.items() if isinstance(value, str)}
+    if continued and any(level.get("code") == _LOST_RESPONSE for level in levels):
+        headers["x-should-retry"] = "true"
+    report = levels[-1].get("error") or levels[-1]  # a text, or the innermost object
+    return reported_failure(report, target, status=status, headers=headers)
+
+
+def _levels(event: JsonObject) -> list[JsonObject]:
+    """Return an error event and the errors nested in it, the innermost last; else nothing."""
+    kind = event.get("type")
+    level = event if kind == "error" else None
+    if kind == "response.failed":
+        level = as_object((as_object(event.get("response")) or {}).get("error"))
+    levels: list[JsonObject] = []
+    while level is not None:
+        levels.append(level)
+        level = as_object(level.get("error"))
+    return levels
+
+
+def _resource(client: "AsyncOpenAI") -> "AsyncResponses":
+    """Return the client's API of responses, with its WebSocket modules imported."""
+    import_module("websockets.asyncio.client")
+    return client.responses
+
+
+def _check_headers(headers: Mapping[str, str]) -> None:
+    """Refuse headers that would break the handshake.
+
+    Raises:
+        ValueError: a value has a line break or other control character.
+    """
+    for name, value in headers.items():
+        if not all(part.isascii() and part.isprintable() for part in (name, str(value))):
+            raise ValueError(f"the header {name!r} holds characters that no header has")
+
+
+@contextmanager
+def _failures(target: Target) -> Generator[None]:
+    """Convert the exceptions of the `openai` and `websockets` packages to `ModelError`.
+
+    The cause is dropped, because it may contain the request's headers and so the key.
+    """
+    import httpx2
+    import openai
+    from websockets import exceptions as sockets
+
+    try:
+        yield
+    except sockets.InvalidStatus as error:
+        raise _refused_handshake(error, target) from None
+    except sockets.ConnectionClosed as error:
+        raise _closed(error, target) from None
+    except (sockets.InvalidURI, httpx2.InvalidURL):
+        raise bad_address(target) from None
+    except sockets.ProxyError as error:
+        raise connection_failure(error, target) from None
+    except sockets.InvalidHandshake as error:
+        if isinstance(error.__cause__, EOFError | OSError):
+            raise connection_failure(error, target) from None
+        raise bad_response(target, f"{type(error).__name__}: {error}") from None
+    except TimeoutError:
+        raise timeout_failure(target) from None
+    except (OSError, EOFError) as error:
+        raise connection_failure(error, target) from None
+    except (openai.OpenAIError, TypeError, ValueError) as error:
+        raise request_failure(error, target) from None
+
+
+def _refused_handshake(error: "InvalidStatus", target: Target) -> ModelError:
+    """Return the failure for a server that answered with an HTTP status instead of a WebSocket."""
+    from pydantic_core import from_json
+
+    response = error.response
+    text = (response.body or b"").decode(errors="replace")
+    try:
+        report: object = from_json(text)
+    except ValueError:
+        report = text or None
+    parsed = as_object(report) or {}
+    headers = {name.lower(): value for name, value in response.headers.raw_items()}
+    return reported_failure(
+        parsed.get("error") or report, target, status=response.status_code, headers=headers
+    )
+
+
+def _closed(error: "ConnectionClosed", target: Target) -> ModelError:
+    by_server = error.rcvd is not None and (error.sent is None or error.rcvd_then_sent is True)
+    closing = error.rcvd if by_server else error.sent
+    if closing is not None and closing.code == _TOO_BIG:
+        return oversized_frame(target, is_request=by_server)
+    return closed_socket(target, str(error))

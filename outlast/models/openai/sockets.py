@@ -1,0 +1,233 @@
+"""WebSockets to one server, kept open between the requests of runs.
+
+A server keeps the last response of a connection, so that the next request can continue it with new
+items only. The pool gives a run the socket of its last request. A socket is only a shortcut: a
+request that cannot continue a socket's response is sent whole.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from ssl import SSLContext
+
+    from openai.resources.responses.responses import AsyncResponsesConnection
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PoolLimits:
+    """How many sockets a pool has, and for how long.
+
+    Attributes:
+        sockets: the most sockets at once; further requests wait.
+        idle_s: how long a socket may be unused.
+        age_s: how old a socket may be when a request begins; OpenAI closes it after an hour.
+    """
+
+    sockets: int = 100
+    idle_s: float = 300.0
+    age_s: float = 55 * 60.0
+
+
+DEFAULT_LIMITS: Final = PoolLimits()
+
+
+@dataclass(frozen=True, slots=True)
+class HeldResponse:
+    """The response that a server holds for a connection.
+
+    Attributes:
+        response_id: its id.
+        model: its model, as in the request.
+        items: the digests of its request's items and of its own.
+    """
+
+    response_id: str
+    model: object
+    items: Sequence[bytes]
+
+
+class Socket:
+    """One connection, which carries one response at a time.
+
+    Attributes:
+        route: what the connection was opened with; requests with the same route can share it.
+        run_id: the run of its last request.
+        held: the response that the next request may continue, if any.
+    """
+
+    def __init__(self, connection: "AsyncResponsesConnection", route: Hashable) -> None:
+        """Wrap an open connection."""
+        self.route = route
+        self.run_id: str | None = None
+        self.held: HeldResponse | None = None
+        self.opened_at = asyncio.get_running_loop().time()
+        self.expiry: asyncio.TimerHandle | None = None
+        self._connection = connection
+
+    async def send(self, text: str) -> None:
+        """Send a text frame."""
+        await self._connection.send_raw(text)
+
+    async def receive(self) -> bytes:
+        """Return the data of the next frame."""
+        return await self._connection.recv_bytes()
+
+    async def is_usable(self) -> bool:
+        """Whether the connection is still open; frames that have come since are dropped."""
+        from websockets.exceptions import ConnectionClosed
+
+        try:
+            async with asyncio.timeout(0):
+                while True:
+                    await self._connection.recv_bytes()
+        except TimeoutError:
+            return True
+        except ConnectionClosed:
+            return False
+
+    async def close(self) -> None:
+        """Close the connection in any state."""
+        with suppress(Exception):
+            await self._connection.close()
+
+
+class SocketPool:
+    """The sockets of one event loop.
+
+    Attributes:
+        continues: whether the server continues responses; false once it has refused to.
+        ssl: the context for certificates, once it is needed.
+    """
+
+    def __init__(self, limits: PoolLimits = DEFAULT_LIMITS) -> None:
+        """Create an empty pool."""
+        self.continues = True
+        self.ssl: SSLContext | None = None
+        self._limits = limits
+        self._places = asyncio.Semaphore(limits.sockets)
+        self._idle: list[Socket] = []  # the least recently used first
+        self._busy: set[Socket] = set()
+        self._opening = 0
+        self._closing: set[asyncio.Task[None]] = set()
+
+    async def take(
+        self,
+        route: Hashable,
+        run_id: str | None,
+        *,
+        fits: Callable[[Socket], bool] | None,
+        connect: Callable[[], Awaitable["AsyncResponsesConnection"]],
+    ) -> Socket:
+        """Return a socket for one request: the run's own, or another one, or a new one.
+
+        It waits while every place is taken. The caller returns the socket with `release` or `drop`.
+
+        Args:
+            route: what the connection is opened with.
+            run_id: the run of the request, if any.
+            fits: whether the request can continue the response that a socket holds; None means
+                that it needs a new socket.
+            connect: opens a connection.
+        """
+        await self._places.acquire()
+        try:
+            socket = None if fits is None else await self._take_idle(route, run_id, fits)
+            if socket is None:
+                socket = await self._open(route, connect)
+        except BaseException:
+            self._places.release()
+            raise
+        self._busy.add(socket)
+        socket.run_id = run_id
+        return socket
+
+    def release(self, socket: Socket) -> None:
+        """Keep a socket with a complete response for a later request."""
+        if socket not in self._busy:
+            return  # the pool was closed
+        self._busy.remove(socket)
+        self._places.release()
+        loop = asyncio.get_running_loop()
+        left_s = socket.opened_at + self._limits.age_s - loop.time()
+        if left_s <= 0:
+            self._close(socket)
+            return
+        socket.expiry = loop.call_later(min(self._limits.idle_s, left_s), self._discard, socket)
+        self._idle.append(socket)
+
+    def drop(self, socket: Socket) -> None:
+        """Close a socket after a failed or abandoned request, without waiting."""
+        if socket in self._busy:
+            self._busy.remove(socket)
+            self._places.release()
+        self._close(socket)
+
+    async def aclose(self) -> None:
+        """Close all sockets, also those with a request."""
+        for socket in list(self._idle):
+            self._discard(socket)
+        for socket in list(self._busy):
+            self.drop(socket)
+        await asyncio.gather(*self._closing)
+
+    async def _take_idle(
+        self, route: Hashable, run_id: str | None, fits: Callable[[Socket], bool]
+    ) -> Socket | None:
+        """Take the best idle socket that is still open; None if a new one is better."""
+        while (socket := self._find(route, run_id, fits)) is not None:
+            self._remove(socket)
+            self._opening += 1
+            is_usable = False
+            try:
+                is_usable = await socket.is_usable()
+            finally:
+                self._opening -= 1
+                if not is_usable:
+                    self._close(socket)
+            if is_usable:
+                return socket
+        return None
+
+    async def _open(
+        self, route: Hashable, connect: Callable[[], Awaitable["AsyncResponsesConnection"]]
+    ) -> Socket:
+        if self._is_full():
+            self._discard(self._idle[0])  # there is one, because this request has a place
+        self._opening += 1
+        try:
+            return Socket(await connect(), route)
+        finally:
+            self._opening -= 1
+
+    def _is_full(self) -> bool:
+        return len(self._idle) + len(self._busy) + self._opening >= self._limits.sockets
+
+    def _find(
+        self, route: Hashable, run_id: str | None, fits: Callable[[Socket], bool]
+    ) -> Socket | None:
+        """Return the best idle socket; None if a new one is better."""
+        same_route = [socket for socket in reversed(self._idle) if socket.route == route]
+        own = [socket for socket in same_route if socket.run_id == run_id]
+        best = next((socket for socket in own if fits(socket)), own[0] if own else None)
+        if best is None and self._is_full():
+            return same_route[-1] if same_route else None
+        return best
+
+    def _discard(self, socket: Socket) -> None:
+        self._remove(socket)
+        self._close(socket)
+
+    def _remove(self, socket: Socket) -> None:
+        self._idle.remove(socket)
+        if socket.expiry is not None:
+            socket.expiry.cancel()
+            socket.expiry = None
+
+    def _close(self, socket: Socket) -> None:
+        task = asyncio.get_running_loop().create_task(socket.close())
+        self._closing.add(task)
+        task.add_done_callback(self._closing.discard)

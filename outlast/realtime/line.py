@@ -1,0 +1,786 @@
+"""A realtime line: the connection to the model, kept in step with the run that records it.
+
+The line passes the model's events on, reports every finished turn to the run, and carries out what
+the run decides: outputs, handoffs, the next response. It decides nothing about turns itself, and it
+may die at any time: another line finds everything in the run.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Coroutine
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from typing import Any, Final, Literal, TypeAlias, cast
+
+from outlast.activities.errors import EffectError
+from outlast.activities.live import LiveAgent, live_agent, live_reply
+from outlast.activities.worker_deps import WorkerDeps
+from outlast.agents.errors import AgentsException, RunClosed, RunNotFound, UserError
+from outlast.agents.guardrails.guardrail import OutputGuardrailResult
+from outlast.agents.logs import get_logger
+from outlast.agents.realtime import RealtimeAgent
+from outlast.agents.usage import Usage
+from outlast.loop.approvals import Decision
+from outlast.loop.calls import ModelReply, PlannedCall
+from outlast.loop.checks import GuardrailRecord
+from outlast.loop.effects import CallModel
+from outlast.loop.requests import model_call
+from outlast.loop.state import LoopState
+from outlast.loop.values import Failure, JsonObject
+from outlast.ports.model import ModelError, ModelResponse
+from outlast.ports.realtime.config import RealtimeRunConfig, RealtimeSessionModelSettings
+from outlast.ports.realtime.item_ids import PREFIX
+from outlast.ports.realtime.model import RealtimeModel, RealtimeModelConfig
+from outlast.ports.realtime.model_events import (
+    RealtimeModelEvent,
+    RealtimeModelRawServerEvent,
+    RealtimeModelToolCallEvent,
+)
+from outlast.ports.realtime.model_inputs import (
+    RealtimeModelSendEvent,
+    RealtimeModelSendInterrupt,
+    RealtimeModelSendRawMessage,
+    RealtimeModelSendSessionUpdate,
+    RealtimeModelSendToolOutput,
+    RealtimeModelSendUserInput,
+    RealtimeModelUserInput,
+)
+from outlast.realtime.case import Case
+from outlast.realtime.last_item import LastItem, missed_events
+from outlast.realtime.progress import (
+    AgentSwitched,
+    ApprovalNeeded,
+    CallBegan,
+    CallEnded,
+    LineLost,
+    ModelDue,
+    OutputReady,
+    Progress,
+    QuestionFailed,
+    RunOver,
+    Step,
+)
+from outlast.realtime.seed import new_id, output_text, session_item, session_items
+from outlast.realtime.speech_checks import records_of
+from outlast.realtime.turns import FinishedTurn, Turns
+
+logger = get_logger(__name__)
+
+SESSION_LIMIT: Final = timedelta(minutes=55)
+"""When a session gets a new connection; providers end sessions after 60 minutes."""
+
+TRANSCRIPT_WAIT_SECONDS: Final = 0.5
+"""How long a turn waits for the transcript of what the user said before it."""
+
+RECONNECTS: Final = (0.0, 0.2, 0.5, 1.0, 2.0, 4.0, 8.0)
+"""The seconds before each attempt to reconnect."""
+
+SHORT_LIVED: Final = 5
+SHORT_LIVED_SECONDS: Final = 2.0
+"""How many connections in a row may be lost at once, before the line gives up."""
+
+FAILED_RESPONSES: Final = (0.5, 1.0, 2.0, 4.0)
+"""The seconds before each attempt to get a response that the provider could not make."""
+
+CAUGHT_UP_SECONDS: Final = 5.0
+"""The longest wait of a new connection for the run to record the old one's turns."""
+
+STILL_WORKING: Final = (
+    "Say in one short sentence, in the user's language, that you are still working on it. "
+    "Do not guess the result."
+)
+WAITING_FOR_A_PERSON: Final = (
+    "Say in one short sentence, in the user's language, that a colleague has to approve this and "
+    "that you are waiting. Do not guess the decision."
+)
+
+ReconnectReason: TypeAlias = Literal["connection_lost", "session_limit"]
+
+
+class LineListener:
+    """A listener to the events of a line, such as the session."""
+
+    async def on_step(self, step: Step) -> None:
+        """Take a change of the run."""
+        raise NotImplementedError
+
+    async def on_reconnected(self, reason: ReconnectReason) -> None:
+        """Take that the line has a new connection."""
+        raise NotImplementedError
+
+    async def on_error(self, error: object) -> None:
+        """Take an error that the line survives."""
+        raise NotImplementedError
+
+    async def on_end(self, error: BaseException | None) -> None:
+        """Take that the line has ended, with its error if there is one."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class LineOptions:
+    """How a line is kept.
+
+    Attributes:
+        model_config: how to connect to the model.
+        run_config: the settings of the run on the line.
+        notice_after: how long a caller waits for a tool until the agent says that it is working;
+            None for never.
+        session_limit: when a connection is replaced, at the end of a turn; None for never.
+    """
+
+    model_config: RealtimeModelConfig
+    run_config: RealtimeRunConfig
+    notice_after: timedelta | None = timedelta(seconds=10)
+    session_limit: timedelta | None = SESSION_LIMIT
+
+
+class Line:
+    """One line of a run.
+
+    Args:
+        model: the realtime model.
+        case: the run.
+        worker: the definitions of this process.
+        options: how the line is kept.
+        listener: receives what happens.
+
+    Attributes:
+        id: the id of the line in the run; empty before it is attached.
+        agent: the name of the agent whose settings the model has.
+    """
+
+    def __init__(
+        self,
+        model: RealtimeModel,
+        case: Case,
+        worker: WorkerDeps,
+        options: LineOptions,
+        listener: LineListener,
+    ) -> None:
+        self.id = ""
+        self.agent = ""
+        self._model = model
+        self._case = case
+        self._worker = worker
+        self._options = options
+        self._listener = listener
+        self._state = LoopState()
+        self._changed = asyncio.Event()
+        self._turns = Turns(f"line-{secrets.token_hex(6)}")
+        self._heard = asyncio.Event()
+        self._progress = Progress()
+        self._finished: asyncio.Queue[FinishedTurn] = asyncio.Queue()
+        self._reporting: asyncio.Task[None] | None = None
+        self._reported = ""
+        self._calls: dict[str, RealtimeModelToolCallEvent] = {}
+        self._running: dict[str, str] = {}
+        self._checks: dict[str, tuple[GuardrailRecord, ...]] = {}
+        self._connected = asyncio.Event()
+        self._renewing: asyncio.Task[None] | None = None
+        self._is_old = False
+        self._is_lost = False
+        self._quiet_switch = False
+        self._failures = 0
+        self._connected_at = 0.0
+        self._short_lived = 0
+        self._last = LastItem(self._raw)
+        self._found: JsonObject | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._notice: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._ended = False
+
+    @property
+    def state(self) -> LoopState:
+        """The state of the run, as far as the line has read it."""
+        return self._state
+
+    def is_probe(self, item_id: str) -> bool:
+        """Whether an item is only there for a moment, and no part of the conversation."""
+        return item_id == self._last.probe
+
+    @property
+    def has_call_id(self) -> bool:
+        """Whether the line is attached to a call that exists at the provider."""
+        return bool(self._options.model_config.get("call_id"))
+
+    # --- Opening and closing ----------------------------------------------------------------------
+
+    async def open(self) -> None:
+        """Connect to the model, and attach to the run.
+
+        Raises:
+            AgentsException: the run or its agent does not work, or the provider refuses.
+        """
+        self._state = await self._prepared()
+        await self._connect()
+        try:
+            self.id = await self._case.attach()
+            # What the line before reported last was taken before this line was attached.
+            self._state = await self._case.state()
+        except BaseException:
+            await self._model.close()
+            raise
+        self._progress.attached(self.id)
+        await self._seed()
+        self._progress.begin(self._state)
+        self._connected.set()
+        if self._state.agent != self.agent:
+            await self._switch(self._state.agent)
+        if not await self._recover() and self._due() is not None:
+            await self._respond()
+        self._spawn(self._follow())
+        self._reporting = self._spawn(self._report_turns())
+
+    async def close(self) -> None:
+        """Hang up: report the last words, close the connection, and let the run continue."""
+        if self._ended:
+            return
+        self._ended = True
+        with suppress(Exception):
+            await self._model.close()
+        for turn in self._turns.end():
+            self._finished.put_nowait(turn)
+        if self._reporting is not None and not self._reporting.done():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(CAUGHT_UP_SECONDS):
+                    await self._finished.join()
+        await self._cancel_tasks()
+        with suppress(Exception):
+            await self._model.close()  # it may have been opened again meanwhile
+        try:
+            await self._report_rest()
+        finally:
+            await self._case.hang_up()
+
+    async def _prepared(self) -> LoopState:
+        """Return the state of the run once its agent has been checked.
+
+        Raises:
+            AgentsException: the run has ended.
+        """
+        state = await self._case.state()
+        if state.phase in {"new", "preparing"}:
+            async with aclosing(self._case.follow()) as states:
+                async for one in states:
+                    state = one
+                    if state.phase not in {"new", "preparing"}:
+                        break
+        if state.outcome is not None:
+            reason = state.failure.message if state.failure is not None else state.outcome
+            raise UserError(f"The run {self._case.run_id!r} has ended: {reason}")
+        return state
+
+    async def _cancel_tasks(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        current = asyncio.current_task()
+        tasks = [task for task in self._tasks if task is not current]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _report_rest(self) -> None:
+        """Report the last turn and words without an answer."""
+        while not self._finished.empty():
+            await self._report(self._finished.get_nowait())
+        said = self._turns.take_said()
+        if said:
+            await self._case.send(said)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(self._guarded(work))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except Exception as error:
+            logger.exception("the line %s of the run %r failed", self.id, self._case.run_id)
+            await self._listener.on_end(error)
+
+    # --- The connection ---------------------------------------------------------------------------
+
+    async def _connect(self) -> None:
+        """Open the connection with the active agent's settings."""
+        self.agent = self._state.agent
+        live = await self._live()
+        settings = self.settings_of(live, starting=True)
+        config: dict[str, Any] = {**self._options.model_config, "initial_model_settings": settings}
+        await self._model.connect(cast("RealtimeModelConfig", config))
+        self._connected_at = asyncio.get_running_loop().time()
+        self._limit_session()
+        if self.has_call_id:
+            self._last = LastItem(self._raw)
+            self._found = await self._last.find()
+
+    async def _seed(self) -> None:
+        """Give the session the conversation so far, as far as it may not have it."""
+        seeded = self._missing_from()
+        while seeded < len(self._state.items):  # the run goes on meanwhile
+            items = self._state.items[seeded:]
+            for raw in session_items(self._case.run_id, items, seeded):
+                await self._create(raw)
+            seeded += len(items)
+
+    async def _recover(self) -> bool:
+        """Report the last item of a call, if the line before died without doing so.
+
+        Returns:
+            Whether there was something to report, or to answer.
+        """
+        found, self._found = self._found, None
+        missed = missed_events(found, self._state.items)
+        for event in missed:
+            what = type(event).__name__
+            logger.info("the line %s reports what the line before it did not: %s", self.id, what)
+            await self.take(event)
+        if found is not None and self._turns.unanswered() and not self._turns.speaks:
+            await self._respond()
+            return True
+        return bool(missed)
+
+    def _limit_session(self) -> None:
+        limit = self._options.session_limit
+        self._is_old = False
+        if self._timer is not None:
+            self._timer.cancel()
+        if limit is not None and not self.has_call_id:
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(limit.total_seconds(), self._grow_old)
+
+    def _grow_old(self) -> None:
+        self._is_old = True
+        if not self._turns.speaks and self._due() is None:
+            self._renew("session_limit")
+
+    def lost(
+        self, error: Exception | None = None, *, reason: ReconnectReason = "connection_lost"
+    ) -> bool:
+        """Open the connection again, after it was lost; return whether that makes sense.
+
+        Args:
+            error: the error of the connection, if there is one.
+            reason: what the program reads.
+        """
+        if self._ended or (isinstance(error, ModelError) and not error.retryable):
+            return False
+        lasted = asyncio.get_running_loop().time() - self._connected_at
+        self._short_lived = self._short_lived + 1 if lasted < SHORT_LIVED_SECONDS else 0
+        if self._short_lived > SHORT_LIVED:
+            return False
+        self._renew(reason)
+        return True
+
+    def _renew(self, reason: ReconnectReason) -> None:
+        self._is_lost = True
+        self._connected.clear()
+        if self._renewing is None or self._renewing.done():
+            self._renewing = self._spawn(self._reconnect(reason))
+
+    async def _reconnect(self, reason: ReconnectReason) -> None:
+        """Replace the connection; the new one continues the conversation."""
+        with suppress(Exception):
+            await self._model.close()
+        for turn in self._turns.end():
+            self._finished.put_nowait(turn)
+        await self._caught_up()
+        while self._is_lost:  # the new one may be lost, too
+            problem = await self._open_again()
+            if problem is not None:
+                await self._listener.on_end(problem)
+                return
+            await self._resume(reason)
+
+    async def _open_again(self) -> Exception | None:
+        """Open the connection, with pauses between the attempts; return why it cannot be opened."""
+        problem: Exception = ModelError(
+            "The connection is lost.", code="unreachable", retryable=True
+        )
+        for pause in RECONNECTS:
+            await asyncio.sleep(pause)
+            self._is_lost = False
+            with suppress(Exception):
+                await self._model.close()
+            try:
+                await self._connect()
+                await self._seed()
+            except (ModelError, AgentsException, OSError) as error:
+                self._is_lost, problem = True, error
+                if isinstance(error, ModelError) and not error.retryable:
+                    break
+            if not self._is_lost:
+                return None
+        return problem
+
+    async def _resume(self, reason: ReconnectReason) -> None:
+        """Resume after a lost connection with the words that the model has not answered."""
+        self._progress.begin(self._state)
+        due = self._due()
+        self._connected.set()
+        await self._recover()
+        await self._listener.on_reconnected(reason)
+        if self._state.agent != self.agent:
+            await self._switch(self._state.agent)
+        words = () if self.has_call_id else self._turns.unanswered()
+        for raw in words:
+            item = session_item(raw, f"{PREFIX}{secrets.token_hex(8)}")
+            if item is not None:
+                await self._create(item)
+        if words or due is not None:
+            await self._respond()
+
+    async def _caught_up(self) -> None:
+        """Wait until the run has the turns of the old connection, as far as possible."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CAUGHT_UP_SECONDS):
+                await self._finished.join()
+                while not self._has_folded(self._reported):
+                    self._changed.clear()
+                    await self._changed.wait()
+
+    def _has_folded(self, response_id: str) -> bool:
+        """Whether the run has a response, or there is none."""
+        return not response_id or any(
+            one.response_id == response_id for one in self._state.responses
+        )
+
+    def _missing_from(self) -> int:
+        """Return the index of the first item that the session may not have.
+
+        A new session has none. A call has all items up to the last reply that came from it; what
+        came after it may be there or not, and is sent again with the same ids as before, so that
+        the provider refuses what it has.
+        """
+        call_id = self._options.model_config.get("call_id")
+        turns = [one.turn for one in self._state.responses if one.request_id == call_id]
+        if not call_id or not turns:
+            return 0
+        spoken = [
+            at
+            for at, item in enumerate(self._state.items, 1)
+            if item.kind in {"message", "tool_call", "handoff_call"} and item.turn <= turns[-1]
+        ]
+        return spoken[-1] if spoken else 0
+
+    # --- Settings ---------------------------------------------------------------------------------
+
+    async def _live(self) -> LiveAgent:
+        effect = replace(model_call(self._state), agent=self.agent)
+        try:
+            return await live_agent(self._worker, effect)
+        except EffectError as error:
+            raise UserError(str(error)) from error
+
+    def settings_of(
+        self, live: LiveAgent, *, starting: bool = False
+    ) -> RealtimeSessionModelSettings:
+        """Return the settings of a session for an agent.
+
+        Args:
+            live: the agent.
+            starting: the session starts: the program's own settings then come last.
+        """
+        of_run = self._options.run_config.get("model_settings") or {}
+        initial = self._options.model_config.get("initial_model_settings") or {}
+        settings: dict[str, Any] = {**of_run, **initial}
+        if live.prompt is not None:
+            settings["prompt"] = live.prompt
+        settings["instructions"] = live.instructions or ""
+        settings["tools"] = [*live.offer.tools.values()]
+        settings["handoffs"] = [*live.offer.handoffs.values()]
+        if starting:
+            settings.update(initial)
+        if self._options.run_config.get("tracing_disabled"):
+            settings["tracing"] = None
+        return cast("RealtimeSessionModelSettings", settings)
+
+    async def _switch(self, agent: str) -> None:
+        """Give the session the settings of another agent."""
+        self.agent = agent
+        settings = self.settings_of(await self._live())
+        await self._send(RealtimeModelSendSessionUpdate(session_settings=settings))
+
+    # --- What the model says ----------------------------------------------------------------------
+
+    async def take(self, event: RealtimeModelEvent) -> None:
+        """Take an event of the model."""
+        if isinstance(event, RealtimeModelToolCallEvent):
+            self._calls[event.call_id] = event
+        if isinstance(event, RealtimeModelRawServerEvent):
+            await self._take_raw(event.data)
+        for turn in self._turns.take(event):
+            self._finished.put_nowait(turn)
+        self._heard.set()
+
+    async def _take_raw(self, data: Any) -> None:
+        """Notice a response that the provider could not make, and the last item of a call."""
+        frame: dict[str, Any] = cast("dict[str, Any]", data) if isinstance(data, dict) else {}
+        self._last.take(frame)
+        if frame.get("type") != "response.done":
+            return
+        response: dict[str, Any] = frame.get("response") or {}
+        if response.get("status") != "failed":
+            self._failures = 0
+            return
+        details: dict[str, Any] = response.get("status_details") or {}
+        await self._listener.on_error(details.get("error") or {"message": "The response failed."})
+        if self._due() is not None and self._failures < len(FAILED_RESPONSES):
+            self._spawn(self._respond_later(FAILED_RESPONSES[self._failures]))
+            self._failures += 1
+
+    async def _respond_later(self, pause: float) -> None:
+        await asyncio.sleep(pause)
+        if self._due() is not None and not self._turns.speaks:
+            await self._respond()
+
+    async def _report_turns(self) -> None:
+        while True:
+            turn = await self._finished.get()
+            try:
+                await self._wait_for_transcripts(turn)
+                await self._report(turn)
+            finally:
+                self._finished.task_done()
+            if self._is_old and not self._turns.speaks and not turn.calls_tools:
+                self._renew("session_limit")
+
+    async def _wait_for_transcripts(self, turn: FinishedTurn) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(TRANSCRIPT_WAIT_SECONDS):
+                while self._turns.waits(turn):
+                    self._heard.clear()
+                    await self._heard.wait()
+
+    async def _report(self, turn: FinishedTurn) -> None:
+        """Report a turn to the run."""
+        checks = self._checks.pop(turn.response_id, ())
+        if not turn.output:
+            return
+        said = self._turns.take_said(turn)
+        reply = await self._planned(turn)
+        if checks:
+            reply = replace(reply, checks=(*reply.checks, *checks))
+        self._progress.replied([*said, *reply.items])
+        self._reported = turn.response_id
+        try:
+            await self._case.reply(said, reply)
+        except (RunClosed, RunNotFound):
+            logger.info("the run %r has ended before %s", self._case.run_id, turn.response_id)
+            return
+        if reply.failure is not None:
+            await self._refuse_calls(turn, reply.failure)
+
+    async def _planned(self, turn: FinishedTurn) -> ModelReply:
+        effect = replace(self._due() or model_call(self._state), agent=self.agent)
+        response = ModelResponse(
+            output=list(turn.output), usage=Usage.of(turn.usage), response_id=turn.response_id
+        )
+        try:
+            reply = await live_reply(
+                self._worker, effect, self._state.items, response, model=self._model_name
+            )
+        except EffectError as error:
+            failure = Failure(code=error.code, message=error.message, details=error.details)
+            rest = tuple(raw for raw in turn.output if raw["type"] != "function_call")
+            return ModelReply(
+                items=rest, usage=turn.usage, failure=failure, response_id=turn.response_id
+            )
+        return replace(reply, request_id=self._options.model_config.get("call_id"))
+
+    @property
+    def _model_name(self) -> str:
+        of_run = self._options.run_config.get("model_settings") or {}
+        initial = self._options.model_config.get("initial_model_settings") or {}
+        named = initial.get("model_name") or of_run.get("model_name")
+        return named or str(getattr(self._model, "model", "")) or type(self._model).__name__
+
+    async def _refuse_calls(self, turn: FinishedTurn, failure: Failure) -> None:
+        """Answer the calls of a reply that the run refuses, so that the model can say so."""
+        calls = [str(raw["call_id"]) for raw in turn.output if raw["type"] == "function_call"]
+        for call_id in calls:
+            if not self._progress.sent(call_id):
+                words = f"This call was not run: {failure.message}"
+                await self._send_output(call_id, words, respond=call_id == calls[-1])
+
+    def check_tripped(
+        self, response_id: str, results: list[OutputGuardrailResult], agent: str, text: str
+    ) -> None:
+        """Keep the results of guardrails, for the report of the response."""
+        self._checks[response_id] = records_of(results, agent, text)
+
+    # --- What the run decides ---------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        async with aclosing(self._case.follow()) as states:
+            async for state in states:
+                self._state = state
+                self._changed.set()
+                for step in self._progress.read(state):
+                    await self._carry_out(step)
+                    await self._listener.on_step(step)
+
+    async def _carry_out(self, step: Step) -> None:
+        match step:
+            case ModelDue():
+                await self._go_on(step)
+            case OutputReady() if self._connected.is_set():
+                if not self._progress.sent(step.call_id):
+                    await self._send_output(step.call_id, output_text(step.output), respond=True)
+            case CallBegan():
+                self._running[step.call_id] = STILL_WORKING
+                self._give_notice()
+            case ApprovalNeeded():
+                self._running[step.request.call_id] = WAITING_FOR_A_PERSON
+                self._give_notice()
+            case CallEnded():
+                self._running.pop(step.call_id, None)
+            case LineLost() if not step.replaced:
+                # The run heard nothing of this line for too long, but the line is alive.
+                self._progress.line = self.id = await self._case.attach()
+            case LineLost():
+                await self._listener.on_end(None)
+            case RunOver():
+                await self._listener.on_end(None)
+            case AgentSwitched() | QuestionFailed() | OutputReady():
+                pass
+
+    def _due(self) -> CallModel | None:
+        """Return the model call that the run waits for on this line."""
+        calls = (one for one in self._state.pending if isinstance(one, CallModel))
+        return next((one for one in calls if one.line == self.id), None)
+
+    async def _go_on(self, due: ModelDue) -> None:
+        """Send the model the new items, and let it speak."""
+        self._running.clear()
+        if not self._connected.is_set():
+            return  # the next connection gets everything, and speaks then
+        if due.effect.agent != self.agent:
+            await self._switch(due.effect.agent)
+        if self._quiet_switch:
+            self._quiet_switch = False
+            for _, item in due.items:
+                if item.raw.get("type") == "function_call_output":
+                    self._progress.sent(str(item.raw.get("call_id")))
+            return
+        fresh = [(at, item) for at, item in due.items if not self._is_known_output(item.raw)]
+        for place, (at, item) in enumerate(fresh):
+            call_id = str(item.raw.get("call_id"))
+            if item.raw.get("type") == "function_call_output" and call_id in self._calls:
+                is_last = place == len(fresh) - 1
+                text = output_text(item.raw.get("output"))
+                await self._send_output(call_id, text, respond=is_last)
+                if is_last:
+                    return
+                continue
+            raw = session_item(item.raw, new_id(self._case.run_id, item.raw, at))
+            if raw is not None:
+                await self._create(raw)
+        await self._respond()
+
+    def _is_known_output(self, raw: JsonObject) -> bool:
+        is_output = raw.get("type") == "function_call_output"
+        return is_output and self._progress.sent(str(raw.get("call_id")))
+
+    def _give_notice(self) -> None:
+        """Let the agent say that it is working, if a tool takes longer than a caller likes."""
+        if self._options.notice_after is None or (self._notice and not self._notice.done()):
+            return
+        self._notice = self._spawn(self._notices(self._options.notice_after.total_seconds()))
+
+    async def _notices(self, pause: float) -> None:
+        while True:
+            await asyncio.sleep(pause)
+            if not self._running:
+                return
+            if not self._turns.speaks and self._connected.is_set():
+                words = next(reversed(self._running.values()))
+                response: JsonObject = {"instructions": words, "tool_choice": "none"}
+                await self._raw("response.create", {"response": response})
+            pause *= 2
+
+    # --- What people do on the line ---------------------------------------------------------------
+
+    async def say(self, message: RealtimeModelUserInput) -> None:
+        """Send a message of the user to the model."""
+        await self._connected.wait()
+        self._turns.send(message)
+        await self._model.send_event(RealtimeModelSendUserInput(user_input=message))
+
+    async def pass_on(self, event: RealtimeModelSendEvent) -> None:
+        """Send a message of the program to the model; audio is dropped while there is no model."""
+        if self._connected.is_set():
+            await self._model.send_event(event)
+
+    async def decide(self, decision: Callable[[str], Decision], call_id: str) -> bool:
+        """Decide about a call that waits for a person; return whether one waits."""
+        for request in (await self._case.state()).pending_approvals:
+            if request.call_id == call_id:
+                await self._case.decide(decision(request.id))
+                return True
+        return False
+
+    async def update_agent(self, agent: RealtimeAgent[Any]) -> None:
+        """Make another agent active, as a handoff of the program.
+
+        Raises:
+            UserError: the agent is not reachable from the starting agent.
+        """
+        name = self._worker.registry.agent(agent.name).name
+        call_id = f"update-{secrets.token_hex(6)}"
+        raw: JsonObject = {
+            "type": "function_call",
+            "call_id": call_id,
+            "name": "update_agent",
+            "arguments": "{}",
+            "status": "completed",
+        }
+        live = await live_agent(self._worker, replace(model_call(self._state), agent=name))
+        plan = PlannedCall(
+            item=0, kind="handoff", target=name, target_steps=live.invocation.required_steps()
+        )
+        reply = ModelReply(items=(raw,), calls=(plan,), response_id=call_id, model="program")
+        self._quiet_switch = True
+        self._progress.replied([raw])
+        await self._case.reply((), reply)
+
+    async def interrupt(self, event: RealtimeModelSendInterrupt) -> None:
+        """Stop the model."""
+        await self.pass_on(event)
+
+    # --- Sending ----------------------------------------------------------------------------------
+
+    async def _send_output(self, call_id: str, text: str, *, respond: bool) -> None:
+        call = self._calls.get(call_id) or RealtimeModelToolCallEvent(
+            name="", call_id=call_id, arguments=""
+        )
+        await self._send(
+            RealtimeModelSendToolOutput(tool_call=call, output=text, start_response=respond)
+        )
+
+    async def _create(self, item: JsonObject) -> None:
+        self._turns.know(str(item["id"]))
+        await self._raw("conversation.item.create", {"item": item})
+
+    async def _respond(self) -> None:
+        await self._raw("response.create", {})
+
+    async def _raw(self, kind: str, other_data: JsonObject) -> None:
+        await self._send(
+            RealtimeModelSendRawMessage(
+                message={"type": kind, "other_data": other_data} if other_data else {"type": kind}
+            )
+        )
+
+    async def _send(self, event: RealtimeModelSendEvent) -> None:
+        """Send something to the model; a lost connection gets it again when it is renewed."""
+        try:
+            await self._model.send_event(event)
+        except Exception as error:  # noqa: BLE001  the end of the connection is an event of its own
+            if self._connected.is_set() and not self._ended:
+                logger.debug("the line %s could not send: %s", self.id, error)
+                await self._listener.on_error(error)

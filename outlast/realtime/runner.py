@@ -1,0 +1,385 @@
+"""Starts realtime sessions, and finds their runs again."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any, ClassVar, Self, cast
+
+from temporalio.client import Client
+from temporalio.common import WorkflowIDReusePolicy
+from temporalio.exceptions import WorkflowAlreadyStartedError
+
+from outlast.activities.worker_deps import WorkerDeps
+from outlast.agents.callables import shown
+from outlast.agents.config.run_config import RunConfig, as_run_config
+from outlast.agents.context.codec import context_class
+from outlast.agents.errors import RunNotFound, UserError
+from outlast.agents.realtime import RealtimeAgent, RealtimeRunHooks, check_realtime
+from outlast.agents.registry import Registry
+from outlast.client.handle import RunHandle
+from outlast.client.local_definitions import LocalDefinitions
+from outlast.client.outages import ride_out
+from outlast.client.run_host import RunHost
+from outlast.client.runner import NewRun, Runner, start_workflow
+from outlast.client.start import check_place, place_options, run_input
+from outlast.client.tenant import Tenant
+from outlast.contract import records
+from outlast.loop.state import LoopState
+from outlast.loop.values import DEFAULT_MAX_TURNS, Json
+from outlast.models.openai.realtime import OpenAIRealtimeWebSocketModel
+from outlast.ports.blobs import BlobStore
+from outlast.ports.model import Model
+from outlast.ports.realtime.config import RealtimeRunConfig
+from outlast.ports.realtime.model import RealtimeModel, RealtimeModelConfig
+from outlast.realtime.line import SESSION_LIMIT, Line, LineOptions
+from outlast.realtime.run_case import RunCase
+from outlast.realtime.session import Definitions, RealtimeSession
+from outlast.realtime.speech_checks import DEBOUNCE
+from outlast.tracing.provider import join_current_trace
+
+NOTICE_AFTER = timedelta(seconds=10)
+"""How long a caller waits for a tool until the agent says that it is still working."""
+
+_OF_A_HANDLE = frozenset({"client", "patience", "blob_store"})
+"""The options of `using` that matter for a run that exists."""
+
+
+class RealtimeRunner:
+    """Starts sessions of realtime agents, and finds their runs again.
+
+    Each session is a line of a durable run, which records what was said, runs the tools and waits
+    for people. Where the runs are is decided as for `Runner`: without a client, by an engine of
+    this process; with `using`, by the workers of a task queue.
+
+    Args:
+        starting_agent: the agent that a new conversation starts with.
+        model: the realtime model; default: OpenAI's, over a WebSocket.
+        config: the settings of the sessions.
+        label: what people read of the lines in the Temporal UI, such as `phone call`.
+        notice_after: how long a caller waits for a tool, or for a person's decision, until the
+            agent says that it is waiting; None for never.
+        session_limit: the age at which a connection is replaced, at the end of a turn; None for
+            never. Providers end sessions after 60 minutes.
+
+    Raises:
+        UserError: an argument does not fit.
+    """
+
+    _place: ClassVar[dict[str, Any]] = {}
+
+    def __init__(
+        self,
+        starting_agent: RealtimeAgent[Any],
+        *,
+        model: RealtimeModel | None = None,
+        config: RealtimeRunConfig | None = None,
+        label: str = "realtime call",
+        notice_after: timedelta | None = NOTICE_AFTER,
+        session_limit: timedelta | None = SESSION_LIMIT,
+    ) -> None:
+        if not isinstance(cast("object", starting_agent), RealtimeAgent):
+            raise UserError(
+                f"RealtimeRunner() starts with a RealtimeAgent, not {shown(starting_agent)}."
+            )
+        _check_duration("notice_after", notice_after)
+        _check_duration("session_limit", session_limit)
+        self._agent = starting_agent
+        self._model = model if model is not None else OpenAIRealtimeWebSocketModel()
+        self._config: RealtimeRunConfig = {} if config is None else config
+        self._label = label
+        self._notice_after = notice_after
+        self._session_limit = session_limit
+
+    @classmethod
+    def using(
+        cls,
+        *,
+        client: Client | None = None,
+        task_queue: str | None = None,
+        patience: timedelta | None = None,
+        blob_store: BlobStore | None = None,
+        tenant: Tenant | str | None = None,
+    ) -> type[Self]:
+        """Return a runner class whose sessions belong to runs in another place.
+
+        The workers of the task queue run the tools, and need the same agents. This process has the
+        line, and the plan of each call.
+
+        Args:
+            client: a connected Temporal client.
+            task_queue: the task queue of the workers that host the runs.
+            patience: how long to wait for a server that does not answer.
+            blob_store: the store for large content; the workers need the same one.
+            tenant: whose runs they are.
+
+        Raises:
+            UserError: an argument does not fit.
+        """
+        place = place_options(client, task_queue, patience, blob_store, tenant)
+        kept = {**cls._place, **{name: value for name, value in place.items() if value is not None}}
+        bound = type(cls.__name__, (cls,), {"_place": kept, "__doc__": cls.__doc__})
+        return cast("type[Self]", bound)
+
+    async def run(
+        self,
+        *,
+        context: Any = None,
+        model_config: RealtimeModelConfig | None = None,
+        id: str | None = None,  # noqa: A002  as in `Runner`
+        hooks: RealtimeRunHooks[Any] | str | None = None,
+        run_config: RunConfig | Mapping[str, Any] | None = None,
+        max_turns: int | None = DEFAULT_MAX_TURNS,
+    ) -> RealtimeSession:
+        """Return a session, which starts when it is entered.
+
+        With the id of a run that is open, the session continues it: a conversation in text goes on
+        as a call, a call that was cut off goes on, and a second session takes the place of the
+        first. With a `call_id` in `model_config`, the session attaches to a call that exists at
+        the provider, from any process.
+
+        Args:
+            context: the application's context, as for `Runner.run`.
+            model_config: how to connect to the model.
+            id: the run's id; default: a new one. Only a run with an id that the program chose stays
+                open after the session, unless something is pending.
+            hooks: hooks of the run. Hooks of model calls are called for text turns only.
+            run_config: settings of the run, such as the model of text turns.
+            max_turns: the maximum number of model calls for one question.
+
+        Raises:
+            UserError: an argument does not fit.
+        """
+        check_place(id, self._place.get("client"), self._place.get("task_queue"))
+        registry = self._registry(context)
+        config = self._run_config(run_config)
+        record = run_input(
+            self._agent,
+            "",
+            keep_open=True,
+            context=context,
+            hooks=cast("Any", hooks),
+            run_config=config,
+            max_turns=max_turns,
+        )
+        run = _LineRun(
+            run_id=id or f"call-{secrets.token_hex(6)}",
+            is_named=id is not None,
+            record=replace(record, awaits_line=True),
+            definitions=LocalDefinitions(self._agent, run_config=config, context=context),
+            host=RunHost(
+                self._agent,
+                self._place.get("client"),
+                self._place.get("task_queue"),
+                context,
+                self._place.get("patience"),
+                blob_store=self._place.get("blob_store"),
+            ),
+            context=context,
+            registry=registry if "client" in self._place or "task_queue" in self._place else None,
+            tenant=self._place.get("tenant"),
+        )
+        worker = WorkerDeps(registry=registry, models=_NoModels())
+        return self._session(run, worker, model_config or RealtimeModelConfig())
+
+    def _registry(self, context: object) -> Registry:
+        """Return the agents of this process.
+
+        Raises:
+            UserError: an agent does not work in a session.
+        """
+        registry = Registry([self._agent], tell_apart=True)
+        for name in registry.names:
+            agent = registry.agent(name)
+            if isinstance(agent, RealtimeAgent):
+                check_realtime(agent)
+        kind = context_class(context)
+        if kind is not None:
+            registry.add_context_type(kind)
+        return registry
+
+    def _session(
+        self, run: "_LineRun", worker: WorkerDeps, model_config: RealtimeModelConfig
+    ) -> RealtimeSession:
+        options = LineOptions(
+            model_config=model_config,
+            run_config=self._config,
+            notice_after=self._notice_after,
+            session_limit=self._session_limit,
+        )
+
+        async def open_line(session: RealtimeSession) -> Line:
+            case = RunCase(await run.open(), self._label)
+            return Line(self._model, case, worker, options, session)
+
+        settings = self._config.get("guardrails_settings") or {}
+        defined = run.definitions
+        return RealtimeSession(
+            run_id=run.id,
+            model=self._model,
+            open_line=open_line,
+            definitions=Definitions(defined.agent, defined.tool, run.read_context),
+            guardrails=[*self._config.get("output_guardrails", ())],
+            debounce=settings.get("debounce_text_length", DEBOUNCE),
+            at_end=run.leave,
+        )
+
+    @classmethod
+    async def attach(
+        cls,
+        id: str,  # noqa: A002  as in `Runner`
+        *,
+        agent: RealtimeAgent[Any] | None = None,
+    ) -> RunHandle:
+        """Return a handle on the run of a call, from any process, during the call or after it.
+
+        The handle reads the conversation, decides about tool calls and sends messages. To speak,
+        run a session with the same id.
+
+        Args:
+            id: the run's id.
+            agent: the starting agent, to host the run here.
+
+        Raises:
+            RunNotFound: there is no such run.
+            UserError: an argument does not fit.
+        """
+        place = {name: value for name, value in cls._place.items() if name in _OF_A_HANDLE}
+        return await Runner.attach(id, agent=agent, **place)
+
+    def _run_config(self, run_config: RunConfig | Mapping[str, Any] | None) -> RunConfig:
+        """Return the settings of the run, with those that its text turns share with the line.
+
+        Raises:
+            UserError: a setting changes what a model sees of the conversation.
+        """
+        config = as_run_config(run_config)
+        if config.handoff_input_filter is not None or config.nest_handoff_history:
+            raise UserError(
+                "RunConfig(handoff_input_filter=, nest_handoff_history=) change what the next "
+                "agent sees, but the provider keeps the conversation of a session. Leave them out."
+            )
+        changes: dict[str, Any] = {}
+        if self._config.get("output_guardrails"):
+            changes["output_guardrails"] = [
+                *(config.output_guardrails or ()),
+                *self._config.get("output_guardrails", ()),
+            ]
+        if "tool_error_formatter" in self._config:
+            changes["tool_error_formatter"] = self._config["tool_error_formatter"]
+        if "tracing_disabled" in self._config:
+            changes["tracing_disabled"] = self._config["tracing_disabled"]
+        execution = self._config.get("tool_execution")
+        if execution:
+            changes["tool_execution"] = dict(execution)
+        return replace(config, **changes) if changes else config
+
+
+class _LineRun:
+    """The run of one session: found or started when the session opens, and left with it.
+
+    Attributes:
+        id: the id of the run.
+        definitions: the agents of this process.
+        registry: closes the MCP servers of this process; None if its worker does.
+    """
+
+    def __init__(
+        self,
+        *,
+        run_id: str,
+        is_named: bool,
+        record: records.RunInput,
+        definitions: LocalDefinitions,
+        host: RunHost,
+        context: Any,
+        registry: Registry | None,
+        tenant: Tenant | None,
+    ) -> None:
+        self.id = run_id
+        self._tenant = tenant
+        self.definitions = definitions
+        self._is_named = is_named
+        self._record = record
+        self._host = host
+        self._context = context
+        self._registry = registry
+        self._handle: RunHandle | None = None
+
+    async def open(self) -> RunHandle:
+        """Find or start the run.
+
+        Raises:
+            AgentsException: the run cannot be started.
+        """
+        self._handle = handle = await self._host.handle(self.id, self.definitions)
+        self.definitions.keep_live_values(self.id)
+        if not await self._is_open(handle):
+            await self._start(handle)
+        return handle
+
+    async def _is_open(self, handle: RunHandle) -> bool:
+        """Whether the run exists and is open; then it is hosted here, if runs are."""
+        if not self._is_named:
+            return False
+        try:
+            description = await handle.check()
+        except RunNotFound:
+            return False
+        if description.close_time is not None:
+            return False
+        await self._host.follow(handle)
+        return True
+
+    async def _start(self, handle: RunHandle) -> None:
+        new = NewRun(
+            id=self.id,
+            record=replace(self._record, settings=join_current_trace(self._record.settings)),
+            queue=await self._host.queue(self.id),
+            tenant=self._tenant,
+        )
+        try:
+            await ride_out(
+                lambda: start_workflow(handle.client, new, WorkflowIDReusePolicy.ALLOW_DUPLICATE),
+                self._host.patience,
+            )
+        except WorkflowAlreadyStartedError:  # by another process, at the same moment
+            await self._host.follow(handle)
+
+    def read_context(self, value: Json) -> Any:
+        """Return the run's context: the program's own object, brought up to date."""
+        if self._context is None:
+            return self.definitions.context(value)
+        self.definitions.update_context(value)
+        return self._context
+
+    async def leave(self, state: LoopState) -> None:
+        """Leave the run; one that nobody can find again ends if nothing is pending."""
+        try:
+            if self._handle is not None and not self._is_named and state.phase == "idle":
+                await self._handle.cancel("after_turn")
+        finally:
+            if self._registry is not None:  # otherwise this process's worker closes them
+                await self._registry.release()
+            self._host.release(ended=state.outcome is not None)
+            self._host.__exit__(None, None, None)
+
+
+class _NoModels:
+    """The model provider of a line, which calls no model but its own."""
+
+    def get_model(self, model_name: str | None) -> Model:
+        """Refuse.
+
+        Raises:
+            UserError: always.
+        """
+        raise UserError(f"A realtime line calls no other model, such as {model_name!r}.")
+
+    async def aclose(self) -> None:
+        """Do nothing: there is nothing to close."""
+
+
+def _check_duration(name: str, value: object) -> None:
+    if value is not None and (not isinstance(value, timedelta) or value <= timedelta(0)):
+        raise UserError(f"RealtimeRunner({name}=) is a positive timedelta or None, not {value!r}.")

@@ -1,0 +1,154 @@
+"""The transcript of a run as items of a realtime session.
+
+A new connection gets the whole conversation so far; a connection that is open gets what happened
+elsewhere. Each item has an id made from its place in the run, so that an item that is sent again is
+the same item, and the provider refuses the copy.
+"""
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, cast
+
+from outlast.loop.items import Item, text_of
+from outlast.loop.values import Json, JsonObject
+from outlast.ports.realtime.item_ids import output_item_id, transcript_item_id
+from outlast.ports.realtime.items import (
+    AssistantMessageItem,
+    AssistantText,
+    InputImage,
+    InputText,
+    RealtimeItem,
+    RealtimeToolCallItem,
+    SystemMessageItem,
+    UserMessageItem,
+)
+
+
+def session_items(run_id: str, items: Sequence[Item], start: int = 0) -> list[JsonObject]:
+    """Return items of a transcript in the format of `conversation.item.create`.
+
+    Items that a realtime session does not have, such as reasoning, are left out.
+
+    Args:
+        run_id: the id of the run.
+        items: the items.
+        start: the index of the first one in the transcript.
+    """
+    found = (
+        session_item(item.raw, new_id(run_id, item.raw, at)) for at, item in enumerate(items, start)
+    )
+    return [raw for raw in found if raw is not None]
+
+
+def new_id(run_id: str, raw: JsonObject, index: int) -> str:
+    """Return the id of an item of a transcript in a provider's session."""
+    if raw.get("type") == "function_call_output":
+        return output_item_id(str(raw.get("call_id")))
+    return transcript_item_id(run_id, index)
+
+
+def session_item(raw: JsonObject, item_id: str) -> JsonObject | None:
+    """Return a Responses item as an item of a realtime session, or None if it has no such form."""
+    match raw.get("type", "message"):
+        case "function_call":
+            return {
+                "id": item_id,
+                "type": "function_call",
+                "call_id": raw.get("call_id"),
+                "name": raw.get("name"),
+                "arguments": raw.get("arguments"),
+            }
+        case "function_call_output":
+            return {
+                "id": item_id,
+                "type": "function_call_output",
+                "call_id": raw.get("call_id"),
+                "output": output_text(raw.get("output")),
+            }
+        case "message":
+            content = _content(raw)
+            role = "system" if raw.get("role") == "developer" else raw.get("role")
+            message: JsonObject = {"id": item_id, "type": "message", "role": role}
+            return message | {"content": content} if content else None
+        case _:
+            return None
+
+
+def _content(raw: JsonObject) -> list[JsonObject]:
+    if raw.get("role") == "assistant":
+        text = text_of(raw)
+        return [{"type": "output_text", "text": text}] if text else []
+    content: Json = raw.get("content")
+    if isinstance(content, str):
+        return [{"type": "input_text", "text": content}]
+    found: list[JsonObject] = []
+    for part in cast("list[Any]", content) if isinstance(content, list) else []:
+        if isinstance(part, dict):
+            typed = cast("JsonObject", part)
+            if typed.get("type") == "input_image" and isinstance(typed.get("image_url"), str):
+                found.append({"type": "input_image", "image_url": typed["image_url"]})
+            elif isinstance(typed.get("text"), str):
+                found.append({"type": "input_text", "text": typed["text"]})
+    return found
+
+
+def output_text(output: Json) -> str:
+    """Return a tool's output as a realtime model reads it: text only."""
+    if isinstance(output, str):
+        return output
+    if isinstance(output, list):
+        parts = cast("list[Any]", output)
+        texts = [
+            str(cast("JsonObject", part)["text"])
+            for part in parts
+            if isinstance(part, dict) and "text" in part
+        ]
+        if parts and len(texts) == len(parts):
+            return "\n".join(texts)
+    return json.dumps(output, ensure_ascii=False)
+
+
+def history_of(run_id: str, items: Iterable[Item]) -> tuple[RealtimeItem, ...]:
+    """Return a transcript as the history of a session; an output belongs to its call."""
+    found: dict[str, RealtimeItem] = {}
+    for at, item in enumerate(items):
+        raw, item_id = item.raw, transcript_item_id(run_id, at)
+        if raw.get("type") == "function_call_output":
+            call = found.get(f"call {raw.get('call_id')}")
+            if isinstance(call, RealtimeToolCallItem):
+                done = {"output": output_text(raw.get("output")), "status": "completed"}
+                found[f"call {call.call_id}"] = call.model_copy(update=done)
+            continue
+        entry = _history_item(raw, item_id)
+        if entry is not None:
+            key = f"call {entry.call_id}" if isinstance(entry, RealtimeToolCallItem) else item_id
+            found[key] = entry
+    return tuple(found.values())
+
+
+def _history_item(raw: JsonObject, item_id: str) -> RealtimeItem | None:
+    if raw.get("type") == "function_call":
+        return RealtimeToolCallItem(
+            item_id=item_id,
+            call_id=str(raw.get("call_id")),
+            status="in_progress",
+            arguments=str(raw.get("arguments", "")),
+            name=str(raw.get("name")),
+        )
+    message = session_item(raw, item_id) if raw.get("type", "message") == "message" else None
+    if message is None:
+        return None
+    parts = cast("list[JsonObject]", message["content"])
+    texts = [str(part["text"]) for part in parts if "text" in part]
+    if message["role"] == "assistant":
+        content = [AssistantText(text=text) for text in texts]
+        return AssistantMessageItem(item_id=item_id, status="completed", content=list(content))
+    if message["role"] == "system":
+        return SystemMessageItem(item_id=item_id, content=[InputText(text=text) for text in texts])
+    shown = [
+        InputText(text=str(part["text"]))
+        if "text" in part
+        else InputImage(image_url=str(part["image_url"]))
+        for part in parts
+    ]
+    return UserMessageItem(item_id=item_id, content=list(shown))

@@ -1,0 +1,93 @@
+"""Output guardrails of realtime agents: they check the transcript while the model speaks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from outlast.activities.guardrails import info_of
+from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.guardrails.guardrail import OutputGuardrail, OutputGuardrailResult
+from outlast.agents.logs import get_logger
+from outlast.agents.realtime import RealtimeAgent
+from outlast.loop.checks import GuardrailRecord
+
+logger = get_logger(__name__)
+
+DEBOUNCE = 100
+"""How many characters of an answer pass between two checks."""
+
+
+@dataclass
+class SpeechChecks:
+    """Decides when a growing answer is checked: each time it has grown by a number of characters.
+
+    Attributes:
+        debounce: that number.
+    """
+
+    debounce: int = DEBOUNCE
+    _texts: dict[str, str] = field(default_factory=dict[str, str])
+    _checked: dict[str, int] = field(default_factory=dict[str, int])
+
+    def grow(self, item_id: str, delta: str) -> str | None:
+        """Add to an answer; return its text so far if it is to be checked now."""
+        text = self._texts.get(item_id, "") + delta
+        self._texts[item_id] = text
+        done = self._checked.get(item_id, 0)
+        if len(text) < (done + 1) * self.debounce:
+            return None
+        crossed = len(text) // self.debounce if self.debounce > 0 else 1
+        self._checked[item_id] = max(done + 1, crossed)
+        return text
+
+    def forget(self) -> None:
+        """Begin anew: the response has ended."""
+        self._texts.clear()
+        self._checked.clear()
+
+
+def guardrails_of(
+    agent: RealtimeAgent[Any], of_run: Sequence[OutputGuardrail[Any]]
+) -> list[OutputGuardrail[Any]]:
+    """Return the guardrails of an agent and of the run, each once."""
+    return list({id(one): one for one in [*agent.output_guardrails, *of_run]}.values())
+
+
+async def tripped(
+    guardrails: Sequence[OutputGuardrail[Any]],
+    context: RunContextWrapper[Any],
+    agent: RealtimeAgent[Any],
+    text: str,
+) -> list[OutputGuardrailResult]:
+    """Return the results of the guardrails that refuse a text.
+
+    A guardrail that raises an exception is skipped, with a warning: it must not end a call.
+    """
+    found: list[OutputGuardrailResult] = []
+    for guardrail in guardrails:
+        try:
+            result = await guardrail.run(context, agent, text)
+        except Exception:
+            name = guardrail.get_name()
+            logger.exception("the output guardrail %r failed on a call and is skipped", name)
+            continue
+        if result.output.tripwire_triggered:
+            found.append(result)
+    return found
+
+
+def records_of(
+    results: Sequence[OutputGuardrailResult], agent: str, text: str
+) -> tuple[GuardrailRecord, ...]:
+    """Return the records of results, for the run."""
+    return tuple(
+        GuardrailRecord(
+            stage="output",
+            name=result.guardrail.get_name(),
+            agent=agent,
+            info=info_of(result.output.output_info),
+            tripped=True,
+            output=text,
+        )
+        for result in results
+    )

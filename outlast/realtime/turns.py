@@ -1,0 +1,350 @@
+"""Turns of a line: the user's words and the model's answer, from the model's events.
+
+A pure reducer. A finished turn is what the case gets: one record for each response of the model,
+whatever number of deltas it came in, and without audio.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+from outlast.agents.items.raw_items import NO_ID
+from outlast.agents.usage import plain_usage
+from outlast.loop.values import NO_USAGE, JsonObject, Usage
+from outlast.ports.realtime.items import (
+    AssistantMessageItem,
+    InputAudio,
+    InputImage,
+    InputText,
+    RealtimeItem,
+    UserMessageItem,
+)
+from outlast.ports.realtime.model_events import (
+    RealtimeModelAudioEvent,
+    RealtimeModelEvent,
+    RealtimeModelInputAudioTranscriptionCompletedEvent,
+    RealtimeModelItemDeletedEvent,
+    RealtimeModelItemUpdatedEvent,
+    RealtimeModelOutputTextDeltaEvent,
+    RealtimeModelToolCallEvent,
+    RealtimeModelTranscriptDeltaEvent,
+    RealtimeModelTurnEndedEvent,
+    RealtimeModelTurnStartedEvent,
+    RealtimeModelUsageEvent,
+)
+from outlast.ports.realtime.model_inputs import RealtimeModelUserInput
+from outlast.realtime.conversation import merged
+
+NO_TRANSCRIPT = "[The user spoke. There is no transcript.]"
+"""What the case records of speech whose transcript did not arrive."""
+
+
+@dataclass(frozen=True)
+class FinishedTurn:
+    """One response of the model, and the user's words before it.
+
+    Attributes:
+        response_id: the provider's id of the response.
+        heard: the ids of the user's items before it; `Turns.take_said` returns their content.
+        output: the messages and calls of the response, as Responses items.
+        usage: the tokens of the response.
+    """
+
+    response_id: str
+    heard: tuple[str, ...] = ()
+    output: tuple[JsonObject, ...] = ()
+    usage: Usage = NO_USAGE
+
+    @property
+    def calls_tools(self) -> bool:
+        """Whether the response has a call."""
+        return any(raw["type"] == "function_call" for raw in self.output)
+
+
+@dataclass
+class _Response:
+    """A response in progress: its messages by id, its calls, in the order of their arrival."""
+
+    id: str
+    heard: tuple[str, ...]
+    parts: dict[str, "AssistantMessageItem | JsonObject"] = field(
+        default_factory=dict[str, "AssistantMessageItem | JsonObject"]
+    )
+    texts: dict[str, str] = field(default_factory=dict[str, str])
+    usage: Usage = NO_USAGE
+
+
+class Turns:
+    """Collects finished turns from the model's events.
+
+    Args:
+        prefix: makes ids for responses of models without ids, such as the id of the line.
+    """
+
+    def __init__(self, prefix: str = "line") -> None:
+        self._prefix = prefix
+        self._count = 0
+        self._open: _Response | None = None
+        self._said: dict[str, UserMessageItem] = {}
+        self._sent: dict[str, str] = {}
+        self._claimed: set[str] = set()
+        self._taken: set[str] = set()
+        self._known: set[str] = set()
+        self._calls: set[str] = set()
+
+    @property
+    def speaks(self) -> bool:
+        """Whether a response is in progress."""
+        return self._open is not None
+
+    def know(self, item_id: str) -> None:
+        """Leave out an item that the transcript has already, such as a message sent to the run."""
+        self._known.add(item_id)
+
+    def send(self, message: RealtimeModelUserInput) -> None:
+        """Record a message that the program sends to the model.
+
+        The provider repeats it as an item, which is then not counted twice.
+        """
+        self._count += 1
+        item_id = f"{self._prefix}-sent-{self._count}"
+        item = UserMessageItem(item_id=item_id, content=cast("Any", _content_of(message)))
+        self._said[item_id] = item
+        self._sent[item_id] = _fingerprint(item)
+
+    def take(self, event: RealtimeModelEvent) -> list[FinishedTurn]:
+        """Take an event, and return the turns that it finishes."""
+        match event:
+            case RealtimeModelTurnStartedEvent():
+                return self._start(event.response_id)
+            case RealtimeModelTurnEndedEvent():
+                return self._finish() if self._open is not None else []
+            case RealtimeModelItemUpdatedEvent():
+                self._take_item(event.item)
+            case RealtimeModelItemDeletedEvent():
+                self._said.pop(event.item_id, None)
+            case RealtimeModelInputAudioTranscriptionCompletedEvent():
+                self._transcribe(event.item_id, event.transcript)
+            case RealtimeModelTranscriptDeltaEvent() | RealtimeModelOutputTextDeltaEvent():
+                self._grow(event.response_id, event.item_id, event.delta)
+            case RealtimeModelAudioEvent():
+                self._ensure(event.response_id)
+            case RealtimeModelToolCallEvent():
+                return self._take_call(event)
+            case RealtimeModelUsageEvent():
+                if self._open is not None:
+                    self._open.usage = plain_usage(event.usage)
+            case _:
+                pass
+        return []
+
+    def end(self) -> list[FinishedTurn]:
+        """Return the turn in progress: the connection has ended."""
+        return self._finish() if self._open is not None else []
+
+    def waits(self, turn: FinishedTurn) -> bool:
+        """Whether the transcript of something that the user said before a turn is still missing."""
+        return any(
+            item_id in self._said and _is_silent(self._said[item_id]) for item_id in turn.heard
+        )
+
+    def take_said(self, turn: FinishedTurn | None = None) -> tuple[JsonObject, ...]:
+        """Take the user's words before a turn, as Responses items.
+
+        Args:
+            turn: the turn; None for all that the user has said so far.
+        """
+        ids = list(self._said) if turn is None else [one for one in turn.heard if one in self._said]
+        said = [(item_id, self._said.pop(item_id)) for item_id in ids]
+        for item_id, item in said:
+            self._claimed.discard(item_id)
+            self._known.add(item_id)
+            if _is_silent(item):
+                self._taken.add(item_id)
+        return tuple(raw for _, item in said if (raw := user_raw(item)) is not None)
+
+    def unanswered(self) -> tuple[JsonObject, ...]:
+        """Return the user's words without an answer, for a new connection."""
+        return tuple(raw for item in self._said.values() if (raw := user_raw(item)) is not None)
+
+    def _start(self, response_id: str | None) -> list[FinishedTurn]:
+        if self._open is not None:
+            if response_id is None or self._open.id == response_id:
+                return []
+            finished = self._finish()  # a response whose end did not arrive
+        else:
+            finished = []
+        self._count += 1
+        heard = tuple(item_id for item_id in self._said if item_id not in self._claimed)
+        self._claimed.update(heard)
+        self._open = _Response(response_id or f"{self._prefix}-{self._count}", heard)
+        return finished
+
+    def _ensure(self, response_id: str) -> _Response:
+        if self._open is None:
+            self._start(response_id)
+        assert self._open is not None  # noqa: S101  it was just opened
+        return self._open
+
+    def _finish(self) -> list[FinishedTurn]:
+        response, self._open = self._open, None
+        assert response is not None  # noqa: S101  the callers check it
+        output = [
+            part if isinstance(part, dict) else assistant_raw(part, response.texts.get(item_id))
+            for item_id, part in response.parts.items()
+        ]
+        for item_id, text in response.texts.items():
+            if item_id not in response.parts:
+                output.append(_message(text))
+        turn = FinishedTurn(
+            response_id=response.id,
+            heard=response.heard,
+            output=tuple(raw for raw in output if raw is not None),
+            usage=response.usage,
+        )
+        if not turn.output:  # cut off before it said a word: the user's words go to the next turn
+            self._claimed.difference_update(response.heard)
+        return [turn]
+
+    def _take_item(self, item: RealtimeItem) -> None:
+        if isinstance(item, UserMessageItem):
+            self._take_user_item(item)
+        elif isinstance(item, AssistantMessageItem) and self._open is not None:
+            if item.item_id in self._known:
+                return
+            existing = self._open.parts.get(item.item_id)
+            if isinstance(existing, AssistantMessageItem):
+                item = cast("AssistantMessageItem", merged(existing, item))
+            self._open.parts[item.item_id] = item
+
+    def _take_user_item(self, item: UserMessageItem) -> None:
+        if item.item_id in self._known:
+            if item.item_id in self._taken and not _is_silent(item):
+                self._late(item.item_id, item)
+            return
+        if item.item_id in self._said:
+            item = cast("UserMessageItem", merged(self._said[item.item_id], item))
+            self._said[item.item_id] = item
+            return
+        echo = _fingerprint(item)
+        for sent_id, fingerprint in self._sent.items():
+            if fingerprint == echo:
+                del self._sent[sent_id]
+                self._known.add(item.item_id)
+                return
+        self._said[item.item_id] = item
+
+    def _transcribe(self, item_id: str, transcript: str) -> None:
+        item = self._said.get(item_id)
+        spoken = UserMessageItem(item_id=item_id, content=[InputAudio(transcript=transcript)])
+        if item is not None:
+            content = [
+                part.model_copy(update={"transcript": transcript})
+                if isinstance(part, InputAudio)
+                else part
+                for part in item.content
+            ]
+            self._said[item_id] = item.model_copy(update={"content": content})
+        elif item_id in self._taken:
+            self._late(item_id, spoken)
+        elif item_id not in self._known:
+            self._said[item_id] = spoken
+
+    def _late(self, item_id: str, item: UserMessageItem) -> None:
+        """Keep a transcript that came after its turn: the next turn reports it."""
+        self._taken.discard(item_id)
+        self._said[item_id] = item
+
+    def _grow(self, response_id: str, item_id: str, delta: str) -> None:
+        response = self._ensure(response_id)
+        response.texts[item_id] = response.texts.get(item_id, "") + delta
+
+    def _take_call(self, event: RealtimeModelToolCallEvent) -> list[FinishedTurn]:
+        if event.call_id in self._calls:
+            return []
+        self._calls.add(event.call_id)
+        raw: JsonObject = {
+            "type": "function_call",
+            "call_id": event.call_id,
+            "name": event.name,
+            "arguments": event.arguments,
+            "status": "completed",
+        }
+        if self._open is not None:
+            self._open.parts[f"call {event.call_id}"] = raw
+            return []
+        # A model that sends no turns: the call is a turn of its own.
+        self._start(f"call-{event.call_id}")
+        cast("_Response", self._open).parts[f"call {event.call_id}"] = raw
+        return self._finish()
+
+
+def user_raw(item: UserMessageItem) -> JsonObject | None:
+    """Return a user's item as a Responses item, without audio; None if it is empty."""
+    parts: list[JsonObject] = []
+    for part in item.content:
+        if isinstance(part, InputAudio):
+            parts.append({"type": "input_text", "text": part.transcript or NO_TRANSCRIPT})
+        elif isinstance(part, InputText) and part.text:
+            parts.append({"type": "input_text", "text": part.text})
+        elif isinstance(part, InputImage) and part.image_url:
+            image: JsonObject = {"type": "input_image", "image_url": part.image_url}
+            parts.append(image | ({"detail": part.detail} if part.detail else {}))
+    if not parts:
+        return None
+    if len(parts) == 1 and parts[0]["type"] == "input_text":
+        return {"role": "user", "content": parts[0]["text"]}
+    return {"type": "message", "role": "user", "content": parts}
+
+
+def assistant_raw(item: AssistantMessageItem, spoken: str | None = None) -> JsonObject | None:
+    """Return a message of the model as a Responses item; None if it has no text.
+
+    Args:
+        item: the message.
+        spoken: its text as it came in deltas, for an item without a transcript.
+    """
+    words = [
+        (part.transcript if part.type == "audio" else part.text) or "" for part in item.content
+    ]
+    text = "".join(words) or spoken or ""
+    return _message(text) if text else None
+
+
+def _message(text: str) -> JsonObject:
+    return {
+        "type": "message",
+        "role": "assistant",
+        "id": NO_ID,
+        "status": "completed",
+        "content": [{"type": "output_text", "text": text, "annotations": []}],
+    }
+
+
+def _is_silent(item: UserMessageItem) -> bool:
+    """Whether an item has audio without a transcript."""
+    return any(isinstance(part, InputAudio) and not part.transcript for part in item.content)
+
+
+def _content_of(message: RealtimeModelUserInput) -> Sequence[InputText | InputImage]:
+    if isinstance(message, str):
+        return [InputText(text=message)]
+    parts = cast("Sequence[JsonObject]", message["content"])
+    return [
+        InputImage(image_url=str(part.get("image_url")), detail=part.get("detail"))
+        if part.get("type") == "input_image"
+        else InputText(text=str(part.get("text", "")))
+        for part in parts
+    ]
+
+
+def _fingerprint(item: UserMessageItem) -> str:
+    """Return the texts and images of an item, to recognize the provider's copy of it."""
+    return json.dumps(
+        [
+            [part.type, part.text if isinstance(part, InputText) else part.image_url]
+            for part in item.content
+            if isinstance(part, InputText | InputImage)
+        ]
+    )

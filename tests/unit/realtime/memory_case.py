@@ -1,0 +1,134 @@
+"""A case in memory: the real loop and the real activities, without a server."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Sequence
+from typing import Any
+
+from outlast import Agent
+from outlast.activities.worker_deps import WorkerDeps
+from outlast.agents.registry import Registry
+from outlast.contract import records
+from outlast.loop.approvals import Decision
+from outlast.loop.calls import ModelReply
+from outlast.loop.effects import CallModel, Command, HoldLine, LineEnded
+from outlast.loop.events import DecisionReceived, Event, LineAttached, LineReplied, MessageReceived
+from outlast.loop.items import Message
+from outlast.loop.state import LoopState, line_of
+from outlast.loop.values import JsonObject
+from outlast.ports.model import Model
+from outlast.testing import ScriptedModel
+from outlast.testing.in_memory import MemoryRun, now_ms
+
+
+class OneModel:
+    """A provider of one model."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+
+    def get_model(self, model_name: str | None) -> Model:
+        del model_name
+        return self._model
+
+    async def aclose(self) -> None:
+        pass
+
+
+class LineRun(MemoryRun):
+    """A run in memory whose model calls may be made by a line."""
+
+    def _carry_out(self, command: Command) -> None:
+        is_lines = isinstance(command, CallModel) and bool(command.line)
+        if not is_lines and not isinstance(command, HoldLine):
+            super()._carry_out(command)
+
+    def _cancel(self, effect: int) -> None:
+        if effect in self._running:
+            super()._cancel(effect)
+
+
+class MemoryCase:
+    """Implements `Case`.
+
+    Args:
+        agent: the starting agent.
+        model: the model of text turns.
+        run_input: further fields of the run's input.
+    """
+
+    def __init__(self, agent: Agent[Any], model: Model | None = None, **run_input: Any) -> None:
+        self.model = model or ScriptedModel()
+        worker = WorkerDeps(registry=Registry([agent]), models=OneModel(self.model))
+        self.run = LineRun(worker, "case")
+        self.lines = 0
+        self.events: list[Event] = []
+        self._news = asyncio.Condition()
+        self.run.start(
+            records.RunInput(agent=agent.name, awaits_line=True, keep_open=True, **run_input)
+        )
+        self._pump = asyncio.create_task(self._take_results())
+
+    @property
+    def run_id(self) -> str:
+        return "case"
+
+    async def _take_results(self) -> None:
+        while True:
+            await self.run.take_next()
+            async with self._news:
+                self._news.notify_all()
+
+    async def take(self, event: Event) -> None:
+        self.events.append(event)
+        self.run.take(event)
+        async with self._news:
+            self._news.notify_all()
+
+    async def state(self) -> LoopState:
+        return self.run.state
+
+    async def follow(self) -> AsyncGenerator[LoopState]:
+        seen = LoopState()
+        while seen.outcome is None:
+            async with self._news:
+                while self.run.state is seen:
+                    await self._news.wait()
+            seen = self.run.state
+            yield seen
+
+    async def attach(self) -> str:
+        self.lines += 1
+        line = f"line-{self.lines}"
+        await self.take(LineAttached(at_ms=now_ms(), line=line))
+        return line
+
+    async def reply(self, said: Sequence[JsonObject], reply: ModelReply) -> None:
+        record = records.LineReplyRecord(line=f"line-{self.lines}", said=list(said), reply=reply)
+        sent = records.read(records.LineReplyRecord, records.write(record))
+        message = Message(f"said:{reply.response_id}", tuple(sent.said), now_ms())
+        await self.take(
+            LineReplied(at_ms=now_ms(), line=sent.line, message=message, result=sent.reply)
+        )
+
+    async def send(self, content: Sequence[JsonObject]) -> None:
+        message = Message(f"m-{len(self.events)}", tuple(content), now_ms())
+        await self.take(MessageReceived(at_ms=now_ms(), message=message))
+
+    async def decide(self, decision: Decision) -> None:
+        await self.take(DecisionReceived(at_ms=now_ms(), decision=decision))
+
+    async def hang_up(self) -> None:
+        line = line_of(self.run.state)
+        if line is not None:
+            await self.take(LineEnded(at_ms=now_ms(), effect=line.effect))
+
+    async def until(self, condition: Callable[[LoopState], object]) -> LoopState:
+        """Wait for a state."""
+        async with asyncio.timeout(5), self._news:
+            await self._news.wait_for(lambda: condition(self.run.state))
+            return self.run.state
+
+    async def close(self) -> None:
+        self._pump.cancel()
+        await asyncio.gather(self._pump, return_exceptions=True)
+        await self.run.stop()

@@ -1,0 +1,131 @@
+"""What a line has to do, read from the states of a run."""
+
+from dataclasses import replace
+
+from outlast.loop.approvals import ApprovalRequest
+from outlast.loop.calls import Call, CallStatus, PlannedCall
+from outlast.loop.effects import CallModel, HoldLine
+from outlast.loop.items import Item
+from outlast.loop.state import Answer, LoopState, Question
+from outlast.loop.values import Failure
+from outlast.realtime.progress import (
+    AgentSwitched,
+    ApprovalNeeded,
+    CallBegan,
+    CallEnded,
+    LineLost,
+    ModelDue,
+    OutputReady,
+    Progress,
+    QuestionFailed,
+    RunOver,
+)
+
+CALL = Item(
+    "tool_call",
+    {"type": "function_call", "call_id": "c1", "name": "track", "arguments": "{}"},
+    "Desk",
+    1,
+)
+OUTPUT = Item("tool_output", {"type": "function_call_output", "call_id": "c1", "output": "sent"})
+HELD = HoldLine(effect=1, line="ours")
+IDLE = LoopState(phase="idle", agent="Desk", pending=(HELD,))
+
+
+def running(status: CallStatus) -> Call:
+    plan = PlannedCall(item=0, kind="tool")
+    return Call(plan=plan, call_id="c1", name="track", arguments="{}", status=status, effect=2)
+
+
+def due(effect: int = 3) -> CallModel:
+    return CallModel(
+        effect=effect, agent="Desk", context=None, run_id="r", turn=2, input_length=2, line="ours"
+    )
+
+
+def followed() -> Progress:
+    progress = Progress()
+    progress.begin(IDLE)
+    progress.attached("ours")
+    assert progress.read(IDLE) == []
+    return progress
+
+
+def test_a_call_begins_once_and_ends_with_its_output() -> None:
+    progress = followed()
+    acting = replace(IDLE, phase="acting", items=(CALL,), calls=(running("running"),))
+    began = CallBegan("Desk", "track", "c1", "{}")
+    assert progress.read(acting) == [began]
+    assert progress.read(acting) == []
+    ended = CallEnded("Desk", "track", "c1", "{}", "sent")
+    assert progress.read(replace(IDLE, items=(CALL, OUTPUT))) == [ended]
+
+
+def test_the_model_is_due_with_what_its_session_does_not_have() -> None:
+    progress = followed()
+    progress.replied([CALL.raw])
+    state = replace(IDLE, phase="thinking", items=(CALL, OUTPUT), pending=(HELD, due()))
+    assert progress.read(state) == [ModelDue(due(), ((1, OUTPUT),))]
+    assert progress.read(state) == [], "each model call is due once"
+    again = replace(state, pending=(HELD, due(9)))
+    assert progress.read(again) == [ModelDue(due(9), ())]
+
+
+def test_a_model_call_of_another_line_is_not_due() -> None:
+    progress = followed()
+    other = replace(due(), line="theirs")
+    assert progress.read(replace(IDLE, pending=(HELD, other))) == []
+
+
+def test_an_output_is_ready_while_others_wait_for_people() -> None:
+    progress = followed()
+    waiting = replace(
+        running("waiting"), call_id="c2", effect=None, plan=PlannedCall(item=0, kind="tool")
+    )
+    progress.replied([CALL.raw])
+    state = replace(IDLE, phase="acting", items=(CALL, OUTPUT), calls=(waiting,))
+    assert state.status == "waiting"
+    assert progress.read(state) == [OutputReady("c1", "sent")]
+    assert progress.read(state) == []
+    assert not progress.sent("c1")
+    assert progress.sent("c1"), "an output is sent once"
+
+
+def test_requests_failures_and_handoffs_are_reported_once() -> None:
+    progress = followed()
+    request = ApprovalRequest(
+        id="a1",
+        call_id="c1",
+        name="refund",
+        agent="Desk",
+        arguments="{}",
+        args_digest="d",
+        requested_at_ms=0,
+    )
+    failure = Failure(code="model_call_failed", message="No.")
+    state = replace(
+        IDLE,
+        agent="Orders",
+        approvals=(request,),
+        answers=(Answer((), None, "Desk", failure),),
+        question=Question(turn=1),
+    )
+    assert progress.read(state) == [
+        AgentSwitched("Desk", "Orders"),
+        ApprovalNeeded(request),
+        QuestionFailed(failure),
+    ]
+    assert progress.read(state) == []
+
+
+def test_a_line_is_lost_to_another_one_or_to_silence() -> None:
+    theirs = replace(IDLE, pending=(HoldLine(effect=7, line="theirs"),))
+    assert followed().read(theirs) == [LineLost(replaced=True)]
+    progress = followed()
+    assert progress.read(replace(IDLE, pending=())) == [LineLost(replaced=False)]
+    assert progress.read(replace(IDLE, pending=())) == []
+
+
+def test_the_end_of_the_run_is_the_last_step() -> None:
+    ended = replace(IDLE, phase="closed", outcome="cancelled", pending=())
+    assert followed().read(ended) == [RunOver("cancelled", None)]
