@@ -130,6 +130,11 @@ def _escaped(match: re.Match[str]) -> str:
 # --- Lengths ------------------------------------------------------------------------------------
 
 
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, such as `1 model call` or `1,200 tokens`."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+
+
 def cut(text: _Text, limit: int) -> _Text:
     """Return a text, cut to a maximum number of characters.
 

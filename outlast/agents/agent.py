@@ -10,15 +10,21 @@ from outlast.agents.agent_tools.agent_tool import (
     OutputExtractor,
     make_agent_tool,
 )
+from outlast.agents.approvals.policy import (
+    ANSWER_DECISIONS,
+    NeedsApproval,
+    check_needs_approval,
+)
 from outlast.agents.callables import call, check_callable, check_model, shown
 from outlast.agents.checks import check_flag, check_list, check_name, check_type
+from outlast.agents.config.model_defaults import UNSET
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.config.settings_field import SettingsField, settings_field
 from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.guardrail import InputGuardrail, OutputGuardrail
 from outlast.agents.handoffs.handoff import Handoff
-from outlast.agents.hooks import AgentHooks, check_agent_hooks
+from outlast.agents.hooks import AgentHooksBase, check_agent_hooks
 from outlast.agents.mcp.server import MCPConfig, MCPServer
 from outlast.agents.mcp.tools import check_mcp_config, mcp_tools_of
 from outlast.agents.prompt import DynamicPromptFunction, Prompt, check_prompt, prompt_of
@@ -55,7 +61,9 @@ class Agent(Generic[TContext]):
             closed after construction: `triage.handoffs.append(orders)`.
         model: a model's name, or a model: an object with `get_response`; None for the provider's
             default.
-        model_settings: how to call the model, also as a dict; a run's settings override them.
+        model_settings: how to call the model, also as a dict; a run's settings override them. Where
+            they are not set, a GPT-5 model gets those of `get_default_model_settings`; with
+            `ModelSettings()`, it gets none.
         input_guardrails: check the input of runs that start with this agent.
         output_guardrails: check this agent's answers.
         output_type: the type of the answer, or its schema; None for text.
@@ -63,6 +71,9 @@ class Agent(Generic[TContext]):
         tool_use_behavior: what happens after the tools of a turn have run.
         reset_tool_choice: whether a forced `tool_choice` is reset once a tool was used, so that the
             model does not call tools for ever.
+        output_approval: whether a person decides before an answer leaves: yes, no, a predicate
+            called with (context, the answer, ""), or an `ApprovalPolicy`. The answer is the object
+            that `output_type` describes, else `{"answer": ...}`.
     """
 
     name: str
@@ -76,7 +87,7 @@ class Agent(Generic[TContext]):
     handoffs: "list[Agent[Any] | Handoff]" = field(default_factory=list["Agent[Any] | Handoff"])
     model: Any = None
     model_settings: SettingsField[ModelSettings, ModelSettings] = settings_field(  # noqa: RUF009  a descriptor
-        ModelSettings, ModelSettings()
+        ModelSettings, UNSET
     )
     input_guardrails: list[InputGuardrail[TContext]] = field(
         default_factory=list[InputGuardrail[TContext]]
@@ -85,9 +96,10 @@ class Agent(Generic[TContext]):
         default_factory=list[OutputGuardrail[TContext]]
     )
     output_type: type[Any] | AgentOutputSchemaBase | Any = None
-    hooks: AgentHooks[TContext] | None = None
+    hooks: AgentHooksBase[TContext, Any] | None = None
     tool_use_behavior: ToolUseBehavior = "run_llm_again"
     reset_tool_choice: bool = True
+    output_approval: NeedsApproval = False
 
     def __post_init__(self) -> None:
         """Check the fields, so that errors are raised here.
@@ -130,9 +142,10 @@ class Agent(Generic[TContext]):
         check_agent_hooks(self.hooks, owner)
         check_tool_use_behavior(self.tool_use_behavior, owner)
         check_flag(f"{owner}: reset_tool_choice", self.reset_tool_choice)
+        _check_output_approval(self, owner)
 
     def clone(self, **changes: Any) -> "Agent[TContext]":
-        """Return a copy with some fields changed; lists are shared unless they are replaced."""
+        """Return a copy with some fields changed. Lists that are not replaced are shared."""
         return replace(self, **changes)
 
     async def get_system_prompt(self, run_context: RunContextWrapper[TContext]) -> str | None:
@@ -222,6 +235,18 @@ def _check_texts(agent: Agent[Any], owner: str) -> None:
         (str, type(None)),
         "a string or None",
     )
+
+
+def _check_output_approval(agent: Agent[Any], owner: str) -> None:
+    check_needs_approval(
+        owner, agent.output_approval, field="output_approval", possible=ANSWER_DECISIONS
+    )
+    if agent.output_approval is not False and agent.tool_use_behavior != "run_llm_again":
+        raise UserError(
+            f"{owner}: output_approval is about answers of the model, but with tool_use_behavior="
+            f"{agent.tool_use_behavior!r:.60} a tool's output can be the answer. Leave one of them "
+            "out, and set needs_approval on the tools."
+        )
 
 
 def _check_model(agent: Agent[Any], owner: str) -> None:

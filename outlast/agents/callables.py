@@ -3,7 +3,9 @@
 import functools
 import inspect
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from outlast.agents.errors import UserError
 from outlast.agents.threads import run_in_thread
@@ -35,16 +37,16 @@ def callable_name(function: Callable[..., Any]) -> str:
     return name if isinstance(name, str) else type(inner).__qualname__
 
 
-def shown(given: object) -> str:
+def shown(value: object) -> str:
     """Return a short representation of a user's value for messages."""
-    name = getattr(given, "__name__", None)
+    name = getattr(value, "__name__", None)
     if isinstance(name, str):
         return name
-    kind, name = type(given).__name__, getattr(given, "name", None)
+    kind, name = type(value).__name__, getattr(value, "name", None)
     if isinstance(name, str):
         return f"{kind} {name!r}"
-    inner = getattr(given, "guardrail_function", None)
-    return f"{kind} {callable_name(inner)!r}" if callable(inner) else f"{given!r:.100}"
+    inner = getattr(value, "guardrail_function", None)
+    return f"{kind} {callable_name(inner)!r}" if callable(inner) else f"{value!r:.100}"
 
 
 def is_async(function: Callable[..., Any]) -> bool:
@@ -79,14 +81,14 @@ def check_callable(function: object, parameters: Sequence[str], *, what: str) ->
     Raises:
         UserError: the value is not callable, or takes other parameters.
     """
-    wanted = ", ".join(parameters)
+    expected = ", ".join(parameters)
     if not callable(function):
         raise UserError(
-            f"{what} must be a callable that takes ({wanted}), not {type(function).__name__}."
+            f"{what} must be a callable that takes ({expected}), not {type(function).__name__}."
         )
     if not arity_fits(function, len(parameters)):
         raise UserError(
-            f"{what} is called with ({wanted}), "
+            f"{what} is called with ({expected}), "
             f"but {callable_name(function)} takes {inspect.signature(function)}."
         )
 
@@ -113,6 +115,20 @@ def takes_model_arguments(model: object) -> bool:
     accepts the SDK's arguments; ours do, too.
     """
     answer = getattr(model, "get_response", None)
+    if not inspect.ismethod(answer) or not inspect.isfunction(answer.__func__):
+        return _takes_model_arguments(answer)
+    function = answer.__func__  # the same for every call and, mostly, every instance
+    found = _TAKE_ARGUMENTS.get(function)
+    if found is None:
+        found = _TAKE_ARGUMENTS[function] = _takes_model_arguments(answer)
+    return found
+
+
+_TAKE_ARGUMENTS: WeakKeyDictionary[FunctionType, bool] = WeakKeyDictionary()
+"""The results for functions of methods: reading a signature takes 50 microseconds."""
+
+
+def _takes_model_arguments(answer: object) -> bool:
     try:
         signature = inspect.signature(answer) if callable(answer) else None
     except (ValueError, TypeError):
@@ -126,7 +142,7 @@ def takes_model_arguments(model: object) -> bool:
 
 
 def check_model(model: object, *, what: str) -> None:
-    """Refuse a model whose `get_response` has the wrong parameters.
+    """Refuse a model if its `get_response` has the wrong parameters.
 
     Args:
         model: an object with `get_response`; anything else is ignored.

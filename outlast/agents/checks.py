@@ -9,14 +9,14 @@ from typing import Any, cast
 from outlast.agents.errors import UserError
 
 
-def check_type(place: str, value: object, kinds: type | tuple[type, ...], wanted: str) -> None:
+def check_type(place: str, value: object, kinds: type | tuple[type, ...], expected: str) -> None:
     """Refuse a value of another type.
 
     Raises:
         UserError: the value has another type.
     """
     if not isinstance(value, kinds):
-        raise UserError(f"{place} must be {wanted}, not {value!r}.")
+        raise UserError(f"{place} must be {expected}, not {value!r}.")
 
 
 def check_choice(place: str, value: object, choices: Iterable[object]) -> None:
@@ -27,8 +27,8 @@ def check_choice(place: str, value: object, choices: Iterable[object]) -> None:
     """
     choices = tuple(choices)
     if not any(value is choice or value == choice for choice in choices):
-        wanted = ", ".join(repr(choice) for choice in choices)
-        raise UserError(f"{place} must be one of {wanted}, not {value!r}.")
+        expected = ", ".join(repr(choice) for choice in choices)
+        raise UserError(f"{place} must be one of {expected}, not {value!r}.")
 
 
 def check_flag(place: str, value: object) -> None:
@@ -50,14 +50,14 @@ def check_name(place: str, value: object) -> None:
         raise UserError(f"{place} must be a non-empty string, not {value!r}.")
 
 
-def check_count(place: str, value: object, *, wanted: str = "a whole number from 1") -> None:
+def check_count(place: str, value: object, *, expected: str = "a whole number from 1") -> None:
     """Refuse a value that is not a positive integer.
 
     Raises:
         UserError: the value is not an integer from 1.
     """
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise UserError(f"{place} must be {wanted}, not {value!r}.")
+        raise UserError(f"{place} must be {expected}, not {value!r}.")
 
 
 def check_list(place: str, value: object) -> Sequence[Any]:

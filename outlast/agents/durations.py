@@ -1,7 +1,10 @@
 """Durations in users' definitions: a `timedelta`, or a number of seconds."""
 
+import re
 from datetime import timedelta
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Final, Generic, TypeVar, overload
+
+LONGEST_DURATION_TEXT: Final = 40
 
 Default = TypeVar("Default", bound=timedelta | None)
 
@@ -18,6 +21,24 @@ def as_duration(value: object) -> object:
         except (ValueError, OverflowError):
             pass
     return value
+
+
+_UNITS: Final = {"w": 604_800, "d": 86_400, "h": 3_600, "min": 60, "m": 60, "s": 1}
+_DURATION = re.compile(r"(?:\d+(?:\.\d+)?(?:w|d|h|min|m|s)\s*)+")
+
+
+def parse_duration(text: str) -> timedelta | None:
+    """Return a duration that is written as `90s`, `45m`, `2h`, `1h 30m`, `3d` or `2w`.
+
+    None if the text is no duration.
+    """
+    if len(text) > LONGEST_DURATION_TEXT or not _DURATION.fullmatch(text.strip()):
+        return None
+    parts: list[tuple[str, str]] = re.findall(r"(\d+(?:\.\d+)?)(min|[wdhms])", text)
+    try:
+        return timedelta(seconds=sum(float(number) * _UNITS[unit] for number, unit in parts))
+    except OverflowError:
+        return None
 
 
 def is_positive(duration: object) -> bool:

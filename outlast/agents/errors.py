@@ -22,7 +22,10 @@
     ├── ConversationFull              the run is too large to take more
     ├── ContentUnavailable            the store of large content cannot be reached
     ├── RunCancelled                  somebody cancelled the run
+    ├── ApprovalExpired               nobody decided an approval in time
+    ├── BudgetExceeded                a budget is used up, and nobody extended it
     ├── DecisionRefused               an approval decision was late, unknown or forged
+    ├── IdentityRefused               nothing proves who a person is
     └── ServerUnavailable             no Temporal server answers
 
 A code is the same in the program and on the wire.
@@ -259,6 +262,18 @@ class RunCancelled(AgentsException):
     code = "cancelled"
 
 
+class ApprovalExpired(AgentsException):
+    """Nobody decided an approval in time, and its terms end the question then."""
+
+    code = "approval_expired"
+
+
+class BudgetExceeded(AgentsException):
+    """A budget of the run is used up, and nobody extended it."""
+
+    code = "budget_exceeded"
+
+
 class DecisionRefused(AgentsException):
     """The run refused an approval decision.
 
@@ -266,6 +281,15 @@ class DecisionRefused(AgentsException):
     """
 
     code = "decision_refused"
+
+
+class IdentityRefused(AgentsException):
+    """Nothing proves who a person is.
+
+    The token is invalid, or the headers are not from a trusted proxy.
+    """
+
+    code = "identity_refused"
 
 
 class ServerUnavailable(AgentsException):

@@ -136,6 +136,11 @@ def _methods(base: type) -> dict[str, Callable[..., Any]]:
 
 _RUN_METHODS = _methods(RunHooksBase)
 _AGENT_METHODS = _methods(AgentHooksBase)
+_EMPTY = {
+    name: (_RUN_METHODS.get(name), _AGENT_METHODS.get(name))
+    for name in _RUN_METHODS | _AGENT_METHODS
+}
+"""The empty methods of each step."""
 
 
 def overrides(hooks: AnyHooks | None, name: str) -> bool:
@@ -148,11 +153,12 @@ def overrides(hooks: AnyHooks | None, name: str) -> bool:
     Raises:
         ValueError: no such hook exists.
     """
-    empty = [methods[name] for methods in (_RUN_METHODS, _AGENT_METHODS) if name in methods]
-    if not empty:
+    if name not in _EMPTY:
         raise ValueError(f"no hook is called {name!r}")
+    if hooks is None:
+        return False
     method = getattr(hooks, name, None)  # run hooks have no on_start
-    return method is not None and getattr(method, "__func__", method) not in empty
+    return method is not None and getattr(method, "__func__", method) not in _EMPTY[name]
 
 
 class HookCall:
@@ -215,7 +221,7 @@ def check_run_hooks(hooks: object) -> None:
     if isinstance(hooks, AgentHooksBase):
         raise TypeError(
             f"hooks= of a run must be RunHooks, but {name} has the hooks of an agent. "
-            "Give it to Agent(hooks=...), or derive it from RunHooks."
+            "Pass it to Agent(hooks=...), or derive it from RunHooks."
         )
     if not isinstance(hooks, RunHooksBase):
         raise TypeError(

@@ -39,7 +39,7 @@ def get_logger(name: str) -> logging.Logger:
     """
     logger = logging.getLogger(name)
     for kind in (_WithoutTexts, _InOneLine):
-        if not any(isinstance(one, kind) for one in logger.filters):
+        if not any(isinstance(installed, kind) for installed in logger.filters):
             logger.addFilter(kind())
     return logger
 
@@ -57,7 +57,7 @@ class _WithoutTexts(logging.Filter):
         if logs_exception_texts():
             return True
         if isinstance(record.args, tuple):
-            record.args = tuple(_without_text(one) for one in record.args)
+            record.args = tuple(_without_text(argument) for argument in record.args)
         if record.exc_info:
             kind = record.exc_info[0]
             record.msg = f"{record.msg} [{kind.__name__ if kind else 'no exception'}]"
@@ -77,7 +77,7 @@ class _InOneLine(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         """Change the record and accept it."""
         if isinstance(record.args, tuple):
-            record.args = tuple(_shown(one) for one in record.args)
+            record.args = tuple(_shown(argument) for argument in record.args)
         return True
 
 

@@ -55,7 +55,7 @@ def check_prompt(prompt: object, owner: str) -> None:
     if callable(prompt):
         check_callable(prompt, ("data",), what=f"{owner}: prompt")
         return
-    _checked(prompt, owner)
+    _check(prompt, owner)
 
 
 async def prompt_of(
@@ -67,15 +67,15 @@ async def prompt_of(
         UserError: the prompt of the agent or of its callable is invalid.
         Exception: any error of the callable.
     """
-    given: object = prompt
-    if callable(given):
-        given = await call(given, GenerateDynamicPromptData(context=context, agent=agent))
-    if given is None:
+    found: object = prompt
+    if callable(found):
+        found = await call(found, GenerateDynamicPromptData(context=context, agent=agent))
+    if found is None:
         return None
-    return _checked(given, f"Agent {agent.name!r}")
+    return _check(found, f"Agent {agent.name!r}")
 
 
-def _checked(prompt: object, owner: str) -> JsonObject:
+def _check(prompt: object, owner: str) -> JsonObject:
     entry = cast("Mapping[str, Any]", prompt) if isinstance(prompt, Mapping) else None
     if entry is None or not isinstance(entry.get("id"), str):
         raise UserError(

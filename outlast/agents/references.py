@@ -50,10 +50,10 @@ class ReferenceTable:
         """
         check_name("A reference's name", name)
         with self._lock:
-            known = self._found.get(name)
-            if name in self._found and _identity(known) != _identity(entry):
+            existing = self._found.get(name)
+            if name in self._found and _identity(existing) != _identity(entry):
                 raise UserError(
-                    f"The name {name!r} belongs to two objects: {known!r} and {entry!r}. Give each "
+                    f"The name {name!r} belongs to two objects: {existing!r} and {entry!r}. Give each "
                     "its own name: references={'my_name': my_object}."
                 )
             self._found[name] = entry
@@ -80,9 +80,9 @@ class ReferenceTable:
             return sorted(self._found)
 
     def _name_for(self, entry: object) -> str:
-        known = self._names.get(_identity(entry))
-        if known is not None:
-            return known
+        existing = self._names.get(_identity(entry))
+        if existing is not None:
+            return existing
         name = base = base_name(entry)
         count = 1
         while name in self._found:
@@ -109,7 +109,7 @@ def register(entry: object) -> str:
 
 
 def register_session(session: Any) -> tuple[str, str]:
-    """Register a session in this process; the newest object with its id is the session.
+    """Register a session in this process, replacing an earlier one with its id.
 
     Returns:
         The name of this session, and the name of its class, for which a worker may have a factory.
@@ -145,21 +145,23 @@ def unknown_reference(name: object) -> UserError:
     )
 
 
-def named_references(given: Iterable[object] | Mapping[str, object]) -> list[tuple[str, object]]:
-    """Return the names and objects of `references=`: a list of objects, or a dict by name.
+def named_references(
+    references: Iterable[object] | Mapping[str, object],
+) -> list[tuple[str, object]]:
+    """Return the names and objects of `references=`, a list or a dict by name.
 
     Raises:
         UserError: the value is neither, or holds a name without an object, or a name twice.
     """
-    if isinstance(given, Mapping):
-        named = cast("Mapping[str, object]", given)
-        return [(name, _checked(entry)) for name, entry in named.items()]
-    if isinstance(given, str) or not isinstance(cast("object", given), Iterable):
+    if isinstance(references, Mapping):
+        named = cast("Mapping[str, object]", references)
+        return [(name, _check(entry)) for name, entry in named.items()]
+    if isinstance(references, str) or not isinstance(cast("object", references), Iterable):
         raise UserError(
             "references= must be a list of callables and objects, or a dict of them by name, "
-            f"not {given!r}."
+            f"not {references!r}."
         )
-    named = [(base_name(_checked(entry)), entry) for entry in given]
+    named = [(base_name(_check(entry)), entry) for entry in references]
     for position, (name, entry) in enumerate(named):
         for other_name, other in named[:position]:
             if name == other_name and _identity(entry) != _identity(other):
@@ -170,7 +172,7 @@ def named_references(given: Iterable[object] | Mapping[str, object]) -> list[tup
     return named
 
 
-def _checked(entry: object) -> object:
+def _check(entry: object) -> object:
     if entry is None or isinstance(entry, str | bytes | int | float):
         raise UserError(
             f"references= holds {entry!r}: pass the callable or object itself, or a dict of them "
@@ -192,7 +194,7 @@ def base_name(entry: object) -> str:
 
 
 def _line_of(function: Any) -> int | None:
-    """Return the line of a function that is created at each call of its scope, else None."""
+    """Return the line of a lambda or nested function; None for any other object."""
     if "<" not in function.__qualname__:  # neither `<lambda>` nor `<locals>`
         return None
     code = getattr(inspect.unwrap(function), "__code__", None)
@@ -200,7 +202,7 @@ def _line_of(function: Any) -> int | None:
 
 
 def _identity(entry: object) -> object:
-    """Return the identity of an object. A bound method is created again at each access."""
-    if inspect.ismethod(entry):
+    """Return the identity of an object, also of a bound method."""
+    if inspect.ismethod(entry):  # created again at each access
         return ("method", id(entry.__self__), id(entry.__func__))
     return id(entry)

@@ -4,23 +4,28 @@ Finds every reachable agent, and checks names. Runs refer to agents, tools and o
 settings only by name, so that runs survive the process that defined them.
 """
 
-import sys
-from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final, cast
 from weakref import WeakSet
 
 from outlast.agents.agent import Agent
 from outlast.agents.agent_tools.agent_tool import AgentTool
+from outlast.agents.approvals.policy import ApprovalPolicy, ToolEffect
 from outlast.agents.callables import shown
+from outlast.agents.context.encoding import imported_class, type_name
+from outlast.agents.context.nested_runs import of_nearest
+from outlast.agents.context.wrapper import NamedAgent
 from outlast.agents.errors import UserError
 from outlast.agents.handoffs.handoff import Handoff, handoff
 from outlast.agents.logs import get_logger
 from outlast.agents.mcp.server import MCPServer
+from outlast.agents.mcp.tools import tools_seen
 from outlast.agents.references import ReferenceTable, is_registered, named_references, resolve
 from outlast.agents.schemas.agent_output import check_output_schema
 from outlast.agents.tools.definition import FunctionTool
 from outlast.agents.tools.hosted import function_tools
 from outlast.agents.tools.local import LocalTool
+from outlast.agents.tools.search import check_tool_search
 
 logger = get_logger(__name__)
 
@@ -31,15 +36,23 @@ class Registry:
     The graph is searched again if a name is not found, so handoffs that are added later (to close a
     cycle) are found. An agent that a handoff picks when it is invoked cannot be found: register it
     separately.
+
+    Args:
+        agents: the agents.
+        tell_apart: number further agents of a name, such as "Clerk (2)", instead of refusing them.
+            Only for a process that hosts its own runs: the numbers follow the order of the graph,
+            which another version of a program may change.
     """
 
-    def __init__(self, agents: Iterable[Agent[Any]] = ()) -> None:
+    def __init__(self, agents: Iterable[Agent[Any]] = (), *, tell_apart: bool = False) -> None:
+        self._tells_apart = tell_apart
         self._agents: dict[str, Agent[Any]] = {}
+        self._names: dict[int, str] = {}
         self._context_types: dict[str, Any] = {}
         self._references = ReferenceTable()
         self._listed: dict[str, dict[str, FunctionTool]] = {}
         self._of_runs: dict[str, Registry] = {}
-        self._former_servers: WeakSet[MCPServer] = WeakSet()
+        self._former: WeakSet[MCPServer | LocalTool] = WeakSet()
         for agent in agents:
             self.add(agent)
 
@@ -50,23 +63,19 @@ class Registry:
             UserError: the value is no agent; another agent has the same name, or two tools of one
             agent do; its output type must be strict and cannot be.
         """
-        given = cast("object", agent)
-        if not isinstance(given, Agent):
-            raise UserError(f"{shown(given)} is not an Agent. Register agents: agents=[my_agent].")
+        value = cast("object", agent)
+        if not isinstance(value, Agent):
+            raise UserError(f"{shown(value)} is not an Agent. Register agents: agents=[my_agent].")
         waiting = [agent]
         while waiting:
-            one = waiting.pop()
-            known = self._agents.get(one.name)
-            if known is one:
+            one = waiting.pop(0)
+            if self._has(one):
                 continue
-            if known is not None:
-                raise UserError(
-                    f"Two agents are named {one.name!r}. Runs refer to agents by name, so each needs "
-                    "its own name."
-                )
+            name = self._free_name(one)
             _check_tool_names(one)
             check_output_schema(one.output_type, f"Agent {one.name!r}")
-            self._agents[one.name] = one
+            self._agents[name] = one
+            self._names[id(one)] = name
             for tool in function_tools(one.tools):
                 self._note_context_type(tool.context_type)
             waiting.extend(_targets_of(one))
@@ -79,46 +88,63 @@ class Registry:
         Raises:
             UserError: as for `add`; the earlier agents then stay.
         """
-        agents, listed = dict(self._agents), dict(self._listed)
-        self._former_servers.update(self.mcp_servers)
-        for one in _reachable(agent):
-            self._agents.pop(one.name, None)
-            self._listed.pop(one.name, None)
+        before = dict(self._agents), dict(self._names), dict(self._listed)
+        self._former.update(self.resources)
+        replaced = {reachable.name for reachable in _reachable(agent)}
+        for name, one in before[0].items():
+            if one.name in replaced:
+                del self._agents[name], self._names[id(one)]
+                self._listed.pop(name, None)
         try:
             self.add(agent)
         except UserError:
-            self._agents, self._listed = agents, listed
+            self._agents, self._names, self._listed = before
             raise
 
     def holds(self, agent: Agent[Any]) -> bool:
         """Whether this agent object and all agents reachable from it are registered."""
-        return all(self._agents.get(one.name) is one for one in _reachable(agent))
+        return all(self._has(reachable) for reachable in _reachable(agent))
+
+    def _has(self, agent: NamedAgent) -> bool:
+        return self._agents.get(self._names.get(id(agent), "")) is agent
+
+    def _free_name(self, agent: Agent[Any]) -> str:
+        name, number = agent.name, 1
+        while name in self._agents:
+            if not self._tells_apart:
+                raise UserError(
+                    f"Two agents are named {name!r}. Runs refer to agents by name, so each needs "
+                    "its own name."
+                )
+            number += 1
+            name = f"{agent.name} ({number})"
+        return name
 
     def keep_for_run(self, run_id: str, definitions: "Registry") -> None:
         """Set separate definitions for one run and the runs nested in it."""
         self._of_runs[run_id] = definitions
-        self._former_servers.update(definitions.mcp_servers)
+        self._former.update(definitions.resources)
 
     def forget_run(self, run_id: str) -> None:
         """Remove the separate definitions of a run."""
         self._of_runs.pop(run_id, None)
 
     def of_run(self, run_id: str) -> "Registry":
-        """Return the definitions of a run: its own, or these.
-
-        The id of a nested run begins with its parent's id and a slash.
-        """
-        within = run_id
-        while within:
-            if within in self._of_runs:
-                return self._of_runs[within]
-            within = within.rpartition("/")[0]
-        return self
+        """Return the definitions of a run or of its nearest outer run, or these."""
+        return of_nearest(self._of_runs, run_id) or self
 
     @property
     def names(self) -> list[str]:
         """The names of all registered agents, sorted."""
         return sorted(self._agents)
+
+    def name_of(self, agent: NamedAgent) -> str:
+        """Return the name by which runs refer to an agent."""
+        return self._names[id(agent)] if self._has(agent) else agent.name
+
+    def target_name(self, entry: Handoff) -> str:
+        """Return the name by which runs refer to the agent of a handoff."""
+        return self.name_of(entry.agent) if entry.agent is not None else entry.agent_name
 
     def agent(self, name: str) -> Agent[Any]:
         """Return the agent with a name.
@@ -130,9 +156,9 @@ class Registry:
             for agent in list(self._agents.values()):
                 self._add_new_targets(agent)
         if name not in self._agents:
-            known = ", ".join(repr(one) for one in self.names) or "none"
+            names = ", ".join(repr(one) for one in self.names) or "none"
             raise UserError(
-                f"This worker has no agent {name!r}. It has: {known}. Register the agent with "
+                f"This worker has no agent {name!r}. It has: {names}. Register the agent with "
                 "AgentWorker(agents=[...]), or send the run to the right task queue."
             )
         return self._agents[name]
@@ -148,10 +174,10 @@ class Registry:
         for tool in reversed(tools):
             if tool.called_name == name:
                 return tool
-        known = ", ".join(repr(tool.called_name) for tool in tools) or "none"
-        raise UserError(f"Agent {agent!r} has no tool {name!r} on this worker. It has: {known}.")
+        names = ", ".join(repr(tool.called_name) for tool in tools) or "none"
+        raise UserError(f"Agent {agent!r} has no tool {name!r} on this worker. It has: {names}.")
 
-    def note_listed(self, agent: str, tools: Iterable[FunctionTool]) -> None:
+    def keep_listed(self, agent: str, tools: Iterable[FunctionTool]) -> None:
         """Keep the tools that the MCP servers of an agent have listed.
 
         A list may depend on the run, so earlier tools stay.
@@ -172,13 +198,20 @@ class Registry:
         """The MCP servers of the registered agents."""
         return [server for agent in self._agents.values() for server in agent.mcp_servers]
 
-    async def release_servers(self) -> None:
-        """Close the connections to MCP servers that were opened on first use."""
-        for server in dict.fromkeys([*self.mcp_servers, *self._former_servers]):
+    async def release(self) -> None:
+        """Close connections to MCP servers, and the resources of local tools."""
+        for resource in dict.fromkeys([*self.resources, *self._former]):
             try:
-                await server.release()
+                await resource.release()
             except Exception:
-                logger.exception("the MCP server %r could not be closed", server.name)
+                kind = type(resource).__name__
+                logger.exception("%s %r could not be closed", kind, resource.name)
+
+    @property
+    def resources(self) -> list[MCPServer | LocalTool]:
+        """The MCP servers and local tools of the registered agents."""
+        tools = [tool for agent in self._agents.values() for tool in agent.tools]
+        return [*self.mcp_servers, *(tool for tool in tools if isinstance(tool, LocalTool))]
 
     def handoff(self, agent: str, name: str, target: str = "") -> Handoff:
         """Return a handoff of an agent by its tool name.
@@ -192,25 +225,33 @@ class Registry:
         Raises:
             UserError: the agent, or the handoff, is unknown.
         """
-        named = [one for one in handoffs_of(self.agent(agent)) if one.tool_name == name]
-        meant = [one for one in named if one.agent_name == target]
+        named = [entry for entry in handoffs_of(self.agent(agent)) if entry.tool_name == name]
+        meant = [entry for entry in named if self.target_name(entry) == target]
         if meant or named:
             return (meant or named)[-1]
         raise UserError(f"Agent {agent!r} has no handoff {name!r} on this worker.")
 
-    def context_type(self, name: str | None) -> Any:
-        """Return a context type by name, else the only registered type, else None.
+    def context_type(self, name: str | None, annotated: Any = None) -> tuple[Any, bool]:
+        """Return the type of a run's context, and whether it is the run's own.
 
-        An unregistered name may belong to a class that this process has imported: a script that
-        runs again still has its class, even if no callable is annotated with it. The only
-        registered type may have another name, as a script's own class does.
+        The run's own type may be registered, or a class that this process has imported: a script
+        that runs again still has its class, even if no callable is annotated with it. For other
+        runs, such as those with plain JSON, it is the callable's annotation, else the only
+        registered type, else None.
+
+        Args:
+            name: the name of the run's own type; None for plain JSON.
+            annotated: the type in the callable's annotation, if any.
         """
-        if name is not None and name in self._context_types:
-            return self._context_types[name]
-        if (imported := _imported_class(name)) is not None:
-            return imported
+        if name is not None:
+            if isinstance(annotated, type) and type_name(annotated) == name:
+                return annotated, True
+            own = self._context_types.get(name) or imported_class(name)
+            if own is not None:
+                return own, True
         distinct = list(self._context_types.values())
-        return distinct[0] if len(distinct) == 1 else None
+        only = distinct[0] if len(distinct) == 1 else None
+        return (only if annotated is None else annotated), False
 
     def add_context_type(self, context_type: type) -> None:
         """Register a context type, so that runs can use it."""
@@ -265,7 +306,7 @@ class Registry:
 
     def _add_new_targets(self, agent: Agent[Any]) -> None:
         for target in _targets_of(agent):
-            if target.name not in self._agents:
+            if target.name not in self._agents or (self._tells_apart and not self._has(target)):
                 self.add(target)
 
 
@@ -298,22 +339,8 @@ def agent_tools_of(agent: Agent[Any]) -> list[AgentTool]:
 
 def _targets_of(agent: Agent[Any]) -> list[Agent[Any]]:
     """Return the agents that can be reached from an agent in one step."""
-    known = [entry for entry in handoffs_of(agent) if entry.agent is not None]
-    return [target_of(entry) for entry in [*known, *agent_tools_of(agent)]]
-
-
-def type_name(context_type: type) -> str:
-    """Return the name of a context type in the messages of a run."""
-    return f"{context_type.__module__}:{context_type.__qualname__}"
-
-
-def _imported_class(name: str | None) -> type[Any] | None:
-    """Return the class with a name, if its module is already imported, else None."""
-    module_name, _, qualname = (name or "").partition(":")
-    found: Any = sys.modules.get(module_name)
-    for part in qualname.split("."):
-        found = getattr(found, part, None)
-    return found if isinstance(found, type) else None
+    handoffs = [entry for entry in handoffs_of(agent) if entry.agent is not None]
+    return [target_of(entry) for entry in [*handoffs, *agent_tools_of(agent)]]
 
 
 def _reachable(agent: Agent[Any]) -> list[Agent[Any]]:
@@ -327,7 +354,43 @@ def _reachable(agent: Agent[Any]) -> list[Agent[Any]]:
     return list(found.values())
 
 
+_WORSE: Final[tuple[ToolEffect | None, ...]] = (
+    "read",
+    None,
+    "reversible",
+    "external_reversible",
+    "irreversible",
+)
+"""Effects in order; an undeclared one may be more than reading."""
+
+
+def worst_effect(
+    agent: Agent[Any], policy: Callable[[Agent[Any], FunctionTool], ApprovalPolicy | None]
+) -> ToolEffect | None:
+    """Return the worst effect of an agent's tools, and of every agent that it can reach.
+
+    Args:
+        agent: the agent.
+        policy: returns the policy of an agent's tool, which may declare another effect.
+
+    Raises:
+        UserError: a handoff or a tool leads to something else than an agent.
+    """
+    effects: list[ToolEffect | None] = [
+        _own_effect(tool, policy(one, tool)) if isinstance(tool, FunctionTool) else None
+        for one in _reachable(agent)
+        for tool in [*one.tools, *tools_seen(one)]
+        if not isinstance(tool, AgentTool) or tool.effect is not None
+    ]
+    return max(effects, key=_WORSE.index, default=None)
+
+
+def _own_effect(tool: FunctionTool, policy: ApprovalPolicy | None) -> ToolEffect | None:
+    return (policy.effect if policy is not None else None) or tool.effect
+
+
 def _check_tool_names(agent: Agent[Any]) -> None:
+    check_tool_search(f"Agent {agent.name!r}", agent.tools)
     names = [tool.called_name for tool in function_tools(agent.tools)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
@@ -335,10 +398,10 @@ def _check_tool_names(agent: Agent[Any]) -> None:
     handoffs = {entry.tool_name for entry in handoffs_of(agent)}
     for tool in agent.tools:
         if isinstance(tool, LocalTool) and tool.called_name in handoffs:
-            raise UserError(taken_by_handoff(agent.name, tool.called_name))
+            raise UserError(handoff_clash(agent.name, tool.called_name))
 
 
-def taken_by_handoff(agent: str, name: str) -> str:
+def handoff_clash(agent: str, name: str) -> str:
     """Return the error message for a handoff with the name of a local tool.
 
     The handoff would hide the tool, because the model sees the tool only by its own type.

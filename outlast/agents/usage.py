@@ -26,7 +26,8 @@ class Usage:
     Attributes:
         requests: the number of requests.
         input_tokens: the number of input tokens.
-        input_tokens_details: the number of input tokens from the provider's cache.
+        input_tokens_details: the number of input tokens from the provider's cache, and of those
+            written to it.
         output_tokens: the number of output tokens.
         output_tokens_details: the number of output tokens for reasoning.
         total_tokens: the number of input and output tokens.
@@ -43,13 +44,14 @@ class Usage:
     request_usage_entries: list[RequestUsage] = field(default_factory=list[RequestUsage])
 
     def __post_init__(self) -> None:
-        """Convert details that are dicts or that lack numbers; see `_told`."""
-        cached = _told(self.input_tokens_details, "cached_tokens")
-        if cached is not None:
-            self.input_tokens_details = InputTokensDetails(cached_tokens=cached)
-        reasoning = _told(self.output_tokens_details, "reasoning_tokens")
-        if reasoning is not None:
-            self.output_tokens_details = OutputTokensDetails(reasoning_tokens=reasoning)
+        """Convert details that are dicts or that lack numbers; see `_convert`."""
+        names = ("cached_tokens", "cache_write_tokens")
+        counts = _convert(self.input_tokens_details, *names)
+        if counts is not None:
+            self.input_tokens_details = InputTokensDetails(**counts)
+        counts = _convert(self.output_tokens_details, "reasoning_tokens")
+        if counts is not None:
+            self.output_tokens_details = OutputTokensDetails(**counts)
 
     @classmethod
     def of(cls, usage: "AnyUsage", requests: Iterable[values.Usage] = ()) -> "Usage":
@@ -68,13 +70,20 @@ class Usage:
             output_tokens=usage.output_tokens,
             output_tokens_details=usage.output_tokens_details,
             total_tokens=usage.total_tokens,
-            request_usage_entries=[_entry(one) for one in requests if one.total_tokens > 0],
+            request_usage_entries=[
+                _entry(request) for request in requests if request.total_tokens > 0
+            ],
         )
 
     @property
     def cached_tokens(self) -> int:
         """The number of input tokens from the provider's cache."""
         return self.input_tokens_details.cached_tokens
+
+    @property
+    def cache_write_tokens(self) -> int:
+        """The number of input tokens that the provider wrote to its cache."""
+        return self.input_tokens_details.cache_write_tokens
 
     @property
     def reasoning_tokens(self) -> int:
@@ -91,7 +100,10 @@ class Usage:
         self.output_tokens += other.output_tokens
         self.total_tokens += other.total_tokens
         self.input_tokens_details = InputTokensDetails(
-            cached_tokens=self.cached_tokens + other.input_tokens_details.cached_tokens
+            cached_tokens=self.cached_tokens + other.input_tokens_details.cached_tokens,
+            cache_write_tokens=(
+                self.cache_write_tokens + other.input_tokens_details.cache_write_tokens
+            ),
         )
         self.output_tokens_details = OutputTokensDetails(
             reasoning_tokens=self.reasoning_tokens + other.output_tokens_details.reasoning_tokens
@@ -107,14 +119,17 @@ AnyUsage: TypeAlias = Usage | values.Usage
 """The public usage record, or the plain sums of a run."""
 
 
-def _told(details: object, name: str) -> int | None:
-    """Return a number of details that need conversion, or None.
+def _convert(details: object, *names: str) -> dict[str, int] | None:
+    """Return the numbers of details that need conversion, or None.
 
-    A missing number counts as 0: providers send None for the number or for all details.
+    A missing number counts as 0: providers send None for a number or for all details.
     """
     if isinstance(details, Mapping):
-        return cast("Mapping[str, int | None]", details).get(name) or 0
-    return 0 if getattr(details, name, None) is None else None
+        numbers = cast("Mapping[str, int | None]", details)
+        return {name: numbers.get(name) or 0 for name in names}
+    if all(getattr(details, name, None) is not None for name in names):
+        return None
+    return {name: getattr(details, name, None) or 0 for name in names}
 
 
 def plain_usage(usage: AnyUsage) -> values.Usage:
@@ -128,6 +143,7 @@ def plain_usage(usage: AnyUsage) -> values.Usage:
         total_tokens=usage.total_tokens,
         cached_tokens=usage.cached_tokens,
         reasoning_tokens=usage.reasoning_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
     )
 
 

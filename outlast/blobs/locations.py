@@ -37,11 +37,11 @@ def store_from_url(url: str) -> BlobStore:
     parts = urlsplit(url)
     if parts.scheme == "file":
         if parts.netloc not in {"", "localhost"} or not parts.path:
-            raise UserError(f"{url!r} names no directory: write file:///path/to/blobs.")
+            raise UserError(f"{url!r} has no directory. Write file:///path/to/blobs.")
         return FileBlobStore(Path(unquote(parts.path)))
     if not parts.scheme or not parts.netloc:
         raise UserError(
-            f"{url!r} is no URL of a blob store: file:///path, s3://bucket, gs://bucket."
+            f"{url!r} is not the URL of a blob store: file:///path, s3://bucket, gs://bucket."
         )
     try:
         from obstore.store import from_url
@@ -69,8 +69,8 @@ def use_blob_store(client: Client, store: BlobStore) -> None:
         UserError: the value is not a blob store.
     """
     check_client(client, what="use_blob_store(client)")
-    known = _of_clients.get(client)
-    if known is None or known.store is not store:
+    current = _of_clients.get(client)
+    if current is None or current.store is not store:
         _of_clients[client] = _content(store)
 
 
@@ -108,12 +108,12 @@ def large_content(store: BlobStore | None = None, *, client: Any = None) -> Larg
     """
     if store is not None and isinstance(client, Client):
         use_blob_store(client, store)
-    known = _of_clients.get(client) if isinstance(client, Client) else None
-    if known is None:
-        known = _content(store)
+    current = _of_clients.get(client) if isinstance(client, Client) else None
+    if current is None:
+        current = _content(store)
         if isinstance(client, Client):
-            _of_clients[client] = known
-    return known
+            _of_clients[client] = current
+    return current
 
 
 def _content(store: BlobStore | None) -> LargeContent:

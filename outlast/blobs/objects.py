@@ -18,7 +18,7 @@ class ObjectBlobStore:
 
     def __init__(self, store: Any) -> None:
         if not callable(getattr(store, "get_async", None)):
-            raise UserError(f"ObjectBlobStore takes a store of obstore.store, not {store!r}.")
+            raise UserError(f"ObjectBlobStore needs a store of obstore.store, not {store!r}.")
         self._store = store
 
     def __repr__(self) -> str:

@@ -1,1 +1,5 @@
-"""Handoff filters and prompts, built on the public interface."""
+"""Ready-made filters and prompts."""
+
+from outlast import lazy
+
+lazy.attach(__name__)

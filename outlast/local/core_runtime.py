@@ -18,14 +18,14 @@ _ALWAYS_TOLD: Final = "temporalio_sdk_core::worker::activities"
 
 
 @dataclass(frozen=True, slots=True)
-class _Known:
+class _Owner:
     """A process's default runtime and the id of that process."""
 
     runtime: Runtime
     pid: int
 
 
-_known: _Known | None = None
+_owner: _Owner | None = None
 
 
 def have_runtime() -> None:
@@ -34,20 +34,20 @@ def have_runtime() -> None:
     Raises:
         UserError: this process was forked from one with a runtime, and has not set its own.
     """
-    global _known  # noqa: PLW0603  the default is the process's, too
+    global _owner  # noqa: PLW0603  the default is the process's, too
     pid = os.getpid()
-    if _known is not None and _known.pid == pid:
+    if _owner is not None and _owner.pid == pid:
         return
-    if _known is None:
+    if _owner is None:
         with suppress(RuntimeError):  # the program has set its own
             Runtime.set_default(_quiet())
-    elif Runtime.default() is _known.runtime:
+    elif Runtime.default() is _owner.runtime:
         raise UserError(
             "This process was forked from one that has run agents, whose connections and threads "
-            "are not here. Start it anew instead, as multiprocessing does with the start method "
+            "are not here. Start a new process instead, as multiprocessing does with the start method "
             "'spawn' or 'forkserver', or fork before the first run."
         )
-    _known = _Known(Runtime.default(), pid)
+    _owner = _Owner(Runtime.default(), pid)
 
 
 def _quiet() -> Runtime:

@@ -250,13 +250,15 @@ class LocalEngine:
         if was_own and await self._has_runs(local_worker):
             return
         async with self._serving:
-            known = self._local_workers.get(local_worker.queue) is local_worker  # or it has stopped
+            is_running = (
+                self._local_workers.get(local_worker.queue) is local_worker
+            )  # or it has stopped
             used = (
                 local_worker.users
                 or local_worker in self._idle
                 or local_worker.is_own is not was_own
             )
-            if used or not known:
+            if used or not is_running:
                 return
             del self._local_workers[local_worker.queue]
             for name in [name for name, one in self._own.items() if one is local_worker]:

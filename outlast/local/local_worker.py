@@ -1,16 +1,18 @@
 """A worker in this process on one task queue, and the runs that it hosts."""
 
 import asyncio
+import os
 from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, cast
 
 from temporalio.api.workflowservice.v1 import DescribeNamespaceRequest
 from temporalio.client import Client
 from temporalio.service import RPCError
 
 from outlast.agents.agent import Agent
+from outlast.agents.approvals.policy_file import ENVIRONMENT_VARIABLE, ApprovalFile
 from outlast.agents.logs import get_logger
 from outlast.agents.registry import Registry
 from outlast.local.loop_end import kept_out, kept_tasks
@@ -27,6 +29,15 @@ _MARK_OF_ANSWERS = "__temporal_task_tag"
 """The name of the core's tasks that report a run's results to the server."""
 
 logger = get_logger(__name__)
+
+
+def _operators_file() -> ApprovalFile | None:
+    """Return the approval policies of the environment.
+
+    They are not compared with the agents, which the program may define later.
+    """
+    place = os.environ.get(ENVIRONMENT_VARIABLE)
+    return ApprovalFile.load(place) if place else None
 
 
 class LocalWorker:
@@ -70,8 +81,9 @@ class LocalWorker:
     def _make_worker(self) -> AgentWorker:
         return AgentWorker(
             self._client,
-            agents=[self._agent],
+            agents=cast("Any", Registry([self._agent], tell_apart=True)),
             task_queue=self.queue,
+            approvals=_operators_file(),
             graceful_shutdown_timeout=GRACE,
             # While this process is suspended (Ctrl-Z, a frozen machine), each of its open polls
             # takes another attempt of a running activity, which then times out as well.
@@ -176,11 +188,11 @@ class HostedRun:
     def withdraw(self) -> None:
         """Undo `begin`: the run keeps its previous agents."""
         local_worker = self._local_worker
-        self.let_go(ended=True)
+        self.release(ended=True)
         if local_worker is not None and self._before is not None:
             local_worker.definitions.keep(self._run_id, self._before)
 
-    def let_go(self, *, ended: bool) -> None:
+    def release(self, *, ended: bool) -> None:
         """Stop waiting for a run that has ended or is waiting for reviewers."""
         if self.taking_over is not None:
             self.taking_over.cancel()

@@ -17,7 +17,7 @@ _kept_out = contextvars.ContextVar("outlast_kept_out", default=False)
 
 
 def kept_out() -> contextvars.Context:
-    """Return an empty context whose tasks survive the cancellation at the loop's end.
+    """Return an empty context for tasks that survive the cancellation at the loop's end.
 
     Tasks started in this context are hidden, and so are the tasks that these start. They can be
     cancelled as usual, but `asyncio.all_tasks()` does not list them.

@@ -31,8 +31,8 @@ def this_program() -> Program:
 
     An interactive session or `python -c` is a program of its own, which ends with the process.
     """
-    given = getattr(sys.modules.get("__main__"), "__file__", None)
-    path = Path(given) if isinstance(given, str) else None
+    value = getattr(sys.modules.get("__main__"), "__file__", None)
+    path = Path(value) if isinstance(value, str) else None
     if path is None or not path.exists():
         return Program(f"interactive-{_of_process(os.getpid())}", is_script=False)
     path = path.resolve()

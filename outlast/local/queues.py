@@ -15,7 +15,7 @@ from pathlib import Path
 
 from outlast.agents.logs import get_logger
 from outlast.contract import names
-from outlast.dev.data_dir import open_lock, try_lock
+from outlast.dev.data_dir import create_data_dir, open_lock, try_lock
 from outlast.local.program import Program
 
 PREFIX = f"{names.TASK_QUEUE}-local-"
@@ -78,7 +78,8 @@ class QueueClaim:
 def _open(path: Path) -> int | None:
     """Open the lock file of a claim; return None if it cannot be written."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        create_data_dir(path.parent.parent)
+        path.parent.mkdir(exist_ok=True)
         return open_lock(path)
     except OSError as error:
         logger.debug("other processes cannot see which queues this one hosts: %s", error)

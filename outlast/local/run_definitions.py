@@ -64,8 +64,8 @@ class RunDefinitions:
 
     def of_run(self, run_id: str) -> Registry | None:
         """Return a run's own definitions, or None."""
-        known = self._registry.of_run(run_id)
-        return None if known is self._registry else known
+        found = self._registry.of_run(run_id)
+        return None if found is self._registry else found
 
     def keep(self, run_id: str, definitions: Registry) -> None:
         """Restore a run's definitions."""
@@ -95,7 +95,7 @@ class RunDefinitions:
 
     def _registry_of(self, agent: Agent[Any]) -> Registry:
         """Return the registry for an agent object; runs with the same object share it."""
-        known = self._made.get(id(agent))
-        if known is None or not known.holds(agent):
-            known = self._made[id(agent)] = Registry([agent])
-        return known
+        found = self._made.get(id(agent))
+        if found is None or not found.holds(agent):
+            found = self._made[id(agent)] = Registry([agent], tell_apart=True)
+        return found

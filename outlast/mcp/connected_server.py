@@ -25,7 +25,13 @@ from outlast.agents.mcp.filters import (
     check_tool_filter,
     filtered,
 )
-from outlast.agents.mcp.server import MCPFault, MCPProtocolError, MCPRefusal, MCPServer
+from outlast.agents.mcp.server import (
+    MCPConnectionError,
+    MCPFault,
+    MCPProtocolError,
+    MCPRefusal,
+    MCPServer,
+)
 from outlast.agents.tools.definition import DEFAULT_TIMEOUT, ToolRetry
 from outlast.loop.values import JsonObject
 from outlast.mcp.connection import Connection, OpeningTimeoutError
@@ -94,7 +100,7 @@ class ConnectedServer(MCPServer):
         if unknown := sorted(options.keys() - ServerOptions.__annotations__.keys()):
             raise UserError(f"{owner} has no option {', '.join(unknown)}.")
         shared: dict[str, Any] = {
-            key: one for key, one in options.items() if key in _OF_ALL_SERVERS
+            key: value for key, value in options.items() if key in _OF_ALL_SERVERS
         }
         super().__init__(**shared)
         check_tool_filter(tool_filter, owner)
@@ -135,7 +141,7 @@ class ConnectedServer(MCPServer):
 
     @property
     def cached_tools(self) -> list[Any] | None:
-        """A copy of the tools as last listed, before the filter; None before the first listing."""
+        """A copy of the listed tools, before the filter; None before the first listing."""
         return None if self._listed is None else _copies(self._listed)
 
     def invalidate_tools_cache(self) -> None:
@@ -144,15 +150,19 @@ class ConnectedServer(MCPServer):
         self._lists += 1
 
     async def connect(self) -> None:
-        """Connect, until `cleanup` is called; workers of this event loop use the connection.
+        """Connect until `cleanup` is called, for all workers of this event loop.
 
         Raises:
-            UserError: the server cannot be started here.
-            ConnectionError: the server does not answer.
+            UserError: the server cannot be started here, or does not answer; the latter is also a
+                ConnectionError.
+            TimeoutError: the server does not answer in time.
         """
         connection = self._connection()
         connection.is_kept = True
-        await self._request("connect", _nothing, patiently=True)
+        try:
+            await self._request("connect", _do_nothing, patiently=True)
+        except (ConnectionError, MCPFault, MCPRefusal) as error:
+            raise MCPConnectionError(str(error)) from (error.__cause__ or error)
 
     async def cleanup(self) -> None:
         """Close the connection. The next use opens it again."""
@@ -169,7 +179,7 @@ class ConnectedServer(MCPServer):
     async def list_tools(
         self, run_context: RunContextWrapper[Any] | None = None, agent: Any = None
     ) -> list[Any]:
-        """Return the tools that pass the filter, as `mcp.types.Tool`; copies, yours to change.
+        """Return copies of the tools that pass the filter, as `mcp.types.Tool`.
 
         Args:
             run_context: the run's context, for the filter.
@@ -223,7 +233,7 @@ class ConnectedServer(MCPServer):
 
     async def get_prompt(self, name: str, arguments: dict[str, Any] | None = None) -> Any:
         """Return a prompt, as `mcp.types.GetPromptResult`."""
-        return await self._read(f"give the prompt {name!r}", "get_prompt", name, arguments)
+        return await self._read(f"return the prompt {name!r}", "get_prompt", name, arguments)
 
     async def list_resources(self, cursor: str | None = None) -> Any:
         """Return a page of the server's resources, as `mcp.types.ListResourcesResult`."""
@@ -252,7 +262,7 @@ class ConnectedServer(MCPServer):
         except TimeoutError as error:
             if not bound.expired():
                 raise
-            raise self._late("list its tools", seconds) from error
+            raise self._timeout_error("list its tools", seconds) from error
 
     async def _pages(self, what: str, method: str, entries: str) -> list[Any]:
         found: list[Any] = []
@@ -260,8 +270,8 @@ class ConnectedServer(MCPServer):
         while True:
             if self.max_list_pages is not None and len(cursors) > self.max_list_pages:
                 raise UserError(
-                    f"The MCP server {self.name!r} takes more than max_list_pages="
-                    f"{self.max_list_pages} to {what}. Allow more pages."
+                    f"The MCP server {self.name!r} needs more than max_list_pages="
+                    f"{self.max_list_pages} to {what}. Raise max_list_pages."
                 )
             page = await self._read(what, method, cursor=cursors[-1])
             found.extend(getattr(page, entries))
@@ -269,32 +279,32 @@ class ConnectedServer(MCPServer):
                 return found
             if page.next_cursor in cursors:
                 raise UserError(
-                    f"The MCP server {self.name!r} repeats itself when asked to {what}."
+                    f"The MCP server {self.name!r} returned a page twice when asked to {what}."
                 )
             cursors.append(page.next_cursor)
 
     async def _read(self, what: str, method: str, *args: Any, **options: Any) -> Any:
-        """Send a request without side effects, and repeat it once if the connection had broken."""
+        """Send a request without side effects; repeat it once if the connection broke."""
 
-        def ask(client: Any) -> Awaitable[Any]:
+        def send(client: Any) -> Awaitable[Any]:
             return getattr(client, method)(*args, **options)
 
-        known = self._connections.get(asyncio.get_running_loop())
+        current = self._connections.get(asyncio.get_running_loop())
         try:
-            return await self._request(what, ask)
+            return await self._request(what, send)
         except ConnectionError:
-            if known is None or not known.is_over:  # it was just opened
+            if current is None or not current.is_over:  # it was just opened
                 raise
-        return await self._request(what, ask)
+        return await self._request(what, send)
 
     async def _request(
-        self, what: str, ask: Callable[[Any], Awaitable[T]], *, patiently: bool = False
+        self, what: str, send: Callable[[Any], Awaitable[T]], *, patiently: bool = False
     ) -> T:
         """Send a request to the server.
 
         Args:
-            what: the action, for messages; completes "could not be asked to".
-            ask: sends the request with the protocol's client.
+            what: the action, for messages; completes "could not".
+            send: sends the request with the protocol's client.
             patiently: wait for a connection as long as a server may take to start, instead of as
                 long as for an answer.
         """
@@ -306,71 +316,71 @@ class ConnectedServer(MCPServer):
             async with connection.client(None if patiently else limit) as client, bound:
                 if limit is not None:  # opening has its own time-out
                     bound.reschedule(asyncio.get_running_loop().time() + limit)
-                return await ask(client)
+                return await send(client)
         except OpeningTimeoutError:
             raise  # it may open in time for the next attempt
         except MCPError as error:
-            if _tells_of_break(error):
-                connection.give_up()
-                self._unreachable(what, error)
-            self._refused(what, error)
+            if _is_break(error):
+                connection.abort()
+                self._raise_unreachable(what, error)
+            self._raise_refusal(what, error)
         except BROKEN as error:
             if bound.expired():  # the connection may still work
-                raise self._late(what, limit or 0) from error
-            connection.give_up()
+                raise self._timeout_error(what, limit or 0) from error
+            connection.abort()
             if _is_no_http(error):
-                self._unreadable(what, error)
-            self._unreachable(what, error)
+                self._raise_unreadable(what, error)
+            self._raise_unreachable(what, error)
         except httpx2.HTTPStatusError as error:  # server-sent events initialize with it
-            self._answered_status(what, error.response.status_code, error)
+            self._raise_status(what, error.response.status_code, error)
         except AgentsException:
             raise
         except Exception as error:  # noqa: BLE001  any error of the protocol's client for invalid data
-            self._unreadable(what, error)
+            self._raise_unreadable(what, error)
 
     def _connection(self) -> Connection:
         """Return this event loop's connection; a new one if it is closed."""
         loop = asyncio.get_running_loop()
-        known = self._connections.get(loop)
-        if known is not None and not known.is_over:
-            return known
-        self._is_mute = known is not None and known.has_expired
+        current = self._connections.get(loop)
+        if current is not None and not current.is_over:
+            return current
+        self._is_mute = current is not None and current.has_expired
         seconds = timedelta(seconds=self.client_session_timeout_seconds or 0)
         made = self._connections[loop] = Connection(
             self.open_client,
             name=self.name,
             patience=max(PATIENCE, seconds),
-            is_kept=known is not None and known.is_kept,
+            is_kept=current is not None and current.is_kept,
         )
         return made
 
-    def _unreachable(self, what: str, error: Exception) -> NoReturn:
+    def _raise_unreachable(self, what: str, error: Exception) -> NoReturn:
         why = f"{type(error).__name__}: {error}"
         raise ConnectionError(
-            f"The MCP server {self.name!r} could not be asked to {what}: its connection "
+            f"The MCP server {self.name!r} could not {what}: its connection "
             f"broke or could not be opened ({why})."
         ) from error
 
-    def _unreadable(self, what: str, error: Exception) -> NoReturn:
+    def _raise_unreadable(self, what: str, error: Exception) -> NoReturn:
         raise MCPProtocolError(
-            f"The MCP server {self.name!r} could not be asked to {what}, or its answer cannot be "
+            f"The MCP server {self.name!r} could not {what}, or its response cannot be "
             f"read ({type(error).__name__}: {error})."
         ) from error
 
-    def _late(self, what: str, seconds: float) -> TimeoutError:
+    def _timeout_error(self, what: str, seconds: float) -> TimeoutError:
         return TimeoutError(f"The MCP server {self.name!r} took longer than {seconds} s to {what}.")
 
-    def _refused(self, what: str, error: MCPError) -> NoReturn:
+    def _raise_refusal(self, what: str, error: MCPError) -> NoReturn:
         if error.code == mcp_types.INTERNAL_ERROR and error.message == _ERROR_RESPONSE:
-            self._answered_status(what, self._status, error)
+            self._raise_status(what, self._status, error)
         if error.code == mcp_types.PARSE_ERROR:  # raised here, about the server's answer
-            self._unreadable(what, error)
+            self._raise_unreadable(what, error)
         message = f"The MCP server {self.name!r} refused to {what}: {error.message}"
         if error.code == mcp_types.INTERNAL_ERROR:
             raise MCPFault(message) from error
         raise MCPRefusal(message) from error
 
-    def _answered_status(self, what: str, status: int, error: Exception) -> NoReturn:
+    def _raise_status(self, what: str, status: int, error: Exception) -> NoReturn:
         message = f"The MCP server {self.name!r} refused to {what}: HTTP status {status}"
         if 400 <= status < 500 and status not in PASSING_STATUSES:
             raise MCPRefusal(message) from error
@@ -381,19 +391,19 @@ _ERROR_RESPONSE = "Server returned an error response"
 """The protocol client's message for an HTTP error status without an error of the protocol."""
 
 
-async def _nothing(client: object) -> None:
+async def _do_nothing(client: object) -> None:
     del client
 
 
 def _is_no_http(error: BaseException) -> bool:
-    """Whether the listener does not speak HTTP; one that hangs up is being restarted instead."""
+    """Whether the listener does not speak HTTP; one that hangs up is restarting."""
     if isinstance(error, httpx2.LocalProtocolError | httpx2.UnsupportedProtocol):
         return True
     hung_up = any(word in str(error) for word in ("disconnected", "closed connection"))
     return isinstance(error, httpx2.RemoteProtocolError) and not hung_up
 
 
-def _tells_of_break(error: MCPError) -> bool:
+def _is_break(error: MCPError) -> bool:
     """Whether an error means that this connection cannot be used any more.
 
     A restarted server does not have the session; there is no single error code for that.

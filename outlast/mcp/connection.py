@@ -1,4 +1,4 @@
-"""One shared connection to an MCP server, held by a task of its own.
+"""One shared connection to an MCP server, held by a separate task.
 
 The protocol's client must be entered and exited in the same task, but many tasks use it.
 """
@@ -52,7 +52,7 @@ class Connection:
         self._closing = asyncio.Event()
         loop = asyncio.get_running_loop()
         self._client: asyncio.Future[Any] = loop.create_future()
-        self._giving_up = loop.call_later(patience.total_seconds(), self._expire)
+        self._expiry = loop.call_later(patience.total_seconds(), self._expire)
         # An empty context: the task outlives the caller, which may be an activity or a span.
         self._task = asyncio.create_task(self._hold(open_client), context=Context())
 
@@ -81,11 +81,11 @@ class Connection:
         """
         self._uses += 1
         try:
-            yield await self._opened(within_seconds)
+            yield await self._wait_until_open(within_seconds)
         finally:
             self._uses -= 1
 
-    def give_up(self) -> None:
+    def abort(self) -> None:
         """Make the connection unusable, and close it in the background."""
         self._closing.set()
         if not self._client.done():
@@ -94,10 +94,10 @@ class Connection:
 
     async def close(self) -> None:
         """Close the connection, and wait until it is closed."""
-        self.give_up()
+        self.abort()
         await asyncio.wait([self._task])
 
-    async def _opened(self, within_seconds: float | None) -> Any:
+    async def _wait_until_open(self, within_seconds: float | None) -> Any:
         try:
             async with asyncio.timeout(within_seconds):
                 return await asyncio.shield(self._client)
@@ -115,7 +115,7 @@ class Connection:
     async def _hold(self, open_client: Callable[[], AbstractAsyncContextManager[Any]]) -> None:
         try:
             async with open_client() as client:
-                self._giving_up.cancel()
+                self._expiry.cancel()
                 self._client.set_result(client)
                 await self._closing.wait()
         except asyncio.CancelledError:
@@ -126,10 +126,10 @@ class Connection:
             if not self._fail(cause):
                 logger.warning("the connection to the MCP server %r ended: %r", self._name, cause)
         finally:
-            self._giving_up.cancel()
+            self._expiry.cancel()
 
     def _fail(self, error: Exception) -> bool:
-        """Pass an error to the waiting callers; return False if the client was already there."""
+        """Pass an error to the waiting callers; return False if the client is open."""
         if self._client.done():
             return False
         self._client.set_exception(error)

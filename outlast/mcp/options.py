@@ -56,32 +56,34 @@ class ServerOptions(TypedDict, total=False):
     required: bool
 
 
-def seconds_of(given: object, owner: str) -> float | None:
+def seconds_of(seconds: object, owner: str) -> float | None:
     """Return a time-out in seconds.
 
     Raises:
         UserError: the value is invalid.
     """
-    if given is None:
+    if seconds is None:
         return None
-    if not isinstance(given, int | float) or not isfinite(given) or given < 0:
+    if not isinstance(seconds, int | float) or not isfinite(seconds) or seconds < 0:
         raise UserError(
-            f"{owner}: client_session_timeout_seconds must be seconds, or None, not {given!r}."
+            f"{owner}: client_session_timeout_seconds must be a number of seconds or None, not {seconds!r}."
         )
-    return float(given)
+    return float(seconds)
 
 
-def pages_of(given: object, owner: str) -> int | None:
+def pages_of(pages: object, owner: str) -> int | None:
     """Return a limit of pages.
 
     Raises:
         UserError: the value is invalid.
     """
-    if given is None:
+    if pages is None:
         return None
-    if not isinstance(given, int) or isinstance(given, bool) or given < 1:
-        raise UserError(f"{owner}: max_list_pages must be a number from 1, or None, not {given!r}.")
-    return given
+    if not isinstance(pages, int) or isinstance(pages, bool) or pages < 1:
+        raise UserError(
+            f"{owner}: max_list_pages must be a whole number from 1, or None, not {pages!r}."
+        )
+    return pages
 
 
 def retry_of(options: ServerOptions, owner: str) -> ToolRetry:
@@ -90,11 +92,11 @@ def retry_of(options: ServerOptions, owner: str) -> ToolRetry:
     Raises:
         UserError: a number is invalid.
     """
-    again = cast("object", options.get("max_retry_attempts", ToolRetry().attempts - 1))
-    if not isinstance(again, int) or isinstance(again, bool) or again < -1:
+    retries = cast("object", options.get("max_retry_attempts", ToolRetry().attempts - 1))
+    if not isinstance(retries, int) or isinstance(retries, bool) or retries < -1:
         raise UserError(
-            f"{owner}: max_retry_attempts must be a number from 0, or -1 for as long as it may, "
-            f"not {again!r}."
+            f"{owner}: max_retry_attempts must be a whole number from 0, or -1 for the most, "
+            f"not {retries!r}."
         )
     longest = options.get("retry_backoff_seconds_max")
     first = timedelta(seconds=options.get("retry_backoff_seconds_base", 1.0))
@@ -103,9 +105,9 @@ def retry_of(options: ServerOptions, owner: str) -> ToolRetry:
     bound = bound or SHORTEST_WAIT
     try:
         return ToolRetry(
-            attempts=MOST_ATTEMPTS if again == -1 else again + 1,
+            attempts=MOST_ATTEMPTS if retries == -1 else retries + 1,
             initial_interval=min(first, bound) if longest is not None else first,
             maximum_interval=max(first, bound) if longest is None else bound,
         )
     except UserError as error:
-        raise UserError(f"{owner}: its waits between tries do not fit. {error.message}") from error
+        raise UserError(f"{owner}: the retry intervals are invalid. {error.message}") from error

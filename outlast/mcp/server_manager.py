@@ -16,7 +16,7 @@ Step = Callable[[], Awaitable[None]]
 
 
 class _Keeper:
-    """A task that runs all steps of one server: some must close in the task that opened them."""
+    """A task for all steps of a server, which may have to close where it was opened."""
 
     def __init__(self) -> None:
         self._steps: asyncio.Queue[tuple[Step, asyncio.Future[None]]] = asyncio.Queue()
@@ -24,7 +24,7 @@ class _Keeper:
         self._task = asyncio.create_task(self._work())
 
     async def do(self, step: Step) -> None:
-        """Run a step in the task, and raise its error; cancelling the caller cancels the step."""
+        """Run a step in the task, and raise its error. Cancelling also cancels the step."""
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._steps.put_nowait((step, done))
         try:
@@ -103,7 +103,7 @@ class MCPServerManager:
 
     @property
     def failed_servers(self) -> list[MCPServer]:
-        """The servers whose last attempt to connect failed."""
+        """The servers that failed to connect at the last attempt."""
         return [server for server in self._servers if server in self.errors]
 
     @property
@@ -128,7 +128,7 @@ class MCPServerManager:
         except BaseException:
             for server in reversed(self._servers):
                 if server in self._held - before:
-                    await self._let_go(server)
+                    await self._disconnect(server)
             self._choose_active()
             raise
 
@@ -143,7 +143,7 @@ class MCPServerManager:
             return await self.connect_all()
         for server in self.failed_servers:
             if server in self._held:
-                await self._let_go(server)
+                await self._disconnect(server)
         try:
             return await self._connect(self.failed_servers)
         finally:
@@ -153,7 +153,7 @@ class MCPServerManager:
         """Close all connections. Errors are logged."""
         for server in reversed(self._servers):
             if server in self._held or not self.connect_in_parallel:
-                await self._let_go(server)
+                await self._disconnect(server)
         self._active = []
 
     async def __aenter__(self) -> Self:
@@ -171,7 +171,7 @@ class MCPServerManager:
         await self.cleanup_all()
 
     async def _connect(self, servers: list[MCPServer]) -> list[MCPServer]:
-        connecting = [self._connect_one(one) for one in servers if one not in self._open]
+        connecting = [self._connect_one(server) for server in servers if server not in self._open]
         if self.connect_in_parallel:
             _raise_first(await asyncio.gather(*connecting, return_exceptions=True))
         else:
@@ -198,13 +198,13 @@ class MCPServerManager:
         else:
             self._open.add(server)
 
-    async def _let_go(self, server: MCPServer) -> None:
+    async def _disconnect(self, server: MCPServer) -> None:
         self._open.discard(server)
         self._held.discard(server)
         try:
             await self._do(server, server.cleanup, self.cleanup_timeout_seconds)
         except Exception:
-            logger.exception("the MCP server %r could not be let go", server.name)
+            logger.exception("the MCP server %r could not be disconnected", server.name)
         finally:
             if (keeper := self._keepers.pop(server, None)) is not None:
                 keeper.stop()

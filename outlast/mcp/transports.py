@@ -96,7 +96,7 @@ class MCPServerStreamableHttpParams(TypedDict):
 def client_over(
     streams: AbstractAsyncContextManager[Any], message_handler: MessageHandler | None
 ) -> AbstractAsyncContextManager[Any]:
-    """Return the protocol's client over a transport, without caching; `ConnectedServer` caches."""
+    """Return the protocol's client over a transport; `ConnectedServer` caches."""
     version = importlib.metadata.version("outlast")
     return Client(
         streams,
@@ -219,11 +219,11 @@ def check_params(params: object, kind: type, required: str, owner: str) -> None:
     Raises:
         UserError: one is missing or unknown.
     """
-    known = ", ".join(kind.__annotations__)
+    keys = ", ".join(kind.__annotations__)
     fields: Mapping[object, object] = {}
     if isinstance(params, Mapping):
         fields = cast("Mapping[object, object]", params)
     if not isinstance(fields.get(required), str):
-        raise UserError(f"{owner}: params needs {required!r}, a string. It may hold: {known}.")
+        raise UserError(f"{owner}: params needs {required!r}, a string. Its keys are {keys}.")
     if unknown := sorted(str(name) for name in fields if name not in kind.__annotations__):
-        raise UserError(f"{owner}: params has no {', '.join(unknown)}. It may hold: {known}.")
+        raise UserError(f"{owner}: params has no {', '.join(unknown)}. Its keys are {keys}.")

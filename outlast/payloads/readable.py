@@ -23,6 +23,7 @@ from temporalio.converter import (
 
 from outlast.contract.records import NOT_JSON, Unreadable
 from outlast.loop.values import Json
+from outlast.payloads.key_order import in_key_order
 
 logger = logging.getLogger(__name__)
 
@@ -79,12 +80,14 @@ def is_outage(error: BaseException) -> bool:
 def readable(converter: DataConverter) -> DataConverter:
     """Return an equivalent converter that replaces undecodable payloads by markers.
 
+    Payloads that it writes have the keys of JSON in their own order.
     With a codec and the default failure converter, the messages and stack traces of failures are
     encoded as well, because they are as confidential as the data that they mention.
     """
     kind = type(converter)
     if issubclass(kind, _Marking):
         return converter
+    converter = in_key_order(converter)
     failures = converter.failure_converter_class
     if converter.payload_codec is not None and failures is DefaultFailureConverter:
         failures = DefaultFailureConverterWithEncodedAttributes

@@ -1,7 +1,7 @@
 """The text format of a session's items in a database row."""
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 from outlast.agents.config.session_input import plain_item
@@ -12,7 +12,7 @@ logger = get_logger(__name__)
 
 
 def write_row(item: object, *, ensure_ascii: bool = True) -> str:
-    """Return an item as JSON; the default is ASCII, which any database stores unchanged.
+    """Return an item as JSON, in ASCII by default, which any database can store.
 
     Args:
         item: the item.
@@ -41,13 +41,27 @@ def read_rows(rows: Iterable[str], *, session_id: str) -> list[JsonObject]:
         item = _read(row)
         if item is None:
             logger.warning(
-                "Session %r holds a row that is no JSON object; it is left out: %.60r",
+                "The session %r holds a row that is not a JSON object, which is skipped: %.60r",
                 session_id,
                 row,
             )
         else:
             items.append(item)
     return items
+
+
+def rows_after(
+    rows: Sequence[str], items: Sequence[JsonObject], *, session_id: str
+) -> list[str] | None:
+    """Return the rows after the oldest items; None if the rows begin differently."""
+    left = list(items)
+    for at, row in enumerate(rows):
+        if not left:
+            return list(rows[at:])
+        (item,) = read_rows([row], session_id=session_id) or [None]
+        if item is not None and item != left.pop(0):
+            return None
+    return None if left else []
 
 
 def _read(row: str) -> JsonObject | None:

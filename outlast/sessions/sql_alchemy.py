@@ -42,7 +42,11 @@ from outlast.agents.config.session_input import SessionSettings
 from outlast.agents.config.settings_field import as_settings
 from outlast.agents.errors import UserError
 from outlast.ports.session import SessionABC, item_limit
-from outlast.sessions.rows import read_rows, write_row
+from outlast.sessions.rows import read_rows, rows_after, write_row
+
+SQLITE_WAIT_SECONDS = 30.0
+"""How long a writer to a SQLite database waits for others; sqlite3 would give up after 5 seconds,
+which several writers on a slow disk can take."""
 
 _shared_connections: "WeakKeyDictionary[Engine, asyncio.Lock]" = WeakKeyDictionary()
 """Locks of engines with one connection for all tasks, such as SQLite in memory."""
@@ -81,11 +85,11 @@ class SQLAlchemySession(SessionABC):
         ensure_ascii: bool = True,
     ) -> None:
         if not isinstance(cast("object", session_id), str) or not session_id or "\0" in session_id:
-            raise UserError("SQLAlchemySession: session_id must be a string that is not empty.")
+            raise UserError("SQLAlchemySession: session_id must be a non-empty string.")
         if not isinstance(cast("object", engine), AsyncEngine):
             raise UserError(
                 "SQLAlchemySession: engine must come from sqlalchemy.ext.asyncio's "
-                f"create_async_engine, and is a {type(engine).__name__}."
+                f"create_async_engine, not {type(engine).__name__}."
             )
         self.session_id = session_id
         self.session_settings = as_settings(SessionSettings, session_settings or {})
@@ -111,7 +115,8 @@ class SQLAlchemySession(SessionABC):
             session_id: the id of the conversation.
             url: the database's URL, with an async driver, such as
                 `postgresql+psycopg://user@host/db`.
-            engine_kwargs: passed to `create_async_engine`.
+            engine_kwargs: passed to `create_async_engine`. Writers to a SQLite database wait 30
+                seconds for each other, unless `connect_args` has another `timeout`.
             session_settings: how to read the session, unless the run has its own settings.
             **kwargs: passed to `SQLAlchemySession`.
 
@@ -119,13 +124,13 @@ class SQLAlchemySession(SessionABC):
             UserError: SQLAlchemy cannot create an engine for the URL.
         """
         try:
-            engine = create_async_engine(url, **(engine_kwargs or {}))
+            engine = create_async_engine(url, **_patient(url, engine_kwargs or {}))
         except (SQLAlchemyError, ImportError) as error:
             # The URL and the error's message may contain a password, so neither is shown.
             scheme, separator, _ = str(url).partition("://")
             begin = f"begins with {scheme[:40]!r}" if separator else "has no scheme"
             raise UserError(
-                f"SQLAlchemySession: no engine for a URL that {begin} "
+                f"SQLAlchemySession: cannot create an engine for a URL that {begin} "
                 f"({type(error).__name__}). It needs an async driver that is installed, such as "
                 "postgresql+psycopg://, postgresql+asyncpg:// or sqlite+aiosqlite://."
             ) from None
@@ -200,6 +205,32 @@ class SQLAlchemySession(SessionABC):
             await self._insert(connection, rows)
             return True
 
+    async def replace_items(self, old: list[Any], new: list[Any]) -> bool:
+        """Replace the oldest items in one transaction, and keep the newer ones.
+
+        The keys of saved items stay, so that a repeated save stays without effect.
+
+        Args:
+            old: the oldest items, as `get_items` returned them.
+            new: the items to put in their place.
+
+        Returns:
+            Whether they were replaced; false if the session no longer begins with the old items.
+        """
+        added = [write_row(item, ensure_ascii=self._ensure_ascii) for item in new]
+        messages = self._tables.messages
+        mine = messages.c.session_id == self.session_id
+        async with self._transaction() as connection:
+            await self._hold(connection)
+            in_order = select(messages.c.message_data).where(mine).order_by(messages.c.id)
+            rows = [str(row) for row in (await connection.execute(in_order)).scalars().all()]
+            newer = rows_after(rows, old, session_id=self.session_id)
+            if newer is None:
+                return False
+            await connection.execute(delete(messages).where(mine))
+            await self._insert(connection, [*added, *newer])
+            return True
+
     async def pop_item(self) -> Any | None:
         """Remove and return the newest item; None if the session is empty.
 
@@ -244,11 +275,11 @@ class SQLAlchemySession(SessionABC):
                             self._to_create = True
                             raise ConnectionError(
                                 f"The session {self.session_id!r} has lost its table "
-                                f"{', '.join(missing)}. Try again: it is made anew, and empty."
+                                f"{', '.join(missing)}. Try again: the table is created again, empty."
                             ) from error
                         raise UserError(
                             "SQLAlchemySession: the database has no table "
-                            f"{', '.join(missing)}. Pass create_tables=True, or make it with your "
+                            f"{', '.join(missing)}. Pass create_tables=True, or create it with your "
                             "migrations."
                         ) from error
                     raise
@@ -302,12 +333,12 @@ class SQLAlchemySession(SessionABC):
     async def _missing_tables(self, connection: AsyncConnection) -> list[str]:
         """Return the names of missing tables; empty if the database cannot be inspected."""
 
-        def look(connection: Connection) -> list[str]:
-            there = inspect(connection)
-            return [name for name in self._tables.metadata.tables if not there.has_table(name)]
+        def find(connection: Connection) -> list[str]:
+            found = inspect(connection)
+            return [name for name in self._tables.metadata.tables if not found.has_table(name)]
 
         with contextlib.suppress(SQLAlchemyError):
-            return await connection.run_sync(look)
+            return await connection.run_sync(find)
         return []
 
 
@@ -361,3 +392,11 @@ def _alone(engine: AsyncEngine) -> contextlib.AbstractAsyncContextManager[Any]:
     if not isinstance(engine.sync_engine.pool, StaticPool):
         return contextlib.nullcontext()
     return _shared_connections.setdefault(engine.sync_engine, asyncio.Lock())
+
+
+def _patient(url: str, engine_kwargs: dict[str, Any]) -> dict[str, Any]:
+    """Return the arguments of an engine, with a longer wait for locks of SQLite than its 5 seconds."""
+    if not str(url).startswith("sqlite"):
+        return engine_kwargs
+    connect_args = {"timeout": SQLITE_WAIT_SECONDS, **engine_kwargs.get("connect_args", {})}
+    return {**engine_kwargs, "connect_args": connect_args}

@@ -20,7 +20,7 @@ from outlast.agents.logs import get_logger
 from outlast.agents.threads import run_in_thread
 from outlast.loop.values import JsonObject
 from outlast.ports.session import SessionABC, allow_place, item_limit
-from outlast.sessions.rows import read_rows, write_row
+from outlast.sessions.rows import read_rows, rows_after, write_row
 
 T = TypeVar("T")
 
@@ -69,8 +69,9 @@ class SQLiteSession(SessionABC):
             ("messages_table", messages_table),
         ):
             if not isinstance(cast("object", value), str) or not value or "\0" in value:
-                raise UserError(f"SQLiteSession: {name} must be a string that is not empty.")
+                raise UserError(f"SQLiteSession: {name} must be a non-empty string.")
         self.session_id = session_id
+        self._key = session_id  # the rows of the conversation have it; see AdvancedSQLiteSession
         self.session_settings = as_settings(SessionSettings, session_settings or {})
         self.sessions_table = sessions_table
         self.messages_table = messages_table
@@ -78,7 +79,7 @@ class SQLiteSession(SessionABC):
         self.db_path = MEMORY if str(db_path) == MEMORY else str(Path(db_path).absolute())
         if self.db_path != MEMORY:
             allow_place(self.db_path)
-        self._sql = _Statements(sessions_table, messages_table)
+        self._sql = Statements(sessions_table, messages_table)
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._file: tuple[int, int] | None = None
@@ -98,7 +99,7 @@ class SQLiteSession(SessionABC):
             return []
 
         def read(connection: sqlite3.Connection, at_most: int) -> list[str]:
-            bounds = (self.session_id, at_most)
+            bounds = (self._key, at_most)
             with closing(connection.execute(self._sql.newest, bounds)) as rows:
                 return [str(data) for _, data in rows]
 
@@ -135,6 +136,35 @@ class SQLiteSession(SessionABC):
         rows = [write_row(item) for item in items]
         return await self._do(lambda connection: self._write(connection, rows, key))
 
+    async def replace_items(self, old: list[Any], new: list[Any]) -> bool:
+        """Replace the oldest items in one transaction, and keep the newer ones.
+
+        The keys of saved items stay, so that a repeated save stays without effect.
+
+        Args:
+            old: the oldest items, as `get_items` returned them.
+            new: the items to put in their place.
+
+        Returns:
+            Whether they were replaced; false if the session no longer begins with the old items.
+        """
+        added = [write_row(item) for item in new]
+
+        def replace(connection: sqlite3.Connection) -> bool:
+            with transaction(connection):
+                found = connection.execute(self._sql.newest, (self._key, -1)).fetchall()
+                rows = [str(data) for _, data in reversed(found)]
+                newer = rows_after(rows, old, session_id=self.session_id)
+                if newer is None:
+                    return False
+                connection.execute(self._sql.remove_all, (self._key,))
+                connection.execute(self._sql.touch, (self._key,))
+                values = ((self._key, row) for row in (*added, *newer))
+                connection.executemany(self._sql.add, values)
+                return True
+
+        return await self._do(replace)
+
     async def pop_item(self) -> Any | None:
         """Remove and return the newest item; None if the session is empty.
 
@@ -142,8 +172,8 @@ class SQLiteSession(SessionABC):
         """
 
         def pop(connection: sqlite3.Connection) -> list[str]:
-            with _transaction(connection):
-                rows = connection.execute(self._sql.newest, (self.session_id, 1)).fetchall()
+            with transaction(connection):
+                rows = connection.execute(self._sql.newest, (self._key, 1)).fetchall()
                 for at, _ in rows:
                     connection.execute(self._sql.remove_one, (at,))
                 return [str(data) for _, data in rows]
@@ -157,9 +187,9 @@ class SQLiteSession(SessionABC):
         """Delete all items of the session and the keys of saved items."""
 
         def clear(connection: sqlite3.Connection) -> None:
-            with _transaction(connection):
+            with transaction(connection):
                 for statement in self._sql.clear:
-                    connection.execute(statement, (self.session_id,))
+                    connection.execute(statement, (self._key,))
 
         await self._do(clear)
 
@@ -177,11 +207,14 @@ class SQLiteSession(SessionABC):
         None for a session in memory, which other processes cannot open, and for a subclass, which
         may treat items differently.
         """
-        if self.db_path == MEMORY or type(self) is not SQLiteSession:
+        return self._description() if type(self) is SQLiteSession else None
+
+    def _description(self) -> JsonObject | None:
+        if self.db_path == MEMORY:
             return None
         return {
             "kind": KIND,
-            "session_id": self.session_id,
+            "session_id": self._key,
             "db_path": self.db_path,
             "sessions_table": self.sessions_table,
             "messages_table": self.messages_table,
@@ -197,7 +230,7 @@ class SQLiteSession(SessionABC):
         """
         try:
             if data["kind"] != KIND:
-                raise UserError(f"A session of kind {data['kind']!r} is not one in SQLite.")
+                raise UserError(f"A session of kind {data['kind']!r} is not a SQLite session.")
             return cls(
                 data["session_id"],
                 data["db_path"],
@@ -211,19 +244,19 @@ class SQLiteSession(SessionABC):
     async def _do(self, action: Callable[[sqlite3.Connection], T]) -> T:
         """Run a database action in a thread, one at a time."""
 
-        def locked() -> T:
+        def run_locked() -> T:
             with self._lock:
-                return action(self._opened())
+                return action(self._connect())
 
-        return await run_in_thread(locked)
+        return await run_in_thread(run_locked)
 
-    def _opened(self) -> sqlite3.Connection:
+    def _connect(self) -> sqlite3.Connection:
         if self._closed:
-            raise UserError(f"The session {self.session_id!r} is closed; make a new one.")
+            raise UserError(f"The session {self.session_id!r} is closed. Create a new one.")
         if self._connection is not None and _file_of(self.db_path) != self._file:
             # Data written to a deleted file is lost when the process ends.
             logger.warning(
-                "The file of the session %r was deleted or replaced; %s is opened anew.",
+                "The file of the session %r was deleted or replaced; %s is opened again.",
                 self.session_id,
                 self.db_path,
             )
@@ -239,13 +272,13 @@ class SQLiteSession(SessionABC):
     def _write(
         self, connection: sqlite3.Connection, rows: Sequence[str], key: str | None = None
     ) -> bool:
-        with _transaction(connection):
+        with transaction(connection):
             if key is not None:
-                done = connection.execute(self._sql.note_key, (self.session_id, key))
+                done = connection.execute(self._sql.note_key, (self._key, key))
                 if done.rowcount == 0:
                     return False
-            connection.execute(self._sql.touch, (self.session_id,))
-            connection.executemany(self._sql.add, ((self.session_id, row) for row in rows))
+            connection.execute(self._sql.touch, (self._key,))
+            connection.executemany(self._sql.add, ((self._key, row) for row in rows))
             return True
 
 
@@ -299,7 +332,7 @@ _CLEAR = (
 )
 
 
-class _Statements:
+class Statements:
     """The SQL statements for the tables of sessions, items and keys."""
 
     def __init__(self, sessions_table: str, messages_table: str) -> None:
@@ -309,11 +342,12 @@ class _Statements:
             "keys": f"{messages_table}_saved",
             "index": f"idx_{messages_table}_session_id",
         }
-        names = {name: _quoted(value) for name, value in plain.items()}
+        names = {name: quoted(value) for name, value in plain.items()}
         self.names = frozenset(plain.values())
         self.create = tuple(statement.format(**names) for statement in _CREATE)
         self.newest = _NEWEST.format(**names)
         self.remove_one = _REMOVE_ONE.format(**names)
+        self.remove_all = _CLEAR[0].format(**names)
         self.note_key = _NOTE_KEY.format(**names)
         self.touch = _TOUCH.format(**names)
         self.add = _ADD.format(**names)
@@ -321,8 +355,8 @@ class _Statements:
 
 
 @contextmanager
-def _transaction(connection: sqlite3.Connection) -> Generator[None]:
-    """Run a transaction that locks for writing at once, so that writers never deadlock."""
+def transaction(connection: sqlite3.Connection) -> Generator[None]:
+    """Run a transaction with an immediate write lock, so that writers never deadlock."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -333,7 +367,7 @@ def _transaction(connection: sqlite3.Connection) -> Generator[None]:
         raise
 
 
-def _open(path: str, sql: _Statements) -> sqlite3.Connection:
+def _open(path: str, sql: Statements) -> sqlite3.Connection:
     """Open the database and create its tables.
 
     Raises:
@@ -344,7 +378,7 @@ def _open(path: str, sql: _Statements) -> sqlite3.Connection:
         connection = sqlite3.connect(
             path,
             timeout=BUSY_TIMEOUT_SECONDS,
-            isolation_level=None,  # transactions are explicit, see `_transaction`
+            isolation_level=None,  # transactions are explicit, see `transaction`
             check_same_thread=False,  # a lock guards the connection
         )
         _write_ahead(connection)
@@ -355,8 +389,8 @@ def _open(path: str, sql: _Statements) -> sqlite3.Connection:
         if not _is_of(error, _NO_DATABASE):
             raise
         raise UserError(
-            f"SQLiteSession: no session can be kept in {path}: {error}. The folder must exist and "
-            "be writable, and the file must be a SQLite database or not be there."
+            f"SQLiteSession cannot open {path}: {error}. The folder must exist and "
+            "be writable, and an existing file must be a SQLite database."
         ) from error
     return connection
 
@@ -372,12 +406,12 @@ def _file_of(path: str) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _make_tables(connection: sqlite3.Connection, sql: _Statements) -> None:
+def _make_tables(connection: sqlite3.Connection, sql: Statements) -> None:
     """Create missing tables; if all tables exist, do not wait for a write lock."""
     there = {str(name) for (name,) in connection.execute("SELECT name FROM sqlite_master")}
     if there.issuperset(sql.names):
         return
-    with _transaction(connection):
+    with transaction(connection):
         for statement in sql.create:
             connection.execute(statement)
 
@@ -405,6 +439,6 @@ def _is_of(error: sqlite3.DatabaseError, kinds: frozenset[int]) -> bool:
     return getattr(error, "sqlite_errorcode", 0) & 0xFF in kinds
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     """Return a name as a quoted SQL identifier, with any quotes in it escaped."""
     return '"' + name.replace('"', '""') + '"'

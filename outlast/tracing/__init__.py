@@ -31,8 +31,10 @@ from outlast.tracing.provider import (
     get_current_trace,
     set_trace_processors,
     set_tracing_disabled,
+    set_tracing_export_api_key,
     trace,
 )
+from outlast.tracing.trace_provider import TraceProvider, get_trace_provider, time_iso
 from outlast.tracing.user_spans import (
     agent_span,
     function_span,
@@ -61,6 +63,7 @@ __all__ = [
     "SpanError",
     "TaskSpanData",
     "Trace",
+    "TraceProvider",
     "TracingConfig",
     "TracingExporter",
     "TracingProcessor",
@@ -76,13 +79,16 @@ __all__ = [
     "generation_span",
     "get_current_span",
     "get_current_trace",
+    "get_trace_provider",
     "guardrail_span",
     "handoff_span",
     "mcp_tools_span",
     "response_span",
     "set_trace_processors",
     "set_tracing_disabled",
+    "set_tracing_export_api_key",
     "task_span",
+    "time_iso",
     "trace",
     "turn_span",
 ]

@@ -83,7 +83,7 @@ class Trace:
             return
         self._receivers = () if self.disabled else REGISTRATION.active
         for receiver in self._receivers:
-            receiver.tell("on_trace_start", self)
+            receiver.call("on_trace_start", self)
 
     def finish(self, reset_current: bool = False) -> None:  # noqa: FBT001, FBT002  users' name
         """End the trace, and restore the previous current trace; later calls do nothing."""
@@ -93,7 +93,7 @@ class Trace:
             return
         self._is_over = True
         for receiver in self._receivers:
-            receiver.tell("on_trace_end", self)
+            receiver.call("on_trace_end", self)
 
     def restore(self) -> None:
         """Continue a trace that another process started, without reporting its start."""
@@ -271,7 +271,7 @@ class Span(Generic[D]):
         if not self.sensitive and self._receivers:
             self.span_data.drop_content()
         for receiver in self._receivers:
-            receiver.tell(method, self)
+            receiver.call(method, self)
 
     def __enter__(self) -> Self:
         self.start(mark_as_current=True)

@@ -69,7 +69,7 @@ class TraceScope:
         return self.turn_span_id or self.agent_span_id
 
     def in_turn(self, number: int) -> "TraceScope":
-        """Return the scope of a turn's effects; turn 0 stands for effects outside of turns."""
+        """Return the scope of a turn's effects; 0 for effects outside of turns."""
         has_span = number > 0 and self.task_span_id is not None
         turn = turn_span_id(self.run_id, number) if has_span else None
         return replace(self, turn_span_id=turn)
@@ -121,25 +121,25 @@ def scope_of(
     """
     if not REGISTRATION.active:
         return NO_SCOPE
-    told = settings or {}
+    settings_of_run = settings or {}
     root = root_run_id or run_id
-    name = _text(told.get("workflow_name"))
-    own_name = _text(told.get("trace_task_name"))
-    if own_name is None and told.get("trace_joined") is not True:
+    name = _text(settings_of_run.get("workflow_name"))
+    own_name = _text(settings_of_run.get("trace_task_name"))
+    if own_name is None and settings_of_run.get("trace_joined") is not True:
         own_name = name  # in a joined trace, `workflow_name` is the trace's name
     scope = TraceScope(
         run_id=run_id,
-        trace_id=_text(told.get("trace_id")) or derived_trace_id("run", root),
+        trace_id=_text(settings_of_run.get("trace_id")) or derived_trace_id("run", root),
         workflow_name=name or DEFAULT_WORKFLOW_NAME,
-        group_id=_text(told.get("group_id")),
-        metadata=_object(told.get("trace_metadata")),
-        disabled=told.get("tracing_disabled") is True,
-        sensitive=told.get("trace_include_sensitive_data") is not False,
+        group_id=_text(settings_of_run.get("group_id")),
+        metadata=_object(settings_of_run.get("trace_metadata")),
+        disabled=settings_of_run.get("tracing_disabled") is True,
+        sensitive=settings_of_run.get("trace_include_sensitive_data") is not False,
         agent_span_id=agent_span_id(run_id, agent, handovers),
-        task_span_id=derived_span_id("task", run_id) if tells_turns(told) else None,
+        task_span_id=derived_span_id("task", run_id) if tells_turns(settings_of_run) else None,
         task_name=task_name or own_name or DEFAULT_WORKFLOW_NAME,
-        parent_span_id=parent_span_id or _text(told.get("trace_parent_id")),
-        is_joined=told.get("trace_joined") is True or root != run_id,
+        parent_span_id=parent_span_id or _text(settings_of_run.get("trace_parent_id")),
+        is_joined=settings_of_run.get("trace_joined") is True or root != run_id,
     )
     return scope.in_turn(turn)
 
@@ -168,8 +168,12 @@ class OuterCall:
 
 def outer_call(settings: JsonObject | None) -> OuterCall | None:
     """Return the call that started a nested run, or None for a run without a parent."""
-    told: Any = (settings or {}).get(SETTING_AS_TOOL)
-    place: Any = cast("JsonObject", told).get(TRACE) if isinstance(told, dict) else None
+    settings_of_run: Any = (settings or {}).get(SETTING_AS_TOOL)
+    place: Any = (
+        cast("JsonObject", settings_of_run).get(TRACE)
+        if isinstance(settings_of_run, dict)
+        else None
+    )
     if not isinstance(place, dict):
         return None
     call = cast("JsonObject", place)

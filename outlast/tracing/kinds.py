@@ -184,7 +184,7 @@ class GenerationSpanData(SpanData):
 
 @dataclass
 class ResponseSpanData(SpanData):
-    """The data of a span of a model call whose provider stores the response.
+    """The data of a span of a model call with a stored response.
 
     Attributes:
         response: the response, as the provider sent it.
@@ -292,9 +292,9 @@ class CustomSpanData(SpanData):
         return {"type": self.type, "name": self.name, "data": self.data}
 
 
-def _as_custom(kind: str, usage: dict[str, Any] | None, **told: Any) -> dict[str, Any]:
+def _as_custom(kind: str, usage: dict[str, Any] | None, **fields: Any) -> dict[str, Any]:
     """Return the export of a kind that backends only support as a custom span."""
-    data = {"sdk_span_type": kind, **told}
+    data = {"sdk_span_type": kind, **fields}
     if usage is not None:
         data["usage"] = usage
     return {"type": "custom", "name": kind, "data": data}

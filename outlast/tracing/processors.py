@@ -63,10 +63,12 @@ class BatchTraceProcessor(TracingProcessor):
         sizes = {"max_queue_size": max_queue_size, "max_batch_size": max_batch_size}
         for name, size in sizes.items():
             if type(size) is not int or size < 1:
-                raise UserError(f"BatchTraceProcessor({name}=...) is at least 1, not {size!r}.")
+                raise UserError(
+                    f"BatchTraceProcessor({name}=...) must be at least 1, not {size!r}."
+                )
         if not isinstance(delay, timedelta) or delay < timedelta(0):
             raise UserError(
-                "BatchTraceProcessor(schedule_delay=...) is a timedelta or a number of seconds, "
+                "BatchTraceProcessor(schedule_delay=...) must be a timedelta or a number of seconds, "
                 f"at least 0, not {schedule_delay!r}."
             )
         self._exporter = exporter
@@ -102,7 +104,7 @@ class BatchTraceProcessor(TracingProcessor):
                 try:
                     self._exporter.export(batch)
                 except Exception:
-                    logger.exception("The exporter of traces failed; %d are lost", len(batch))
+                    logger.exception("The trace exporter failed; %d entries are lost", len(batch))
 
     def shutdown(self, timeout: float | None = None) -> None:
         """Export the rest of the queue, and accept no more traces or spans.
@@ -126,7 +128,7 @@ class BatchTraceProcessor(TracingProcessor):
                 return
             if len(self._waiting) >= self._room:
                 if not self._has_dropped:
-                    logger.warning("Traces come faster than they are sent; some are dropped")
+                    logger.warning("Traces arrive faster than they are exported; some are dropped")
                 self._has_dropped = True
                 return
             self._waiting.append(item)

@@ -56,11 +56,11 @@ class TracingProcessor(ABC):
 
     @abstractmethod
     def on_span_start(self, span: Span[Any]) -> None:
-        """Handle the start of a span, whose data is still incomplete."""
+        """Handle the start of a span; its data is incomplete."""
 
     @abstractmethod
     def on_span_end(self, span: Span[Any]) -> None:
-        """Handle the end of a span, whose data is now complete."""
+        """Handle the end of a span; its data is complete."""
 
     @abstractmethod
     def shutdown(self) -> None:
@@ -97,6 +97,25 @@ def set_tracing_disabled(disabled: bool) -> None:  # noqa: FBT001  the name user
     REGISTRATION.disable(disabled)
 
 
+def set_tracing_export_api_key(api_key: str) -> None:
+    """Accept the key of OpenAI's trace exporter, which does not exist here.
+
+    Traces go to the processors that the program adds, and to no provider; the first call logs that.
+    The key is not kept.
+    """
+    del api_key
+    if not _logged:
+        _logged.append("set_tracing_export_api_key")
+        logger.warning(
+            "set_tracing_export_api_key has no effect: no trace is sent to OpenAI. Traces go to "
+            "the processors of add_trace_processor, and to nobody else."
+        )
+
+
+_logged: list[str] = []
+"""The functions without an effect whose first call was logged."""
+
+
 def flush_traces() -> None:
     """Make every processor send its pending traces and spans."""
     REGISTRATION.tell_all("force_flush")
@@ -125,13 +144,13 @@ def trace(
     """
     for what, value in (("workflow_name", workflow_name), ("trace_id", trace_id or "-")):
         if not isinstance(value, str) or not value:  # pyright: ignore[reportUnnecessaryIsInstance]  users
-            raise UserError(f"trace({what}=...) must be a text that is not empty, not {value!r}.")
+            raise UserError(f"trace({what}=...) must be a non-empty string, not {value!r}.")
     if group_id is not None and not isinstance(group_id, str):  # pyright: ignore[reportUnnecessaryIsInstance]  users
-        raise UserError(f"trace(group_id=...) must be a text, not {group_id!r}.")
+        raise UserError(f"trace(group_id=...) must be a string, not {group_id!r}.")
     _check_metadata(metadata)
     if PLACE.get() is not None:
         logger.warning(
-            "The trace %r is opened inside another one, and is apart from it.", workflow_name
+            "The trace %r is opened inside another trace, and is separate from it.", workflow_name
         )
     return Trace(
         workflow_name,
@@ -167,7 +186,7 @@ def join_current_trace(settings: JsonObject | None) -> JsonObject | None:
         joined["tracing_disabled"] = True
     elif place is not None:
         own_name = joined.pop("workflow_name", None) if REGISTRATION.active else None
-        told = {
+        settings_of_trace = {
             "trace_id": place.trace.trace_id,
             "workflow_name": place.trace.name,
             "group_id": place.trace.group_id,
@@ -176,7 +195,7 @@ def join_current_trace(settings: JsonObject | None) -> JsonObject | None:
             "trace_parent_id": place.span.span_id if place.span else None,
             "trace_task_name": own_name,
         }
-        for key, value in told.items():
+        for key, value in settings_of_trace.items():
             joined.pop(key, None)
             if value is not None:
                 joined[key] = value
@@ -203,8 +222,8 @@ def custom_span(
         parent: the parent span or trace; default: the current one.
         disabled: report neither the span nor its children.
     """
-    told = CustomSpanData(name, {} if data is None else data)
-    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
+    data_of_span = CustomSpanData(name, {} if data is None else data)
+    return open_span(data_of_span, span_id=span_id, parent=parent, disabled=disabled)
 
 
 def open_span(
@@ -249,7 +268,7 @@ def _check_processor(processor: object) -> None:
     missing = [name for name in wanted if not callable(getattr(processor, name, None))]
     if isinstance(processor, type) or missing:
         raise UserError(
-            f"{processor!r} is no tracing processor: make an instance of a subclass of "
+            f"{processor!r} is no tracing processor: use an instance of a subclass of "
             f"TracingProcessor that has {', '.join(missing or wanted)}."
         )
 
@@ -261,6 +280,4 @@ def _check_metadata(metadata: object) -> None:
     except (TypeError, ValueError, RecursionError):
         is_plain = False
     if not is_plain:
-        raise UserError(
-            f"trace(metadata=...) must be a dict of plain JSON, to travel with runs: {metadata!r}."
-        )
+        raise UserError(f"trace(metadata=...) must be a dict of plain JSON: {metadata!r}.")

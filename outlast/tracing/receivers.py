@@ -31,18 +31,18 @@ class Backlog:
         self._waiting: deque[Callable[[], None]] = deque()
         self._news: SimpleQueue[None] = SimpleQueue()
         self._lock = threading.RLock()
-        self._is_telling = False
+        self._is_delivering = False
         self._has_dropped = False
         self._thread: threading.Thread | None = None
 
-    def add(self, tell: Callable[[], None]) -> None:
+    def add(self, call: Callable[[], None]) -> None:
         """Queue a report and return immediately; drop it if the queue is full."""
         if len(self._waiting) >= MOST_WAITING:
             if not self._has_dropped:
                 logger.warning("Processors of traces are too slow; some spans are dropped")
             self._has_dropped = True
             return
-        self._waiting.append(tell)
+        self._waiting.append(call)
         if self._thread is None:
             self._thread = threading.Thread(target=self._work, name="outlast-spans", daemon=True)
             self._thread.start()
@@ -51,14 +51,14 @@ class Backlog:
     def settle(self) -> None:
         """Deliver all queued reports."""
         with self._lock:
-            if self._is_telling:
+            if self._is_delivering:
                 return  # called from a processor that reports a span itself
-            self._is_telling = True
+            self._is_delivering = True
             try:
                 while self._waiting:
-                    _tell(self._waiting.popleft())
+                    _deliver(self._waiting.popleft())
             finally:
-                self._is_telling = False
+                self._is_delivering = False
 
     def _work(self) -> None:
         while True:
@@ -66,11 +66,11 @@ class Backlog:
             self.settle()
 
 
-def _tell(told: Callable[[], None]) -> None:
+def _deliver(report: Callable[[], None]) -> None:
     try:
-        told()
+        report()
     except Exception:
-        logger.exception("A step of a run could not be told of")
+        logger.exception("a trace processor failed")
 
 
 BACKLOG = Backlog()
@@ -85,18 +85,16 @@ class Receiver:
         self.processor = processor
         self._is_faulty = False
 
-    def tell(self, method: str, *told: object) -> None:
+    def call(self, method: str, *arguments: object) -> None:
         """Call a method of the processor; log its first exception and ignore later ones."""
         BACKLOG.settle()
         try:
-            getattr(self.processor, method)(*told)
+            getattr(self.processor, method)(*arguments)
         except Exception:
             if not self._is_faulty:
                 self._is_faulty = True
                 name = type(self.processor).__name__
-                logger.exception(
-                    "%s.%s failed; what it raises from now on is ignored", name, method
-                )
+                logger.exception("%s.%s failed; its further errors are not logged", name, method)
 
 
 Receivers: TypeAlias = tuple[Receiver, ...]
@@ -121,8 +119,8 @@ class Registration:
         """Whether tracing is disabled: by the program's last call, or else the environment."""
         if self._is_disabled is not None:
             return self._is_disabled
-        given = next((os.environ[name] for name in DISABLING_VARIABLES if name in os.environ), "")
-        return given.strip().lower() in {"1", "true"}
+        value = next((os.environ[name] for name in DISABLING_VARIABLES if name in os.environ), "")
+        return value.strip().lower() in {"1", "true"}
 
     def add(self, processors: Sequence[object], *, replace: bool = False) -> None:
         """Register processors, in addition to the present ones or instead of them."""
@@ -153,7 +151,7 @@ class Registration:
         """Call a method of every registered processor, even while tracing is disabled."""
         BACKLOG.settle()
         for receiver in self._all:
-            receiver.tell(method)
+            receiver.call(method)
 
 
 REGISTRATION = Registration()

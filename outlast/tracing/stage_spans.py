@@ -85,7 +85,7 @@ class StageSpans:
             span_id = handoff_span_id(scope.run_id, stage.handovers)
             span = _made(scope, data, span_id, scope.inner_span_id)
             if span is not None and len(stage.targets) > 1:
-                message = "The model asked for several handoffs; the first one counts."
+                message = "The model requested several handoffs; only the first takes place."
                 requested: dict[str, Any] = {"requested_agents": list(stage.targets)}
                 span.set_error(SpanError(message=message, data=requested))
             return span
@@ -94,14 +94,14 @@ class StageSpans:
         return _made(scope, data, span_id, scope.inner_span_id)
 
     def _agent(self, name: str) -> AgentSpanData:
-        told = AgentSpanData(name)
+        agent_data = AgentSpanData(name)
         with suppress(Exception):  # the agent may be invalid, or defined by another worker only
             agent = self._registry.agent(name)
-            told.tools = self._registry.tool_names(agent.name)
-            told.handoffs = [entry.agent_name for entry in handoffs_of(agent)]
+            agent_data.tools = self._registry.tool_names(agent.name)
+            agent_data.handoffs = [entry.agent_name for entry in handoffs_of(agent)]
             schema = output_schema_of(agent.output_type)
-            told.output_type = schema.name() if schema is not None else "str"
-        return told
+            agent_data.output_type = schema.name() if schema is not None else "str"
+        return agent_data
 
 
 def _scope(run_id: str, start: Start, stage: Stage) -> TraceScope:

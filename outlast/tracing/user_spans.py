@@ -37,8 +37,8 @@ def agent_span(
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[AgentSpanData]:
     """Open a span for an agent's work."""
-    told = AgentSpanData(name, handoffs, tools, output_type)
-    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
+    span_data = AgentSpanData(name, handoffs, tools, output_type)
+    return open_span(span_data, span_id=span_id, parent=parent, disabled=disabled)
 
 
 def task_span(
@@ -59,8 +59,8 @@ def turn_span(
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[TurnSpanData]:
     """Open a span for a turn of an agent."""
-    told = TurnSpanData(turn, agent_name)
-    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
+    span_data = TurnSpanData(turn, agent_name)
+    return open_span(span_data, span_id=span_id, parent=parent, disabled=disabled)
 
 
 def function_span(
@@ -72,8 +72,8 @@ def function_span(
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[FunctionSpanData]:
     """Open a span for a tool call."""
-    told = FunctionSpanData(name, input, output)
-    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
+    span_data = FunctionSpanData(name, input, output)
+    return open_span(span_data, span_id=span_id, parent=parent, disabled=disabled)
 
 
 def generation_span(
@@ -87,8 +87,8 @@ def generation_span(
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[GenerationSpanData]:
     """Open a span for a model call."""
-    told = GenerationSpanData(input, output, model, model_config, usage)
-    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
+    span_data = GenerationSpanData(input, output, model, model_config, usage)
+    return open_span(span_data, span_id=span_id, parent=parent, disabled=disabled)
 
 
 def response_span(
@@ -97,9 +97,9 @@ def response_span(
     parent: Parent = None,
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[ResponseSpanData]:
-    """Open a span for a model call whose provider stores the response."""
-    told = ResponseSpanData(response)
-    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
+    """Open a span for a model call with a stored response."""
+    span_data = ResponseSpanData(response)
+    return open_span(span_data, span_id=span_id, parent=parent, disabled=disabled)
 
 
 def guardrail_span(
@@ -110,8 +110,8 @@ def guardrail_span(
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[GuardrailSpanData]:
     """Open a span for a guardrail's check."""
-    told = GuardrailSpanData(name, triggered)
-    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
+    span_data = GuardrailSpanData(name, triggered)
+    return open_span(span_data, span_id=span_id, parent=parent, disabled=disabled)
 
 
 def handoff_span(
@@ -122,8 +122,8 @@ def handoff_span(
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[HandoffSpanData]:
     """Open a span for a handoff."""
-    told = HandoffSpanData(from_agent, to_agent)
-    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
+    span_data = HandoffSpanData(from_agent, to_agent)
+    return open_span(span_data, span_id=span_id, parent=parent, disabled=disabled)
 
 
 def mcp_tools_span(
@@ -134,5 +134,5 @@ def mcp_tools_span(
     disabled: bool = False,  # noqa: FBT001, FBT002  the name users know
 ) -> Span[MCPListToolsSpanData]:
     """Open a span for listing an MCP server's tools."""
-    told = MCPListToolsSpanData(server, result)
-    return open_span(told, span_id=span_id, parent=parent, disabled=disabled)
+    span_data = MCPListToolsSpanData(server, result)
+    return open_span(span_data, span_id=span_id, parent=parent, disabled=disabled)

@@ -4,7 +4,6 @@ The module builds the input of the nested run, but starts no run.
 """
 
 import json
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
@@ -22,6 +21,7 @@ from outlast.agents.agent_tools.input import (
     schema_of,
     summary_of,
 )
+from outlast.agents.approvals.policy import NeedsApproval
 from outlast.agents.callables import call, check_callable
 from outlast.agents.checks import check_count
 from outlast.agents.config.run_config import RunConfig, as_run_config
@@ -31,8 +31,8 @@ from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.hooks import RunHooks, check_run_hooks
 from outlast.agents.items.stream_events import OnStream
 from outlast.agents.schemas.altered_arguments import altered
+from outlast.agents.schemas.provider_names import name_from
 from outlast.agents.tools.definition import (
-    ApprovalPredicate,
     EnabledPredicate,
     FunctionTool,
     ToolErrorFunction,
@@ -121,8 +121,8 @@ class AgentTool(FunctionTool):
 
 
 def tool_name_of(agent_name: str) -> str:
-    """Return an agent's name as a tool name: lowercase, with `_` for invalid characters."""
-    return re.sub(r"[^a-zA-Z0-9_]", "_", agent_name).lower()
+    """Return an agent's name in lowercase, with `_` for characters that tools exclude."""
+    return name_from(agent_name)
 
 
 class AgentToolOptions(TypedDict, total=False):
@@ -140,8 +140,8 @@ class AgentToolOptions(TypedDict, total=False):
         previous_response_id: the provider's response that the nested run continues.
         failure_error_function: returns the tool's output for the outer model when the nested run
             fails; None lets the failure end the outer run. Default `default_tool_error`.
-        needs_approval: whether a person decides before each call, or a predicate called with
-            (context, arguments, call id); default false.
+        needs_approval: whether a person decides before each call: a flag, a predicate called with
+            (context, arguments, call id), or an `ApprovalPolicy`; default false.
         parameters: a pydantic model, dataclass or TypedDict for the arguments; default: one string.
         input_builder: builds the nested run's input from the arguments.
         include_input_schema: whether that input contains the JSON Schema of the arguments; default
@@ -158,7 +158,7 @@ class AgentToolOptions(TypedDict, total=False):
     conversation_id: str | None
     previous_response_id: str | None
     failure_error_function: ToolErrorFunction | None
-    needs_approval: bool | ApprovalPredicate
+    needs_approval: NeedsApproval
     parameters: type[Any] | None
     input_builder: StructuredToolInputBuilder | None
     include_input_schema: bool
@@ -234,7 +234,7 @@ def _check_stream(on_stream: object, backlog: object, owner: str) -> None:
         check_callable(on_stream, ("event",), what=f"{owner}: on_stream")
     if backlog is not None:
         place = f"{owner}: on_stream_max_pending_events"
-        check_count(place, backlog, wanted="a whole number from 1, or None")
+        check_count(place, backlog, expected="a whole number from 1, or None")
 
 
 def _check_session(session: object, owner: str) -> None:
@@ -316,9 +316,9 @@ async def nested_input(tool: AgentTool, arguments: str) -> NestedInput:
 
 
 async def _refuse_to_run(context: ToolContext[Any], arguments: str) -> Any:
-    """Refuse every call: an agent tool has no function of its own to invoke."""
+    """Refuse every call: an agent tool has no function to invoke."""
     del arguments
     raise UserError(
-        f"The tool {context.tool_name!r} is an agent: its call is a run of its own, so it cannot "
-        "be invoked. Run the agent that has it, or its own agent, with Runner.run."
+        f"The tool {context.tool_name!r} is an agent, whose calls are runs: on_invoke_tool does "
+        "nothing. Run that agent, or the agent with the tool, with Runner.run."
     )

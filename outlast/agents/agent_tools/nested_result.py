@@ -9,6 +9,21 @@ from outlast.agents.schemas.agent_output import output_as
 from outlast.loop.values import JsonObject
 
 
+@dataclass(frozen=True, slots=True)
+class AgentToolInvocation:
+    """The call of an agent tool that a nested run answers.
+
+    Attributes:
+        tool_name: the name of the tool.
+        tool_call_id: the id of the call.
+        tool_arguments: the arguments as JSON text, as the model wrote them.
+    """
+
+    tool_name: str
+    tool_call_id: str
+    tool_arguments: str
+
+
 @dataclass(kw_only=True)
 class AgentToolResult:
     """The result of a nested run.
@@ -19,6 +34,7 @@ class AgentToolResult:
         final_output: the answer, of the agent's output type.
         last_agent: the agent that answered.
         context_wrapper: the context, which the nested run shares with the outer run.
+        agent_tool_invocation: the call that the nested run answers.
     """
 
     input: str | list[JsonObject]
@@ -26,15 +42,16 @@ class AgentToolResult:
     final_output: Any
     last_agent: Any
     context_wrapper: RunContextWrapper[Any]
+    agent_tool_invocation: AgentToolInvocation
 
     def to_input_list(self) -> list[JsonObject]:
         """Return the input and the new items as input items."""
-        asked: list[JsonObject] = (
+        input_items: list[JsonObject] = (
             [{"role": "user", "content": self.input}]
             if isinstance(self.input, str)
             else list(self.input)
         )
-        return [*asked, *(item.to_input_item() for item in self.new_items)]
+        return [*input_items, *(item.to_input_item() for item in self.new_items)]
 
     def final_output_as(self, cls: Any, raise_if_incorrect_type: bool = False) -> Any:  # noqa: FBT001, FBT002  the SDK's
         """Return the answer typed as `cls` for type checkers; see `RunResult`.

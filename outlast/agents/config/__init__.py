@@ -1,1 +1,1 @@
-"""Settings of runs and models, and what happens to a run that fails."""
+"""Settings of runs and models, and the handling of failed runs."""

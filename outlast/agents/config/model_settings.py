@@ -1,44 +1,21 @@
-"""The settings of model calls: an agent's, and those of a run, which override them."""
+"""The settings of model calls. A run's settings override those of its agents."""
 
 import json
 from collections.abc import Mapping
 from copy import deepcopy
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import timedelta
+from functools import wraps
 from typing import Any, Final, Protocol, TypeAlias, cast, overload
 
+from outlast.agents.config.retry import ModelRetrySettings
 from outlast.agents.config.settings_field import as_settings
 from outlast.agents.durations import DurationField, duration_field, is_positive
 from outlast.agents.errors import UserError
+from outlast.agents.logs import get_logger
 from outlast.loop.values import JsonObject
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ModelRetrySettings:
-    """The retry policy of model calls.
-
-    The engine retries model calls in any case, follows the provider's retry delay, and does not
-    retry permanent errors. This only limits the number of retries.
-
-    Attributes:
-        max_retries: the number of attempts after the first; 0 for none.
-    """
-
-    max_retries: int | None = None
-
-    def __post_init__(self) -> None:
-        """Check the number.
-
-        Raises:
-            UserError: the number is invalid.
-        """
-        tries = cast("object", self.max_retries)
-        if tries is None:
-            return
-        if not isinstance(tries, int) or isinstance(tries, bool) or tries < 0:
-            raise UserError(
-                f"ModelRetrySettings(max_retries=...) must be a whole number from 0, not {tries!r}."
-            )
+logger = get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +36,16 @@ class MCPToolChoice:
         Raises:
             UserError: one is no text.
         """
-        if not all(isinstance(cast("object", one), str) for one in (self.server_label, self.name)):
+        if not all(
+            isinstance(cast("object", name), str) for name in (self.server_label, self.name)
+        ):
             raise UserError(
-                f"MCPToolChoice(server_label=..., name=...) must be texts, not {self!r}."
+                f"MCPToolChoice(server_label=..., name=...) must be strings, not {self!r}."
             )
 
+
+ToolChoice: TypeAlias = str | MCPToolChoice | None
+"""The value of `ModelSettings(tool_choice=...)`."""
 
 _NUMBER: Final = (int, float)
 _KINDS: Final[dict[str, tuple[tuple[type, ...], str]]] = {
@@ -102,12 +84,12 @@ def _fits(name: str, value: object) -> bool:
     return isinstance(value, kinds) and (not isinstance(value, bool) or bool in kinds)
 
 
-def _number(given: object, kinds: tuple[type, ...]) -> float | int | None:
+def _number(value: object, kinds: tuple[type, ...]) -> float | int | None:
     """Return the number in a text, such as a setting from the environment; else None."""
-    if not isinstance(given, str) or int not in kinds:
+    if not isinstance(value, str) or int not in kinds:
         return None
     try:
-        return float(given) if float in kinds else int(given)
+        return float(value) if float in kinds else int(value)
     except ValueError:
         return None
 
@@ -119,7 +101,7 @@ class _Reasoning(Protocol):
 
 
 class _ReasoningField:
-    """The field `reasoning`: accepts a dict or `openai.types.Reasoning`, returns a dict."""
+    """The field `reasoning`: reads as a dict, also if set to `openai.types.Reasoning`."""
 
     @overload
     def __get__(self, instance: None, owner: type) -> None: ...
@@ -132,7 +114,7 @@ class _ReasoningField:
 
     def __set__(self, instance: object, value: "dict[str, Any] | _Reasoning | None") -> None:
         if value is not None and not isinstance(value, dict):
-            value = _dumped(value)
+            value = _dump(value)
         instance.__dict__["_reasoning"] = value
 
 
@@ -141,7 +123,7 @@ def _reasoning_field() -> Any:
     return _ReasoningField()
 
 
-def _dumped(reasoning: _Reasoning) -> dict[str, Any]:
+def _dump(reasoning: _Reasoning) -> dict[str, Any]:
     dump = getattr(reasoning, "model_dump", None)
     if not callable(dump):
         raise UserError(
@@ -177,8 +159,8 @@ class ModelSettings:
         prompt_cache_retention: `in_memory` or `24h`.
         prompt_cache_key: groups requests that are likely to share a prefix.
         prompt_cache_options: the provider's cache options, as in the request.
-        include_usage: False for a streamed call of Chat Completions that does not request usage,
-            for servers without that option; its usage is zero.
+        include_usage: whether a streamed call of Chat Completions requests usage. By default only
+            OpenAI's own server gets the option; elsewhere, usage may be zero without it.
         preserve_raw_usage: keep the provider's own usage data beside ours.
         context_management: how the provider shortens a long conversation.
         timeout: the time-out of one attempt; a number is in seconds.
@@ -223,11 +205,12 @@ class ModelSettings:
         Raises:
             UserError: a field is invalid.
         """
-        for name, (kinds, wanted) in _KINDS.items():
-            if not _fits(name, given := getattr(self, name)):
-                number = _number(given, kinds)
+        for name, (kinds, expected) in _KINDS.items():
+            value = getattr(self, name)
+            if value is not None and not _fits(name, value):
+                number = _number(value, kinds)
                 if number is None:
-                    raise UserError(f"ModelSettings({name}=...) must be {wanted}, not {given!r}.")
+                    raise UserError(f"ModelSettings({name}=...) must be {expected}, not {value!r}.")
                 object.__setattr__(self, name, number)
         if self.timeout is not None and not is_positive(self.timeout):
             raise UserError(
@@ -238,10 +221,9 @@ class ModelSettings:
         if self.include is None and self.response_include is not None:
             set_field(self, "include", list(self.response_include))
         set_field(self, "response_include", None)
-        retry = cast("object", self.retry)
-        if isinstance(retry, Mapping):
-            set_field(self, "retry", _retry(cast("Mapping[str, Any]", retry)))
-        elif retry is not None and not isinstance(retry, ModelRetrySettings):
+        retry = cast("object", as_settings(ModelRetrySettings, self.retry))
+        set_field(self, "retry", retry)
+        if retry is not None and not isinstance(retry, ModelRetrySettings):
             raise UserError(
                 "ModelSettings(retry=...) must be ModelRetrySettings(max_retries=...), "
                 f"not {retry!r}."
@@ -250,7 +232,7 @@ class ModelSettings:
     def resolve(self, override: "ModelSettings | Mapping[str, Any] | None") -> "ModelSettings":
         """Return these settings, overridden by every field that `override` sets.
 
-        `extra_args` merge key by key; every other field is replaced.
+        `extra_args` and `retry` merge key by key; every other field is replaced.
 
         Args:
             override: the other settings, also as a dict of the fields.
@@ -268,6 +250,11 @@ class ModelSettings:
         }
         if self.extra_args and override.extra_args:
             changes["extra_args"] = {**self.extra_args, **override.extra_args}
+        if self.retry and override.retry:
+            new = {one.name: getattr(override.retry, one.name) for one in fields(override.retry)}
+            changes["retry"] = replace(
+                self.retry, **{name: value for name, value in new.items() if value is not None}
+            )
         return replace(self, **changes)
 
     def to_json_dict(self) -> dict[str, Any]:
@@ -278,20 +265,39 @@ class ModelSettings:
         written = {field.name: getattr(self, field.name) for field in fields(self)}
         written["response_include"] = self.include
         written["timeout"] = None if self.timeout is None else self.timeout.total_seconds()
-        written["retry"] = None if self.retry is None else asdict(self.retry)
+        written["retry"] = None if self.retry is None else self.retry.to_json_dict()
         if isinstance(self.tool_choice, MCPToolChoice):
             written["tool_choice"] = asdict(self.tool_choice)
         return deepcopy(written)
 
 
-def _retry(given: Mapping[str, Any]) -> ModelRetrySettings:
-    """Return the retry settings of a dict."""
-    if unknown := sorted(given.keys() - {"max_retries"}):
-        raise UserError(
-            f"ModelSettings(retry=...) has no field {', '.join(unknown)}: the engine decides "
-            "what is retried and when. Its field is max_retries."
+_init = ModelSettings.__init__
+
+
+@wraps(_init)
+def _init_known(self: ModelSettings, **settings: Any) -> None:
+    """Ignore unknown settings with a warning: in the Agents SDK they have no effect."""
+    names = {field.name for field in fields(ModelSettings)}
+    if unknown := sorted(settings.keys() - names):
+        logger.warning(
+            "ModelSettings has no field %s, which is ignored. A provider's own parameters go into "
+            "extra_body or extra_args.",
+            ", ".join(unknown),
         )
-    return ModelRetrySettings(**given)
+    _init(self, **{name: value for name, value in settings.items() if name in names})
+
+
+ModelSettings.__init__ = _init_known
+
+
+def _write_retry(settings: ModelRetrySettings) -> JsonObject:
+    """Return retry settings as JSON: a policy is written only by name."""
+    backoff = settings.backoff and {
+        name: value for name, value in asdict(settings.backoff).items() if value is not None
+    }
+    policy = settings.policy if isinstance(settings.policy, str) else None
+    written = {"max_retries": settings.max_retries, "backoff": backoff, "policy": policy}
+    return {name: value for name, value in written.items() if value is not None}
 
 
 JsonSettings: TypeAlias = JsonObject
@@ -304,9 +310,9 @@ def write_model_settings(settings: ModelSettings) -> JsonSettings:
     Raises:
         UserError: they are not `ModelSettings`, or not plain data; the message names the field.
     """
-    given = cast("object", settings)
-    if not isinstance(given, ModelSettings):
-        raise UserError(f"RunConfig(model_settings=...) must be ModelSettings, not {given!r}.")
+    record = cast("object", settings)
+    if not isinstance(record, ModelSettings):
+        raise UserError(f"RunConfig(model_settings=...) must be ModelSettings, not {record!r}.")
     written: JsonObject = {
         field.name: value
         for field in fields(settings)
@@ -316,7 +322,7 @@ def write_model_settings(settings: ModelSettings) -> JsonSettings:
         del written["timeout"]
         written["timeout_seconds"] = settings.timeout.total_seconds()
     if settings.retry is not None:
-        written["retry"] = {"max_retries": settings.retry.max_retries}
+        written["retry"] = _write_retry(settings.retry)
     if isinstance(settings.tool_choice, MCPToolChoice):
         written["tool_choice"] = asdict(settings.tool_choice)
     for name, value in written.items():
@@ -335,22 +341,24 @@ def read_model_settings(written: JsonSettings | None) -> ModelSettings | None:
     Somebody may have typed them by hand, so unknown settings and invalid time-outs or retry numbers
     are ignored.
     """
-    given = cast("object", written)
-    if not given or not isinstance(given, dict):
+    loaded = cast("object", written)
+    if not loaded or not isinstance(loaded, dict):
         return None
-    found = cast(JsonObject, given)
-    known = {field.name for field in fields(ModelSettings)} - {
+    settings = cast(JsonObject, loaded)
+    names = {field.name for field in fields(ModelSettings)} - {
         "timeout",
         "retry",
         "response_include",
     }
-    values = {name: value for name, value in found.items() if name in known and _fits(name, value)}
-    seconds = found.get("timeout_seconds")
+    values = {
+        name: value for name, value in settings.items() if name in names and _fits(name, value)
+    }
+    seconds = settings.get("timeout_seconds")
     if isinstance(seconds, int | float) and 0 < seconds < 10**6:
         values["timeout"] = timedelta(seconds=seconds)
-    if (retry := _read_retry(found.get("retry"))) is not None:
+    if (retry := _read_retry(settings.get("retry"))) is not None:
         values["retry"] = retry
-    if (choice := _read_tool_of_server(found.get("tool_choice"))) is not None:
+    if (choice := _read_tool_of_server(settings.get("tool_choice"))) is not None:
         values["tool_choice"] = choice
     return ModelSettings(**values)
 
@@ -359,7 +367,7 @@ def _read_retry(written: object) -> ModelRetrySettings | None:
     if not isinstance(written, dict):
         return None
     try:
-        return ModelRetrySettings(max_retries=cast(JsonObject, written).get("max_retries"))
+        return as_settings(ModelRetrySettings, cast("object", written))
     except UserError:
         return None
 

@@ -4,13 +4,15 @@
 """
 
 import os
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from typing import Any, Generic, Literal, Self, TypeAlias, TypedDict, cast
 
+from outlast.agents.approvals.budget import Budget
+from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.callables import check_callable, check_model, is_async, shown
-from outlast.agents.checks import check_choice, check_list, check_type
+from outlast.agents.checks import check_choice, check_list, check_name, check_type
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.config.session_input import (
     ReasoningItemIdPolicy,
@@ -22,8 +24,11 @@ from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.guardrail import InputGuardrail, OutputGuardrail
 from outlast.agents.handoffs.input_data import HandoffHistoryMapper, HandoffInputFilter
+from outlast.agents.logs import get_logger
 from outlast.agents.tools.use_behavior import ToolExecutionConfig
 from outlast.loop.values import JsonObject
+
+logger = get_logger(__name__)
 
 DEFAULT_WORKFLOW_NAME = "Agent workflow"
 
@@ -153,8 +158,8 @@ class TracingConfig(TypedDict, total=False):
 
 
 def _include_sensitive_data() -> bool:
-    given = next((os.environ[name] for name in _SENSITIVE_DATA_VARIABLES if name in os.environ), "")
-    return given.strip().lower() not in {"0", "false", "no", "off"}
+    value = next((os.environ[name] for name in _SENSITIVE_DATA_VARIABLES if name in os.environ), "")
+    return value.strip().lower() not in {"0", "false", "no", "off"}
 
 
 @dataclass(kw_only=True)
@@ -167,7 +172,8 @@ class RunConfig:
 
     Attributes:
         model: overrides every agent's model: a model's name or a model.
-        model_provider: finds models by name, in place of the worker's.
+        model_provider: finds models by name, in place of the worker's. With a model in `model`,
+            it is not used.
         model_settings: override every agent's own. Settings may also be dicts of their fields.
         session_settings: override the session's own.
         session_input_callback: merges the session's history and the new input; called with
@@ -197,6 +203,14 @@ class RunConfig:
             output_guardrail_blocked_message: the placeholder for a blocked output.
             heartbeat_timeout: the time after which a worker without heartbeats is considered dead;
                 default 10 seconds.
+            stream_interval: the time between two heartbeats with a streamed model's text; from 20
+                milliseconds to a minute. Each is billed in Temporal Cloud. By default, it grows
+                with the text's age.
+        requester: the person for whom the run works, whom a policy may exclude from its decisions.
+            Nested runs work for the same person.
+        takeover: who may take the conversation over; only the audience, `unverified` and `risk` of
+            the policy matter. None: anybody.
+        budgets: what the run may spend before a person decides whether it goes on.
     """
 
     model: Any = None
@@ -231,10 +245,14 @@ class RunConfig:
     )
     output_guardrail_blocked_message: str | OutputGuardrailBlockedMessageFormatter | None = None
     heartbeat_timeout: timedelta | None = None
+    stream_interval: timedelta | None = None
+    requester: str | None = None
+    takeover: ApprovalPolicy | None = None
+    budgets: Sequence[Budget] | None = None
 
-    def __new__(cls, **given: Any) -> Self:
+    def __new__(cls, **settings: Any) -> Self:
         """Refuse unknown fields; the message says where some of them belong."""
-        _check_names(given)
+        _check_names(settings)
         return super().__new__(cls)
 
     def __post_init__(self) -> None:
@@ -244,6 +262,12 @@ class RunConfig:
             UserError: a field is invalid; the message names it.
         """
         check_run_config(self)
+        if self.model_provider is not None and not is_provider(self.model_provider):
+            logger.warning(
+                "RunConfig(model_provider=...) is of type %s, which has no get_model. It is ignored, "
+                "because model= is a model and not a name: leave model_provider out.",
+                type(self.model_provider).__name__,
+            )
 
 
 _ARGUMENTS_OF_RUN = frozenset({
@@ -277,7 +301,12 @@ _KINDS: dict[str, tuple[type, str]] = {
     "group_id": (str, "a string"),
     "trace_metadata": (dict, "a dict"),
     "heartbeat_timeout": (timedelta, "a timedelta"),
+    "stream_interval": (timedelta, "a timedelta"),
+    "takeover": (ApprovalPolicy, "an ApprovalPolicy"),
 }
+
+SHORTEST_STREAM_INTERVAL = timedelta(milliseconds=20)
+LONGEST_STREAM_INTERVAL = timedelta(minutes=1)
 
 
 def check_run_config(config: RunConfig) -> None:
@@ -286,8 +315,8 @@ def check_run_config(config: RunConfig) -> None:
     Raises:
         UserError: a field is invalid; the message names it and its type.
     """
-    for name, (kind, wanted) in _KINDS.items():
-        check_type(f"RunConfig({name}=...)", getattr(config, name), (kind, type(None)), wanted)
+    for name, (kind, expected) in _KINDS.items():
+        check_type(f"RunConfig({name}=...)", getattr(config, name), (kind, type(None)), expected)
     for name, choices in _CHOICES.items():
         check_choice(f"RunConfig({name}=...)", getattr(config, name), choices)
     for name, parameters in _CALLED_WITH.items():
@@ -298,17 +327,30 @@ def check_run_config(config: RunConfig) -> None:
     _check_guardrails(config, "input_guardrails", InputGuardrail)
     _check_guardrails(config, "output_guardrails", OutputGuardrail)
     _check_texts(config)
+    if config.requester is not None:
+        check_name("RunConfig(requester=...)", config.requester)
+    for budget in check_list("RunConfig(budgets=...)", config.budgets or ()):
+        check_type("RunConfig(budgets=...)", budget, Budget, "a list of Budget")
+    interval = config.stream_interval
+    if interval is not None and not (
+        SHORTEST_STREAM_INTERVAL <= interval <= LONGEST_STREAM_INTERVAL
+    ):
+        raise UserError(
+            "RunConfig(stream_interval=...) must be from 20 milliseconds to a minute, not "
+            f"{interval.total_seconds():g} s. Leave it out for the default, or start the run with "
+            "Runner.run to send no text at all."
+        )
 
 
-def _check_names(given: Mapping[str, Any]) -> None:
-    known = {one.name for one in fields(RunConfig)}
-    unknown = sorted(str(name) for name in given.keys() - known)
+def _check_names(settings: Mapping[str, Any]) -> None:
+    names = {field.name for field in fields(RunConfig)}
+    unknown = sorted(str(name) for name in settings.keys() - names)
     if not unknown:
         return
     if misplaced := [name for name in unknown if name in _ARGUMENTS_OF_RUN]:
         fix = f"Pass it to Runner.run itself: Runner.run(agent, input, {misplaced[0]}=...)."
     else:
-        fix = f"Its fields are {', '.join(sorted(known))}."
+        fix = f"Its fields are {', '.join(sorted(names))}."
     raise UserError(f"RunConfig has no field {', '.join(unknown)}. {fix}")
 
 
@@ -322,19 +364,24 @@ def _check_models(config: RunConfig) -> None:
         )
     check_model(model, what="RunConfig(model=...)")
     provider = config.model_provider
-    is_provider = callable(getattr(provider, "get_model", None)) and not isinstance(provider, type)
-    if provider is not None and not isinstance(provider, str) and not is_provider:
+    if provider is not None and not is_model and not is_provider(provider):
         raise UserError(
             "RunConfig(model_provider=...) must be an object with get_model, or its registered "
             f"name at the worker, not {provider!r}."
         )
 
 
+def is_provider(value: object) -> bool:
+    """Whether a value is a model provider, or the name of one."""
+    is_object = callable(getattr(value, "get_model", None)) and not isinstance(value, type)
+    return is_object or isinstance(value, str)
+
+
 def _check_guardrails(config: RunConfig, name: str, kind: type) -> None:
-    given: object = getattr(config, name)
-    if given is None:
+    guardrails: object = getattr(config, name)
+    if guardrails is None:
         return
-    for entry in check_list(f"RunConfig({name}=...)", given):
+    for entry in check_list(f"RunConfig({name}=...)", guardrails):
         if not isinstance(entry, (kind, str)):
             raise UserError(
                 f"RunConfig({name}=...) holds {shown(entry)}: decorate it with @{name.removesuffix('s')}."
@@ -355,10 +402,10 @@ def _check_texts(config: RunConfig) -> None:
         what = "RunConfig(output_guardrail_blocked_message=...)"
         check_callable(message, ("args",), what=what)
         if is_async(message):
-            raise UserError(f"{what} must be a text or a sync callable, not an async one.")
+            raise UserError(f"{what} must be a string or a sync callable, not an async one.")
 
 
-def as_run_config(given: RunConfig | Mapping[str, Any] | None) -> RunConfig:
+def as_run_config(config: RunConfig | Mapping[str, Any] | None) -> RunConfig:
     """Return a run's settings from settings or a dict; None is the default settings.
 
     They are checked again, because a `RunConfig` is mutable.
@@ -366,11 +413,11 @@ def as_run_config(given: RunConfig | Mapping[str, Any] | None) -> RunConfig:
     Raises:
         UserError: a key is no field, or a field is invalid; the message names it.
     """
-    if given is None:
+    if config is None:
         return RunConfig()
-    if isinstance(given, RunConfig):
-        check_run_config(given)
-        return given
-    if not isinstance(cast("object", given), Mapping):
-        raise UserError(f"run_config= must be a RunConfig or a dict of its fields, not {given!r}.")
-    return RunConfig(**given)
+    if isinstance(config, RunConfig):
+        check_run_config(config)
+        return config
+    if not isinstance(cast("object", config), Mapping):
+        raise UserError(f"run_config= must be a RunConfig or a dict of its fields, not {config!r}.")
+    return RunConfig(**config)

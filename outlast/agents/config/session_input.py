@@ -33,6 +33,7 @@ SESSION_METHODS = ("get_items", "add_items", "pop_item", "clear_session")
 
 OUTPUT_OF_CALL = {
     "function_call": "function_call_output",
+    "mcp_approval_request": "mcp_approval_response",
     "custom_tool_call": "custom_tool_call_output",
     "computer_call": "computer_call_output",
     "local_shell_call": "local_shell_call_output",
@@ -49,7 +50,8 @@ _NO_IDS = frozenset({"", NO_ID})
 _QUESTION_ROLES = frozenset({"user", "system", "developer"})
 _INPUT_TYPES = frozenset(CALL_OF_OUTPUT)
 
-_Key: TypeAlias = tuple[str, str]
+ItemKey: TypeAlias = tuple[str, str]
+"""The type of an item and its call id, or its own id; see `item_key`."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class SessionSettings:
             raise UserError(f"SessionSettings: limit must be an int or None, not {self.limit!r}.")
         if self.limit < 0:
             raise UserError(
-                f"SessionSettings: limit is {self.limit}; it is a number of items: 0 reads "
+                f"SessionSettings: limit must be at least 0, not {self.limit}. 0 reads "
                 "nothing, None reads everything."
             )
 
@@ -119,7 +121,7 @@ def merge_history(
     item it led to. The new items are the caller's and stay unchanged.
     """
     flagged = [(item, False) for item in history] + [(item, True) for item in new_items]
-    return _merged(flagged, tuple(new_items), reasoning_item_id_policy)
+    return _merge(flagged, tuple(new_items), reasoning_item_id_policy)
 
 
 async def merge_with_callback(
@@ -146,28 +148,28 @@ async def merge_with_callback(
     what = f"session_input_callback {callable_name(callback)!r}"
     if not isinstance(returned, list):
         raise UserError(
-            f"{what} returned {type(returned).__name__}; it must return the list of input items "
+            f"{what} returned {type(returned).__name__}; it must return a list of input items "
             "for the run, such as history + new_items."
         )
     combined = cast("list[Any]", returned)
     is_new = _trace(combined, old, fresh)
-    items = [plain_item(item, what=f"what {what} returned") for item in combined]
+    items = [plain_item(item, what=f"the result of {what}") for item in combined]
     flagged = list(zip(items, is_new, strict=True))
     to_save = tuple(item for item, new in flagged if new)
-    return _merged(flagged, to_save, reasoning_item_id_policy)
+    return _merge(flagged, to_save, reasoning_item_id_policy)
 
 
 def deduplicated(items: Sequence[JsonObject]) -> list[JsonObject]:
-    """Return the items; each call, output and item with an id once, with its newest value.
+    """Return the items without repetitions, each with its newest value.
 
-    Messages stay, whatever their ids. Calls stay before their outputs, and reasoning before the
+    Calls, outputs and other items with an id are returned once. Messages stay, whatever their ids. Calls stay before their outputs, and reasoning before the
     item it led to.
     """
     return [items[newest] for _, newest in _unique(items)]
 
 
 def without_unanswered(items: Iterable[tuple[JsonObject, bool]]) -> list[JsonObject]:
-    """Return items without calls that lack an output, and without the reasoning before them.
+    """Return items without unanswered calls and the reasoning before them.
 
     Args:
         items: the items, each with whether the run made it; the caller's items stay.
@@ -204,7 +206,7 @@ def plain_item(item: object, *, what: str) -> JsonObject:
 def without_reasoning_ids(
     items: Iterable[JsonObject], policy: ReasoningItemIdPolicy | None
 ) -> tuple[JsonObject, ...]:
-    """Return the items; under the policy `omit`, the reasoning items among them without ids."""
+    """Return the items; the policy `omit` removes the ids of reasoning items."""
     return tuple(_without_reasoning_id(item, policy) for item in items)
 
 
@@ -226,20 +228,22 @@ def check_session(session: object) -> None:
                 f"The session of type {kind} has no method {method}(); a session has "
                 f"{', '.join(SESSION_METHODS)}, all of them async."
             )
+    if getattr(session, "is_open", True) is False:
+        return  # it gets its id from a server, on first use
     session_id = getattr(session, "session_id", None)
     if not isinstance(session_id, str) or not session_id:
         raise UserError(
-            f"The session of type {kind} must have a session_id that is a string and not empty, "
+            f"The session of type {kind} must have a session_id that is a non-empty string, "
             f"not {session_id!r}."
         )
 
 
-def _merged(
+def _merge(
     flagged: Sequence[tuple[JsonObject, bool]],
     to_save: tuple[JsonObject, ...],
     policy: ReasoningItemIdPolicy | None,
 ) -> MergedInput:
-    flagged = _without_messages_given_again(flagged)
+    flagged = _without_repeated_messages(flagged)
     raws = [item for item, _ in flagged]
     unique = [
         # A new item that repeats an item of the history replaces it and counts as new.
@@ -254,14 +258,16 @@ def _merged(
     )
 
 
-def _without_messages_given_again(
+def _without_repeated_messages(
     flagged: Sequence[tuple[JsonObject, bool]],
 ) -> Sequence[tuple[JsonObject, bool]]:
     """Drop messages of the history with an id that is also in the caller's input."""
-    given = {_fingerprint(item) for item, new in flagged if new and "role" in item and "id" in item}
-    if not given:
+    new_messages = {
+        _fingerprint(item) for item, new in flagged if new and "role" in item and "id" in item
+    }
+    if not new_messages:
         return flagged
-    return [(item, new) for item, new in flagged if new or _fingerprint(item) not in given]
+    return [(item, new) for item, new in flagged if new or _fingerprint(item) not in new_messages]
 
 
 def _trace(
@@ -294,7 +300,7 @@ def _fingerprint(item: object) -> str:
     return json.dumps(plain, sort_keys=True, default=repr)
 
 
-def _key(item: JsonObject) -> _Key | None:
+def item_key(item: JsonObject) -> ItemKey | None:
     """Return the key that repeated items share: the kind and call id, or the id.
 
     Messages have no key: models use one id for several messages.
@@ -302,7 +308,7 @@ def _key(item: JsonObject) -> _Key | None:
     kind = item.get("type")
     if not isinstance(kind, str) or kind == "message" or "role" in item:
         return None
-    for name in ("call_id", "id"):
+    for name in ("call_id", "approval_request_id", "id"):
         value = item.get(name)
         if isinstance(value, str) and value not in _NO_IDS:
             return kind, value
@@ -315,14 +321,14 @@ def _unique(items: Sequence[JsonObject]) -> list[tuple[int, int]]:
     The last repetition of an item counts, with two exceptions that keep causes before effects: a
     call stays before its output; and reasoning stays with the item that follows it.
     """
-    keys = [_key(item) for item in items]
-    places: dict[_Key, list[int]] = {}
+    keys = [item_key(item) for item in items]
+    places: dict[ItemKey, list[int]] = {}
     for at, key in enumerate(keys):
         if key is not None:
             places.setdefault(key, []).append(at)
     if all(len(at) == 1 for at in places.values()):  # the usual case
         return [(at, at) for at in range(len(items))]
-    chosen: dict[_Key, int] = {}
+    chosen: dict[ItemKey, int] = {}
     for key, at in places.items():
         outputs = places.get((OUTPUT_OF_CALL.get(key[0], ""), key[1]), [len(items)])
         chosen[key] = max((one for one in at if one < outputs[-1]), default=at[-1])
@@ -338,11 +344,11 @@ def _unique(items: Sequence[JsonObject]) -> list[tuple[int, int]]:
 def _next_stands(items: Sequence[JsonObject], at: int, standing: set[int]) -> bool:
     """Whether the item that reasoning led to stays after this reasoning."""
     after = next((i for i in range(at + 1, len(items)) if not _is_reasoning(items[i])), None)
-    return after is not None and (after in standing or _key(items[after]) is None)
+    return after is not None and (after in standing or item_key(items[after]) is None)
 
 
 def _from_a_question(flagged: Sequence[tuple[JsonObject, bool]]) -> list[tuple[JsonObject, bool]]:
-    """Drop, at the beginning of the history, steps of an answer whose question is lost.
+    """Drop the first steps of the history if their question is missing.
 
     Messages stay, with the reasoning that led to them: a conversation may begin with a greeting,
     and an answer without its question is still useful. A call whose output the caller passes stays,
@@ -354,23 +360,23 @@ def _from_a_question(flagged: Sequence[tuple[JsonObject, bool]]) -> list[tuple[J
     answered = {_call_of(item) for item, new in flagged[start:] if new} - {None}
     kept, is_kept = list[tuple[JsonObject, bool]](), False
     for item, new in reversed(flagged[:start]):
-        is_needed = "role" in item or _key(item) in answered
+        is_needed = "role" in item or item_key(item) in answered
         is_kept = is_needed or (is_kept and _is_reasoning(item))
         if is_kept:
             kept.append((item, new))
     return [*reversed(kept), *flagged[start:]]
 
 
-def _call_of(item: JsonObject) -> _Key | None:
+def _call_of(item: JsonObject) -> ItemKey | None:
     """Return the key of the call that an output answers; None for any other item."""
-    key = _key(item)
+    key = item_key(item)
     if key is None or key[0] not in CALL_OF_OUTPUT:
         return None
     return CALL_OF_OUTPUT[key[0]], key[1]
 
 
 def _begins(item: JsonObject) -> bool:
-    """Whether an item needs nothing before it: a question, or a summary of the earlier items."""
+    """Whether an item is a question, or a summary of the items before it."""
     return item.get("role") in _QUESTION_ROLES or item.get("type") == "compaction"
 
 
@@ -389,16 +395,16 @@ def _without_lone_reasoning(
 
 
 def _without_orphans(flagged: Sequence[tuple[JsonObject, bool]]) -> list[tuple[JsonObject, bool]]:
-    """Drop calls without an output, outputs without a call, and their reasoning from the history.
+    """Drop calls without output and outputs without call from the history.
 
-    A provider refuses a conversation with one of these.
+    The reasoning that led to them goes, too. A provider refuses a conversation with one of these.
     """
-    keys = [_key(item) for item, _ in flagged]
+    keys = [item_key(item) for item, _ in flagged]
     seats = {key: at for at, key in enumerate(keys) if key is not None}
 
     def is_orphan(at: int) -> bool:
         (item, new), key = flagged[at], keys[at]
-        if new or key is None or not item.get("call_id"):
+        if new or key is None or not (item.get("call_id") or key[0].startswith("mcp_approval")):
             return False
         kind, call_id = key
         if kind in OUTPUT_OF_CALL:

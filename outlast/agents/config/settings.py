@@ -6,7 +6,7 @@ process (see `references`); a worker elsewhere has its own table.
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any, cast
 
 from outlast.agents.config.model_settings import (
@@ -18,6 +18,7 @@ from outlast.agents.config.run_config import (
     DEFAULT_WORKFLOW_NAME,
     RunConfig,
     as_run_config,
+    is_provider,
 )
 from outlast.agents.config.session_input import SessionSettings
 from outlast.agents.errors import UserError
@@ -77,6 +78,7 @@ _PLAIN: dict[str, object] = {
     "group_id": None,
     "trace_metadata": None,
     "tool_name_collision_policy": "warn",
+    "requester": None,
 }
 """Fields that are written unchanged, with the value that is left out."""
 
@@ -99,6 +101,12 @@ def write_run_config(config: RunConfig | Mapping[str, Any] | None) -> JsonObject
         settings["tool_not_found_behavior"] = "raise"
     if config.heartbeat_timeout is not None:
         settings["heartbeat_ms"] = int(config.heartbeat_timeout.total_seconds() * 1000)
+    if config.stream_interval is not None:
+        settings["stream_interval_ms"] = round(config.stream_interval.total_seconds() * 1000)
+    if config.takeover is not None:
+        settings["takeover"] = _sparse(config.takeover.terms())
+    if config.budgets:
+        settings["budgets"] = [_sparse(budget.record) for budget in config.budgets]
     for name in ("session_settings", "tool_execution"):
         if (record := getattr(config, name)) is not None:
             settings[name] = asdict(record)
@@ -108,15 +116,23 @@ def write_run_config(config: RunConfig | Mapping[str, Any] | None) -> JsonObject
     return settings | _write_names(config)
 
 
-def references_in(settings: Mapping[str, Any] | None) -> list[str]:
-    """Return every name in a run's settings that a worker must have, in order, each once.
+def _sparse(record: Any) -> JsonObject:
+    """Return a record as JSON without the fields that have their default."""
+    whole: JsonObject = asdict(record)
+    defaults = {field.name: field.default for field in fields(record)}
+    return {name: value for name, value in whole.items() if getattr(record, name) != defaults[name]}
 
-    Somebody may have typed the settings by hand: values that cannot be names are left out.
+
+def references_in(settings: Mapping[str, Any] | None) -> list[str]:
+    """Return the names in a run's settings that a worker must have, in order.
+
+    Each name occurs once. Values that cannot be names are left out, because settings may be typed
+    by hand.
     """
-    given = cast("object", settings)
-    if not isinstance(given, Mapping):
+    loaded = cast("object", settings)
+    if not isinstance(loaded, Mapping):
         return []
-    written = cast("Mapping[str, object]", given)
+    written = cast("Mapping[str, object]", loaded)
     found = [written.get(key) for key in (MODEL_REF, *NAMED, BLOCKED_MESSAGE_REF, HOOKS)]
     for key in NAMED_LISTS:
         names = written.get(key)
@@ -124,6 +140,9 @@ def references_in(settings: Mapping[str, Any] | None) -> list[str]:
     handlers = written.get(ERROR_HANDLERS)
     if isinstance(handlers, Mapping):
         found.extend(cast("Mapping[str, object]", handlers).values())
+    model_settings = read_model_settings(written.get("model_settings"))  # pyright: ignore[reportArgumentType]
+    if model_settings is not None and model_settings.retry is not None:
+        found.append(model_settings.retry.policy)
     return list(dict.fromkeys(name for name in found if isinstance(name, str)))
 
 
@@ -143,11 +162,11 @@ def read_tool_execution(settings: Mapping[str, Any] | None) -> ToolExecutionConf
     written = (settings or {}).get("tool_execution")
     if not isinstance(written, Mapping):
         return ToolExecutionConfig()
-    given = cast("Mapping[str, Any]", written)
+    values = cast("Mapping[str, Any]", written)
     try:
         return ToolExecutionConfig(
-            max_function_tool_concurrency=given.get("max_function_tool_concurrency"),
-            pre_approval_tool_input_guardrails=given.get(
+            max_function_tool_concurrency=values.get("max_function_tool_concurrency"),
+            pre_approval_tool_input_guardrails=values.get(
                 "pre_approval_tool_input_guardrails", False
             ),
         )
@@ -162,13 +181,19 @@ def _write_models(config: RunConfig) -> JsonObject:
         settings["model" if is_name else MODEL_REF] = _name_of(config.model)
     if config.model_settings is not None:
         settings["model_settings"] = write_model_settings(config.model_settings)
+        retry = config.model_settings.retry
+        if retry is not None and retry.policy is not None:
+            settings["model_settings"]["retry"]["policy"] = _name_of(retry.policy)
     return settings
 
 
 def _write_names(config: RunConfig) -> JsonObject:
-    """Return the settings that are written as names, and register their objects in this process."""
+    """Return the settings that are names, and register their objects in this process."""
+    values = {name: getattr(config, name) for name in NAMED}
+    if not is_provider(config.model_provider):
+        del values["model_provider"]  # unset, or unused beside a model
     settings: JsonObject = {
-        name: _name_of(value) for name in NAMED if (value := getattr(config, name)) is not None
+        name: _name_of(value) for name, value in values.items() if value is not None
     }
     for name in NAMED_LISTS:
         if values := getattr(config, name):

@@ -13,20 +13,20 @@ Settings = TypeVar("Settings")
 Default = TypeVar("Default")
 
 
-def as_settings(kind: type[Settings], given: object) -> Settings:
-    """Return a dict of settings as the record; any other value unchanged, to be checked later.
+def as_settings(kind: type[Settings], settings: object) -> Settings:
+    """Return a dict of settings as the record, and any other value unchanged.
 
     Raises:
         UserError: a key is no field of the record. The message names the key and the fields.
     """
-    if not isinstance(given, Mapping):
-        return cast("Settings", given)
-    values = cast("Mapping[str, Any]", given)
-    known = {one.name for one in fields(cast("Any", kind))}
-    if unknown := sorted(str(name) for name in values.keys() - known):
+    if not isinstance(settings, Mapping):
+        return cast("Settings", settings)
+    values = cast("Mapping[str, Any]", settings)
+    names = {field.name for field in fields(cast("Any", kind))}
+    if unknown := sorted(str(name) for name in values.keys() - names):
         raise UserError(
             f"{kind.__name__} has no field {', '.join(unknown)}. "
-            f"Its fields are {', '.join(sorted(known))}."
+            f"Its fields are {', '.join(sorted(names))}."
         )
     return kind(**values)
 
@@ -60,5 +60,5 @@ class SettingsField(Generic[Settings, Default]):
 
 
 def settings_field(kind: type[Any], default: object) -> Any:
-    """Make a field with a default, for a dataclass; see `duration_field` for why a function."""
+    """Make a dataclass field with a default; see `duration_field` for the reason."""
     return SettingsField(kind, default)

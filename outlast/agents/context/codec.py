@@ -1,122 +1,127 @@
-"""Conversion of a run's context between JSON and a callable's typed object.
+"""The run's context as JSON, as a callable's copy, and as the program's object.
 
-A context may be a pydantic model, a dataclass, a TypedDict, any JSON value, or an object of a plain
-class whose attributes are JSON.
+A context may be any object: a pydantic model, a dataclass, a dict, an object of a plain class.
 """
 
-import dataclasses
 import inspect
 import typing
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import cache
-from typing import Any
+from types import FunctionType
+from typing import Any, cast
+from weakref import WeakKeyDictionary
 
 from outlast.agents.callables import implementation
-from outlast.agents.context.live import (
-    MARKER,
-    LiveValues,
-    Path,
-    live_paths,
-    restore,
-    split,
-)
-from outlast.agents.context.plain_objects import is_plain_class, read_attributes, write_attributes
+from outlast.agents.context.encoding import decode, encode, has_keys
+from outlast.agents.context.live import LiveValues, ValuePath, live_paths
+from outlast.agents.context.record_classes import is_plain_class, is_record_class
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.loop.changes import Change, diff
-from outlast.loop.values import Json
+from outlast.loop.values import Json, JsonObject
 
 LARGEST_BYTES = 500_000
 """The size limit of a context, because every callable gets a copy of it."""
 
+_JSON_TYPES = (dict, list, str, int, float, bool, type(None))
 
-def read_context(value: Json, context_type: Any, live: Mapping[Path, Any] | None = None) -> Any:
+
+def context_class(context: object) -> type[Any] | None:
+    """Return the class of a context that its readers need; None for plain JSON."""
+    kind = cast("type[Any]", type(context))
+    return None if issubclass(kind, _JSON_TYPES) else kind
+
+
+def read_context(
+    value: Json,
+    context_type: Any,
+    live: Mapping[ValuePath, Any] | None = None,
+    *,
+    is_own: bool = False,
+) -> Any:
     """Return a callable's copy of the context, with the run's live values in place.
 
     Args:
         value: the context as JSON.
         context_type: its type.
         live: the live values, by path.
+        is_own: the JSON was written of an object of this type, which is restored as it was. Other
+            JSON is validated.
 
     Raises:
         UserError: the value does not match the type, or a live value is not in this process.
     """
-    if next(live_paths(value), None) is not None:
-        return restore(value, context_type, live or {}, _read_data)
-    return _read_data(value, context_type)
+    if value is None:
+        kind = typing.get_origin(context_type) or context_type  # dict of dict[str, Any]
+        return _empty(kind) if isinstance(kind, type) else None
+    if is_own or context_type is None or next(live_paths(value), None) is not None:
+        return decode(value, context_type, live)
+    if is_plain_class(context_type):
+        if not isinstance(value, dict):
+            raise _misfit(context_type, f"it is {type(value).__name__}")
+        return decode(value, context_type)
+    return _validate(decode(value), context_type)
 
 
-def _read_data(value: Json, context_type: Any) -> Any:
-    if value is None and context_type is None:
-        return None
+def _validate(value: Any, context_type: Any) -> Any:
     from pydantic import PydanticUserError, ValidationError
 
-    plain_type = typing.get_origin(context_type) or context_type  # dict of dict[str, Any]
-    if value is None and isinstance(plain_type, type):
-        return _empty(plain_type)
-    if is_plain_class(plain_type):
-        return read_attributes(value, plain_type)
     try:
-        return _validated(_adapter(context_type if context_type is not None else Any), value)
+        return _adapter(context_type).validate_python(value)
     except ValidationError as error:
-        raise UserError(
-            f"The run's context does not fit {_name(context_type)}: {error.errors()[0]['msg']} "
-            f"at {'.'.join(map(str, error.errors()[0]['loc'])) or 'its root'}. Start the run with "
-            "a context of that type, or annotate the callable with the type it gets."
-        ) from None
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"])) or "its root"
+        raise _misfit(context_type, f"{first['msg']} at {place}") from None
     except PydanticUserError as error:
         if error.code == "typed-dict-version":  # pydantic cannot check typing.TypedDict before 3.12
-            return _copy(value)
+            return value
         raise UserError(
-            f"The type {_name(context_type)} cannot be a run's context: {error.message} Use a "
+            f"The type {_name(context_type)} cannot be read from JSON: {error.message} Use a "
             "pydantic model, a dataclass or plain JSON values."
         ) from None
 
 
-def write_context(context: Any) -> Json:
+def _misfit(context_type: Any, problem: str) -> UserError:
+    return UserError(
+        f"The run's context does not fit {_name(context_type)}: {problem}. Start the run with a "
+        "context of that type, or annotate the callable with the type it gets."
+    )
+
+
+def write_context(context: Any, before: Json = None) -> Json:
     """Return a context as JSON, with markers in place of its live values.
 
+    Args:
+        context: the context.
+        before: an earlier JSON of the context, whose order the sets keep.
+
     Raises:
-        UserError: the context cannot be written as JSON, or is too large.
+        UserError: a text in the context is not valid Unicode, or the context is too large.
     """
-    return write_parts(context)[0]
+    return _written(context, context_class(context), before)[0]
 
 
 def write_parts(context: Any) -> tuple[Json, LiveValues]:
     """Return a context as JSON, and its live values.
 
     Raises:
-        UserError: the context cannot be written as JSON, or is too large.
+        UserError: a text in the context is not valid Unicode, or the context is too large.
     """
+    return _written(context, context_class(context))
+
+
+def _written(context: Any, hint: Any, before: Json = None) -> tuple[Json, LiveValues]:
+    from pydantic_core import to_json
+
     if context is None:
         return None, {}
-    from pydantic_core import PydanticSerializationError, from_json, to_json
-
-    found: LiveValues = {}
-    try:
-        data = to_json(write_attributes(context) if is_plain_class(type(context)) else context)
-        is_reserved = f'"{MARKER}"'.encode() in data
-    except (PydanticSerializationError, ValueError, UserError):
-        parts, found = split(context)
-        if is_plain_class(type(context)):
-            write_attributes(context, besides={path[0] for path in found if path})
-        if () in found:
-            raise UserError(
-                f"The context of type {type(context).__name__} cannot be written as JSON. Use a "
-                "dataclass, a pydantic model, a plain class or a dict, and keep connections and "
-                "clients in its fields: they stay in this process."
-            ) from None
-        data = to_json(parts)
-        is_reserved = data.count(f'"{MARKER}"'.encode()) != len(found)
-    if is_reserved:
-        raise UserError(f"The context has a key {MARKER!r}, which outlast uses. Choose another.")
-    if len(data) > LARGEST_BYTES:
+    value, live = encode(context, hint, before)
+    if (size := len(to_json(value))) > LARGEST_BYTES:
         raise UserError(
-            f"The context is {len(data):,} bytes of JSON; at most {LARGEST_BYTES:,} travel with a "
-            "run. Keep large data in a database and its key in the context."
+            f"The context is {size:,} bytes of JSON; the limit is {LARGEST_BYTES:,}. Keep "
+            "large data in a database and its key in the context."
         )
-    return from_json(data), found
+    return value, live
 
 
 class BorrowedContext:
@@ -128,6 +133,7 @@ class BorrowedContext:
         live: the run's live values in this process; updated when a callable replaces one.
         may_add: whether callables may add live values, which only the process that started the
             run allows.
+        is_own: the JSON was written of an object of this type.
     """
 
     def __init__(
@@ -137,12 +143,14 @@ class BorrowedContext:
         live: LiveValues | None = None,
         *,
         may_add: bool = False,
+        is_own: bool = False,
     ) -> None:
         self._live: LiveValues = {} if live is None else live
         self._may_add = may_add
-        self.context = read_context(value, context_type, self._live)
+        self._type = context_type
+        self.context = read_context(value, context_type, self._live, is_own=is_own)
         self._is_new = value is None
-        self.value = write_context(self.context)
+        self.value = _written(self.context, context_type, value)[0]
 
     def changes(self, wrapper: RunContextWrapper[Any]) -> tuple[Change, ...]:
         """Return the callables' changes to the context, including a replacement.
@@ -150,14 +158,16 @@ class BorrowedContext:
         Raises:
             UserError: the changed context cannot be written as JSON.
         """
-        after, live = write_parts(wrapper.context)
-        added = [path for path in live if path not in self._live]
+        if wrapper.context is None and self.value is None:
+            return ()
+        after, live = _written(wrapper.context, self._type, self.value)
+        added = [path for path, _ in live_paths(after) if path not in self._live]
         if added and not self._may_add:
-            name = ".".join(added[0])
+            place = f"context's {'.'.join(added[0])}" if added[0] else "context"
             raise UserError(
-                f"The context's {name}, a {type(live[added[0]]).__name__} that a callable has "
-                "added, cannot be written as JSON, and other workers cannot make it. Put data into "
-                "the context, or start the run with such an object there."
+                f"The {place}, a {type(live[added[0]]).__name__} that a callable has added, is not "
+                "data, and other workers cannot make it. Put data into the context, or start the "
+                "run with such an object there."
             )
         self._live.update(live)
         changes = diff(self.value, after)
@@ -165,7 +175,7 @@ class BorrowedContext:
         return diff(None, after) if changes and self._is_new else changes
 
 
-class LentContext:
+class ProgramContext:
     """The object that a program passed as a run's context, and the sent JSON.
 
     The run works on JSON. When the program gets the run's result, its object is updated in place
@@ -176,32 +186,76 @@ class LentContext:
         """Convert the object and keep the JSON.
 
         Raises:
-            UserError: the object cannot be written as JSON, or is too large.
+            UserError: a text in the context is not valid Unicode, or the context is too large.
         """
         self.owner: Any = owner
         self._sent, self.live = write_parts(owner)
 
     def update(self, value: Json) -> None:
-        """Update the object in place, setting only attributes that the run changed.
+        """Update the object in place, and only what the run changed.
 
         Immutable objects, such as a text or a frozen dataclass, stay unchanged.
         """
         if value is None or value == self._sent:  # None: the run has not begun
             return
         sent, self._sent = self._sent, value
-        if type(self.owner) in {dict, list}:
-            _refill(self.owner, read_context(_copy(value), None, self.live))
-            return
         try:
-            before = read_context(sent, type(self.owner), self.live)
-            after = read_context(value, type(self.owner), self.live)
+            after = read_context(value, context_class(self.owner), self.live, is_own=True)
         except UserError:  # a callable has replaced the context with an object of another type
             return
-        for name, new in _attributes(after).items():
-            # Skip attributes that are not JSON or cannot be set: frozen fields, read-only properties.
-            with suppress(UserError, AttributeError, TypeError, ValueError):
-                if write_context(new) != write_context(getattr(before, name, None)):
-                    setattr(self.owner, name, new)
+        _update(self.owner, after, sent, value)
+
+
+def _update(owner: Any, after: Any, sent: Json, value: Json) -> bool:
+    """Change an object in place to be like another; return whether that is possible.
+
+    Args:
+        owner: the object.
+        after: an object with the new data.
+        sent: the JSON of the owner.
+        value: the JSON of the object with the new data.
+    """
+    if sent == value or owner is after:
+        return True
+    kind = cast("type[Any]", type(owner))
+    if type(after) is not kind:
+        return False
+    if kind is list:
+        owner[:] = after
+    elif kind in {dict, set} and not (has_keys(sent) and has_keys(value)):
+        owner.clear()
+        owner.update(after)
+    elif kind is dict or is_record_class(kind) or is_plain_class(kind):
+        return _update_fields(
+            owner, after, cast("JsonObject", sent), cast("JsonObject", value), is_dict=kind is dict
+        )
+    else:
+        return False
+    return True
+
+
+def _update_fields(
+    owner: Any, after: Any, sent: JsonObject, value: JsonObject, *, is_dict: bool
+) -> bool:
+    """Change the fields or keys of an object; return whether they can be changed."""
+    get: Any = dict[str, Any].get if is_dict else getattr
+    put: Any = dict[str, Any].__setitem__ if is_dict else setattr
+    remove: Any = dict[str, Any].__delitem__ if is_dict else delattr
+    for name in {**sent, **value}:
+        if name in sent and name in value and sent[name] == value[name]:
+            continue
+        new = get(after, name, _ABSENT)
+        old = get(owner, name, _ABSENT)
+        if new is not _ABSENT and _update(old, new, sent.get(name), value.get(name)):
+            continue
+        try:
+            remove(owner, name) if new is _ABSENT else put(owner, name, new)
+        except (AttributeError, TypeError, ValueError, KeyError):  # frozen
+            return False
+    return True
+
+
+_ABSENT = object()
 
 
 def context_type_of(function: Callable[..., Any]) -> Any:
@@ -209,20 +263,35 @@ def context_type_of(function: Callable[..., Any]) -> Any:
 
     For `def instructions(ctx: RunContextWrapper[Customer], agent)` it is `Customer`.
     """
+    is_function = isinstance(function, FunctionType)
+    if is_function and function in _CONTEXT_TYPES:
+        return _CONTEXT_TYPES[function]
+    context_type, is_final = _read_context_type(function)
+    if is_function and is_final:
+        _CONTEXT_TYPES[function] = context_type
+    return context_type
+
+
+_CONTEXT_TYPES: WeakKeyDictionary[FunctionType, Any] = WeakKeyDictionary()
+"""The context types of functions: every model call needs that of its agent's instructions."""
+
+
+def _read_context_type(function: Callable[..., Any]) -> tuple[Any, bool]:
+    """Return the type, and whether it is final: a name in it may be defined later."""
     target = implementation(function)
     try:
         parameters = list(inspect.signature(function).parameters.values())
         hints = typing.get_type_hints(target)
     except (TypeError, ValueError, NameError):
-        return None
+        return None, False
     if not parameters:
-        return None
+        return None, True
     annotation = hints.get(parameters[0].name)
     origin = typing.get_origin(annotation) or annotation
     if not (isinstance(origin, type) and issubclass(origin, RunContextWrapper)):
-        return None
+        return None, True
     arguments = typing.get_args(annotation)
-    return arguments[0] if arguments and arguments[0] is not Any else None
+    return (arguments[0] if arguments and arguments[0] is not Any else None), True
 
 
 @cache
@@ -230,62 +299,6 @@ def _adapter(context_type: Any) -> Any:
     from pydantic import TypeAdapter
 
     return TypeAdapter(context_type)
-
-
-def _validated(adapter: Any, value: Json) -> Any:
-    """Read a value as its type, accepting None for fields like `note: str = None`.
-
-    Python accepts such defaults, so a written object may hold None there. Leaving the field out
-    makes pydantic use the default again.
-
-    Raises:
-        ValidationError: the value does not match the type.
-    """
-    from pydantic import ValidationError
-
-    copied = _copy(value)
-    try:
-        return adapter.validate_python(copied)
-    except ValidationError as error:
-        problems = error.errors()
-        if all(one["input"] is None and _leave_out(copied, one["loc"]) for one in problems):
-            with suppress(ValidationError):
-                return adapter.validate_python(copied)
-        raise
-
-
-def _leave_out(value: Any, path: tuple[int | str, ...]) -> bool:
-    """Remove the dict entry at a path of keys and indexes; return whether it existed."""
-    for step in path[:-1]:
-        try:
-            value = value[step]
-        except (LookupError, TypeError):
-            return False
-    if not path or not isinstance(value, dict) or path[-1] not in value:
-        return False
-    del value[path[-1]]
-    return True
-
-
-def _refill(owner: Any, value: Json) -> None:
-    """Replace the contents of a dict or list; do nothing if the types differ."""
-    if type(value) is type(owner):
-        owner.clear()
-        fill = owner.update if isinstance(value, dict) else owner.extend
-        fill(value)
-
-
-def _attributes(context: object) -> dict[str, Any]:
-    if dataclasses.is_dataclass(context):
-        return {field.name: getattr(context, field.name) for field in dataclasses.fields(context)}
-    return dict(getattr(context, "__dict__", {}))
-
-
-def _copy(value: Json) -> Json:
-    """Copy plain JSON, so that a callable cannot change the run's data."""
-    from pydantic_core import from_json, to_json
-
-    return from_json(to_json(value)) if isinstance(value, dict | list) else value
 
 
 def _empty(context_type: type) -> Any:

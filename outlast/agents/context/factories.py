@@ -9,7 +9,7 @@ from typing import Any, Final, TypeAlias, cast
 
 from outlast.agents.callables import call, check_callable
 from outlast.agents.context.codec import write_parts
-from outlast.agents.context.live import LiveValues, Path
+from outlast.agents.context.live import LiveValues, ValuePath
 from outlast.agents.errors import UserError
 from outlast.agents.logs import get_logger
 from outlast.loop.values import Json
@@ -40,12 +40,12 @@ class ContextFactories:
     """
 
     def __init__(self, make: ContextFactory) -> None:
-        self._fields: dict[Path, Callable[[], Any]] = {}
+        self._fields: dict[ValuePath, Callable[[], Any]] = {}
         self._make: Callable[[Any], Any] | None = None
         if isinstance(make, Mapping):
-            for name, one in cast("Mapping[str, Callable[[], Any]]", make).items():
-                check_callable(one, (), what=f"AgentWorker(context={{{name!r}: ...}})")
-                self._fields[tuple(name.split("."))] = one
+            for name, factory in cast("Mapping[str, Callable[[], Any]]", make).items():
+                check_callable(factory, (), what=f"AgentWorker(context={{{name!r}: ...}})")
+                self._fields[tuple(name.split("."))] = factory
         else:
             check_callable(make, ("data",), what="AgentWorker(context=...)")
             self._make = make
@@ -66,11 +66,11 @@ class ContextFactories:
                 for path, make in self._fields.items():
                     if path not in self._shared:
                         place = f"context={{{'.'.join(path)!r}: ...}}"
-                        self._shared[path] = await _made(make, (), self._stack, place)
+                        self._shared[path] = await _call_factory(make, (), self._stack, place)
                 return self._shared
             if run_id not in self._runs:
                 stack = AsyncExitStack()
-                made = await _made(self._make, (data,), stack, "context=...")
+                made = await _call_factory(self._make, (data,), stack, "context=...")
                 self._runs[run_id] = (write_parts(made)[1], stack)
                 while len(self._runs) > KEPT_RUNS:
                     _, (_, oldest) = self._runs.popitem(last=False)
@@ -87,7 +87,7 @@ class ContextFactories:
         await _close(self._stack)
 
 
-async def _made(
+async def _call_factory(
     make: Callable[..., Any], arguments: tuple[Any, ...], stack: AsyncExitStack, place: str
 ) -> Any:
     try:
@@ -113,17 +113,17 @@ async def _close(stack: AsyncExitStack) -> None:
         logger.exception("A factory of AgentWorker(context=...) failed while it was closed")
 
 
-def as_factories(given: object) -> ContextFactories | None:
+def as_factories(factories: object) -> ContextFactories | None:
     """Return the factories of a worker, or None if it has none.
 
     Raises:
         UserError: the argument is neither a callable nor a dict of callables.
     """
-    if given is None:
+    if factories is None:
         return None
-    if not callable(given) and not isinstance(given, Mapping):
+    if not callable(factories) and not isinstance(factories, Mapping):
         raise UserError(
             "AgentWorker(context=...) must be a callable that takes the data of a context, or a "
-            f"dict of callables by field, not {given!r}."
+            f"dict of callables by field, not {factories!r}."
         )
-    return ContextFactories(cast("ContextFactory", given))
+    return ContextFactories(cast("ContextFactory", factories))

@@ -150,7 +150,7 @@ class _ToolCall:
 
     def __get__(self, context: "ToolContext[Any] | None", owner: type | None = None) -> Any:
         if context is None:
-            raise AttributeError("tool_call is a context's, not its class's")
+            raise AttributeError("tool_call exists on objects of the class only")
         held: HeldRaw | None = context.__dict__["_tool_call"]
         return None if held is None else held.shown()
 
@@ -173,6 +173,7 @@ class ToolContext(RunContextWrapper[TContext]):
         tool_call: the call's item, as the model wrote it: the openai package's typed object.
         run_config: the run's `RunConfig`, as far as the worker has it.
         approved: whether the call needed a person's approval and got it.
+        tool_namespace: the name of the tool's namespace, if the tool has one.
     """
 
     _: KW_ONLY
@@ -185,6 +186,14 @@ class ToolContext(RunContextWrapper[TContext]):
     tool_call: Any = field(default=None, repr=False, compare=False)
     run_config: Any = None
     approved: bool = False
+    tool_namespace: str | None = None
+
+    @property
+    def qualified_tool_name(self) -> str:
+        """The tool's name, after its namespace and a dot if it has one."""
+        if self.tool_namespace is None or self.tool_namespace == self.tool_name:
+            return self.tool_name
+        return f"{self.tool_namespace}.{self.tool_name}"
 
     def is_tool_approved(self, tool_name: str, call_id: str) -> bool | None:
         """Return True for this call if a person approved it; else None."""

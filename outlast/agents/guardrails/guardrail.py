@@ -196,7 +196,9 @@ def input_guardrail(
     """
 
     def decorate(function: InputGuardrailFunction[Any]) -> InputGuardrail[Any]:
-        return InputGuardrail(function, name=name, run_in_parallel=run_in_parallel)
+        return InputGuardrail(
+            function, name=decorated_name(function, name), run_in_parallel=run_in_parallel
+        )
 
     return decorate if func is None else decorate(func)
 
@@ -225,9 +227,14 @@ def output_guardrail(
     """
 
     def decorate(function: OutputGuardrailFunction[Any]) -> OutputGuardrail[Any]:
-        return OutputGuardrail(function, name=name)
+        return OutputGuardrail(function, name=decorated_name(function, name))
 
     return decorate if func is None else decorate(func)
+
+
+def decorated_name(function: object, name: str | None) -> str | None:
+    """Return the name of a decorated guardrail: its own, or that of its function."""
+    return function_name(function) if name is None and callable(function) else name
 
 
 def function_name(function: Callable[..., Any]) -> str:

@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, TypeAlias, TypedDict, cast, overload
 from outlast.agents.callables import call
 from outlast.agents.context.wrapper import TContext, ToolContext
 from outlast.agents.errors import UserError
-from outlast.agents.guardrails.guardrail import check_guardrail, function_name
+from outlast.agents.guardrails.guardrail import check_guardrail, decorated_name, function_name
 
 
 class AllowBehavior(TypedDict):
@@ -71,7 +71,7 @@ class ToolGuardrailFunctionOutput:
                 )
             case _:
                 raise UserError(
-                    f"ToolGuardrailFunctionOutput(behavior={behavior!r}) is none of the three: use "
+                    f"ToolGuardrailFunctionOutput(behavior={behavior!r}) is not a behavior: use "
                     "ToolGuardrailFunctionOutput.allow(), .reject_content(message) or "
                     ".raise_exception()."
                 )
@@ -255,7 +255,7 @@ def tool_input_guardrail(
     """
 
     def decorate(function: ToolInputGuardrailFunction) -> ToolInputGuardrail[Any]:
-        return ToolInputGuardrail(function, name=name)
+        return ToolInputGuardrail(function, name=decorated_name(function, name))
 
     return decorate if func is None else decorate(func)
 
@@ -284,7 +284,7 @@ def tool_output_guardrail(
     """
 
     def decorate(function: ToolOutputGuardrailFunction) -> ToolOutputGuardrail[Any]:
-        return ToolOutputGuardrail(function, name=name)
+        return ToolOutputGuardrail(function, name=decorated_name(function, name))
 
     return decorate if func is None else decorate(func)
 

@@ -1,1 +1,1 @@
-"""Handoffs, and what they change in the conversation that the next agent sees."""
+"""Handoffs, and their filters of the conversation that the next agent sees."""

@@ -120,11 +120,11 @@ def edit_of(view: HandoffView, result: object, *, handoff: str) -> ViewEdit:
     if result.input_items is not None:
         new = places.of(_items(result.new_items, "new_items", handoff), of_new_turn=True)
     kept = {place for place in new if isinstance(place, int)}
-    gone = range(view.first_new_item, len(view.raws))
+    new_positions = range(view.first_new_item, len(view.raws))
     return ViewEdit(
         segments=tuple(_segments([*history, *pre, *shown])),
         history=len(history),
-        dropped=tuple(at for at in gone if at not in kept),
+        dropped=tuple(at for at in new_positions if at not in kept),
         added=tuple(
             place if isinstance(place, dict) else view.raws[place]
             for place in new
@@ -139,7 +139,7 @@ class _Places:
     def __init__(self, view: HandoffView, handoff: str) -> None:
         self._view = view
         self._handoff = handoff
-        self._by_object = {id(one): at for at, one in enumerate(view.handed)}
+        self._by_object = {id(item): at for at, item in enumerate(view.handed)}
         self._next = 0
 
     def of(
@@ -148,10 +148,10 @@ class _Places:
         """Return the position of each entry, or its content if the entry is new."""
         if of_new_turn:
             self._next = self._view.first_new_item
-        return [self._place(given, raw) for given, raw in entries]
+        return [self._place(entry, raw) for entry, raw in entries]
 
-    def _place(self, given: object, raw: JsonObject) -> int | JsonObject:
-        at = self._by_object.get(id(given))
+    def _place(self, entry: object, raw: JsonObject) -> int | JsonObject:
+        at = self._by_object.get(id(entry))
         if at is None or not self._is_same(at, raw):
             at = self._equal(raw)
         if at is None:
@@ -204,16 +204,16 @@ def _segments(places: Iterable[int | JsonObject]) -> list[Segment]:
 
 
 def _history(result: HandoffInputData, handoff: str) -> list[tuple[object, JsonObject]]:
-    given = cast("object", result.input_history)
-    if isinstance(given, str):
-        return [(given, {"role": "user", "content": given})]
-    if not isinstance(given, list | tuple):
+    history = cast("object", result.input_history)
+    if isinstance(history, str):
+        return [(history, {"role": "user", "content": history})]
+    if not isinstance(history, list | tuple):
         raise UserError(
-            f"The input filter of the handoff {handoff!r} returned {type(given).__name__} as "
+            f"The input filter of the handoff {handoff!r} returned {type(history).__name__} as "
             "input_history. Return a string or a tuple of input items."
         )
     entries: list[tuple[object, JsonObject]] = []
-    for entry in cast("Sequence[object]", given):
+    for entry in cast("Sequence[object]", history):
         if not isinstance(entry, dict):
             raise UserError(
                 f"The input filter of the handoff {handoff!r} put {type(entry).__name__} into "
@@ -224,14 +224,14 @@ def _history(result: HandoffInputData, handoff: str) -> list[tuple[object, JsonO
     return entries
 
 
-def _items(given: object, field: str, handoff: str) -> list[tuple[object, JsonObject]]:
-    if not isinstance(given, list | tuple):
+def _items(items: object, field: str, handoff: str) -> list[tuple[object, JsonObject]]:
+    if not isinstance(items, list | tuple):
         raise UserError(
-            f"The input filter of the handoff {handoff!r} returned {type(given).__name__} as "
+            f"The input filter of the handoff {handoff!r} returned {type(items).__name__} as "
             f"{field}. Return a tuple of run items."
         )
     entries: list[tuple[object, JsonObject]] = []
-    for entry in cast("Sequence[object]", given):
+    for entry in cast("Sequence[object]", items):
         if not isinstance(entry, RunItemBase):
             raise UserError(
                 f"The input filter of the handoff {handoff!r} put {type(entry).__name__} into "

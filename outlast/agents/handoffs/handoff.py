@@ -3,17 +3,23 @@
 To the model, a handoff looks like a tool: its arguments are parsed, and its callback runs.
 """
 
-import re
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import GenericAlias
 from typing import TYPE_CHECKING, Any, Generic, TypeAlias, cast
 
+from outlast.agents.approvals.policy import (
+    WITHOUT_ARGUMENTS,
+    NeedsApproval,
+    check_needs_approval,
+)
 from outlast.agents.callables import call, check_callable
 from outlast.agents.context.wrapper import NamedAgent, RunContextWrapper, TContext
 from outlast.agents.errors import ModelBehaviorError, UserError
 from outlast.agents.handoffs.input_data import HandoffInputFilter
-from outlast.agents.schemas.strict_schema import TOOL_NAME, strict_schema
+from outlast.agents.schemas.provider_names import is_tool_name, name_from
+from outlast.agents.schemas.strict_schema import strict_schema
+from outlast.loop.approvals import DecisionType
 from outlast.loop.phrases import handed_over
 from outlast.loop.values import JsonObject
 
@@ -21,18 +27,20 @@ if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
     TAgent = TypeVar("TAgent", default=Any)
+    THandoffInput = TypeVar("THandoffInput", default=Any)
 else:  # as in `context.py`
     from typing import TypeVar
 
     TAgent = TypeVar("TAgent")
+    THandoffInput = TypeVar("THandoffInput")
 
 OnHandoffWithoutInput: TypeAlias = Callable[[RunContextWrapper[Any]], Any]
 """Called with (context) when the handoff happens; sync or async. The result is ignored."""
 
-OnHandoffWithInput: TypeAlias = Callable[[RunContextWrapper[Any], Any], Any]
+OnHandoffWithInput: TypeAlias = Callable[[RunContextWrapper[Any], THandoffInput], Any]
 """Called with (context, input) when the handoff happens; sync or async."""
 
-OnHandoff: TypeAlias = OnHandoffWithoutInput | OnHandoffWithInput
+OnHandoff: TypeAlias = OnHandoffWithoutInput | OnHandoffWithInput[Any]
 
 OnInvokeHandoff: TypeAlias = Callable[[RunContextWrapper[Any], str], Awaitable[Any]]
 """Called with (context, arguments as JSON text); returns the agent that takes over; async."""
@@ -75,6 +83,8 @@ class Handoff(Generic[TContext, TAgent]):
         strict_json_schema: whether the provider enforces the schema.
         is_enabled: whether the agent offers the handoff: yes, no, or a predicate called with
             (context, the agent that would hand over).
+        needs_approval: whether a person decides before the handoff: yes, no, a predicate called
+            with (context, arguments, call id), or an `ApprovalPolicy`.
     """
 
     if not TYPE_CHECKING:  # `Handoff[Context]` in annotations evaluated at run time
@@ -92,6 +102,7 @@ class Handoff(Generic[TContext, TAgent]):
     nest_handoff_history: bool | None = None
     strict_json_schema: bool = True
     is_enabled: IsEnabled = True
+    needs_approval: NeedsApproval = False
 
     def __post_init__(self) -> None:
         """Check the fields, so that the error is raised here.
@@ -99,7 +110,7 @@ class Handoff(Generic[TContext, TAgent]):
         Raises:
             UserError: a field is invalid; the message names the handoff and the field.
         """
-        if not TOOL_NAME.fullmatch(self.tool_name):
+        if not is_tool_name(self.tool_name):
             raise UserError(
                 "A handoff's tool name must be 1 to 64 letters, digits, '_' or '-', not "
                 f"{self.tool_name!r}. Choose one with handoff(agent, tool_name_override=...)."
@@ -115,20 +126,26 @@ class Handoff(Generic[TContext, TAgent]):
         if not isinstance(self.is_enabled, bool):
             check_callable(self.is_enabled, ("context", "agent"), what=f"{owner}: is_enabled")
         self.input_json_schema = self.input_json_schema or dict(NO_INPUT)
+        check_needs_approval(
+            owner,
+            self.needs_approval,
+            possible=self.decisions,
+            schema=self.input_json_schema,
+        )
         if self.strict_json_schema:
             self.input_json_schema = strict_schema(self.input_json_schema, owner=owner)
 
     def _check_target(self, owner: str) -> None:
-        given = cast("object", self.on_invoke_handoff)
-        if given is None or isinstance(given, _Invocation):
+        callback = cast("object", self.on_invoke_handoff)
+        if callback is None or isinstance(callback, _Invocation):
             if self.agent is None:
                 raise UserError(
-                    f"{owner} leads nowhere: set agent=, or on_invoke_handoff= and agent_name=."
+                    f"{owner} has no target: set agent=, or on_invoke_handoff= and agent_name=."
                 )
             self.on_invoke_handoff = _Invocation(self)
         else:
             what = f"{owner}: on_invoke_handoff"
-            check_callable(given, ("context", "arguments"), what=what)
+            check_callable(callback, ("context", "arguments"), what=what)
             if self.on_handoff is not None or self.input_type is not None:
                 raise UserError(
                     f"{owner}: on_invoke_handoff performs the whole handoff, so on_handoff and "
@@ -147,9 +164,15 @@ class Handoff(Generic[TContext, TAgent]):
         if self.on_handoff is None:
             raise UserError(
                 f"{owner}: input_type needs on_handoff, which is called with (context, input). "
-                "Give both or neither."
+                "Pass both or neither."
             )
         check_callable(self.on_handoff, ("context", "input"), what=f"{owner}: on_handoff")
+
+    @property
+    def decisions(self) -> tuple[DecisionType, ...]:
+        """The types of decision that fit; a handoff without input cannot be edited."""
+        has_input = bool(self.input_json_schema.get("properties"))
+        return ("approve", "edit", "reject") if has_input else WITHOUT_ARGUMENTS
 
     @property
     def picks_agent(self) -> bool:
@@ -177,7 +200,7 @@ class Handoff(Generic[TContext, TAgent]):
     def default_tool_name(cls, agent: NamedAgent | str) -> str:
         """Return `transfer_to_` and the agent's name, with invalid characters replaced."""
         name = agent if isinstance(agent, str) else agent.name
-        return "transfer_to_" + re.sub(r"[^a-zA-Z0-9_]", "_", name).lower()
+        return "transfer_to_" + name_from(name)
 
     @classmethod
     def default_tool_description(cls, agent: NamedAgent) -> str:
@@ -192,22 +215,24 @@ class _Invocation:
     def __init__(self, entry: Handoff) -> None:
         self._entry = entry
 
-    async def __call__(self, context: RunContextWrapper[Any], arguments: str) -> Any:
+    async def __call__(self, ctx: RunContextWrapper[Any], input_json: str) -> Any:
         """Parse the arguments, call the callback, and return the agent.
+
+        The parameters have the names of the SDK: programs pass them by keyword.
 
         Raises:
             ModelBehaviorError: the arguments do not fit the input type.
         """
         entry = self._entry
         if entry.input_type is not None:
-            given = _read(entry, arguments)
-            await call(cast("OnHandoffWithInput", entry.on_handoff), context, given)
+            parsed = _read(entry, input_json)
+            await call(cast("OnHandoffWithInput", entry.on_handoff), ctx, parsed)
         elif entry.on_handoff is not None:
-            await call(entry.on_handoff, context)
+            await call(entry.on_handoff, ctx)
         return entry.agent
 
 
-def handoff(
+def handoff(  # noqa: PLR0913  the SDK's options, and one
     agent: NamedAgent,
     *,
     tool_name_override: str | None = None,
@@ -217,6 +242,7 @@ def handoff(
     input_filter: HandoffInputFilter | None = None,
     nest_handoff_history: bool | None = None,
     is_enabled: IsEnabled = True,
+    needs_approval: NeedsApproval = False,
 ) -> Handoff:
     """Create a handoff to an agent.
 
@@ -234,6 +260,8 @@ def handoff(
         nest_handoff_history: whether the next agent sees the conversation as a summary; None: the
             run's setting.
         is_enabled: whether the handoff is offered, checked before every model call.
+        needs_approval: whether a person decides before the handoff: yes, no, a predicate called
+            with (context, arguments, call id), or an `ApprovalPolicy`.
 
     Raises:
         UserError: an argument is invalid.
@@ -251,6 +279,7 @@ def handoff(
         input_filter=input_filter,
         nest_handoff_history=nest_handoff_history,
         is_enabled=is_enabled,
+        needs_approval=needs_approval,
     )
 
 

@@ -99,29 +99,29 @@ def nest_handoff_history(
     now = _shown(handoff_input_data.new_items)
     if history_mapper is not None:
         mapped = history_mapper(deepcopy([*history, *before, *now]))
-        view = _checked(mapped, history_mapper)
+        view = _check(mapped, history_mapper)
     else:
-        told = [(raw, _is_sealed(raw)) for raw in history]
-        told += [(raw, _stands_alone(raw) and raw.get("role") != "assistant") for raw in before]
-        told += [(raw, _stands_alone(raw)) for raw in now]
-        view = _ordered(told, lines)
+        entries = [(raw, _is_sealed(raw)) for raw in history]
+        entries += [(raw, _stands_alone(raw) and raw.get("role") != "assistant") for raw in before]
+        entries += [(raw, _stands_alone(raw)) for raw in now]
+        view = _summarize(entries, lines)
     return handoff_input_data.clone(input_history=tuple(view), pre_handoff_items=(), input_items=())
 
 
-def _ordered(entries: Iterable[tuple[JsonObject, bool]], wrappers: Wrappers) -> list[JsonObject]:
+def _summarize(entries: Iterable[tuple[JsonObject, bool]], wrappers: Wrappers) -> list[JsonObject]:
     """Return summaries and unchanged items, in order."""
     view: list[JsonObject] = []
-    untold: list[JsonObject] = []
+    to_summarize: list[JsonObject] = []
     for raw, hand_on in entries:
         if not hand_on:
-            untold.append(raw)
+            to_summarize.append(raw)
             continue
-        if untold:
-            view.extend(default_handoff_history_mapper(untold, wrappers=wrappers))
-            untold = []
+        if to_summarize:
+            view.extend(default_handoff_history_mapper(to_summarize, wrappers=wrappers))
+            to_summarize = []
         view.append(raw)
-    if untold or not view:
-        view.extend(default_handoff_history_mapper(untold, wrappers=wrappers))
+    if to_summarize or not view:
+        view.extend(default_handoff_history_mapper(to_summarize, wrappers=wrappers))
     return view
 
 
@@ -143,7 +143,7 @@ def _as_list(history: str | tuple[JsonObject, ...]) -> Sequence[JsonObject]:
     return ({"role": "user", "content": history},) if isinstance(history, str) else history
 
 
-def _checked(mapped: object, mapper: HandoffHistoryMapper) -> list[JsonObject]:
+def _check(mapped: object, mapper: HandoffHistoryMapper) -> list[JsonObject]:
     name = getattr(mapper, "__qualname__", type(mapper).__qualname__)
     if inspect.iscoroutine(mapped):
         mapped.close()
@@ -166,14 +166,14 @@ def _checked(mapped: object, mapper: HandoffHistoryMapper) -> list[JsonObject]:
 def _flat(items: Iterable[JsonObject], wrappers: Wrappers) -> Iterable[JsonObject]:
     """Yield items; instead of a summary, the items that it contains."""
     for item in items:
-        told = _told(item, wrappers)
-        if told is None:
+        contained = _summarized_items(item, wrappers)
+        if contained is None:
             yield _plain(item)
         else:
-            yield from _flat(told, wrappers)
+            yield from _flat(contained, wrappers)
 
 
-def _told(item: JsonObject, wrappers: Wrappers) -> list[JsonObject] | None:
+def _summarized_items(item: JsonObject, wrappers: Wrappers) -> list[JsonObject] | None:
     """Return the items of a summary; None if the item is no summary."""
     if item.get("role") != "assistant":
         return None
@@ -221,7 +221,7 @@ def _item(line: str) -> JsonObject | None:
 
 
 def _plain(item: JsonObject) -> JsonObject:
-    """Return an item without ids; a message that is only text gets a string as content."""
+    """Return an item without ids, and a message of only text with a string as content."""
     if _is_sealed(item):
         return item
     plain = {key: value for key, value in item.items() if key not in _LEFT_OUT}

@@ -5,10 +5,11 @@ from typing import Any, cast
 from outlast.loop.values import Json, JsonObject
 
 
-def said_by(raw: JsonObject) -> Json:
+def output_content(raw: JsonObject) -> Json:
     """Return the content of an output item: a text, or a function's list of parts.
 
-    The content of a screenshot is its URL or `data:` URL; of shell commands, what they printed.
+    The content of a screenshot is its URL or `data:` URL; of shell commands, what they printed; of a
+    hosted approval, its reason.
     """
     output: Any = raw.get("output")
     match raw.get("type"):
@@ -16,6 +17,8 @@ def said_by(raw: JsonObject) -> Json:
             return _shell_text(output)
         case "apply_patch_call_output":
             return output or ""
+        case "mcp_approval_response":
+            return raw.get("reason") or ""
         case "computer_call_output":
             shot = cast("JsonObject", output) if isinstance(output, dict) else {}
             return shot.get("image_url") or ""

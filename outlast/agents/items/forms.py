@@ -9,7 +9,7 @@ from dataclasses import fields
 from typing import Any, TypeAlias, cast, get_args
 
 from outlast.agents.errors import UserError
-from outlast.agents.items.call_outputs import said_by
+from outlast.agents.items.call_outputs import output_content
 from outlast.agents.items.run_items import (
     CompactionItem,
     HandoffCallItem,
@@ -41,7 +41,9 @@ _AS_WRITTEN = object()
 
 _PLAIN: dict[str, type[RunItem]] = {
     "input": InputItem,
+    "note": InputItem,
     "message": MessageOutputItem,
+    "draft": MessageOutputItem,
     "reasoning": ReasoningItem,
     "handoff_call": HandoffCallItem,
 }
@@ -83,8 +85,11 @@ def run_item(
     """
     raw = item.raw
     agent = agent_of(item.agent) if item.agent else None
+    if str(raw.get("type")).startswith("mcp_approval"):
+        kind_of_approval: Any = _OTHERS[str(raw["type"])]
+        return kind_of_approval(agent=agent, raw_item=raw)
     if item.kind == "handoff_output":
-        target = target or _taker(raw)
+        target = target or _recipient(raw)
         if target is not None:
             return HandoffOutputItem(
                 agent=agent, raw_item=raw, source_agent=agent, target_agent=agent_of(target)
@@ -101,7 +106,7 @@ def run_item(
     # An ignored handoff has an output like any other call.
     is_hosted_output = item.kind == "other" and kind.endswith("_call_output")
     if item.kind in {"tool_output", "handoff_output"} or is_hosted_output:
-        value = said_by(raw) if output is _AS_WRITTEN else output
+        value = output_content(raw) if output is _AS_WRITTEN else output
         return ToolCallOutputItem(agent=agent, raw_item=raw, output=value, tool_origin=tool_origin)
     plain: Any = _PLAIN.get(item.kind) or _OTHERS.get(kind, ProviderItem)
     return plain(agent=agent, raw_item=raw)
@@ -141,8 +146,8 @@ def item_from_json(data: JsonObject, agent_of: AgentOfName) -> RunItem:
     kind = _CLASSES.get(str(data.get("type")))
     if kind is None or not isinstance(data.get("raw_item"), dict):
         raise UserError(
-            f"This is not the JSON of a run item: type={data.get('type')!r}. Give what "
-            "item_to_json returned."
+            f"This is not the JSON of a run item: type={data.get('type')!r}. Pass the result of "
+            "item_to_json."
         )
     values: JsonObject = {}
     for field in fields(cast("type[RunItemBase]", kind)):
@@ -167,13 +172,13 @@ def _is_hosted_call(raw: JsonObject) -> bool:
     return kind.endswith("_call") and kind not in _OTHERS
 
 
-def _taker(raw: JsonObject) -> str | None:
+def _recipient(raw: JsonObject) -> str | None:
     """Return the name of the agent in a handoff's output, or None without one."""
     try:
-        said: Json = json.loads(raw.get("output") or "")
+        output: Json = json.loads(raw.get("output") or "")
     except (TypeError, ValueError):
         return None
-    name = cast("JsonObject", said).get("assistant") if isinstance(said, dict) else None
+    name = cast("JsonObject", output).get("assistant") if isinstance(output, dict) else None
     return name if isinstance(name, str) else None
 
 

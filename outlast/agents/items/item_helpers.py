@@ -69,7 +69,7 @@ class ItemHelpers:
     def input_to_new_input_list(cls, input: str | Iterable[JsonObject]) -> list[JsonObject]:  # noqa: A002  the field's name
         """Return a run's input as a new list; a string becomes one user message."""
         if isinstance(input, str):
-            return [{"role": "user", "content": input}]
+            return [{"content": input, "role": "user"}]
         return [plain(item) for item in input]
 
     @classmethod

@@ -37,6 +37,26 @@ _TYPED: dict[str, str] = {
 Outputs, and items that programs write, stay dicts."""
 
 
+_FIELDS = {
+    "message": ("id", "content", "role", "status", "type", "phase"),
+    "output_text": ("annotations", "text", "type", "logprobs"),
+    "refusal": ("refusal", "type"),
+    "function_call": ("arguments", "call_id", "name", "type", "id"),
+    "custom_tool_call": ("call_id", "input", "name", "type", "id"),
+    "reasoning": ("id", "summary", "type", "content", "encrypted_content", "status"),
+    "web_search_call": ("id", "action", "status", "type"),
+    "file_search_call": ("id", "queries", "status", "type", "results"),
+    "code_interpreter_call": ("id", "code", "container_id", "outputs", "status", "type"),
+    "image_generation_call": ("id", "result", "status", "type"),
+    "search": ("type", "queries", "query", "sources"),
+    "open_page": ("type", "url"),
+    "summary_text": ("text", "type"),
+    "reasoning_text": ("text", "type"),
+    "function_call_output": ("call_id", "output", "type"),
+    "custom_tool_call_output": ("call_id", "output", "type"),
+}
+"""The order of fields in the `openai` package's class of each type; histories have another."""
+
 NO_ID = "__fake_id__"
 """The id that other programs save for items of servers without ids."""
 
@@ -64,6 +84,32 @@ def as_input(raw: JsonObject) -> JsonObject:
     return plain
 
 
+def in_written_order(raw: JsonObject) -> JsonObject:
+    """Return a run's item with the fields in the order of the `openai` package.
+
+    Programs print items. The order is that of the Agents SDK, whose items were `openai` records.
+    Messages of users and systems keep the order in which programs wrote them.
+    """
+    if raw.get("type") == "message" and raw.get("role") != "assistant":
+        return raw
+    ordered = _ordered(raw)
+    if isinstance(action := ordered.get("action"), dict):
+        ordered["action"] = _ordered(cast("JsonObject", action))
+    for name in ("content", "summary"):
+        if isinstance(parts := ordered.get(name), list):
+            ordered[name] = [
+                _ordered(cast("JsonObject", part)) if isinstance(part, dict) else part
+                for part in cast("list[Any]", parts)
+            ]
+    return ordered
+
+
+def _ordered(raw: JsonObject) -> JsonObject:
+    kind = raw.get("type")
+    first = [name for name in _FIELDS.get(kind, ()) if name in raw] if isinstance(kind, str) else []
+    return {name: raw[name] for name in (*first, *(name for name in raw if name not in first))}
+
+
 def _dicts(chunks: Any) -> list[JsonObject]:
     return [chunk for chunk in cast("list[Any]", chunks) if isinstance(chunk, dict)]
 
@@ -73,25 +119,25 @@ def copies(raws: Iterable[JsonObject]) -> list[JsonObject]:
     return cast("list[JsonObject]", json.loads(json.dumps(list(raws))))  # far faster than deepcopy
 
 
-def plain(given: object) -> Any:
+def plain(value: object) -> Any:
     """Return a copy of an input value as plain data, as far as possible.
 
     Items may be the `openai` package's records. If pydantic has validated items of that package's
     types, as web frameworks do, their lists are iterators, which can be read once.
     """
-    if isinstance(given, Mapping):
-        return {key: plain(one) for key, one in cast("Mapping[Any, object]", given).items()}
-    if isinstance(given, list | tuple | Iterator):
-        return [plain(one) for one in cast("Iterator[object]", given)]
-    return as_json(given)
+    if isinstance(value, Mapping):
+        return {key: plain(inner) for key, inner in cast("Mapping[Any, object]", value).items()}
+    if isinstance(value, list | tuple | Iterator):
+        return [plain(inner) for inner in cast("Iterator[object]", value)]
+    return as_json(value)
 
 
-def as_json(given: object) -> Any:
+def as_json(value: object) -> Any:
     """Return a model's item or event as JSON, converting the `openai` records."""
-    if isinstance(given, dict | type):  # a class also has the method, but is not a record
-        return cast("Any", given)
-    dump = getattr(given, "model_dump", None)
-    return dump(mode="json", by_alias=True, exclude_unset=True) if callable(dump) else given
+    if isinstance(value, dict | type):  # a class also has the method, but is not a record
+        return cast("Any", value)
+    dump = getattr(value, "model_dump", None)
+    return dump(mode="json", by_alias=True, exclude_unset=True) if callable(dump) else value
 
 
 class HeldRaw:
@@ -103,7 +149,7 @@ class HeldRaw:
 
     __slots__ = ("_as_shown", "_json", "_shown")
 
-    def __init__(self, given: object) -> None:
+    def __init__(self, raw: object) -> None:
         """Hold a raw item: JSON, or a typed object.
 
         Raises:
@@ -112,20 +158,20 @@ class HeldRaw:
         self._json: JsonObject | None = None
         self._shown: Any = None
         self._as_shown: JsonObject | None = None
-        if isinstance(given, dict):
-            self._json = cast("JsonObject", given)
-        elif callable(getattr(given, "model_dump", None)):
-            self._shown = given
+        if isinstance(raw, dict):
+            self._json = cast("JsonObject", raw)
+        elif callable(getattr(raw, "model_dump", None)):
+            self._shown = raw
         else:
             raise UserError(
-                f"raw_item is {type(given).__name__}. Use a dict in the format of the Responses "
+                f"raw_item is {type(raw).__name__}. Use a dict in the format of the Responses "
                 "API, or one of the openai package's objects."
             )
 
     def shown(self) -> Any:
         """Return the typed object, or a dict if the item's type has no class."""
         if self._shown is None:
-            self._shown = _typed(deepcopy(cast("JsonObject", self._json)))
+            self._shown = _to_typed(deepcopy(cast("JsonObject", self._json)))
             self._as_shown = deepcopy(_plain(self._shown))
         return self._shown
 
@@ -144,7 +190,7 @@ def _plain(shown: Any) -> JsonObject:
     return shown.model_dump(mode="json", by_alias=True, exclude_unset=True, warnings=False)
 
 
-def _typed(raw: JsonObject) -> Any:
+def _to_typed(raw: JsonObject) -> Any:
     """Return the typed object of a model's item; any other item unchanged."""
     kind = raw.get("type")
     if kind == "message" and raw.get("role") != "assistant":

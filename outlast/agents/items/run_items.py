@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any, Literal, TypeAlias, cast
 
 from outlast.agents.errors import UserError
-from outlast.agents.items.raw_items import HeldRaw, as_input
+from outlast.agents.items.raw_items import HeldRaw, as_input, in_written_order
 from outlast.agents.items.tool_origin import ToolOrigin
 from outlast.loop.call_forms import name_of
 from outlast.loop.values import JsonObject
@@ -19,7 +19,7 @@ class _RawItem:
 
     def __get__(self, item: "RunItemBase | None", owner: type | None = None) -> Any:
         if item is None:
-            raise AttributeError("raw_item is an item's, not its class's")
+            raise AttributeError("raw_item exists on objects of the class only")
         return item.__dict__["_raw"].shown()
 
     def __set__(self, item: "RunItemBase", value: Any) -> None:
@@ -41,7 +41,7 @@ class RunItemBase:
 
     def to_input_item(self) -> JsonObject:
         """Return a copy of the item as input for a model, without response-only fields."""
-        return deepcopy(as_input(raw_of(self)))
+        return deepcopy(in_written_order(as_input(raw_of(self))))
 
     def release_agent(self) -> None:
         """Do nothing: items keep their agents. The Agents SDK has this method."""
@@ -54,7 +54,10 @@ class RunItemBase:
     __hash__ = None  # pyright: ignore[reportAssignmentType]  items can be changed
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(agent={_name(self.agent)!r}, raw_item={raw_of(self)!r})"
+        """Show the fields as a dataclass does, with agents by their names only."""
+        names = (field.name for field in fields(self))
+        shown = (f"{name}={_shown(name, getattr(self, name))}" for name in names)
+        return f"{type(self).__name__}({', '.join(shown)})"
 
 
 RunItemBase.raw_item = _RawItem()  # assigned here, because the field has no default
@@ -256,7 +259,7 @@ class ToolApprovalItem(RunItemBase):
             UserError: always.
         """
         raise UserError(
-            f"The call of {self.tool_name!r} waits for a decision and is no input for a model. "
+            f"The call of {self.tool_name!r} waits for a decision, so it is no input for a model. "
             "Leave ToolApprovalItem out when you build an input."
         )
 
@@ -289,8 +292,15 @@ def raw_of(item: RunItemBase) -> JsonObject:
 
 def _content(item: RunItemBase) -> list[object]:
     """Return the values that equality compares; agents are compared by name."""
-    rest = (getattr(item, one.name) for one in fields(item) if one.name != "raw_item")
+    rest = (getattr(item, field.name) for field in fields(item) if field.name != "raw_item")
     return [raw_of(item), *(_name(value) or value for value in rest)]
+
+
+def _shown(field: str, value: object) -> str:
+    """Return a field's value for `repr`; an agent by its name, because it may be very long."""
+    if field in {"agent", "source_agent", "target_agent"} and value is not None:
+        return f"{type(value).__name__}(name={_name(value)!r})"
+    return repr(value)
 
 
 def _name(agent: object) -> str | None:

@@ -33,7 +33,9 @@ OF_LONG_RUNS: Final = frozenset({"history_loaded", "message_input", "provider_it
 _NAMES: dict[ItemKind, RunItemName] = {
     "history": "history_loaded",
     "input": "message_input",
+    "note": "message_input",
     "message": "message_output_created",
+    "draft": "message_output_created",
     "reasoning": "reasoning_item_created",
     "tool_call": "tool_called",
     "tool_output": "tool_output",
@@ -76,8 +78,10 @@ class RunItemStreamEvent:
 class AgentUpdatedStreamEvent:
     """A change of the active agent: the start of the run, or a handoff.
 
+    A result that streams a resumed run begins with an event for the active agent.
+
     Attributes:
-        id: the event's number; 0 in an `on_stream` callback.
+        id: the event's number; 0 in an `on_stream` callback, and at the beginning of a resumed run.
         new_agent: the `Agent`, if this process has it; else an object with only its `name`.
     """
 
@@ -143,7 +147,8 @@ def item_event(entry: Item, item: RunItem, number: int = 0) -> RunItemStreamEven
         number: the event's number.
     """
     name = _NAMES[entry.kind]
-    # The output of an ignored handoff is a tool output item.
-    if entry.kind in {"other", "handoff_output"}:
+    # The output of an ignored handoff is a tool output item, and an approval is a call of the loop.
+    is_approval = item.type.startswith("mcp_approval")
+    if is_approval or entry.kind in {"other", "handoff_output"}:
         name = _OTHERS.get(item.type, name)
     return RunItemStreamEvent(id=number, name=name, item=item, entry=entry)

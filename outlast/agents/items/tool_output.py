@@ -199,15 +199,15 @@ def _part(value: object) -> ToolOutputPart | None:
         return value
     if not isinstance(value, dict):
         return None
-    given = cast("dict[Any, Any]", value)
-    kind = _PARTS.get(given["type"]) if isinstance(given.get("type"), str) else None
+    entry = cast("dict[Any, Any]", value)
+    kind = _PARTS.get(entry["type"]) if isinstance(entry.get("type"), str) else None
     if kind is None:
         return None
-    names = [one.name for one in fields(kind) if given.get(one.name) is not None]
-    if not all(isinstance(given[name], str) for name in names):
+    names = [field.name for field in fields(kind) if entry.get(field.name) is not None]
+    if not all(isinstance(entry[name], str) for name in names):
         return None
     try:
-        return kind(**{name: given[name] for name in names})
+        return kind(**{name: entry[name] for name in names})
     except (TypeError, UserError):  # a dict that only resembles a part
         return None
 
@@ -255,7 +255,7 @@ def _json(value: object, tool_name: str) -> str:
 def _element(value: object) -> str:
     """Return the text of an object inside a container that is not JSON."""
     if (words := _own_words(value)) is None:
-        raise ValueError(f"{type(value).__qualname__} does not say how it reads as text")
+        raise ValueError(f"{type(value).__qualname__} has no text form")
     return words
 
 

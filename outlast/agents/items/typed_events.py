@@ -38,8 +38,8 @@ def _classes() -> dict[str, Any]:
     package: Any = import_module("openai")
     union, *_ = get_args(import_module("openai.types.responses").ResponseStreamEvent)
     members: tuple[Any, ...] = get_args(union)
-    known = {name: member for member in members for name in _names(member)}
-    return {**known, "": package.BaseModel}
+    classes = {name: member for member in members for name in _names(member)}
+    return {**classes, "": package.BaseModel}
 
 
 def _names(member: Any) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ class _Machine(ABC):  # noqa: B024  its methods are abstract where they are sync
 
 
 class Computer(_Machine):
-    """A computer whose methods are plain functions, which run in threads.
+    """A computer with plain methods, which run in threads.
 
     Coordinates are pixels from the upper left corner. A method may also take
     `keys: list[str] | None = None`, the keys to hold during the action.
@@ -91,7 +91,7 @@ class Computer(_Machine):
 
 
 class AsyncComputer(_Machine):
-    """A computer whose methods are coroutines; otherwise like `Computer`."""
+    """A computer with coroutine methods; otherwise like `Computer`."""
 
     @abstractmethod
     async def screenshot(self) -> str:
@@ -134,14 +134,14 @@ ComputerLike: TypeAlias = Computer | AsyncComputer
 
 
 def action_problem(actions: Sequence[JsonObject]) -> str | None:
-    """Return the problem of a call's actions; None if their types and fields are valid."""
+    """Return the problem of a call's actions, or None if they are valid."""
     for action in actions:
         kind = str(action.get("type"))
         if kind not in _ACTIONS:
-            return f"There is no action {kind!r} of a computer. There are {', '.join(_ACTIONS)}."
+            return f"A computer has no action {kind!r}. Its actions: {', '.join(_ACTIONS)}."
         missing = [name for name in _ACTIONS[kind] if name not in action]
         if missing:
-            return f"The action {kind} of a computer lacks {', '.join(missing)}."
+            return f"The computer action {kind!r} lacks {', '.join(missing)}."
     return None
 
 
@@ -172,7 +172,10 @@ async def _do(computer: ComputerLike, action: JsonObject) -> Any:
     held = {"keys": action["keys"]} if action.get("keys") and "keys" not in _ACTIONS[kind] else {}
     if held and not _takes_keys(method):
         logger.warning(
-            "%s.%s() takes no keys=, so %s are not held", type(computer).__name__, kind, held
+            "%s.%s() has no parameter keys=, so the action runs without %s",
+            type(computer).__name__,
+            kind,
+            held,
         )
         held = {}
     return await call(method, *values, **held)
@@ -186,4 +189,7 @@ def _value(name: str, value: Any) -> Any:
 
 def _takes_keys(method: Any) -> bool:
     parameters = inspect.signature(method).parameters.values()
-    return any(one.name == "keys" or one.kind is one.VAR_KEYWORD for one in parameters)
+    return any(
+        parameter.name == "keys" or parameter.kind is parameter.VAR_KEYWORD
+        for parameter in parameters
+    )

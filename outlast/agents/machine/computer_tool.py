@@ -21,7 +21,7 @@ from outlast.agents.machine.computers import (
     ComputerProvider,
     ComputerSource,
     ComputerT,
-    KeptComputers,
+    RunComputers,
 )
 from outlast.agents.tools.local import LocalTool, LocalToolOptions, OnApproval
 from outlast.loop.call_forms import call_item
@@ -60,11 +60,10 @@ class ComputerTool(LocalTool, Generic[ComputerT]):
     Attributes:
         computer: the computer, or a callable or provider that makes one for each run.
         on_safety_check: returns whether a call with a warning of the provider may run.
-        kept: the computers in use in this process.
+        computers: the computers in use in this process.
     """
 
     form: ClassVar[str] = "computer_call"
-    speaks: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -84,8 +83,8 @@ class ComputerTool(LocalTool, Generic[ComputerT]):
             on_safety_check: called with a `ComputerToolSafetyCheckData` for each of the provider's
                 warnings; a false result ends the run. Without this function, calls run and their
                 warnings are not acknowledged to the provider.
-            needs_approval: whether a person decides before each call, or a predicate called with
-                (context, the call's actions, call id). The output of a rejected call is an empty
+            needs_approval: whether a person decides before each call: a flag, an
+                `ApprovalPolicy`, or a predicate called with (context, the call's actions, call id). The output of a rejected call is an empty
                 image, because it cannot contain text.
             on_approval: decides about such a call instead of a person, if it can.
             **options: see `LocalToolOptions`. A call has one attempt unless `retry` says otherwise;
@@ -94,19 +93,19 @@ class ComputerTool(LocalTool, Generic[ComputerT]):
         Raises:
             UserError: an argument is invalid.
         """
-        given = cast("object", computer)
-        if isinstance(given, type) or not (
-            isinstance(given, Computer | AsyncComputer | ComputerProvider) or callable(given)
+        source = cast("object", computer)
+        if isinstance(source, type) or not (
+            isinstance(source, Computer | AsyncComputer | ComputerProvider) or callable(source)
         ):
             raise UserError(
                 "ComputerTool(computer=...) must be a Computer, an AsyncComputer, a callable that "
-                f"makes one, or a ComputerProvider, not {given!r}."
+                f"makes one, or a ComputerProvider, not {source!r}."
             )
         if on_safety_check is not None:
             check_callable(on_safety_check, ("data",), what="ComputerTool: on_safety_check")
         self.computer: ComputerSource[ComputerT] = computer
         self.on_safety_check = on_safety_check
-        self.kept = KeptComputers(computer)
+        self.computers = RunComputers(computer)
         super().__init__(
             "computer_use_preview",
             self._use,
@@ -134,7 +133,7 @@ class ComputerTool(LocalTool, Generic[ComputerT]):
         environment = getattr(computer, "environment", None)
         if dimensions is None or environment is None:
             raise UserError(
-                f"The model {model!r} has to be told of the screen: give ComputerTool(computer=...)"
+                f"The model {model!r} requires the size of the screen: ComputerTool(computer=...) needs"
                 " a computer that has `environment` and `dimensions`."
             )
         width, height = dimensions
@@ -145,38 +144,42 @@ class ComputerTool(LocalTool, Generic[ComputerT]):
             "display_height": height,
         }
 
-    def asked_about(self, context: RunContextWrapper[Any], arguments: str) -> list[JsonObject]:
+    def approval_subject(self, context: RunContextWrapper[Any], arguments: str) -> list[JsonObject]:
         """Return the actions as JSON."""
         del context
-        return _actions(_said(arguments))
+        return _actions(_fields(arguments))
+
+    async def release(self) -> None:
+        """Dispose of the computers of all runs in this process."""
+        await self.computers.dispose_all()
 
     async def _use(self, context: ToolContext[Any], arguments: str) -> JsonObject:
-        said = _said(arguments)
-        acknowledged = await self._acknowledged(context, arguments, said)
-        async with self.kept.lent(context) as computer:
-            shot = await act(computer, _actions(said))
+        fields = _fields(arguments)
+        acknowledged = await self._acknowledge(context, arguments, fields)
+        async with self.computers.borrow(context) as computer:
+            shot = await act(computer, _actions(fields))
         if len(shot) > LARGEST_SCREENSHOT_BYTES:
             raise UserError(
-                f"The screenshot has {len(shot):,} bytes, of at most {LARGEST_SCREENSHOT_BYTES:,}. "
+                f"The screenshot has {len(shot):,} bytes; the limit is {LARGEST_SCREENSHOT_BYTES:,}. "
                 "Return a smaller picture, such as a JPEG as data: URL."
             )
         output: JsonObject = {"output": {"type": "computer_screenshot", "image_url": shot}}
         return {**output, "acknowledged_safety_checks": acknowledged} if acknowledged else output
 
-    async def _acknowledged(
-        self, context: ToolContext[Any], arguments: str, said: JsonObject
+    async def _acknowledge(
+        self, context: ToolContext[Any], arguments: str, fields: JsonObject
     ) -> list[JsonObject]:
         """Check the provider's warnings, and return the acknowledged ones.
 
         Raises:
             UserError: `on_safety_check` refused the call.
         """
-        checks: list[JsonObject] = said.get("pending_safety_checks") or []
+        checks: list[JsonObject] = fields.get("pending_safety_checks") or []
         if not checks:
             return []
         if self.on_safety_check is None:
             logger.warning(
-                "the provider warns of a computer's call, and there is no on_safety_check: %s",
+                "the provider warned of a computer call, and the tool has no on_safety_check: %s",
                 [check.get("code") for check in checks],
             )
             return []
@@ -187,28 +190,28 @@ class ComputerTool(LocalTool, Generic[ComputerT]):
             data = ComputerToolSafetyCheckData(context, context.agent, shown, safety_check)
             if not await call(self.on_safety_check, data):
                 raise UserError(
-                    f"A call of the computer was not let through by on_safety_check: "
+                    "on_safety_check refused a call of the computer: "
                     f"{check.get('message') or check.get('code') or check.get('id')}"
                 )
         return checks
 
 
-def _said(arguments: str) -> JsonObject:
-    said: Json = json.loads(arguments or "{}")
-    return cast("JsonObject", said) if isinstance(said, dict) else {}
+def _fields(arguments: str) -> JsonObject:
+    fields: Json = json.loads(arguments or "{}")
+    return cast("JsonObject", fields) if isinstance(fields, dict) else {}
 
 
-def _actions(said: JsonObject) -> list[JsonObject]:
+def _actions(fields: JsonObject) -> list[JsonObject]:
     """Return the actions of a call; newer models request several at once."""
-    several: Json = said.get("actions")
+    several: Json = fields.get("actions")
     if isinstance(several, list) and several:
         return cast("list[JsonObject]", several)
-    one: Json = said.get("action")
-    return [cast("JsonObject", one)] if isinstance(one, dict) else []
+    single: Json = fields.get("action")
+    return [cast("JsonObject", single)] if isinstance(single, dict) else []
 
 
 def _problem(arguments: str) -> str | None:
-    return action_problem(_actions(_said(arguments)))
+    return action_problem(_actions(_fields(arguments)))
 
 
 async def resolve_computer(
@@ -224,5 +227,5 @@ async def resolve_computer(
         UserError: the tool's callable or provider returned no computer.
         Exception: any error of the callable or provider.
     """
-    async with tool.kept.lent(run_context) as computer:
+    async with tool.computers.borrow(run_context) as computer:
         return computer

@@ -1,6 +1,5 @@
 """The computers of runs on a worker: creation, exclusive use, and disposal."""
 
-import time
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -35,8 +34,8 @@ class ComputerProvider(Generic[ComputerT]):
 
     Attributes:
         create: called with `run_context=`; returns the computer; sync or async.
-        dispose: called with `run_context=` and `computer=` after a run's computer was unused for
-            half an hour; sync or async.
+        dispose: called with `run_context=` and `computer=` when a run's computer was unused for
+            half an hour, and when the worker stops; sync or async.
     """
 
     create: Callable[..., Any]
@@ -61,10 +60,11 @@ class _Kept:
     context: Any
     computer: Any = None
     free: Any = field(default_factory=_lock)
-    used_at: float = 0.0
+    uses: int = 0
+    timer: Any = None
 
 
-_EVERY: "WeakSet[KeptComputers]" = WeakSet()
+_EVERY: "WeakSet[RunComputers]" = WeakSet()
 
 
 async def dispose_resolved_computers(*, run_context: RunContextWrapper[Any]) -> None:
@@ -74,51 +74,61 @@ async def dispose_resolved_computers(*, run_context: RunContextWrapper[Any]) -> 
         run_context: the run's context, as passed to hooks and other callables.
     """
     for computers in list(_EVERY):
-        await computers.give_up(run_context.run_id)
+        await computers.dispose(run_context.run_id)
 
 
-class KeptComputers:
+class RunComputers:
     """The computers of one tool: one shared by all runs, or one per run."""
 
-    def __init__(self, source: ComputerSource[Any], *, clock: Callable[[], float] = time.monotonic):
+    def __init__(self, source: ComputerSource[Any], *, kept_for: timedelta = KEPT_FOR):
         """Create a store of computers without making any.
 
         Args:
             source: the computer, or a callable or provider that makes one.
-            clock: returns the time in seconds.
+            kept_for: how long an unused computer of a run is kept.
         """
         self._source = source
-        self._clock = clock
+        self._kept_for = kept_for
         self._kept: dict[str, _Kept] = {}
+        self._disposals: set[Any] = set()
         _EVERY.add(self)
 
     @asynccontextmanager
-    async def lent(self, context: RunContextWrapper[Any]) -> AsyncGenerator[ComputerLike]:
+    async def borrow(self, context: RunContextWrapper[Any]) -> AsyncGenerator[ComputerLike]:
         """Yield the computer of a run for the exclusive use of one call.
 
         Raises:
             UserError: the callable or provider returned no computer.
             Exception: any error of the callable or provider.
         """
-        await self._give_up_unused()
         is_shared = isinstance(self._source, Computer | AsyncComputer)
-        kept = self._kept.setdefault("" if is_shared else context.run_id, _Kept(context))
-        async with kept.free:
-            if kept.computer is None:
-                kept.computer = await self._made(context)
-            try:
-                yield kept.computer
-            finally:
-                kept.used_at = self._clock()
-
-    async def give_up(self, run_id: str) -> None:
-        """Dispose of the computer of one run, after the current call has ended."""
-        kept = self._kept.pop(run_id, None)
-        if kept is not None:
+        run_id = "" if is_shared else context.run_id
+        while True:
+            kept = self._kept.setdefault(run_id, _Kept(context))
             async with kept.free:
-                await self._disposed(kept)
+                if self._kept.get(run_id) is not kept:  # disposed of while this call waited
+                    continue
+                kept.uses += 1
+                try:
+                    if kept.computer is None:
+                        kept.computer = await self._create(context)
+                    yield kept.computer
+                finally:
+                    if not is_shared:
+                        self._start_timer(run_id, kept)
+                return
 
-    async def _made(self, context: RunContextWrapper[Any]) -> ComputerLike:
+    async def dispose(self, run_id: str) -> None:
+        """Dispose of the computer of one run, after the current call has ended."""
+        if (kept := self._kept.get(run_id)) is not None:
+            await self._dispose(run_id, kept)
+
+    async def dispose_all(self) -> None:
+        """Dispose of the computers of all runs, each after its current call has ended."""
+        for run_id in list(self._kept):
+            await self.dispose(run_id)
+
+    async def _create(self, context: RunContextWrapper[Any]) -> ComputerLike:
         source = self._source
         if isinstance(source, Computer | AsyncComputer):
             return source
@@ -126,18 +136,37 @@ class KeptComputers:
         made: object = await call(create, run_context=context)
         if not isinstance(made, Computer | AsyncComputer):
             raise UserError(
-                f"ComputerTool(computer=...) made {made!r}, not a Computer or an AsyncComputer."
+                f"ComputerTool(computer=...) returned {made!r}, not a Computer or an AsyncComputer."
             )
         return made
 
-    async def _give_up_unused(self) -> None:
-        since = self._clock() - KEPT_FOR.total_seconds()
-        for run_id, kept in list(self._kept.items()):
-            if not kept.free.locked() and kept.used_at <= since:
-                del self._kept[run_id]
-                await self._disposed(kept)
+    def _start_timer(self, run_id: str, kept: _Kept) -> None:
+        import asyncio
 
-    async def _disposed(self, kept: _Kept) -> None:
+        if kept.timer is not None:
+            kept.timer.cancel()
+        seconds = self._kept_for.total_seconds()
+        loop = asyncio.get_running_loop()
+        kept.timer = loop.call_later(seconds, self._expire, run_id, kept, kept.uses)
+
+    def _expire(self, run_id: str, kept: _Kept, uses: int) -> None:
+        import asyncio
+
+        disposal = asyncio.ensure_future(self._dispose(run_id, kept, uses))
+        self._disposals.add(disposal)  # the event loop holds tasks weakly
+        disposal.add_done_callback(self._disposals.discard)
+
+    async def _dispose(self, run_id: str, kept: _Kept, uses: int | None = None) -> None:
+        """Dispose of a computer, unless it was used again after a number of uses."""
+        async with kept.free:
+            if self._kept.get(run_id) is not kept or uses not in {None, kept.uses}:
+                return
+            del self._kept[run_id]
+            if kept.timer is not None:
+                kept.timer.cancel()
+            await self._call_dispose(kept)
+
+    async def _call_dispose(self, kept: _Kept) -> None:
         source = self._source
         if kept.computer is None or not isinstance(source, ComputerProvider):
             return
@@ -146,4 +175,6 @@ class KeptComputers:
         try:
             await call(source.dispose, run_context=kept.context, computer=kept.computer)
         except Exception:
-            logger.exception("a computer could not be disposed of")
+            logger.exception(
+                "the computer of the run %r could not be disposed of", kept.context.run_id
+            )

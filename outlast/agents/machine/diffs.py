@@ -1,9 +1,11 @@
 """Diffs in the V4A format of models: lines with context, and no line numbers.
 
 A diff is a list of changes. A change may begin with `@@ line`, an anchor: the search for the change
-starts after that line of the text. Several anchors narrow the search step by step. Of the following
-lines, a line with a leading space is context, a line with `-` is removed, and a line with `+` is
-added. `*** End of File` marks a change at the end of the text.
+starts after that line of the text. An anchor that is not in the text is ignored, because models also
+write hunk headers (`@@ -1,2 +1,3 @@`). Several anchors narrow the search step by step, and all of
+them must be in the text, in this order. Of the following lines, a line with a leading space is
+context, a line with `-` is removed, and a line with `+` is added. `*** End of File` marks a change at
+the end of the text.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,11 +32,13 @@ class _Change:
 
     Attributes:
         anchors: lines of the text before the change, in order.
+        markers: how many lines with `@@` begin the change; some have no anchor.
         rows: the lines of the change, each as (mark, line).
         is_last: whether the change is at the end of the text.
     """
 
     anchors: list[str] = field(default_factory=list[str])
+    markers: int = 0
     rows: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     is_last: bool = False
 
@@ -64,11 +68,11 @@ def apply_diff(
     """
     rows = _rows(diff)
     if mode == "create":
-        return _line_break(diff).join(_created(rows))
+        return _line_break(diff).join(_create(rows))
     if mode != "default":
         raise ValueError(f"apply_diff(mode=...) must be 'default' or 'create', not {mode!r}.")
     lines = input.replace("\r\n", "\n").split("\n")
-    changed = _changed(lines, list(_changes(rows)))
+    changed = _apply(lines, list(_changes(rows)))
     return _line_break(input if "\n" in input else diff).join(changed)
 
 
@@ -82,12 +86,12 @@ def _rows(diff: str) -> list[str]:
     return text.removesuffix("\n").split("\n") if text else []
 
 
-def _created(rows: Sequence[str]) -> Iterator[str]:
+def _create(rows: Sequence[str]) -> Iterator[str]:
     for row in rows:
         if row.startswith(_END_OF_PATCH):
             return
         if not row.startswith("+"):
-            raise InvalidDiffError(f"Every line of a new file has to begin with '+': {row!r}")
+            raise InvalidDiffError(f"Every line of a new file must begin with '+': {row!r}")
         yield row[1:]
 
 
@@ -102,13 +106,14 @@ def _changes(rows: Sequence[str]) -> Iterator[_Change]:
                 yield change
                 change = _Change()
             begun = True
+            change.markers += 1
             change.anchors.extend([row[3:]] if row[3:].strip() else [])
         elif row == _END_OF_FILE:
             change.is_last = True
             yield _with_rows(change)
             change, begun = _Change(), False
         elif row and row[0] not in " +-":
-            raise InvalidDiffError(f"A line has to begin with ' ', '+', '-' or '@@ ': {row!r}")
+            raise InvalidDiffError(f"A line must begin with ' ', '+', '-' or '@@ ': {row!r}")
         else:
             change.rows.append((row[0], row[1:]) if row else (" ", ""))
             begun = True
@@ -123,7 +128,7 @@ def _with_rows(change: _Change) -> _Change:
     return change
 
 
-def _changed(lines: Sequence[str], changes: Sequence[_Change]) -> list[str]:
+def _apply(lines: Sequence[str], changes: Sequence[_Change]) -> list[str]:
     """Return the lines after all changes, which are applied from top to bottom."""
     result: list[str] = []
     done = 0
@@ -147,29 +152,20 @@ def _place(lines: Sequence[str], change: _Change, done: int) -> int:
     Raises:
         InvalidDiffError: the text does not have the lines of the change.
     """
-    start, lost = done, None
-    for anchor in change.anchors:
-        if len(change.anchors) == 1 and anchor in lines[:done]:
-            break  # the previous change passed the anchor, so the search starts where that ended
-        at = _find(lines, [anchor], start)
-        if at is not None:
-            start = at + 1
-        elif _find(lines[:start], [anchor], 0) is None:
-            lost = anchor
+    start = _start(lines, change, done)
+    # Models also write an anchor that is a line of the change. Several anchors name one place, so the
+    # change may begin at the last one, and not before.
+    earliest = done if change.markers <= 1 else max(done, start - 1)
     # If the text ends with a line break, the split has an empty line after the last line.
     end = len(lines) - 1 if lines[-1] == "" and len(lines) > start else len(lines)
     if not change.old:
-        # A single anchor that is not in the text is often a hunk header (`@@ -1,2 +1,3 @@`). With
-        # several anchors, the missing one was meant to be a line.
-        if lost is not None and len(change.anchors) > 1:
-            raise InvalidDiffError(f"The text does not have this line: {lost!r}")
         return end if change.is_last else start
     if change.is_last:
         for last in (end, len(lines)):
             at = last - len(change.old)
-            if at >= done and _find(lines[at:last], change.old, 0) is not None:
+            if at >= earliest and _find(lines[at:last], change.old, 0) is not None:
                 return at
-    for begin in (start, done):  # models also write an anchor that is a line of the change
+    for begin in (start, earliest):
         at = _find(lines, change.old, begin)
         if at is not None:
             return at
@@ -177,11 +173,35 @@ def _place(lines: Sequence[str], change: _Change, done: int) -> int:
     raise InvalidDiffError(f"The text does not have these lines in this order:\n{shown}")
 
 
-def _find(lines: Sequence[str], wanted: Sequence[str], start: int) -> int | None:
+def _start(lines: Sequence[str], change: _Change, done: int) -> int:
+    """Return the index after the anchors of a change.
+
+    The first anchor may be in the part before `done`: several changes of one class repeat its name.
+
+    Raises:
+        InvalidDiffError: the change has several markers, and the text does not have an anchor.
+    """
+    start = done
+    for number, anchor in enumerate(change.anchors):
+        if number == 0 and anchor in lines[:done]:
+            continue
+        at = _find(lines, [anchor], start)
+        if at is not None:
+            start = at + 1
+            continue
+        if number == 0 and _find(lines[:done], [anchor], 0) is not None:
+            continue
+        if change.markers > 1:
+            behind = f" after {change.anchors[number - 1]!r}" if number else ""
+            raise InvalidDiffError(f"The text does not have this line{behind}: {anchor!r}")
+    return start
+
+
+def _find(lines: Sequence[str], expected: Sequence[str], start: int) -> int | None:
     """Return the first index from `start` of the wanted lines, or None."""
     for see in _EYES:
-        seen, sought = [see(line) for line in lines], [see(line) for line in wanted]
-        for at in range(start, len(lines) - len(wanted) + 1):
-            if seen[at : at + len(wanted)] == sought:
+        seen, sought = [see(line) for line in lines], [see(line) for line in expected]
+        for at in range(start, len(lines) - len(expected) + 1):
+            if seen[at : at + len(expected)] == sought:
                 return at
     return None

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Protocol, TypeAlias, Unpack, cast, runtime_checkable
 
+from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.callables import call
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
@@ -101,7 +102,7 @@ class ApplyPatchTool(LocalTool):
         self,
         editor: ApplyPatchEditor,
         name: str = "apply_patch",
-        needs_approval: bool | ApplyPatchApproval = False,  # noqa: FBT001, FBT002  the SDK's
+        needs_approval: bool | ApplyPatchApproval | ApprovalPolicy = False,  # noqa: FBT001, FBT002  the SDK's
         on_approval: OnApproval | None = None,
         **options: Unpack[LocalToolOptions],
     ) -> None:
@@ -112,8 +113,8 @@ class ApplyPatchTool(LocalTool):
                 take an `ApplyPatchOperation` and return an `ApplyPatchResult`, a text or None.
             name: the tool's name in messages and hooks. The model, approvals and activities call it
                 `apply_patch`.
-            needs_approval: whether a person decides before each call, or a predicate called with
-                (context, operation, call id).
+            needs_approval: whether a person decides before each call: a flag, an
+                `ApprovalPolicy`, or a predicate called with (context, operation, call id).
             on_approval: decides about such a call instead of a person, if it can.
             **options: see `LocalToolOptions`. A call has one attempt unless `retry` says otherwise.
                 By default, the model gets the problem of an invalid diff, and for any other failure
@@ -147,19 +148,21 @@ class ApplyPatchTool(LocalTool):
         """Return the tool's entry in a request."""
         return {"type": self.type}
 
-    def asked_about(self, context: RunContextWrapper[Any], arguments: str) -> ApplyPatchOperation:
+    def approval_subject(
+        self, context: RunContextWrapper[Any], arguments: str
+    ) -> ApplyPatchOperation:
         """Return the operation."""
-        said = _said(arguments)
+        fields = _operation(arguments)
         return ApplyPatchOperation(
-            type=said["type"],
-            path=said["path"],
-            diff=said.get("diff"),
+            type=fields["type"],
+            path=fields["path"],
+            diff=fields.get("diff"),
             ctx_wrapper=context,
-            move_to=said.get("move_to"),
+            move_to=fields.get("move_to"),
         )
 
     async def _edit(self, context: ToolContext[Any], arguments: str) -> JsonObject:
-        operation = self.asked_about(context, arguments)
+        operation = self.approval_subject(context, arguments)
         result: object = await call(getattr(self.editor, operation.type), operation)
         return _output(result)
 
@@ -171,19 +174,19 @@ def default_patch_error(context: RunContextWrapper[Any], error: Exception) -> st
     return default_tool_error(context, error)
 
 
-def _said(arguments: str) -> JsonObject:
-    said: Json = json.loads(arguments or "{}").get("operation")
-    return cast("JsonObject", said) if isinstance(said, dict) else {}
+def _operation(arguments: str) -> JsonObject:
+    operation: Json = json.loads(arguments or "{}").get("operation")
+    return cast("JsonObject", operation) if isinstance(operation, dict) else {}
 
 
 def _problem(arguments: str) -> str | None:
-    said = _said(arguments)
-    kind, path = said.get("type"), said.get("path")
+    fields = _operation(arguments)
+    kind, path = fields.get("type"), fields.get("path")
     if kind not in _NEEDS_DIFF:
-        return f"There is no operation {kind!r}. There are {', '.join(_NEEDS_DIFF)}."
+        return f"There is no operation {kind!r}. The operations: {', '.join(_NEEDS_DIFF)}."
     if not isinstance(path, str) or not path:
         return f"The operation {kind} needs a `path`."
-    if _NEEDS_DIFF[kind] and not isinstance(said.get("diff"), str):
+    if _NEEDS_DIFF[kind] and not isinstance(fields.get("diff"), str):
         return f"The operation {kind} needs a `diff`."
     return None
 

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias, Unpack, cast
 
+from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.callables import call, check_callable
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
@@ -89,7 +90,8 @@ class ShellActionRequest:
 
     Attributes:
         commands: the commands, to run in order.
-        timeout_ms: the time-out that the model requests.
+        timeout_ms: the time-out that the model requests; None for none, also where the model
+            writes 0.
         max_output_length: the maximum number of output characters that the model requests.
     """
 
@@ -171,7 +173,7 @@ class ShellTool(LocalTool):
         self,
         executor: ShellExecutor | None = None,
         name: str = "shell",
-        needs_approval: bool | ShellApproval = False,  # noqa: FBT001, FBT002  the SDK's
+        needs_approval: bool | ShellApproval | ApprovalPolicy = False,  # noqa: FBT001, FBT002  the SDK's
         on_approval: OnApproval | None = None,
         environment: ShellToolEnvironment | None = None,
         **options: Unpack[LocalToolOptions],
@@ -182,8 +184,8 @@ class ShellTool(LocalTool):
             executor: called with a `ShellCommandRequest`; returns a `ShellResult` or a text.
             name: the tool's name in messages and hooks. The model, approvals and activities call it
                 `shell`.
-            needs_approval: whether a person decides before each call, or a predicate called with
-                (context, action, call id).
+            needs_approval: whether a person decides before each call: a flag, an
+                `ApprovalPolicy`, or a predicate called with (context, action, call id).
             on_approval: decides about such a call instead of a person, if it can.
             environment: `{"type": "local"}`, the default, may have `skills`; `container_auto` and
                 `container_reference` are the provider's containers, without an executor.
@@ -219,7 +221,9 @@ class ShellTool(LocalTool):
         """Return the tool's entry in a request."""
         return tool_entry("shell", environment=self.environment)
 
-    def asked_about(self, context: RunContextWrapper[Any], arguments: str) -> ShellActionRequest:
+    def approval_subject(
+        self, context: RunContextWrapper[Any], arguments: str
+    ) -> ShellActionRequest:
         """Return the action to run."""
         del context
         return _action_of(arguments)
@@ -242,7 +246,7 @@ class ShellTool(LocalTool):
         elif self.executor is not None or asks:
             raise UserError(
                 f"{owner} runs in the provider's {environment['type']!r}: leave out executor, "
-                "needs_approval and on_approval, because nothing runs here that they could act on."
+                "needs_approval and on_approval, because the provider runs the commands."
             )
 
     async def _execute(self, context: ToolContext[Any], arguments: str) -> JsonObject:
@@ -275,8 +279,8 @@ class LocalShellTool(LocalTool):
 
         Args:
             executor: called with a `LocalShellCommandRequest`; returns the command's output.
-            needs_approval: whether a person decides before each call, or a predicate called with
-                (context, the action as JSON, call id).
+            needs_approval: whether a person decides before each call: a flag, an
+                `ApprovalPolicy`, or a predicate called with (context, the action as JSON, call id).
             on_approval: decides about such a call instead of a person, if it can.
             **options: see `LocalToolOptions`. A call has one attempt unless `retry` says otherwise.
 
@@ -298,10 +302,10 @@ class LocalShellTool(LocalTool):
         """Return the tool's entry in a request."""
         return {"type": "local_shell"}
 
-    def asked_about(self, context: RunContextWrapper[Any], arguments: str) -> JsonObject:
+    def approval_subject(self, context: RunContextWrapper[Any], arguments: str) -> JsonObject:
         """Return the action as JSON."""
         del context
-        return _said(arguments)
+        return _action(arguments)
 
     async def _execute(self, context: ToolContext[Any], arguments: str) -> str:
         call_id = context.tool_call_id
@@ -311,18 +315,18 @@ class LocalShellTool(LocalTool):
         return _cut(str(result or ""), MOST_OUTPUT_CHARACTERS)
 
 
-def _said(arguments: str) -> JsonObject:
+def _action(arguments: str) -> JsonObject:
     """Return the action of a call; empty if there is none."""
-    said: Json = json.loads(arguments or "{}").get("action")
-    return cast("JsonObject", said) if isinstance(said, dict) else {}
+    action: Json = json.loads(arguments or "{}").get("action")
+    return cast("JsonObject", action) if isinstance(action, dict) else {}
 
 
 def _action_of(arguments: str) -> ShellActionRequest:
-    said = _said(arguments)
+    fields = _action(arguments)
     return ShellActionRequest(
-        commands=[str(one) for one in said.get("commands") or ()],
-        timeout_ms=_whole(said.get("timeout_ms")),
-        max_output_length=_whole(said.get("max_output_length")),
+        commands=[str(command) for command in fields.get("commands") or ()],
+        timeout_ms=_whole(fields.get("timeout_ms")) or None,
+        max_output_length=_whole(fields.get("max_output_length")),
     )
 
 
@@ -331,50 +335,57 @@ def _whole(value: Json) -> int | None:
 
 
 def _shell_problem(arguments: str) -> str | None:
-    if _is_list_of_texts(_said(arguments).get("commands")):
+    action = _action(arguments)
+    if not _is_list_of_texts(action.get("commands")):
+        return "A call of the shell needs `action.commands`: a list of at least one command."
+    wanted = action.get("timeout_ms")
+    whole = _whole(wanted)
+    if wanted is None or wanted == 0 or (whole is not None and whole > 0):
         return None
-    return "A call of the shell needs `action.commands`: a list of at least one command."
+    return f"`action.timeout_ms` must be a positive whole number, 0 or null, not {wanted!r}."
 
 
 def _local_shell_problem(arguments: str) -> str | None:
-    if _is_list_of_texts(_said(arguments).get("command")):
+    if _is_list_of_texts(_action(arguments).get("command")):
         return None
     return "A call of the shell needs `action.command`: a command and its arguments."
 
 
 def _is_list_of_texts(value: Json) -> bool:
     entries = cast("list[Json]", value) if isinstance(value, list) else []
-    return entries != [] and all(isinstance(one, str) for one in entries)
+    return entries != [] and all(isinstance(entry, str) for entry in entries)
 
 
-def _shell_output(result: object, wanted: int | None) -> JsonObject:
+def _shell_output(result: object, requested: int | None) -> JsonObject:
     """Return the fields of a call's output item: all output, within the limits."""
     if not isinstance(result, ShellResult):
         text = "" if result is None else str(result)
         done = ShellCommandOutput(stdout=text, outcome=ShellCallOutcome("exit", 0))
         result = ShellResult(output=[done])
-    bounds = [one for one in (wanted, result.max_output_length) if one is not None]
+    bounds = [one for one in (requested, result.max_output_length) if one is not None]
     bound = max(min(bounds), 0) if bounds else None
-    output = _bounded(result.output or [ShellCommandOutput()], bound)
+    output = _limit(result.output or [ShellCommandOutput()], bound)
     return {"output": output} if bound is None else {"output": output, "max_output_length": bound}
 
 
-def _bounded(outputs: Sequence[ShellCommandOutput], bound: int | None) -> list[JsonObject]:
+def _limit(outputs: Sequence[ShellCommandOutput], bound: int | None) -> list[JsonObject]:
     """Return the outputs, with all texts together within the limit."""
-    told = bound is None or bound > MOST_OUTPUT_CHARACTERS  # mention a limit not requested
-    left = MOST_OUTPUT_CHARACTERS if bound is None or told else bound
+    mentions_limit = (
+        bound is None or bound > MOST_OUTPUT_CHARACTERS
+    )  # mention a limit not requested
+    left = MOST_OUTPUT_CHARACTERS if bound is None or mentions_limit else bound
     entries: list[JsonObject] = []
-    for one in outputs:
+    for command in outputs:
         entry: JsonObject = {}
-        for name, text in (("stdout", one.stdout), ("stderr", one.stderr)):
-            entry[name] = _cut(text, left) if told else text[:left]
+        for name, text in (("stdout", command.stdout), ("stderr", command.stderr)):
+            entry[name] = _cut(text, left) if mentions_limit else text[:left]
             left = max(left - len(text), 0)
-        entries.append({**entry, "outcome": _outcome(one.outcome)})
+        entries.append({**entry, "outcome": _outcome(command.outcome)})
     return entries
 
 
 def _outcome(outcome: ShellCallOutcome) -> JsonObject:
-    """Return a command's outcome; without an exit code, the command counts as successful."""
+    """Return a command's outcome; without an exit code, it counts as success."""
     if outcome.type == "timeout":
         return {"type": "timeout"}
     return {"type": "exit", "exit_code": outcome.exit_code or 0}

@@ -40,7 +40,7 @@ class ShellToolInlineSkillSource(TypedDict):
 
 
 class ShellToolInlineSkill(TypedDict):
-    """A skill whose files are sent with the request."""
+    """A skill with files that are sent in the request."""
 
     type: Literal["inline"]
     name: str

@@ -3,6 +3,7 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, TypeAlias, TypedDict, cast
 
+from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.callables import check_callable
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
@@ -41,28 +42,37 @@ LocalMCPApprovalCallable: TypeAlias = Callable[
 Called with (context, agent, the server's tool) for each call.
 """
 
+RequireApprovalMapping: TypeAlias = dict[str, RequireApprovalPolicy]
+"""The policies of tools by name."""
+
 RequireApprovalSetting: TypeAlias = (
     RequireApprovalPolicy
     | RequireApprovalObject
     | dict[str, RequireApprovalPolicy]
     | dict[str, bool]
+    | dict[str, ApprovalPolicy]
+    | dict[str, RequireApprovalPolicy | bool | ApprovalPolicy]
     | LocalMCPApprovalCallable
+    | ApprovalPolicy
     | bool
     | None
 )
 
-ApprovalPolicy: TypeAlias = bool | dict[str, bool] | LocalMCPApprovalCallable
-"""One answer for all tools, an answer by tool name, or a callable."""
+ToolApproval: TypeAlias = bool | ApprovalPolicy
+"""Whether a tool needs an approval, and under which policy."""
+
+ServerApproval: TypeAlias = ToolApproval | dict[str, ToolApproval] | LocalMCPApprovalCallable
+"""One answer for all tools of a server, an answer by tool name, or a callable."""
 
 _FORMS = (
-    "'always', 'never', True, False, a dict from a tool's name to one of these, "
+    "'always', 'never', True, False, an ApprovalPolicy, a dict from a tool's name to one of these, "
     "{'always': {'tool_names': [...]}, 'never': {'tool_names': [...]}}, or a callable that takes "
     "(context, agent, tool)"
 )
 
 
-def approval_policy(setting: object) -> ApprovalPolicy:
-    """Return the policy of a `require_approval` setting.
+def server_approval(setting: object) -> ServerApproval:
+    """Return the meaning of a `require_approval` setting.
 
     Raises:
         UserError: the setting is invalid.
@@ -73,39 +83,40 @@ def approval_policy(setting: object) -> ApprovalPolicy:
         entries = cast("Mapping[object, object]", setting)
         if _is_object_form(entries):
             return _named_policy(entries)
-        return {str(name): _answer(one, f"for {name!r}") for name, one in entries.items()}
+        return {str(name): _answer(rule, f"for {name!r}") for name, rule in entries.items()}
     if callable(setting):
         check_callable(setting, ("context", "agent", "tool"), what="require_approval")
         return cast("LocalMCPApprovalCallable", setting)
     return _answer(setting, "")
 
 
-def _answer(given: object, where: str) -> bool:
-    if isinstance(given, bool):
-        return given
-    if given in ("always", "never"):
-        return given == "always"
+def _answer(rule: object, where: str) -> ToolApproval:
+    if isinstance(rule, bool | ApprovalPolicy):
+        return rule
+    if rule in ("always", "never"):
+        return rule == "always"
     place = f"require_approval {where}".rstrip()
-    raise UserError(f"{place} is {given!r}: it must be {_FORMS}.")
+    raise UserError(f"{place} is {rule!r}: it must be {_FORMS}.")
 
 
 def _is_object_form(entries: Mapping[object, object]) -> bool:
     """Whether the keys are the `always` and `never` lists, and not tool names."""
     return any(
-        isinstance(one, Mapping) and "tool_names" in one
-        for one in (entries.get("always"), entries.get("never"))
+        isinstance(names, Mapping) and "tool_names" in names
+        for names in (entries.get("always"), entries.get("never"))
     )
 
 
-def _named_policy(entries: Mapping[object, object]) -> dict[str, bool]:
+def _named_policy(entries: Mapping[object, object]) -> dict[str, ToolApproval]:
     if unknown := sorted(str(key) for key in entries if key not in ("always", "never")):
         raise UserError(
-            f"require_approval has no key {', '.join(unknown)} beside 'always' and 'never'."
+            f"require_approval has the keys 'always' and 'never', not {', '.join(unknown)}."
         )
     named = {key: _names(entries.get(key, {}), key) for key in ("always", "never")}
     if both := sorted(set(named["always"]) & set(named["never"])):
         raise UserError(f"require_approval has {both[0]!r} under both 'always' and 'never'.")
-    return dict.fromkeys(named["always"], True) | dict.fromkeys(named["never"], False)
+    always: dict[str, ToolApproval] = dict.fromkeys(named["always"], True)
+    return always | dict.fromkeys(named["never"], False)
 
 
 def _names(entry: object, key: str) -> list[str]:

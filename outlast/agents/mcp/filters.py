@@ -94,7 +94,7 @@ def check_tool_filter(tool_filter: object, owner: str) -> None:
 async def filtered(
     tools: Sequence[Any], tool_filter: ToolFilter, context: ToolFilterContext | None
 ) -> list[Any]:
-    """Return the tools that pass a filter. If a callable fails for a tool, the tool is left out.
+    """Return the tools that pass a filter; a tool is left out if the callable fails.
 
     Raises:
         UserError: the filter is a callable, and there is no context to call it with.
@@ -111,7 +111,7 @@ async def filtered(
         ]
     if context is None:
         raise UserError(
-            "A callable tool_filter needs to know for whom tools are listed: "
+            "A callable tool_filter needs the run's context and the agent: "
             "server.list_tools(run_context, agent)."
         )
     return [tool for tool in tools if await _passes(tool, tool_filter, context)]

@@ -28,17 +28,17 @@ def names_with_server(
     """
     plain = [f"mcp_{_safe(server, 'server')}__{_safe(tool, 'tool')}" for server, tool in tools]
     often = Counter(plain)
-    taken = set(reserved)
+    used = set(reserved)
     names: list[str] = []
     for (server, tool), name in zip(tools, plain, strict=True):
         seed, count = f"{server}\0{tool}", 0
         chosen = name
         if len(name) > LONGEST or often[name] > 1:
-            chosen = _hashed(name, seed)
-        while chosen in taken:
+            chosen = _shorten(name, seed)
+        while chosen in used:
             count += 1
-            chosen = _hashed(name, f"{seed}\0{count}")
-        taken.add(chosen)
+            chosen = _shorten(name, f"{seed}\0{count}")
+        used.add(chosen)
         names.append(chosen)
     return names
 
@@ -67,9 +67,9 @@ def checked_names(tools: Sequence[tuple[str, str]], *, owner: str) -> list[str]:
             check_tool_name(tool)
         except UserError as error:
             raise UserError(
-                f"{owner}: the MCP server {server!r} has a tool that no model can call. "
-                f"{error.message} mcp_config={{'include_server_in_tool_names': True}} makes names "
-                "that fit, and tool_filter= leaves tools out."
+                f"{owner}: the MCP server {server!r} has a tool with an invalid name. "
+                f"{error.message} mcp_config={{'include_server_in_tool_names': True}} makes "
+                "valid names, and tool_filter= leaves tools out."
             ) from error
     return [tool for _, tool in tools]
 
@@ -78,6 +78,6 @@ def _safe(name: str, otherwise: str) -> str:
     return re.sub(r"[^a-zA-Z0-9_-]", "_", name).strip("_-") or otherwise
 
 
-def _hashed(name: str, seed: str) -> str:
+def _shorten(name: str, seed: str) -> str:
     ending = "_" + sha1(seed.encode(), usedforsecurity=False).hexdigest()[:_HASH_LENGTH]
     return (name[: LONGEST - len(ending)].rstrip("_-") or "mcp") + ending

@@ -14,9 +14,9 @@ from typing import Any, ClassVar, Self, TypeAlias, TypedDict
 from outlast.agents.callables import check_callable
 from outlast.agents.checks import check_flag
 from outlast.agents.context.wrapper import RunContextWrapper
-from outlast.agents.errors import AgentsException
+from outlast.agents.errors import AgentsException, UserError
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
-from outlast.agents.mcp.approval import ApprovalPolicy, RequireApprovalSetting, approval_policy
+from outlast.agents.mcp.approval import RequireApprovalSetting, ServerApproval, server_approval
 from outlast.agents.tools.definition import (
     DEFAULT_RETRY,
     DEFAULT_TIMEOUT,
@@ -27,7 +27,7 @@ from outlast.loop.values import JsonObject
 
 
 class Unset(Enum):
-    """The value of an option that was not set, where None has a meaning of its own."""
+    """The value of an unset option where None means something else."""
 
     UNSET = "unset"
 
@@ -37,6 +37,10 @@ UNSET = Unset.UNSET
 
 class MCPRefusal(AgentsException):
     """A server answered a request with an error. A retry would not help."""
+
+
+class MCPConnectionError(UserError, ConnectionError):
+    """A program's own call of `connect` failed: nothing answers there, or it refuses."""
 
 
 class MCPFault(RuntimeError):
@@ -117,7 +121,7 @@ class MCPServer(ABC):
     idempotency_meta_key: ClassVar[str | None] = None
     required: bool = False
     seen_tools: Sequence[Any] = ()
-    _approval: ApprovalPolicy = False
+    _approval: ServerApproval = False
     _failure_error_function: ToolErrorFunction | Unset | None = UNSET
 
     def __init__(
@@ -151,7 +155,7 @@ class MCPServer(ABC):
         check_flag("An MCP server's required=", required)
         self.required = required
         self.use_structured_content = use_structured_content
-        self._approval = approval_policy(require_approval)
+        self._approval = server_approval(require_approval)
         if callable(failure_error_function):
             check_callable(
                 failure_error_function, ("context", "error"), what="failure_error_function"
@@ -225,7 +229,7 @@ class MCPServer(ABC):
         raise self._has_no("resources")
 
     def _has_no(self, what: str) -> NotImplementedError:
-        return NotImplementedError(f"The MCP server {self.name!r} does not give {what}.")
+        return NotImplementedError(f"The MCP server {self.name!r} does not provide {what}.")
 
     @property
     def cached_tools(self) -> list[Any] | None:
@@ -243,7 +247,7 @@ class MCPServer(ABC):
         return DEFAULT_RETRY
 
     @property
-    def approval(self) -> ApprovalPolicy:
+    def approval(self) -> ServerApproval:
         """Which tools need an approval, from `require_approval`."""
         return self._approval
 

@@ -7,6 +7,7 @@ from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 
+from outlast.agents.approvals.policy import ApprovalPolicy, NeedsApproval
 from outlast.agents.callables import call, check_callable
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import ModelBehaviorError, UserError
@@ -57,15 +58,17 @@ def check_mcp_config(config: object, owner: str) -> None:
     Raises:
         UserError: the config is invalid; the message names the owner.
     """
-    known = MCPConfig.__annotations__
-    if not isinstance(config, dict) or set(cast("JsonObject", config)) - set(known):
+    keys = MCPConfig.__annotations__
+    if not isinstance(config, dict) or set(cast("JsonObject", config)) - set(keys):
         raise UserError(
-            f"{owner}: mcp_config must be a dict with {', '.join(known)}, not {config!r}."
+            f"{owner}: mcp_config must be a dict with {', '.join(keys)}, not {config!r}."
         )
-    told = cast("JsonObject", config).get("failure_error_function")
-    if told is not None:
+    error_function = cast("JsonObject", config).get("failure_error_function")
+    if error_function is not None:
         check_callable(
-            told, ("context", "error"), what=f"{owner}: mcp_config['failure_error_function']"
+            error_function,
+            ("context", "error"),
+            what=f"{owner}: mcp_config['failure_error_function']",
         )
 
 
@@ -172,13 +175,13 @@ async def _invoke(server: MCPServer, tool: Any, context: ToolContext[Any], argum
     """Call a tool of a server; one attempt."""
     fields: object = json.loads(arguments or "{}")
     if not isinstance(fields, dict):
-        raise ModelBehaviorError(f"The arguments of {context.tool_name} are no JSON object.")
-    given = cast("JsonObject", fields)
-    meta = await _meta(server, tool, context, given)
+        raise ModelBehaviorError(f"The arguments of {context.tool_name} must be a JSON object.")
+    values = cast("JsonObject", fields)
+    meta = await _meta(server, tool, context, values)
     if meta is None:  # a user's own server may not accept metadata
-        result = await server.call_tool(tool.name, given)
+        result = await server.call_tool(tool.name, values)
     else:
-        result = await server.call_tool(tool.name, given, meta=meta)
+        result = await server.call_tool(tool.name, values, meta=meta)
     return output_of(result, structured=server.use_structured_content)
 
 
@@ -191,13 +194,13 @@ async def _meta(
     """
     found: JsonObject = {}
     if server.tool_meta_resolver is not None:
-        asked = MCPToolMetaContext(
+        meta_context = MCPToolMetaContext(
             run_context=context,
             server_name=server.name,
             tool_name=tool.name,
             arguments=deepcopy(arguments),
         )
-        made: object = await call(server.tool_meta_resolver, asked)
+        made: object = await call(server.tool_meta_resolver, meta_context)
         if made is not None and not isinstance(made, dict):
             raise UserError(
                 f"The tool_meta_resolver of the MCP server {server.name!r} returned "
@@ -210,11 +213,12 @@ async def _meta(
     return found or None
 
 
-def _approval(server: MCPServer, tool: Any, agent: ServedAgent) -> Any:
-    policy = server.approval
-    if not callable(policy):
-        return policy if isinstance(policy, bool) else policy.get(tool.name, False)
-    rule = policy
+def _approval(server: MCPServer, tool: Any, agent: ServedAgent) -> NeedsApproval:
+    rule = server.approval
+    if isinstance(rule, bool | ApprovalPolicy):
+        return rule
+    if not callable(rule):
+        return rule.get(tool.name, False)
 
     async def needs_approval(
         context: RunContextWrapper[Any], _arguments: JsonObject, _call_id: str
@@ -238,11 +242,11 @@ def _required(schema: JsonObject) -> list[str]:
 
 
 def _problem(name: str, required: Sequence[str], arguments: str) -> str | None:
-    """Return the problem of a call's arguments, worded for the model. The server checks the rest."""
+    """Return the problem of a call's arguments for the model; the server checks more."""
     try:
         fields: object = json.loads(arguments or "{}")
     except ValueError as error:
-        return f"The arguments of {name} are no JSON: {error}."
+        return f"The arguments of {name} are not valid JSON: {error}."
     if not isinstance(fields, dict):
         return f"The arguments of {name} must be a JSON object."
     missing = [one for one in required if one not in fields]

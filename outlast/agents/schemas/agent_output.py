@@ -83,7 +83,7 @@ class AgentOutputSchemaBase(ABC):
         except Exception:  # noqa: BLE001  (a method of the user's may raise anything)
             return value
 
-    def said(self, written: Json) -> str:
+    def model_text(self, written: Json) -> str:
         """Return the JSON text that a model would write for a stored output."""
         return dumps(written, ensure_ascii=False)
 
@@ -115,7 +115,7 @@ class AgentOutputSchema(AgentOutputSchemaBase):
             return
         if isinstance(output_type, type) and issubclass(output_type, AgentOutputSchemaBase):
             raise UserError(
-                f"output_type={self._name} is the class of a schema: give an instance, "
+                f"output_type={self._name} is the class of a schema: pass an instance, "
                 f"{self._name}(...)."
             )
         self._values = adapter_of(output_type)
@@ -178,7 +178,7 @@ class AgentOutputSchema(AgentOutputSchemaBase):
         if self._plain_text:
             return _plain_json(value, self._name)
         try:
-            data = self._values.dump_json(self._typed(value), by_alias=False, round_trip=True)
+            data = self._values.dump_json(self._to_type(value), by_alias=False, round_trip=True)
         except ValidationError as error:
             raise UserError(
                 f"A final output of type {type(value).__name__} does not fit the output type "
@@ -211,13 +211,13 @@ class AgentOutputSchema(AgentOutputSchemaBase):
                 "write what its validators do not read."
             ) from None
 
-    def said(self, written: Json) -> str:
+    def model_text(self, written: Json) -> str:
         """Return the JSON text that a model would write for a stored output."""
         from pydantic_core import to_json
 
         return to_json({WRAPPER_KEY: written} if self._wrapped else written).decode()
 
-    def _typed(self, value: Any) -> Any:
+    def _to_type(self, value: Any) -> Any:
         """Return a value of the type unchanged; read any other value from its JSON."""
         from pydantic import ValidationError
         from pydantic_core import to_json
@@ -317,14 +317,14 @@ def read_output(schema: AgentOutputSchemaBase | None, value: Json) -> Any:
     return value if schema is None else schema.read_value(value)
 
 
-def said_output(schema: AgentOutputSchemaBase | None, written: Json) -> str:
+def model_text_of(schema: AgentOutputSchemaBase | None, written: Json) -> str:
     """Return the text that a model would write for a stored output.
 
     Args:
         schema: the schema of the agent's output type; None for plain text.
         written: the JSON from `write_output`.
     """
-    return as_text(written) if schema is None else schema.said(written)
+    return as_text(written) if schema is None else schema.model_text(written)
 
 
 def output_as(output: Any, cls: Any, *, must_fit: bool) -> Any:

@@ -1,4 +1,4 @@
-"""Detection of arguments whose parsed value differs from the model's text.
+"""Detection of arguments that change when they are parsed.
 
 An approval rule judges the model's text, so it must not approve a call whose tool gets other values.
 """
@@ -10,7 +10,7 @@ from outlast.loop.values import JsonObject
 
 
 def altered(written: JsonObject, got: JsonObject) -> str:
-    """Return the names of the arguments whose values differ, joined by commas.
+    """Return the names of the arguments that differ, joined by commas.
 
     Args:
         written: the arguments that the model wrote.

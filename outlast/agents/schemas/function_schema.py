@@ -64,7 +64,7 @@ class FunctionSchema:
         return None
 
     def altered(self, arguments: str) -> str:
-        """Return the arguments whose parsed value differs from the model's text.
+        """Return the arguments that parsing changed from the model's text.
 
         Examples are `"500"` for a number, and a value that a user's validator changes.
 
@@ -76,7 +76,7 @@ class FunctionSchema:
             Exception: a value cannot be written as JSON.
         """
         written: JsonObject = json.loads(arguments.strip() or "{}")
-        parsed = self._parsed(arguments)
+        parsed = self._parse(arguments)
         got = parsed.model_dump(mode="json", by_alias=True)
         for field, info in type(parsed).model_fields.items():
             name, value = str(info.alias), getattr(parsed, field)
@@ -95,7 +95,7 @@ class FunctionSchema:
         """
         return self.signature.arguments(context, self._values(arguments))
 
-    def _parsed(self, arguments: str) -> BaseModel:
+    def _parse(self, arguments: str) -> BaseModel:
         text = arguments.strip() or "{}"
         try:
             from_json(text, allow_inf_nan=False)  # NaN is not JSON and would pass any limit
@@ -109,7 +109,7 @@ class FunctionSchema:
             raise ModelBehaviorError(_sentence(self.name, error)) from error
 
     def _values(self, arguments: str) -> dict[str, Any]:
-        parsed = self._parsed(arguments)
+        parsed = self._parse(arguments)
         parameters = self.signature.parameters
         values = {
             parameter.name: getattr(parsed, field)
@@ -122,10 +122,10 @@ class FunctionSchema:
 
     def _check_keywords(self, name: str, keywords: Mapping[str, Any]) -> None:
         """Refuse keys of `**kwargs` that are names of other parameters."""
-        if taken := self.signature.names & keywords.keys():
+        if clashes := self.signature.names & keywords.keys():
             raise ModelBehaviorError(
                 f"The arguments of {self.name} do not fit its schema: {name} must not hold "
-                f"{', '.join(sorted(taken))}."
+                f"{', '.join(sorted(clashes))}."
             )
 
 
@@ -249,14 +249,14 @@ def _type_error(owner: str, signature: FunctionSignature, error: Exception) -> U
             TypeAdapter(parameter.annotation).json_schema(schema_generator=_SchemaGenerator)
         except Exception as cause:  # noqa: BLE001 - whichever fails is the one
             return UserError(
-                f"{owner}: a model cannot give parameter {parameter.name!r} "
-                f"({_shown(parameter.annotation)}): {_first_sentence(cause)} Use a type that JSON can "
+                f"{owner}: a model cannot supply parameter {parameter.name!r} "
+                f"({_display(parameter.annotation)}): {_first_sentence(cause)} Use a type that JSON can "
                 "express, or take the value from the context or a functools.partial."
             )
     return UserError(f"{owner}: its parameters have no JSON Schema: {_first_sentence(error)}")
 
 
-def _shown(annotation: Any) -> str:
+def _display(annotation: Any) -> str:
     return annotation.__qualname__ if inspect.isclass(annotation) else str(annotation)
 
 
@@ -283,6 +283,6 @@ def _problem(detail: ErrorDetails) -> str:
         case "missing":
             return f"{place} is required"
         case "extra_forbidden" | "unexpected_keyword_argument":  # the second: in a dataclass
-            return f"{place} is not known"
+            return f"{place} is not allowed"
         case _:
             return f"{place}: {detail['msg'][:_SHOWN_CHARACTERS]}"

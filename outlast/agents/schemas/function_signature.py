@@ -87,7 +87,7 @@ def read_signature(
             f"{owner}: the signature of {callable_name(function)} cannot be read: {error}. "
             "Wrap it in a function of your own."
         ) from error
-    filled = _filled(function)
+    filled = _bound_parameters(function)
     scope = _Scope(function, owner, frame)
     names = frozenset(signature.parameters)
     result_type = scope.result_type(signature)
@@ -135,7 +135,7 @@ class _Scope:
         if parameter.annotation is inspect.Parameter.empty:
             return parameter.annotation
         try:
-            return self._evaluated(parameter.annotation)
+            return self._evaluate(parameter.annotation)
         except Exception as error:  # evaluating an annotation may raise any error
             raise UserError(
                 f"{self._owner}: the annotation of {parameter.name!r} cannot be resolved: {error}. "
@@ -147,12 +147,12 @@ class _Scope:
         """Return the return annotation; None if it is missing or unresolvable."""
         annotation = signature.return_annotation
         try:
-            found = None if annotation is signature.empty else self._evaluated(annotation)
+            found = None if annotation is signature.empty else self._evaluate(annotation)
         except Exception:  # noqa: BLE001  evaluating it may raise anything, and nobody has to know it
             return None
         return None if found in (Any, type(None)) else found
 
-    def _evaluated(self, annotation: Any) -> Any:
+    def _evaluate(self, annotation: Any) -> Any:
         # Resolve only this annotation: others may be unresolvable and unused.
         holder = SimpleNamespace(__annotations__={"it": annotation})
         try:
@@ -173,7 +173,7 @@ class _Scope:
             frame = frame.f_back
 
 
-def _filled(function: Callable[..., Any]) -> set[str]:
+def _bound_parameters(function: Callable[..., Any]) -> set[str]:
     """Return the names of the parameters that partials fill by keyword."""
     names: set[str] = set()
     while isinstance(function, functools.partial):

@@ -45,14 +45,16 @@ def adapter_of(output_type: Any) -> "TypeAdapter[Any]":
     if isinstance(output_type, str | bytes | int | float | list | tuple | dict | set):
         shown = type(cast("object", output_type)).__name__
         raise UserError(
-            f"output_type={output_type!r} is a value of type {shown}: give the type itself."
+            f"output_type={output_type!r} is a value of type {shown}: pass the type itself."
         )
     name = type_name(output_type)
     if inspect.isroutine(output_type):  # pydantic accepts a function and validates its arguments
-        raise UserError(f"output_type={name} is a function: give the type itself.")
-    adapter: TypeAdapter[Any] = _asked(lambda: TypeAdapter(output_type), name)
-    if _asked(lambda: adapter.core_schema["type"], name) == "generator":
-        raise UserError(f"Output type {name} can be read only once: use a list, which can be kept.")
+        raise UserError(f"output_type={name} is a function: pass the type itself.")
+    adapter: TypeAdapter[Any] = _call_pydantic(lambda: TypeAdapter(output_type), name)
+    if _call_pydantic(lambda: adapter.core_schema["type"], name) == "generator":
+        raise UserError(
+            f"Output type {name} is an iterator, which can be read only once: use a list."
+        )
     return adapter
 
 
@@ -67,7 +69,7 @@ def is_object_type(output_type: Any) -> bool:
 
 
 def wrapper_of(output_type: Any) -> "TypeAdapter[Any]":
-    """Return the adapter of the wrapper for a type whose JSON is not an object."""
+    """Return the adapter of the wrapper for a type without a JSON object."""
     from pydantic import TypeAdapter, create_model
 
     fields: dict[str, Any] = {WRAPPER_KEY: (output_type, ...)}
@@ -85,7 +87,7 @@ def json_schema_of(adapter: "TypeAdapter[Any]", name: str, *, strict: bool) -> J
     Raises:
         UserError: the type has no JSON Schema, or no strict one. The message names the fix.
     """
-    schema: JsonObject = _asked(adapter.json_schema, name)
+    schema: JsonObject = _call_pydantic(adapter.json_schema, name)
     if not strict:
         return schema
     try:
@@ -99,12 +101,12 @@ def json_schema_of(adapter: "TypeAdapter[Any]", name: str, *, strict: bool) -> J
         ) from None
 
 
-def _asked(ask: Callable[[], Any], name: str) -> Any:
+def _call_pydantic(function: Callable[[], Any], name: str) -> Any:
     """Return the result of a pydantic call; raise its error as a `UserError`."""
     from pydantic import PydanticUndefinedAnnotation, PydanticUserError
 
     try:
-        return ask()
+        return function()
     except (PydanticUserError, PydanticUndefinedAnnotation) as error:
         reason = error.message.partition("\n")[0].partition(". ")[0].rstrip(".")
         raise UserError(
@@ -126,17 +128,17 @@ def _problem(detail: dict[str, Any]) -> str:
     from pydantic_core import core_schema
 
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
-    place = place.removeprefix(".") or "the whole"
+    place = place.removeprefix(".") or "the whole value"
     match detail["type"]:
         case "missing":
             return f"{place} is missing"
         case "json_invalid":
             return "it is not JSON"
         case "union_tag_invalid":  # pydantic's message quotes the tag
-            return f"{place} is of no kind that the type knows"
+            return f"{place} has an unknown tag"
         case "value_error" | "assertion_error":  # the validator's message may quote the value
-            return f"{place} is refused by a validator of the type"
+            return f"{place} does not pass a validator of the type"
         case kind if kind not in typing.get_args(core_schema.ErrorType):  # custom errors
-            return f"{place} is refused by a validator of the type"
+            return f"{place} does not pass a validator of the type"
         case _:
             return f"{place}: {detail['msg'][:_SHOWN_CHARACTERS]}"

@@ -15,9 +15,6 @@ from typing import Any, cast
 from outlast.agents.errors import UserError
 from outlast.loop.values import JsonObject
 
-TOOL_NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-"""The names of tools and handoffs that every provider accepts."""
-
 # Keywords that hold no schemas and are kept unchanged.
 _PLAIN = frozenset({
     "type", "enum", "const", "description", "pattern", "format", "multipleOf", "minimum", "maximum",
@@ -68,6 +65,15 @@ def strict_schema(schema: JsonObject, *, owner: str) -> JsonObject:
         return strict_form(schema, owner=owner)
     except NoStrictForm as error:
         raise UserError(str(error)) from None
+
+
+def ensure_strict_json_schema(schema: JsonObject) -> JsonObject:
+    """Return the strict form of an object's schema, for tools that are made by hand.
+
+    Raises:
+        UserError: a part of the schema cannot be strict.
+    """
+    return strict_schema(schema, owner="The schema")
 
 
 def strict_form(schema: JsonObject, *, owner: str) -> JsonObject:
@@ -190,7 +196,7 @@ def _root(schema: JsonObject, definitions: dict[str, JsonObject]) -> JsonObject:
             break
         seen.add(schema["$ref"])
         rest = {key: value for key, value in schema.items() if key != "$ref"}
-        schema = _single_branch(_merged(target, rest))
+        schema = _single_branch(_merge(target, rest))
     return _plain_object(schema)
 
 
@@ -208,10 +214,10 @@ def _single_branch(schema: JsonObject) -> JsonObject:
         if not isinstance(branches, list) or len(cast("list[Any]", branches)) != 1:
             return schema
         rest = {key: value for key, value in schema.items() if key != "allOf"}
-        schema = _merged(cast("list[JsonObject]", branches)[0], rest)
+        schema = _merge(cast("list[JsonObject]", branches)[0], rest)
 
 
-def _merged(inner: JsonObject, outer: JsonObject) -> JsonObject:
+def _merge(inner: JsonObject, outer: JsonObject) -> JsonObject:
     """Return a schema merged with its sibling keywords, keeping all properties."""
     merged = {**inner, **outer}
     if "properties" in inner and "properties" in outer:

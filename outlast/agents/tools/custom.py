@@ -3,11 +3,12 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, ClassVar, TypeAlias, Unpack
 
+from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.callables import call, check_callable
 from outlast.agents.context.codec import context_type_of
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
-from outlast.agents.errors import UserError
 from outlast.agents.items.tool_output import encode_output
+from outlast.agents.schemas.provider_names import provider_name
 from outlast.agents.tools.definition import DEFAULT_RETRY
 from outlast.agents.tools.hosted import tool_entry
 from outlast.agents.tools.local import LocalTool, LocalToolOptions, OnApproval
@@ -35,7 +36,7 @@ class CustomTool(LocalTool):
         description: str,
         on_invoke_tool: CustomToolExecutor,
         format: object | None = None,  # noqa: A002  the SDK's
-        needs_approval: bool | CustomToolApproval = False,  # noqa: FBT001, FBT002  the SDK's
+        needs_approval: bool | CustomToolApproval | ApprovalPolicy = False,  # noqa: FBT001, FBT002  the SDK's
         on_approval: OnApproval | None = None,
         defer_loading: bool = False,  # noqa: FBT001, FBT002  the SDK's
         **options: Unpack[LocalToolOptions],
@@ -49,22 +50,17 @@ class CustomTool(LocalTool):
                 function tool's result is, including parts such as images.
             format: such as `{"type": "grammar", "syntax": "lark", "definition": ...}`; None for
                 any text.
-            needs_approval: whether a human decides before each call, or a predicate that is
-                called with (context, text, call id).
+            needs_approval: whether a human decides before each call: a flag, an
+                `ApprovalPolicy`, or a predicate that is called with (context, text, call id).
             on_approval: called first for a call that needs approval; may decide instead of a
                 person.
-            defer_loading: not supported: true raises `UserError`.
+            defer_loading: whether the model only reads the tool after a `ToolSearchTool` found it.
             **options: see `LocalToolOptions`.
 
         Raises:
             UserError: an argument is invalid.
         """
         owner = f"CustomTool {name!r}"
-        if defer_loading:
-            raise UserError(
-                f"{owner}: defer_loading is not offered. Leave it out, or make the tool depend on "
-                "is_enabled=."
-            )
         check_callable(on_invoke_tool, ("context", "input"), what=f"{owner}: on_invoke_tool")
 
         async def invoke(context: ToolContext[Any], text: str) -> Any:
@@ -81,15 +77,20 @@ class CustomTool(LocalTool):
             on_approval=on_approval,
             context_type=context_type_of(on_invoke_tool),
         )
+        self.defer_loading = defer_loading
         self.to_tool_param()
 
     def to_tool_param(self) -> JsonObject:
         """Return the tool's entry in a request."""
         return tool_entry(
-            "custom", name=self.name, description=self.description, format=self.format
+            "custom",
+            name=provider_name(self.name),
+            description=self.description,
+            format=self.format,
+            defer_loading=self.defer_loading or None,
         )
 
-    def asked_about(self, context: RunContextWrapper[Any], arguments: str) -> str:
+    def approval_subject(self, context: RunContextWrapper[Any], arguments: str) -> str:
         """Return the model's text."""
         del context
         return arguments

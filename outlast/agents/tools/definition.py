@@ -6,6 +6,12 @@ from dataclasses import KW_ONLY, InitVar, dataclass, field
 from datetime import timedelta
 from typing import Any, ClassVar, Literal, TypeAlias, cast, get_args
 
+from outlast.agents.approvals.policy import (
+    WITHOUT_ARGUMENTS,
+    NeedsApproval,
+    ToolEffect,
+    check_needs_approval,
+)
 from outlast.agents.callables import check_callable, shown
 from outlast.agents.checks import check_choice, check_list
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
@@ -13,18 +19,15 @@ from outlast.agents.durations import DurationField, duration_field, is_positive
 from outlast.agents.errors import ToolTimeoutError, UserError
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
 from outlast.agents.logs import get_logger
-from outlast.agents.schemas.strict_schema import TOOL_NAME, NoStrictForm, strict_form
+from outlast.agents.schemas.provider_names import is_tool_name
+from outlast.agents.schemas.strict_schema import NoStrictForm, strict_form
+from outlast.loop.approvals import ALL_DECISIONS, DecisionType
 from outlast.loop.call_forms import FORMS, FUNCTION
 from outlast.loop.values import JsonObject
 
 logger = get_logger(__name__)
 
 ToolFunction: TypeAlias = Callable[[ToolContext[Any], str], Awaitable[Any]]
-ApprovalPredicate: TypeAlias = Callable[
-    [RunContextWrapper[Any], JsonObject, str], bool | Awaitable[bool]
-]
-"""Called with (context, arguments, call id); sync or async; true means that a human decides."""
-
 EnabledPredicate: TypeAlias = Callable[[RunContextWrapper[Any], Any], bool | Awaitable[bool]]
 """Called with (context, agent) before every model call; sync or async."""
 
@@ -38,12 +41,12 @@ DEFAULT_TIMEOUT = timedelta(minutes=2)
 
 
 def check_tool_name(name: object) -> None:
-    """Refuse a name that providers do not accept.
+    """Refuse a name that has other characters than letters, digits, `_` and `-`.
 
     Raises:
         UserError: the name is invalid.
     """
-    if not isinstance(name, str) or not TOOL_NAME.fullmatch(name):
+    if not is_tool_name(name):
         raise UserError(f"A tool's name must be 1 to 64 letters, digits, '_' or '-', not {name!r}.")
 
 
@@ -69,8 +72,8 @@ def default_tool_error(context: RunContextWrapper[Any], error: Exception) -> str
     """
     tool = f"The tool {context.tool_name}" if isinstance(context, ToolContext) else "The tool"
     if isinstance(error, ToolTimeoutError):
-        return f"{tool} did not finish in time and gave no result. It may have had an effect."
-    return f"{tool} failed and gave no result. It may have had an effect."
+        return f"{tool} did not finish in time and returned no result. It may have had an effect."
+    return f"{tool} failed and returned no result. It may have had an effect."
 
 
 default_tool_error_function = default_tool_error
@@ -126,6 +129,19 @@ FUNCTION_ATTRIBUTE = "tool_function"
 """The attribute of an `on_invoke_tool` that holds the plain function it was made from."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolNamespace:
+    """A group of tools that a tool search finds together.
+
+    Attributes:
+        name: the name of the group.
+        description: what its tools have in common.
+    """
+
+    name: str
+    description: str
+
+
 class _Wrapped:
     """The attribute `__wrapped__`: the function that the tool was made from."""
 
@@ -147,7 +163,8 @@ class FunctionTool:
     only known at run time.
 
     Attributes:
-        name: the tool's name for the model; also the activity type `tool:<name>`.
+        name: the tool's name; also the activity type `tool:<name>`. Providers get a name in ASCII
+            instead, if it has other letters.
         description: the tool's description for the model.
         params_json_schema: JSON Schema of the arguments; made strict if `strict_json_schema`.
         on_invoke_tool: called with (context, arguments as JSON text); returns the result.
@@ -158,7 +175,8 @@ class FunctionTool:
             does not judge them. None: the function gets the text.
         strict_json_schema: whether the provider enforces the schema; set to false, with a warning
             in the log, if the schema cannot be strict, as with values of any type.
-        needs_approval: whether a human decides before each call: yes, no, or a predicate.
+        needs_approval: whether a human decides before each call: yes, no, a predicate, or an
+            `ApprovalPolicy`, which also says who decides and until when.
         timeout: the time-out of one attempt; a number is in seconds. A sync function's thread
             cannot be stopped: it continues after the time-out, but its result is dropped.
         timeout_behavior: after the last time-out, `error_as_result` reports to the model, and
@@ -167,12 +185,18 @@ class FunctionTool:
             `failure_error_function`.
         retry: how failed attempts are retried.
         fast: runs as a local activity: for idempotent work well under a second, without approval.
+            None: where `effect` is `read` and its latest calls were short.
+        effect: what a call changes; None if that is not declared. A `read` tool changes nothing,
+            so a call may be repeated, and cancelled while it runs.
         is_enabled: whether the agent offers the tool: yes, no, or a predicate called with (context,
             agent).
         failure_error_function: makes the output from the last attempt's failure; None lets the
             failure end the run.
         tool_input_guardrails: run before the function, in order.
         tool_output_guardrails: run on its result, in order.
+        defer_loading: whether the model only reads the tool after a `ToolSearchTool` found it; for
+            the Responses API.
+        namespace: the tool's namespace; see `tool_namespace`.
         context_type: the type of `ctx.context` for this tool, if known.
         result_type: the function's return type, if known.
         timeout_seconds: another way to set `timeout`.
@@ -186,12 +210,13 @@ class FunctionTool:
     validate: Callable[[str], str | None] | None = None
     altered: Callable[[str], str] | None = None
     strict_json_schema: bool = True
-    needs_approval: bool | ApprovalPredicate = False
+    needs_approval: NeedsApproval = False
     timeout: DurationField[timedelta] = duration_field(DEFAULT_TIMEOUT)  # noqa: RUF009  a descriptor
     timeout_behavior: TimeoutBehavior = "error_as_result"
     timeout_error_function: ToolErrorFunction | None = None
     retry: ToolRetry = DEFAULT_RETRY
-    fast: bool = False
+    fast: bool | None = None
+    effect: ToolEffect | None = None
     is_enabled: bool | EnabledPredicate = True
     failure_error_function: ToolErrorFunction | None = default_tool_error
     tool_input_guardrails: list[ToolInputGuardrail[Any]] = field(
@@ -200,6 +225,8 @@ class FunctionTool:
     tool_output_guardrails: list[ToolOutputGuardrail[Any]] = field(
         default_factory=list[ToolOutputGuardrail[Any]]
     )
+    defer_loading: bool = False
+    namespace: ToolNamespace | None = None
     context_type: Any = None
     result_type: Any = None
     timeout_seconds: InitVar[float | None] = None
@@ -235,6 +262,8 @@ class FunctionTool:
             )
         choices = get_args(TimeoutBehavior)
         check_choice(f"{owner}: timeout_behavior", self.timeout_behavior, choices)
+        if self.effect is not None:
+            check_choice(f"{owner}: effect", self.effect, get_args(ToolEffect))
         if self.fast and self.needs_approval is not False:
             raise UserError(
                 f"{owner}: fast=True does not go with needs_approval. A fast tool runs inside the "
@@ -244,12 +273,26 @@ class FunctionTool:
         _check_callables(self, owner)
         _check_guardrails(owner, "tool_input_guardrails", ToolInputGuardrail, self)
         _check_guardrails(owner, "tool_output_guardrails", ToolOutputGuardrail, self)
+        check_needs_approval(
+            owner,
+            self.needs_approval,
+            possible=decisions_of(self.form),
+            schema=self.params_json_schema,
+        )
         if self.strict_json_schema:
             try:
                 self.params_json_schema = strict_form(self.params_json_schema, owner=owner)
             except NoStrictForm as error:
                 logger.warning("%s Until then it is offered without strict mode.", error)
                 self.strict_json_schema = False
+
+
+def decisions_of(form: str) -> tuple[DecisionType, ...]:
+    """Return the types of decision that fit calls of an item type.
+
+    Only a function's call has arguments that can be edited, and an output that can be any text.
+    """
+    return ALL_DECISIONS if form == FUNCTION else WITHOUT_ARGUMENTS
 
 
 def _check_schema(schema: object, owner: str) -> None:
@@ -266,9 +309,6 @@ def _check_schema(schema: object, owner: str) -> None:
 
 def _check_callables(tool: FunctionTool, owner: str) -> None:
     check_callable(tool.on_invoke_tool, ("context", "arguments"), what=f"{owner}: on_invoke_tool")
-    if not isinstance(tool.needs_approval, bool):
-        parameters = ("context", "arguments", "call_id")
-        check_callable(tool.needs_approval, parameters, what=f"{owner}: needs_approval")
     if not isinstance(tool.is_enabled, bool):
         check_callable(tool.is_enabled, ("context", "agent"), what=f"{owner}: is_enabled")
     for name in ("failure_error_function", "timeout_error_function"):
@@ -278,11 +318,11 @@ def _check_callables(tool: FunctionTool, owner: str) -> None:
 
 
 def _check_guardrails(owner: str, name: str, kind: type, tool: FunctionTool) -> None:
-    given: object = getattr(tool, name)
-    if given is None:  # None means unset
+    guardrails: object = getattr(tool, name)
+    if guardrails is None:  # None means unset
         setattr(tool, name, [])
         return
-    for entry in check_list(f"{owner}: {name}=", given):
+    for entry in check_list(f"{owner}: {name}=", guardrails):
         if not isinstance(entry, kind):
             decorator = "tool_input_guardrail" if "input" in name else "tool_output_guardrail"
             raise UserError(

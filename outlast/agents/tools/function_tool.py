@@ -9,6 +9,7 @@ from datetime import timedelta
 from types import FrameType
 from typing import Any, TypedDict, Unpack, get_args, overload
 
+from outlast.agents.approvals.policy import NeedsApproval, ToolEffect
 from outlast.agents.callables import call, callable_name, implementation, shown, unwrap_partial
 from outlast.agents.checks import check_choice
 from outlast.agents.context.wrapper import ToolContext
@@ -19,7 +20,6 @@ from outlast.agents.tools.definition import (
     DEFAULT_RETRY,
     DEFAULT_TIMEOUT,
     FUNCTION_ATTRIBUTE,
-    ApprovalPredicate,
     EnabledPredicate,
     FunctionTool,
     TimeoutBehavior,
@@ -34,7 +34,6 @@ from outlast.agents.tools.definition import (
 __all__ = [
     "DEFAULT_RETRY",
     "DEFAULT_TIMEOUT",
-    "ApprovalPredicate",
     "EnabledPredicate",
     "FunctionTool",
     "TimeoutBehavior",
@@ -58,8 +57,8 @@ class ToolOptions(TypedDict, total=False):
         strict_mode: whether the provider enforces the schema; default true. A dict with free keys
             is an error in strict mode. With values of any type, as without an annotation, the
             tool is offered without strict mode, and the log has a warning.
-        needs_approval: whether a human decides before each call, or a predicate that is called
-            with (context, arguments, call id); default false.
+        needs_approval: whether a human decides before each call: a flag, a predicate that is
+            called with (context, arguments, call id), or an `ApprovalPolicy`; default false.
         timeout: the time-out of one attempt; a number is in seconds. Default, and None: 2 minutes.
         timeout_behavior: after the last time-out, `error_as_result`, the default, reports to the
             model, and `raise_exception` ends the run with `ToolTimeoutError`.
@@ -67,14 +66,19 @@ class ToolOptions(TypedDict, total=False):
             Default: `failure_error_function`.
         retry: how failed attempts are retried; a number is the total number of attempts, 1 for no
             retry. Default `ToolRetry()`.
-        fast: runs as a local activity: for idempotent work well under a second, without approval;
-            default false.
+        fast: runs as a local activity: for idempotent work well under a second, without approval.
+            Default: where `effect` is `read` and the latest calls were short.
+        effect: what a call changes: `read` for nothing, `reversible`, `external_reversible` or
+            `irreversible`; default undeclared. A call of a `read` tool may be repeated, and
+            cancelled while it runs.
         is_enabled: whether the agent offers the tool, or a predicate that is called with (context,
             agent); default true.
         failure_error_function: makes the output from the last attempt's failure; called with
             (context, error). None lets the failure end the run. Default `default_tool_error`.
         tool_input_guardrails: run before the function, in order.
         tool_output_guardrails: run on its result, in order.
+        defer_loading: whether the model only reads the tool after a `ToolSearchTool` found it;
+            default false.
     """
 
     name_override: str | None
@@ -82,16 +86,18 @@ class ToolOptions(TypedDict, total=False):
     docstring_style: DocstringStyle | None
     use_docstring_info: bool
     strict_mode: bool
-    needs_approval: bool | ApprovalPredicate
+    needs_approval: NeedsApproval
     timeout: timedelta | float | None
     timeout_behavior: TimeoutBehavior
     timeout_error_function: ToolErrorFunction | None
     retry: ToolRetry | int
-    fast: bool
+    fast: bool | None
+    effect: ToolEffect | None
     is_enabled: bool | EnabledPredicate
     failure_error_function: ToolErrorFunction | None
     tool_input_guardrails: list[ToolInputGuardrail[Any]] | None
     tool_output_guardrails: list[ToolOutputGuardrail[Any]] | None
+    defer_loading: bool
 
 
 @overload
@@ -163,8 +169,8 @@ def _make_tool(
         frame=frame,
     )
 
-    async def invoke(context: ToolContext[Any], arguments: str) -> Any:
-        positional, named = schema.arguments(context, arguments)
+    async def invoke(ctx: ToolContext[Any], input: str) -> Any:  # noqa: A002  the SDK's names
+        positional, named = schema.arguments(ctx, input)
         return await call(function, *positional, **named)
 
     setattr(invoke, FUNCTION_ATTRIBUTE, function)
@@ -182,11 +188,13 @@ def _make_tool(
         timeout_behavior=options.get("timeout_behavior", "error_as_result"),
         timeout_error_function=options.get("timeout_error_function"),
         retry=retry_policy_of(options.get("retry", DEFAULT_RETRY), owner),
-        fast=options.get("fast", False),
+        fast=options.get("fast"),
+        effect=options.get("effect"),
         is_enabled=options.get("is_enabled", True),
         failure_error_function=options.get("failure_error_function", default_tool_error),
         tool_input_guardrails=options.get("tool_input_guardrails") or [],
         tool_output_guardrails=options.get("tool_output_guardrails") or [],
+        defer_loading=options.get("defer_loading", False),
         context_type=schema.signature.context_type,
         result_type=schema.signature.result_type,
     )
@@ -199,14 +207,13 @@ def _tool_name(function: object, override: str | None) -> str:
     target = implementation(function)
     if inspect.isgeneratorfunction(target) or inspect.isasyncgenfunction(target):
         raise UserError(
-            f"{callable_name(function)} is a generator. A tool gives one result: return a list."
+            f"{callable_name(function)} is a generator. A tool returns one result: return a list."
         )
     inner = unwrap_partial(function)
     name = override if override is not None else getattr(inner, "__name__", type(inner).__name__)
     if name == "<lambda>":
         raise UserError(
-            "A lambda has no name that a model could call. "
-            "Use a def, or give function_tool(name_override=...)."
+            "A lambda has no name that a model could call. Use a def, or pass name_override=."
         )
     check_tool_name(name)
     return name

@@ -1,13 +1,31 @@
 """Tools that the provider runs inside a model call, such as a web search.
 
-Hosted tools have no guardrails, hooks or approvals: a worker sees a call only after it has run.
+Hosted tools have no guardrails or hooks: a worker sees a call only after it has run. Approvals exist
+for MCP servers, where the provider requests them.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, Required, TypeAlias, TypedDict, cast, runtime_checkable
+from typing import (
+    Any,
+    Literal,
+    NotRequired,
+    Protocol,
+    Required,
+    TypeAlias,
+    TypedDict,
+    cast,
+    runtime_checkable,
+)
 
+from outlast.agents.approvals.policy import (
+    WITHOUT_ARGUMENTS,
+    NeedsApproval,
+    check_needs_approval,
+)
+from outlast.agents.callables import check_callable
+from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.agents.tools.definition import FunctionTool
 from outlast.loop.values import JsonObject
@@ -152,7 +170,7 @@ class FileSearchTool:
 
 @dataclass
 class _Configured:
-    """A tool whose entry in the request the program provides."""
+    """A tool with a request entry that the program writes itself."""
 
     tool_config: Any
 
@@ -228,37 +246,82 @@ class ImageGenerationTool(_Configured):
         return self._type
 
 
+@dataclass(frozen=True, slots=True)
+class MCPToolApprovalRequest:
+    """A provider's request to call a tool of a hosted MCP server.
+
+    Attributes:
+        ctx_wrapper: the run's context.
+        data: the request, with `name`, `arguments` and `server_label`.
+    """
+
+    ctx_wrapper: RunContextWrapper[Any]
+    data: Any
+
+
+class MCPToolApprovalFunctionResult(TypedDict):
+    """The decision of an `on_approval_request`.
+
+    Attributes:
+        approve: whether the provider may call the tool.
+        reason: why not; the model reads it.
+    """
+
+    approve: bool
+    reason: NotRequired[str]
+
+
+MCPToolApprovalFunction: TypeAlias = Callable[
+    [MCPToolApprovalRequest],
+    MCPToolApprovalFunctionResult | Awaitable[MCPToolApprovalFunctionResult],
+]
+"""A function that decides about calls of a hosted MCP server; sync or async.
+
+Called with (request).
+"""
+
+
 @dataclass
 class HostedMCPTool(_Configured):
     """A hosted tool that lets the provider call an MCP server.
 
+    If the server's `require_approval` says so, the provider requests an approval. Where neither
+    `needs_approval` nor `on_approval_request` lets the call run, a person decides.
+
     Attributes:
         tool_config: such as `{"type": "mcp", "server_label": ..., "server_url": ...,
-            "require_approval": "never"}`.
-        on_approval_request: not supported: a value raises `UserError`.
+            "require_approval": "always"}`.
+        on_approval_request: decides about requests; called once per request, by the worker. If it
+            raises, a person decides.
+        needs_approval: whether such a request needs anybody's decision: a flag, a predicate called
+            with (context, arguments, request id), or an `ApprovalPolicy`.
     """
 
-    on_approval_request: Any = None
+    on_approval_request: MCPToolApprovalFunction | None = None
+    needs_approval: NeedsApproval = True
     _type = "mcp"
 
     def __post_init__(self) -> None:
-        """Check the entry.
+        """Check the entry and the callback.
 
         Raises:
-            UserError: the entry is not for an MCP server, or there is an approval callback.
+            UserError: the entry is not for an MCP server, or the callback does not fit.
         """
         super().__post_init__()
         if self.on_approval_request is not None:
-            raise UserError(
-                "HostedMCPTool(on_approval_request=...) is not offered: the provider asks in the "
-                "middle of its own call. Set 'require_approval': 'never' in tool_config, or give "
-                "the tools that need approval as function tools with needs_approval=True."
-            )
+            what = "HostedMCPTool(on_approval_request=...)"
+            check_callable(self.on_approval_request, ("request",), what=what)
+        check_needs_approval("HostedMCPTool", self.needs_approval, possible=WITHOUT_ARGUMENTS)
+
+    @property
+    def server_label(self) -> str:
+        """The label of the server, which approval requests name."""
+        return str(self.to_tool_param().get("server_label", ""))
 
     @property
     def name(self) -> str:
         """The name of the tool, which ends with the server's label."""
-        return f"hosted_mcp_{self.to_tool_param().get('server_label', '')}".rstrip("_")
+        return f"hosted_mcp_{self.server_label}".rstrip("_")
 
 
 def function_tools(tools: "list[Tool]") -> list[FunctionTool]:
@@ -278,8 +341,8 @@ def tool_entry(kind: str, **options: Any) -> JsonObject:
     Raises:
         UserError: an option cannot be written as JSON.
     """
-    given = {name: _plain(value) for name, value in options.items() if value is not None}
-    return {"type": kind, **given}
+    fields = {name: _plain(value) for name, value in options.items() if value is not None}
+    return {"type": kind, **fields}
 
 
 def _plain(value: Any) -> Any:

@@ -6,13 +6,13 @@ The subclasses, each in its own module, are a shell, an editor, a computer and `
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import timedelta
-from typing import Any, ClassVar, NotRequired, TypeAlias, TypedDict
+from typing import Any, NotRequired, TypeAlias, TypedDict
 
 from outlast.agents.callables import check_callable
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.tool_guardrails import ToolInputGuardrail, ToolOutputGuardrail
-from outlast.agents.items.call_outputs import said_by
+from outlast.agents.items.call_outputs import output_content
 from outlast.agents.items.run_items import ToolApprovalItem
 from outlast.agents.tools.definition import (
     DEFAULT_TIMEOUT,
@@ -70,7 +70,7 @@ class LocalToolOptions(TypedDict, total=False):
     timeout_behavior: TimeoutBehavior
     timeout_error_function: ToolErrorFunction | None
     retry: ToolRetry | int
-    fast: bool
+    fast: bool | None
     is_enabled: bool | EnabledPredicate
     failure_error_function: ToolErrorFunction | None
     tool_input_guardrails: list[ToolInputGuardrail[Any]]
@@ -86,9 +86,6 @@ class LocalTool(FunctionTool):
     Attributes:
         on_approval: called first for a call that needs approval; may decide instead of a person.
     """
-
-    speaks: ClassVar[bool] = True
-    """Whether the tool's output can be a text for the model."""
 
     on_approval: OnApproval | None
 
@@ -130,7 +127,7 @@ class LocalTool(FunctionTool):
             timeout_behavior=options.get("timeout_behavior", "error_as_result"),
             timeout_error_function=options.get("timeout_error_function"),
             retry=retry_policy_of(options.get("retry", ONCE), owner),
-            fast=options.get("fast", False),
+            fast=options.get("fast"),
             is_enabled=options.get("is_enabled", True),
             failure_error_function=options.get("failure_error_function", default_tool_error),
             tool_input_guardrails=options.get("tool_input_guardrails") or [],
@@ -143,9 +140,12 @@ class LocalTool(FunctionTool):
         """Return the tool's entry in `tools` of a request to the Responses API."""
 
     @abstractmethod
-    def asked_about(self, context: RunContextWrapper[Any], arguments: str) -> Any:
+    def approval_subject(self, context: RunContextWrapper[Any], arguments: str) -> Any:
         """Return the argument for the `needs_approval` predicate from a call's arguments."""
+
+    async def release(self) -> None:
+        """Free the resources of the tool's calls when the worker stops."""
 
     def shown(self, output: Json) -> Json:
         """Return an output as hooks and guardrails see it: as text if possible."""
-        return said_by(output_item("", output, self.form))
+        return output_content(output_item("", output, self.form))

@@ -8,7 +8,10 @@ from outlast.agents.callables import call, check_callable
 from outlast.agents.context.wrapper import RunContextWrapper, TContext
 from outlast.agents.errors import UserError
 from outlast.agents.items.run_items import RunItem
+from outlast.agents.logs import get_logger
 from outlast.agents.tools.definition import FunctionTool
+
+logger = get_logger(__name__)
 
 
 class StopAtTools(TypedDict):
@@ -79,7 +82,7 @@ class ToolExecutionConfig:
     Attributes:
         max_function_tool_concurrency: the maximum number of concurrent calls; None for no limit.
         pre_approval_tool_input_guardrails: whether a tool's input guardrails also run before a
-            person is asked to approve, so that nobody decides on a call that a guardrail refuses.
+            person decides, so that nobody decides about a call that a guardrail refuses.
             They run again before the tool runs.
     """
 
@@ -128,18 +131,26 @@ def check_tool_use_behavior(behavior: object, owner: str) -> None:
 
 
 def _check_stops(behavior: Mapping[str, object], owner: str) -> None:
-    names = behavior.get("stop_at_tool_names")
+    """Check the names; unknown keys are ignored with a warning, in the Agents SDK without one."""
+    names = behavior.get("stop_at_tool_names", [])
     entries = cast("Sequence[object]", names) if isinstance(names, list | tuple) else None
     fits = entries is not None and all(isinstance(name, str) for name in entries)
-    if not fits or set(behavior) != {"stop_at_tool_names"}:
+    if not fits:
         raise UserError(
             f"{owner}: tool_use_behavior as a dict is StopAtTools(stop_at_tool_names=['name']), "
             f"with a list of tools' names, not {dict(behavior)!r}."
         )
+    for key in sorted(behavior.keys() - {"stop_at_tool_names"}):
+        logger.warning(
+            "%s: tool_use_behavior has the unknown key %r, which has no effect. The key of "
+            "StopAtTools is stop_at_tool_names.",
+            owner,
+            key,
+        )
 
 
 def final_call(behavior: ToolUseBehavior, called: Sequence[str]) -> int | Literal["judged"] | None:
-    """Return the call of a turn whose result ends the run.
+    """Return the call of a turn that ends the run with its result.
 
     Args:
         behavior: the agent's `tool_use_behavior`.
@@ -155,7 +166,7 @@ def final_call(behavior: ToolUseBehavior, called: Sequence[str]) -> int | Litera
         return 0
     if callable(behavior):
         return JUDGED
-    stops = behavior["stop_at_tool_names"]
+    stops = behavior.get("stop_at_tool_names", [])
     return next((index for index, name in enumerate(called) if name in stops), None)
 
 

@@ -62,7 +62,7 @@ def test_an_agent_is_a_tool_with_one_text() -> None:
     }
     assert tool.agent.name == "Trans Lator-2"
     assert tool.max_turns == 10
-    assert (tool.needs_approval, tool.is_enabled, tool.fast) == (False, True, False)
+    assert (tool.needs_approval, tool.is_enabled, tool.fast) == (False, True, None)
     assert tool.failure_error_function is default_tool_error
     assert (tool.run_config, tool.hooks, tool.session) == (None, None, None)
     assert tool.retry.attempts == 1
@@ -220,7 +220,7 @@ async def test_a_tool_that_is_an_agent_cannot_be_invoked() -> None:
     context = ToolContext(
         context=None, tool_name=tool.name, tool_call_id="c", tool_arguments='{"input": ""}'
     )
-    with pytest.raises(UserError, match="'trans_lator_2' is an agent: its call is a run of its"):
+    with pytest.raises(UserError, match="'trans_lator_2' is an agent, whose calls are runs"):
         await tool.on_invoke_tool(context, '{"input": ""}')
 
 

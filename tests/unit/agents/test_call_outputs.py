@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from outlast.agents.items.call_outputs import said_by
+from outlast.agents.items.call_outputs import output_content
 from outlast.loop.call_forms import FORMS, output_item
 
 EXIT = {"type": "exit", "exit_code": 0}
@@ -27,7 +27,7 @@ EXIT = {"type": "exit", "exit_code": 0}
     ],
 )
 def test_of_commands_it_is_what_they_wrote(output: Any, said: str) -> None:
-    assert said_by({"type": "shell_call_output", "output": output}) == said
+    assert output_content({"type": "shell_call_output", "output": output}) == said
 
 
 @pytest.mark.parametrize(
@@ -46,9 +46,9 @@ def test_of_commands_it_is_what_they_wrote(output: Any, said: str) -> None:
     ],
 )
 def test_of_other_forms_it_is_the_text_or_the_picture(raw: Any, said: Any) -> None:
-    assert said_by(raw) == said
+    assert output_content(raw) == said
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if form != "computer_call"])
 def test_a_failure_says_its_text_in_every_form_that_has_words(form: str) -> None:
-    assert str(said_by(output_item("c1", "It broke.", form))).endswith("It broke.")
+    assert str(output_content(output_item("c1", "It broke.", form))).endswith("It broke.")

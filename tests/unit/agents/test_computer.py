@@ -65,7 +65,7 @@ async def test_keys_are_held_where_the_computer_can(caplog: pytest.LogCaptureFix
     with caplog.at_level(logging.WARNING):
         await act(screen, [{**ACTIONS[0], **held}, {**ACTIONS[1], **held}])
     assert screen.done[:2] == [("click", 1, 2, "left", ["SHIFT"]), ("double_click", 1, 2)]
-    assert "Screen.double_click() takes no keys=" in caplog.text
+    assert "Screen.double_click() has no parameter keys=" in caplog.text
     assert "click(), " not in caplog.text
 
 
@@ -74,9 +74,9 @@ async def test_keys_are_held_where_the_computer_can(caplog: pytest.LogCaptureFix
     [
         (ACTIONS[0], None),
         ({"type": "screenshot"}, None),
-        ({"type": "click", "x": 1}, "The action click of a computer lacks y, button."),
-        ({"type": "lick"}, "There is no action 'lick' of a computer."),
-        ({}, "There is no action 'None' of a computer."),
+        ({"type": "click", "x": 1}, "The computer action 'click' lacks y, button."),
+        ({"type": "lick"}, "A computer has no action 'lick'."),
+        ({}, "A computer has no action 'None'."),
     ],
 )
 def test_an_action_has_all_that_it_needs(action: Any, problem: str | None) -> None:

@@ -81,7 +81,9 @@ async def test_each_warning_is_looked_at_before_anything_is_done() -> None:
 async def test_a_no_to_one_warning_is_enough() -> None:
     screen = Screen()
     tool = ComputerTool(screen, lambda data: data.safety_check.id == "s1")
-    with pytest.raises(UserError, match="not let through by on_safety_check: Look here"):
+    with pytest.raises(
+        UserError, match="on_safety_check refused a call of the computer: Look here"
+    ):
         await tool.on_invoke_tool(
             context(), arguments_of(computer_call("c1", CLICK, checks=CHECKS))
         )
@@ -124,19 +126,19 @@ def describe(*, run_context: Any) -> Described:
 
 @pytest.mark.parametrize("computer", [Screen(), describe])
 def test_an_older_model_has_to_be_told(computer: Any) -> None:
-    with pytest.raises(UserError, match="has to be told of the screen"):
+    with pytest.raises(UserError, match="requires the size of the screen"):
         ComputerTool(computer).param_for("computer-use-preview")
 
 
 def test_no_words_fit_so_a_failure_ends_the_run() -> None:
     tool = ComputerTool(Screen())
-    assert (tool.failure_error_function, tool.speaks, tool.retry.attempts) == (None, False, 1)
+    assert (tool.failure_error_function, tool.retry.attempts) == (None, 1)
     assert (tool.name, tool.called_name) == ("computer_use_preview", "computer")
 
 
 def test_a_rule_is_asked_about_the_actions() -> None:
     call = arguments_of(computer_call("c1", CLICK))
-    assert ComputerTool(Screen()).asked_about(RunContextWrapper(None), call) == [CLICK]
+    assert ComputerTool(Screen()).approval_subject(RunContextWrapper(None), call) == [CLICK]
 
 
 def test_a_call_that_cannot_be_done_is_found() -> None:

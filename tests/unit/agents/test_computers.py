@@ -2,21 +2,24 @@
 
 import asyncio
 import logging
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from outlast.agents.agent import Agent
 from outlast.agents.context.wrapper import ToolContext
 from outlast.agents.errors import UserError
+from outlast.agents.machine.computer_tool import ComputerTool
 from outlast.agents.machine.computers import (
-    KEPT_FOR,
     ComputerProvider,
-    KeptComputers,
+    RunComputers,
     dispose_resolved_computers,
 )
+from outlast.agents.registry import Registry
 from tests.unit.agents.screens import Screen
 
-LONG = KEPT_FOR.total_seconds() + 1
+SHORT = timedelta(milliseconds=20)
 
 
 def context(run_id: str = "run-1") -> ToolContext[Any]:
@@ -30,8 +33,8 @@ def context(run_id: str = "run-1") -> ToolContext[Any]:
     )
 
 
-async def lent(kept: KeptComputers, run_id: str = "run-1") -> Any:
-    async with kept.lent(context(run_id)) as computer:
+async def lent(kept: RunComputers, run_id: str = "run-1") -> Any:
+    async with kept.borrow(context(run_id)) as computer:
         return computer
 
 
@@ -41,7 +44,7 @@ class Makers:
     def __init__(self) -> None:
         self.made: list[str] = []
         self.disposed: list[str] = []
-        self.now = 0.0
+        self.has_disposed = asyncio.Event()
 
     def create(self, *, run_context: Any) -> Screen:
         self.made.append(run_context.run_id)
@@ -50,14 +53,12 @@ class Makers:
     async def dispose(self, *, run_context: Any, computer: Any) -> None:
         assert isinstance(computer, Screen)
         self.disposed.append(run_context.run_id)
-
-    def clock(self) -> float:
-        return self.now
+        self.has_disposed.set()
 
 
 async def test_a_computer_is_every_runs() -> None:
     screen = Screen()
-    kept = KeptComputers(screen)
+    kept = RunComputers(screen)
     assert await lent(kept) is await lent(kept, "run-2") is screen
 
 
@@ -65,7 +66,7 @@ async def test_a_computer_is_every_runs() -> None:
 async def test_each_run_has_its_own_where_something_makes_them(*, provided: bool) -> None:
     makers = Makers()
     provider = ComputerProvider(makers.create, makers.dispose)
-    kept = KeptComputers(provider if provided else makers.create)
+    kept = RunComputers(provider if provided else makers.create)
     one, again, other = await lent(kept), await lent(kept), await lent(kept, "run-2")
     assert one is again
     assert one is not other
@@ -73,10 +74,10 @@ async def test_each_run_has_its_own_where_something_makes_them(*, provided: bool
 
 
 async def test_calls_of_one_computer_wait_for_each_other() -> None:
-    kept, order = KeptComputers(Screen()), list[str]()
+    kept, order = RunComputers(Screen()), list[str]()
 
     async def use(name: str) -> None:
-        async with kept.lent(context(name)):
+        async with kept.borrow(context(name)):
             order.append(f"{name} begins")
             await asyncio.sleep(0)
             order.append(f"{name} ends")
@@ -85,41 +86,70 @@ async def test_calls_of_one_computer_wait_for_each_other() -> None:
     assert order == ["one begins", "one ends", "two begins", "two ends"]
 
 
-async def test_what_nobody_uses_is_given_up() -> None:
+async def test_an_unused_computer_is_disposed_of_without_another_call() -> None:
     makers = Makers()
-    kept = KeptComputers(ComputerProvider(makers.create, makers.dispose), clock=makers.clock)
+    kept = RunComputers(ComputerProvider(makers.create, makers.dispose), kept_for=SHORT)
     await lent(kept, "run-1")
-    makers.now += LONG / 2
-    await lent(kept, "run-2")
-    makers.now += LONG / 2
-    await lent(kept, "run-2")
+    assert makers.disposed == []
+    await asyncio.wait_for(makers.has_disposed.wait(), timeout=5)
     assert makers.disposed == ["run-1"]
     await lent(kept, "run-1")
-    assert makers.made == ["run-1", "run-2", "run-1"]
+    assert makers.made == ["run-1", "run-1"]
 
 
-async def test_what_is_in_use_is_kept() -> None:
+async def test_each_call_starts_the_time_again() -> None:
     makers = Makers()
-    kept = KeptComputers(ComputerProvider(makers.create, makers.dispose), clock=makers.clock)
-    async with kept.lent(context("run-1")):
-        makers.now += LONG
-        await lent(kept, "run-2")
+    kept = RunComputers(ComputerProvider(makers.create, makers.dispose), kept_for=SHORT)
+    async with kept.borrow(context("run-1")):
+        await asyncio.sleep(3 * SHORT.total_seconds())
     assert makers.disposed == []
+    async with kept.borrow(context("run-1")):
+        await asyncio.sleep(3 * SHORT.total_seconds())
+    assert makers.disposed == []
+    assert makers.made == ["run-1"]
 
 
-async def test_a_failing_disposal_is_told_to_the_operator(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+async def test_a_call_that_waited_for_a_disposal_gets_a_new_computer() -> None:
+    makers = Makers()
+    kept = RunComputers(ComputerProvider(makers.create, makers.dispose))
+    first = await lent(kept)
+    disposal = asyncio.create_task(kept.dispose("run-1"))
+    assert await lent(kept) is first, "the disposal has not begun"
+    await disposal
+    assert makers.disposed == ["run-1"]
+
+    async with kept.borrow(context("run-1")) as second:
+        disposal = asyncio.create_task(kept.dispose("run-1"))
+        await asyncio.sleep(0)
+        waiting = asyncio.create_task(lent(kept))
+        await asyncio.sleep(0)
+    third = await waiting
+    await disposal
+    assert third is not second
+    assert makers.made == ["run-1"] * 3
+    assert makers.disposed == ["run-1"] * 2
+
+
+async def test_all_computers_are_disposed_of_when_the_worker_stops() -> None:
+    makers = Makers()
+    tool = ComputerTool(ComputerProvider(makers.create, makers.dispose))
+    for run_id in ("run-1", "run-2"):
+        await lent(tool.computers, run_id)
+    await Registry([Agent[Any](name="A", tools=[tool])]).release()
+    assert makers.disposed == ["run-1", "run-2"]
+
+
+async def test_a_failing_disposal_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     makers = Makers()
 
     def dispose(**_what: Any) -> None:
         raise OSError("stuck")
 
-    kept = KeptComputers(ComputerProvider(makers.create, dispose), clock=makers.clock)
+    kept = RunComputers(ComputerProvider(makers.create, dispose))
     await lent(kept)
-    makers.now += LONG
     with caplog.at_level(logging.ERROR):
-        await lent(kept, "run-2")
+        await kept.dispose_all()
+    assert "the computer of the run 'run-1' could not be disposed of" in caplog.text
     assert "stuck" in caplog.text
 
 
@@ -127,8 +157,8 @@ async def test_only_computers_are_lent() -> None:
     def create(*, run_context: Any) -> str:
         return run_context.run_id
 
-    with pytest.raises(UserError, match="made 'run-1', not a Computer"):
-        await lent(KeptComputers(create))
+    with pytest.raises(UserError, match="returned 'run-1', not a Computer"):
+        await lent(RunComputers(create))
 
 
 async def test_one_that_could_not_be_made_is_made_by_the_next_call() -> None:
@@ -140,7 +170,7 @@ async def test_one_that_could_not_be_made_is_made_by_the_next_call() -> None:
             raise failures.pop()
         return Screen()
 
-    kept = KeptComputers(create)
+    kept = RunComputers(create)
     with pytest.raises(OSError, match="no screen left"):
         await lent(kept)
     assert isinstance(await lent(kept), Screen)
@@ -148,8 +178,8 @@ async def test_one_that_could_not_be_made_is_made_by_the_next_call() -> None:
 
 async def test_a_runs_computers_can_be_given_up_at_once() -> None:
     makers, others = Makers(), Makers()
-    mine = KeptComputers(ComputerProvider(makers.create, makers.dispose))
-    other = KeptComputers(ComputerProvider(others.create, others.dispose))
+    mine = RunComputers(ComputerProvider(makers.create, makers.dispose))
+    other = RunComputers(ComputerProvider(others.create, others.dispose))
     await lent(mine, "run-1")
     await lent(mine, "run-2")
     await lent(other, "run-1")
@@ -160,7 +190,7 @@ async def test_a_runs_computers_can_be_given_up_at_once() -> None:
 
 async def test_a_shared_computer_is_never_given_up() -> None:
     screen = Screen()
-    kept = KeptComputers(screen)
+    kept = RunComputers(screen)
     await lent(kept)
     await dispose_resolved_computers(run_context=context())
     assert await lent(kept) is screen

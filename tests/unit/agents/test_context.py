@@ -38,6 +38,9 @@ def test_a_tools_context_is_a_context() -> None:
     )
     assert isinstance(context, RunContextWrapper)
     assert (context.attempt, context.idempotency_key, context.tool_call) == (1, "", None)
+    assert (context.tool_namespace, context.qualified_tool_name) == (None, "look_up")
+    context.tool_namespace = "orders"
+    assert context.qualified_tool_name == "orders.look_up"
 
 
 def test_contexts_do_not_share_what_can_change() -> None:

@@ -63,13 +63,12 @@ def test_any_text_fits_and_is_what_a_rule_is_asked_about() -> None:
     tool = CustomTool("sql", "", query)
     assert tool.validate is not None
     assert tool.validate("{not json") is None
-    assert tool.asked_about(RunContextWrapper(None), "{not json") == "{not json"
+    assert tool.approval_subject(RunContextWrapper(None), "{not json") == "{not json"
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"defer_loading": True}, "defer_loading is not offered"),
         ({"format": object()}, "cannot be sent"),
         ({"on_invoke_tool": lambda: None}, "on_invoke_tool is called with"),
         ({"name": "a b"}, "A tool's name must be"),

@@ -41,11 +41,19 @@ def test_lines_are_found_by_what_is_around_them(text: str, diff: str, changed: s
         ("@@ class B:\n-    x\n+    y\n", CLASSES[:-2] + "y\n"),
         ("@@ class B:\n@@   def f():\n-    x\n+    y\n", CLASSES[:-2] + "y\n"),
         ("@@ class B:\n@@ def f():\n+    pass\n", CLASSES[:-6] + "    pass\n    x\n"),
+        ("@@ class B:\n@@\n-    x\n+    y\n", CLASSES[:-2] + "y\n"),
+        ("@@ class B:\n@@   def f():\n   def f():\n-    x\n+    y\n", CLASSES[:-2] + "y\n"),
         ("@@ class C:\n-    x\n+    y\n", CLASSES.replace("x", "y", 1)),
     ],
 )
 def test_an_anchor_says_after_which_line_to_look(diff: str, changed: str) -> None:
     assert apply_diff(CLASSES, diff) == changed
+
+
+def test_the_first_of_several_anchors_may_be_before_the_previous_change() -> None:
+    diff = "@@ A\n@@ f\n-1\n+one\n@@ A\n@@ g\n-2\n+two\n"
+    assert apply_diff("A\nf\n1\ng\n2\n", diff) == "A\nf\none\ng\ntwo\n"
+    assert apply_diff(" A\nf\n1\ng\n2\n", diff) == " A\nf\none\ng\ntwo\n"
 
 
 def test_an_anchor_may_be_one_of_the_lines_itself() -> None:
@@ -130,10 +138,14 @@ def test_a_new_file_is_made_of_added_lines(diff: str, made: str) -> None:
         ("@@\n q\n-b\n", "does not have these lines in this order:\nq\nb"),
         ("@@\n-c\n@@\n-a\n", "these lines in this order:\na"),
         ("@@\n q\n*** End of File", "these lines in this order:\nq"),
-        ("@@ a\n@@ q\n+x\n", "does not have this line: 'q'"),
-        ("@@\n a\nxb\n", "A line has to begin with"),
-        ("@@a\n-b\n", "A line has to begin with"),
-        ("*** Begin Patch\n", "A line has to begin with"),
+        ("@@ a\n@@ q\n+x\n", "does not have this line after 'a': 'q'"),
+        ("@@ b\n@@ a\n+x\n", "does not have this line after 'b': 'a'"),
+        ("@@ q\n@@ a\n-a\n", "does not have this line: 'q'"),
+        ("@@ q\n@@\n-a\n", "does not have this line: 'q'"),
+        ("@@ b\n@@ c\n-a\n", "these lines in this order:\na"),
+        ("@@\n a\nxb\n", "A line must begin with"),
+        ("@@a\n-b\n", "A line must begin with"),
+        ("*** Begin Patch\n", "A line must begin with"),
         ("@@\n", "A change has no lines"),
         ("@@ a\n@@ b\n*** End of File", "A change after b after a has no lines"),
     ],
@@ -146,7 +158,7 @@ def test_what_does_not_fit_is_told_in_words_for_the_model(diff: str, message: st
 
 @pytest.mark.parametrize("diff", ["a\n", "+a\n\n", "-a"])
 def test_a_new_file_has_no_other_lines(diff: str) -> None:
-    with pytest.raises(ValueError, match="has to begin with '\\+'"):
+    with pytest.raises(ValueError, match="must begin with '\\+'"):
         apply_diff("", diff, mode="create")
 
 

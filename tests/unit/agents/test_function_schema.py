@@ -280,10 +280,10 @@ UNFIT = [
         PREFIX + "do not fit its schema: order_id: Input should be a valid string; "
         "items[0].sku is required; items[0].quantity: Input should be greater than 0; "
         "items[1]: Input should be an object; "
-        "address.street is required; address.town is not known; colour is not known.",
+        "address.street is required; address.town is not allowed; colour is not allowed.",
     ),
-    ('{"order_id": "a", "items": [], "ctx": {}}', "ctx is not known."),
-    ('{"order_id": "a", "items": [], "arg_2": {}}', "arg_2 is not known."),
+    ('{"order_id": "a", "items": [], "ctx": {}}', "ctx is not allowed."),
+    ('{"order_id": "a", "items": [], "arg_2": {}}', "arg_2 is not allowed."),
 ]
 
 
@@ -400,7 +400,9 @@ def test_what_may_have_been_meant_for_free_keywords_is_not_left_out() -> None:
     schema = schema_of(tenant_scoped, strict=False)
 
     arguments = '{"tenant": "t", "query": "q", "page": "2"}'
-    assert schema.check(arguments) == "The arguments of t do not fit its schema: page is not known."
+    assert (
+        schema.check(arguments) == "The arguments of t do not fit its schema: page is not allowed."
+    )
 
 
 @pytest.mark.parametrize("taken", ["tenant", "query"])
@@ -435,7 +437,9 @@ def test_a_type_that_a_model_cannot_give_is_refused_with_the_parameter(
     with pytest.raises(UserError) as caught:
         schema_of(function)
 
-    assert caught.value.message.startswith(f"Tool 't': a model cannot give parameter 'db' ({shown}")
+    assert caught.value.message.startswith(
+        f"Tool 't': a model cannot supply parameter 'db' ({shown}"
+    )
     assert caught.value.message.endswith("take the value from the context or a functools.partial.")
 
 
@@ -444,7 +448,7 @@ def test_an_unannotated_neighbour_does_not_hide_the_parameter_at_fault() -> None
 
     del function.__annotations__["db"]
 
-    with pytest.raises(UserError, match="cannot give parameter 'cursor'"):
+    with pytest.raises(UserError, match="cannot supply parameter 'cursor'"):
         schema_of(function, strict=False)
 
 

@@ -81,7 +81,11 @@ async def test_a_sync_function_does_not_block_the_event_loop() -> None:
 
 def test_the_decorators_make_guardrails_with_and_without_options() -> None:
     bare = input_guardrail(no_homework)
-    assert (bare.name, bare.run_in_parallel, bare.get_name()) == (None, True, "no_homework")
+    assert (bare.name, bare.run_in_parallel, bare.get_name()) == (
+        "no_homework",
+        True,
+        "no_homework",
+    )
     named = input_guardrail(name="homework", run_in_parallel=False)(no_homework)
     assert (named.run_in_parallel, named.get_name()) == (False, "homework")
     assert named.guardrail_function is no_homework
@@ -139,3 +143,14 @@ async def test_what_a_function_raises_is_not_wrapped() -> None:
 
     with pytest.raises(LookupError, match="no such list"):
         await fails.run(CONTEXT, AGENT, "hi")
+
+
+def test_a_decorated_guardrail_has_the_name_of_its_function() -> None:
+    def check(context: Any, agent: Any, value: Any = None) -> GuardrailFunctionOutput:
+        return GuardrailFunctionOutput(output_info=None, tripwire_triggered=False)
+
+    assert input_guardrail(check).name == "check"
+    assert output_guardrail(check).name == "check"
+    assert input_guardrail(name="own")(check).name == "own"
+    with pytest.raises(UserError, match="name must be a non-empty string"):
+        input_guardrail(name="")(check)

@@ -11,7 +11,7 @@ from typing_extensions import TypedDict
 from outlast.agents.agent import Agent
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import ModelBehaviorError, UserError
-from outlast.agents.handoffs.handoff import NO_INPUT, Handoff, handoff
+from outlast.agents.handoffs.handoff import NO_INPUT, Handoff, OnHandoffWithInput, handoff
 from outlast.agents.handoffs.input_data import HandoffInputData
 
 
@@ -65,7 +65,8 @@ def test_name_and_description_can_be_chosen() -> None:
         ("Order Desk", "transfer_to_order_desk"),
         ("Löschen & Ändern", "transfer_to_l_schen____ndern"),
         ("a-b.c", "transfer_to_a_b_c"),
-        ("受付", "transfer_to___"),
+        ("受付", "transfer_to_受付"),
+        ("!!", "transfer_to___"),
     ],
 )
 def test_any_agents_name_makes_a_name_that_providers_take(agent: str, tool: str) -> None:
@@ -74,7 +75,7 @@ def test_any_agents_name_makes_a_name_that_providers_take(agent: str, tool: str)
     assert handoff(Agent(name=agent)).tool_name == tool
 
 
-@pytest.mark.parametrize("name", ["pay back", "pay!", "x" * 65, "überweisen"])
+@pytest.mark.parametrize("name", ["pay back", "pay!", "x" * 65, "a\n"])
 def test_a_name_that_no_provider_takes_is_refused(name: str) -> None:
     with pytest.raises(UserError, match=r"1 to 64 letters.*tool_name_override"):
         handoff(BILLING, tool_name_override=name)
@@ -275,8 +276,8 @@ def test_a_schema_may_be_loose_where_it_is_said() -> None:
 @pytest.mark.parametrize(
     ("fields", "problem"),
     [
-        ({}, "'go' leads nowhere: set agent=, or on_invoke_handoff="),
-        ({"agent_name": "A"}, "'go' leads nowhere"),
+        ({}, "'go' has no target: set agent=, or on_invoke_handoff="),
+        ({"agent_name": "A"}, "'go' has no target"),
         ({"on_invoke_handoff": two_parameters}, "'go' needs agent_name="),
         ({"on_invoke_handoff": one_parameter, "agent_name": "A"}, r"called with \(context, argu"),
         (
@@ -318,3 +319,16 @@ def test_an_annotation_that_is_evaluated_may_leave_out_the_kind_of_agent() -> No
     way, other = (take.__annotations__[name] for name in ("way", "other"))
     assert get_args(way) == (int,)
     assert get_args(other) == (int, Agent[int])
+
+
+def test_the_type_of_a_callback_names_its_input_as_in_the_sdk() -> None:
+    (_, number), _ = get_args(OnHandoffWithInput[int])
+    assert number is int
+
+
+async def test_a_handoff_is_invoked_by_hand_with_the_names_of_the_sdk() -> None:
+    heard: list[Any] = []
+    entry = handoff(Agent(name="B"), on_handoff=lambda ctx: heard.append(ctx.context))
+    invoke: Any = entry.on_invoke_handoff
+    invoked: Any = await invoke(ctx=context(), input_json="")
+    assert (invoked.name, len(heard)) == ("B", 1)

@@ -154,7 +154,7 @@ class Both(RunHooks[Any], AgentHooks[Any]):  # pyright: ignore[reportIncompatibl
 @pytest.mark.parametrize(
     ("hooks", "message"),
     [
-        (AgentDiary(), r"AgentDiary has the hooks of an agent\. Give it to Agent\(hooks=\.\.\.\)"),
+        (AgentDiary(), r"AgentDiary has the hooks of an agent\. Pass it to Agent\(hooks=\.\.\.\)"),
         (Both(), r"Both has the hooks of an agent"),
         (Diary, r"derived from RunHooks, not type"),
         ("hooks", r"derived from RunHooks, not str"),

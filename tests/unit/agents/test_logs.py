@@ -2,13 +2,16 @@
 
 import logging
 from collections.abc import Iterator
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 import outlast
+from outlast import Agent, ToolRetry, function_tool
 from outlast.agents.errors import UserError
 from outlast.agents.logs import enable_verbose_stdout_logging, get_logger
+from outlast.testing import ScriptedModel, call, run_in_memory
 
 
 @pytest.fixture(autouse=True)
@@ -88,3 +91,34 @@ def test_what_is_printed_stays_in_its_line_too(capsys: pytest.CaptureFixture[str
     enable_verbose_stdout_logging()
     logging.getLogger("outlast.somewhere").debug("a\nb\x1b")
     assert capsys.readouterr().out == "a\\u000ab\\u001b\n"
+
+
+async def test_calls_of_models_and_tools_are_logged_without_their_texts(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    @function_tool(retry=ToolRetry(attempts=2, initial_interval=timedelta(milliseconds=1)))
+    def divide(number: int) -> float:
+        return 1 / number
+
+    enable_verbose_stdout_logging()
+    model = ScriptedModel(
+        [call("divide", "c1", number=1)], [call("divide", "c2", number=0)], "A secret"
+    )
+    await run_in_memory(Agent(name="Clerk", tools=[divide]), "A question", model=model)
+    logged = capsys.readouterr().out.splitlines()
+    assert [line for line in logged if not line.startswith("attempt")] == [
+        "The start of Clerk begins",
+        "The start of Clerk is done",
+        "The model call of Clerk, turn 1 begins",
+        "The model call of Clerk is done: function_call",
+        "The tool divide begins",
+        "The tool divide is done",
+        "The model call of Clerk, turn 2 begins",
+        "The model call of Clerk is done: function_call",
+        "The tool divide begins",
+        "The tool divide failed: tool_failed",
+        "The tool divide, attempt 2 begins",
+        "The tool divide failed",
+        "The model call of Clerk, turn 3 begins",
+        "The model call of Clerk is done: message",
+    ]

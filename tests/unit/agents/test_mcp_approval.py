@@ -4,8 +4,9 @@ from typing import Any
 
 import pytest
 
+from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.errors import UserError
-from outlast.agents.mcp.approval import approval_policy
+from outlast.agents.mcp.approval import server_approval
 
 
 @pytest.mark.parametrize(
@@ -23,17 +24,19 @@ from outlast.agents.mcp.approval import approval_policy
         ),
         ({"always": {"tool_names": ["refund"]}}, {"refund": True}),
         ({"always": "never"}, {"always": False}),
+        (ApprovalPolicy(quorum=2), ApprovalPolicy(quorum=2)),
+        ({"refund": ApprovalPolicy(quorum=2)}, {"refund": ApprovalPolicy(quorum=2)}),
     ],
 )  # fmt: skip
 def test_what_a_setting_means(setting: Any, meaning: Any) -> None:
-    assert approval_policy(setting) == meaning
+    assert server_approval(setting) == meaning
 
 
 def test_a_callable_is_asked_later() -> None:
     def rule(_context: Any, _agent: Any, _tool: Any) -> bool:
         return True
 
-    assert approval_policy(rule) is rule
+    assert server_approval(rule) is rule
 
 
 @pytest.mark.parametrize(
@@ -42,7 +45,7 @@ def test_a_callable_is_asked_later() -> None:
         ("sometimes", "require_approval is 'sometimes': it must be 'always', 'never'"),
         (1, "require_approval is 1"),
         ({"find": "perhaps"}, "require_approval for 'find' is 'perhaps'"),
-        ({"always": {"tool_names": []}, "often": {}}, "no key often"),
+        ({"always": {"tool_names": []}, "often": {}}, "not often"),
         ({"always": {"tool_names": "find"}}, r"require_approval\['always'\] must be"),
         ({"always": {"tool_names": [1]}}, r"require_approval\['always'\] must be"),
         ({"always": {"tool_names": ["a"]}, "never": ["b"]}, r"require_approval\['never'\] must be"),
@@ -55,4 +58,4 @@ def test_a_callable_is_asked_later() -> None:
 )
 def test_a_setting_that_means_nothing_is_refused(setting: Any, problem: str) -> None:
     with pytest.raises(UserError, match=problem):
-        approval_policy(setting)
+        server_approval(setting)

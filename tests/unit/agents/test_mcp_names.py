@@ -50,7 +50,7 @@ def test_a_name_that_two_servers_have_is_refused_with_what_to_do() -> None:
 
 
 def test_a_name_that_no_provider_takes_is_refused_with_what_to_do() -> None:
-    with pytest.raises(UserError, match="'a' has a tool that no model can call") as it:
+    with pytest.raises(UserError, match="'a' has a tool with an invalid name") as it:
         checked_names([("a", "find.book")], owner="A")
     assert "'find.book'" in str(it.value)
     assert "include_server_in_tool_names" in str(it.value)

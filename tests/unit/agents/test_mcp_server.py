@@ -74,5 +74,5 @@ async def test_what_a_server_of_ones_own_does_not_give_is_said(
     method: str, arguments: tuple[Any, ...], what: str
 ) -> None:
     server: MCPServer = Shelf()
-    with pytest.raises(NotImplementedError, match=rf"'{server.name}' does not give {what}\.$"):
+    with pytest.raises(NotImplementedError, match=rf"'{server.name}' does not provide {what}\.$"):
         await getattr(server, method)(*arguments)

@@ -2,7 +2,7 @@
 
 import copy
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,11 +11,11 @@ from openai.types.shared import Reasoning
 
 from outlast.agents.config.model_settings import (
     MCPToolChoice,
-    ModelRetrySettings,
     ModelSettings,
     read_model_settings,
     write_model_settings,
 )
+from outlast.agents.config.retry import ModelRetrySettings
 from outlast.agents.errors import UserError
 
 EVERYTHING = ModelSettings(
@@ -100,7 +100,14 @@ def test_retries_may_be_given_as_a_dict() -> None:
 @pytest.mark.parametrize(
     ("retry", "problem"),
     [
-        ({"policy": 1}, "has no field policy: the engine decides what is retried"),
+        ({"polcy": 1}, "has no field polcy. Its fields are backoff, max_retries, policy"),
+        (
+            {"policy": lambda: True},
+            r"ModelRetrySettings\(policy=\.\.\.\) is called with \(context\)",
+        ),
+        ({"backoff": 1}, r"backoff=\.\.\.\) must be ModelRetryBackoffSettings or a dict"),
+        ({"backoff": {"first": 1}}, "has no field first. Its fields are initial_delay, jitter"),
+        ({"backoff": {"max_delay": -1}}, r"max_delay=\.\.\.\) must be a number from 0, not -1"),
         ({"max_retries": -1}, r"max_retries=\.\.\.\) must be a whole number from 0, not -1"),
         ({"max_retries": True}, "not True"),
         ({"max_retries": "2"}, "not '2'"),
@@ -189,7 +196,7 @@ def test_settings_can_be_written_down_whole() -> None:
     assert list(written) == [field.name for field in fields(ModelSettings)]
     assert json.loads(json.dumps(written)) == written
     assert written["response_include"] == written["include"] == ["reasoning.encrypted_content"]
-    assert (written["timeout"], written["retry"]) == (1.5, {"max_retries": 2})
+    assert (written["timeout"], written["retry"]) == (1.5, {"max_retries": 2, "backoff": None})
     written["metadata"]["team"] = "sales"
     assert EVERYTHING.metadata == {"team": "support"}
     assert set(ModelSettings().to_json_dict().values()) == {None}
@@ -221,5 +228,29 @@ def test_a_choice_that_names_no_tool_of_a_server_counts_as_not_given(choice: Any
 
 def test_the_two_names_of_a_tool_of_an_mcp_server_are_texts() -> None:
     name: Any = None
-    with pytest.raises(UserError, match="must be texts, not MCPToolChoice"):
+    with pytest.raises(UserError, match="must be strings, not MCPToolChoice"):
         MCPToolChoice(server_label="wiki", name=name)
+
+
+def test_retry_settings_merge_field_by_field() -> None:
+    own = ModelSettings(retry=ModelRetrySettings(2, {"max_delay": 1}, "house"))  # pyright: ignore[reportArgumentType]
+    over = ModelSettings(retry=ModelRetrySettings(5))
+    merged = own.resolve(over).retry
+    assert merged is not None
+    assert (merged.max_retries, merged.policy) == (5, "house")
+    assert own.to_json_dict()["retry"]["backoff"]["max_delay"] == 1
+    assert read_model_settings(write_model_settings(own)) == own
+
+
+def test_unknown_settings_are_ignored_with_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    unknown: dict[str, Any] = {"top_k": 5, "temprature": 1.0}
+    settings = ModelSettings(temperature=0.5, **unknown)
+    assert settings == ModelSettings(temperature=0.5)
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        "ModelSettings has no field temprature, top_k, which is ignored. A provider's own "
+        "parameters go into extra_body or extra_args."
+    )
+    caplog.clear()
+    assert replace(settings, top_p=0.1) == ModelSettings(temperature=0.5, top_p=0.1)
+    assert caplog.records == []

@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.agent_tools.nested_result import AgentToolResult
+from outlast.agents.agent_tools.nested_result import AgentToolInvocation, AgentToolResult
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.items.run_items import MessageOutputItem
 from outlast.loop.values import JsonObject
 
+ASKED = AgentToolInvocation("ask", "c1", '{"input": "Why?"}')
 EXPERT = Agent[Any](name="Expert")
 ANSWER: JsonObject = {"type": "message", "role": "assistant", "content": "42"}
 
@@ -29,6 +30,7 @@ def test_a_result_is_also_a_list_of_input_items(asked: Any, items: list[Any]) ->
         final_output="42",
         last_agent=EXPERT,
         context_wrapper=RunContextWrapper(context=None),
+        agent_tool_invocation=ASKED,
     )
     assert result.to_input_list() == [*items, ANSWER]
     assert result.to_input_list() is not asked
@@ -41,6 +43,7 @@ def test_the_answer_is_had_as_the_type_that_it_is_of() -> None:
         final_output="42",
         last_agent=EXPERT,
         context_wrapper=RunContextWrapper(context=None),
+        agent_tool_invocation=ASKED,
     )
     assert result.final_output_as(int) == "42"
     assert result.final_output_as(str, raise_if_incorrect_type=True) == "42"

@@ -103,9 +103,12 @@ def test_a_schema_that_is_not_strict_is_pydantics() -> None:
     [
         (Socket, r"^Output type Socket cannot be an agent's output: .*Socket.*\. Use a pydantic"),
         (Unfinished, r"^Output type Unfinished cannot be an agent's output: .*not fully defined"),
-        (Iterable[int], r"^Output type Iterable\[int\] can be read only once: use a list"),
+        (
+            Iterable[int],
+            r"^Output type Iterable\[int\] is an iterator, which can be read only once: use a list",
+        ),
         (Generator[int, None, None], r"can be read only once"),
-        ("Weather", r"^output_type='Weather' is a value of type str: give the type itself\.$"),
+        ("Weather", r"^output_type='Weather' is a value of type str: pass the type itself\.$"),
         ([int], r"is a value of type list"),
     ],
 )

@@ -106,7 +106,7 @@ def test_a_rule_is_asked_about_the_operation() -> None:
     tool = ApplyPatchTool(Editor())
     call = arguments_of(patch_call("c1", "delete_file", "a"))
     operation = ApplyPatchOperation("delete_file", "a", None, wrapper)
-    assert tool.asked_about(wrapper, call) == operation
+    assert tool.approval_subject(wrapper, call) == operation
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The raw form of an item: JSON for the run, a typed object for whoever looks."""
 
+import json
 import subprocess
 import sys
 from copy import deepcopy
@@ -9,11 +10,15 @@ import pytest
 from openai.types.responses import (
     ResponseFunctionToolCall,
     ResponseOutputMessage,
+    ResponseOutputRefusal,
     ResponseOutputText,
+    response_function_web_search,
+    response_reasoning_item,
 )
 
 from outlast.agents.errors import UserError
-from outlast.agents.items.raw_items import HeldRaw, as_input, copies
+from outlast.agents.items import raw_items
+from outlast.agents.items.raw_items import HeldRaw, as_input, copies, in_written_order
 from outlast.loop.values import JsonObject
 
 MESSAGE: dict[str, Any] = {
@@ -171,3 +176,64 @@ def test_a_copy_shares_nothing_with_what_it_was_made_of() -> None:
     (copy,) = copies(iter([given]))
     copy["content"][0]["text"] = "Bye."
     assert given == MESSAGE
+
+
+# --- The order of fields --------------------------------------------------------------------------
+
+
+PARTS = {
+    "output_text": ResponseOutputText,
+    "refusal": ResponseOutputRefusal,
+    "summary_text": response_reasoning_item.Summary,
+    "reasoning_text": response_reasoning_item.Content,
+    "search": response_function_web_search.ActionSearch,
+    "open_page": response_function_web_search.ActionOpenPage,
+}
+
+
+def test_the_orders_of_fields_are_those_of_the_openai_package() -> None:
+    for kind, order in raw_items._FIELDS.items():
+        if kind.endswith("_output"):
+            continue  # only a dict there
+        model: Any = PARTS.get(kind) or raw_items._model(kind)
+        fields = list(model.model_fields)
+        assert [name for name in fields if name in order] == list(order), kind
+
+
+def test_an_item_of_a_run_is_printed_as_the_openai_package_prints_it() -> None:
+    recorded: JsonObject = {
+        "content": [{"annotations": [], "logprobs": [], "text": "Hello.", "type": "output_text"}],
+        "id": "msg_1",
+        "provider_field": 1,
+        "role": "assistant",
+        "status": "completed",
+        "type": "message",
+    }
+    typed = ResponseOutputMessage.construct(**deepcopy(recorded))
+    assert json.dumps(in_written_order(recorded)) == json.dumps(
+        typed.model_dump(mode="json", exclude_unset=True)
+    )
+
+
+def test_the_action_of_a_search_is_printed_as_the_openai_package_prints_it() -> None:
+    action = {"queries": ["a"], "query": "a", "type": "search"}
+    raw: JsonObject = {"action": action, "id": "ws", "type": "web_search_call"}
+    assert json.dumps(in_written_order(raw)) == (
+        '{"id": "ws", "action": {"type": "search", "queries": ["a"], "query": "a"}, '
+        '"type": "web_search_call"}'
+    )
+    assert list(action) == ["queries", "query", "type"], "the run's own item is not changed"
+
+
+def test_items_without_a_class_and_with_odd_fields_keep_their_order() -> None:
+    for raw in (
+        {"type": "memo", "b": 1, "a": [2]},
+        {"type": ["x"], "content": "a"},
+        {"content": [1]},
+    ):
+        assert json.dumps(in_written_order(raw)) == json.dumps(raw)
+
+
+def test_messages_of_users_keep_the_order_in_which_they_were_written() -> None:
+    raw: JsonObject = {"type": "message", "role": "user", "content": []}
+    assert json.dumps(in_written_order(raw)) == json.dumps(raw)

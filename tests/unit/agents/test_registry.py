@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
+from outlast.agents.context.encoding import type_name
 from outlast.agents.context.wrapper import RunContextWrapper, ToolContext
 from outlast.agents.errors import UserError
 from outlast.agents.handoffs.handoff import Handoff, handoff
@@ -17,7 +18,6 @@ from outlast.agents.registry import (
     agent_tools_of,
     handoffs_of,
     target_of,
-    type_name,
 )
 from outlast.agents.schemas.agent_output import AgentOutputSchema
 from outlast.agents.tools.function_tool import FunctionTool, function_tool
@@ -160,10 +160,10 @@ def test_a_handoff_is_found_by_its_tool_name() -> None:
 
 
 def test_of_two_handoffs_of_one_name_the_later_is_meant_as_in_what_the_model_is_offered() -> None:
-    first, second = Agent[Any](name="受付"), Agent[Any](name="会計")
+    first, second = Agent[Any](name="Büro"), Agent[Any](name="Bäro")
     registry = Registry([Agent(name="A", handoffs=[first, second])])
-    assert registry.handoff("A", "transfer_to___").agent is second
-    assert registry.handoff("A", "transfer_to___", "受付").agent is first
+    assert registry.handoff("A", "transfer_to_b_ro").agent is second
+    assert registry.handoff("A", "transfer_to_b_ro", "Büro").agent is first
 
 
 def test_a_definition_that_is_run_again_replaces_the_first() -> None:
@@ -189,32 +189,40 @@ def test_a_definition_that_is_wrong_leaves_the_first_where_it_was() -> None:
 
 def test_the_type_of_a_context_is_known_by_its_name() -> None:
     registry = Registry([Agent(name="A", tools=[greet, ship])])
-    assert registry.context_type(type_name(Customer)) is Customer
-    assert registry.context_type(type_name(Order)) is Order
-    assert registry.context_type("elsewhere:Thing") is None, "two are known: which?"
-    assert registry.context_type(None) is None
+    assert registry.context_type(type_name(Customer))[0] is Customer
+    assert registry.context_type(type_name(Order))[0] is Order
+    assert registry.context_type("elsewhere:Thing") == (None, False), "two are known: which?"
+    assert registry.context_type(None) == (None, False)
 
 
 def test_the_only_type_of_a_context_is_the_one_that_is_meant() -> None:
     registry = Registry([Agent(name="A", tools=[greet])])
-    assert registry.context_type(None) is Customer
-    assert registry.context_type("__main__:Customer") is Customer
+    assert registry.context_type(None) == (Customer, False)
+    assert registry.context_type("__main__:Customer") == (Customer, False)
     registry.add_context_type(Order)
-    assert registry.context_type(None) is None
-    assert registry.context_type(type_name(Order)) is Order
+    assert registry.context_type(None) == (None, False)
+    assert registry.context_type(type_name(Order))[0] is Order
+
+
+def test_the_runs_own_type_comes_before_the_annotation_of_a_callable() -> None:
+    registry = Registry([Agent(name="A", tools=[greet])])
+    assert registry.context_type(type_name(Customer), Order) == (Customer, True)
+    assert registry.context_type("elsewhere:Thing", Order) == (Order, False)
+    assert registry.context_type(None, Order) == (Order, False)
+    assert registry.context_type(type_name(Order), Order) == (Order, True)
 
 
 def test_no_type_is_known_where_no_tool_names_one() -> None:
-    assert Registry([Agent(name="A", tools=[tool("x")])]).context_type("app:Customer") is None
+    assert Registry([Agent(name="A", tools=[tool("x")])]).context_type("app:Customer")[0] is None
 
 
 def test_a_type_that_no_tool_names_is_found_where_it_is_imported() -> None:
     registry = Registry([Agent(name="A", tools=[tool("x")])])
-    assert registry.context_type(type_name(Customer)) is Customer
-    assert registry.context_type(f"{__name__}:Nobody") is None
-    assert registry.context_type(f"{__name__}:type_name") is None, "it is no class"
+    assert registry.context_type(type_name(Customer))[0] is Customer
+    assert registry.context_type(f"{__name__}:Nobody")[0] is None
+    assert registry.context_type(f"{__name__}:type_name")[0] is None, "it is no class"
     registry.add_context_type(Order)
-    assert registry.context_type(type_name(Customer)) is Customer, "and not the only one that is"
+    assert registry.context_type(type_name(Customer))[0] is Customer, "and not the only one that is"
 
 
 def test_an_agent_among_the_handoffs_stands_for_a_handoff_to_it() -> None:
@@ -251,7 +259,7 @@ def test_agents_that_are_tools_are_registered_with_all_they_reach() -> None:
     assert registry.tool("Triage", "ask_helper") is tool
     assert target_of(tool) is helper
     assert agent_tools_of(registry.agent("Triage")) == [tool]
-    assert registry.context_type(None) is Customer
+    assert registry.context_type(None) == (Customer, False)
 
 
 def test_an_agent_may_be_its_own_tool() -> None:
@@ -331,8 +339,8 @@ def test_an_unknown_reference_is_an_error_that_says_where_to_register_it() -> No
 def test_tools_that_mcp_servers_listed_are_known_behind_the_agents_own() -> None:
     own, listed, other = tool("find", "own"), tool("find", "listed"), tool("tear")
     registry = Registry([Agent[Any](name="A", tools=[own])])
-    registry.note_listed("A", [listed, other])
-    registry.note_listed("A", [])  # for another run
+    registry.keep_listed("A", [listed, other])
+    registry.keep_listed("A", [])  # for another run
     assert registry.tool_names("A") == ["tear", "find"]
     assert registry.tool("A", "find") is own
     assert registry.tool("A", "tear") is other
@@ -345,7 +353,7 @@ async def test_each_mcp_server_is_released_once() -> None:
     shared, own = Shelf(), Shelf()
     helper = Agent[Any](name="B", mcp_servers=[shared, own])
     registry = Registry([Agent[Any](name="A", mcp_servers=[shared], handoffs=[helper])])
-    await registry.release_servers()
+    await registry.release()
     assert (shared.steps, own.steps) == (["release"], ["release"])
 
 
@@ -357,7 +365,7 @@ async def test_an_mcp_server_that_cannot_be_released_does_not_keep_the_others(
             raise OSError("stuck")
 
     other = Shelf()
-    await Registry([Agent[Any](name="A", mcp_servers=[Stuck(), other])]).release_servers()
+    await Registry([Agent[Any](name="A", mcp_servers=[Stuck(), other])]).release()
     assert other.steps == ["release"]
     assert "could not be closed" in caplog.text
 
@@ -369,7 +377,7 @@ async def test_the_servers_of_agents_that_were_replaced_are_released_too() -> No
     of_run = Registry([Agent[Any](name="A", mcp_servers=[third, second])])
     registry.keep_for_run("r1", of_run)
     registry.forget_run("r1")
-    await registry.release_servers()
+    await registry.release()
     shelves = [*first.mcp_servers, second, third]
     assert [shelf.steps for shelf in shelves if isinstance(shelf, Shelf)] == [["release"]] * 3
 
@@ -405,3 +413,41 @@ def test_a_run_and_what_is_nested_in_it_can_have_definitions_of_its_own(
     registry.forget_run("desk/7")
     registry.forget_run("desk/7")
     assert registry.of_run(run_id) is registry
+
+
+# --- Agents with the same name --------------------------------------------------------------------
+
+
+def specialist(model: str) -> Agent[Any]:
+    return Agent(name="Clerk", model=model)
+
+
+def test_agents_with_the_same_name_are_told_apart_where_that_is_allowed() -> None:
+    one, other = specialist("m1"), specialist("m2")
+    triage = Agent[Any](name="Triage", handoffs=[one], tools=[other.as_tool("ask", "Ask.")])
+    registry = Registry([triage], tell_apart=True)
+    assert registry.names == ["Clerk", "Clerk (2)", "Triage"]
+    assert (registry.agent("Clerk"), registry.agent("Clerk (2)")) == (one, other)
+    assert [registry.name_of(agent) for agent in (one, other)] == ["Clerk", "Clerk (2)"]
+    assert registry.name_of(Agent(name="Elsewhere")) == "Elsewhere"
+    assert Registry([triage], tell_apart=True).names == registry.names, "each process agrees"
+    assert registry.holds(triage)
+
+
+def test_an_agent_with_a_taken_name_that_is_linked_later_is_found() -> None:
+    triage = Agent[Any](name="Triage", handoffs=[specialist("m1")])
+    registry = Registry([triage], tell_apart=True)
+    late = specialist("m2")
+    triage.handoffs.append(late)
+    assert registry.agent("Clerk (2)") is late
+    assert registry.handoff("Triage", "transfer_to_clerk", "Clerk (2)").agent is late
+
+
+def test_a_definition_that_is_run_again_replaces_all_agents_of_its_names() -> None:
+    first = Agent[Any](name="Triage", handoffs=[specialist("m1"), specialist("m2")])
+    registry = Registry([first], tell_apart=True)
+    again = Agent[Any](name="Triage", handoffs=[specialist("m3")])
+    registry.replace(again)
+    assert registry.names == ["Clerk", "Triage"]
+    assert registry.holds(again)
+    assert not registry.holds(first)

@@ -6,7 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from openai import AsyncOpenAI
 
+from outlast.agents.approvals.budget import Budget
+from outlast.agents.approvals.policy import ApprovalPolicy
 from outlast.agents.config.model_settings import ModelSettings
 from outlast.agents.config.run_config import (
     CallModelData,
@@ -16,6 +19,7 @@ from outlast.agents.config.run_config import (
     as_run_config,
 )
 from outlast.agents.config.session_input import SessionSettings
+from outlast.agents.config.settings import write_run_config
 from outlast.agents.context.wrapper import RunContextWrapper
 from outlast.agents.errors import UserError
 from outlast.agents.guardrails.guardrail import (
@@ -97,6 +101,10 @@ EVERYTHING: dict[str, Any] = {
     "tool_execution": ToolExecutionConfig(max_function_tool_concurrency=2),
     "output_guardrail_blocked_message": "withheld",
     "heartbeat_timeout": timedelta(seconds=5),
+    "stream_interval": timedelta(seconds=1),
+    "requester": "mara",
+    "takeover": ApprovalPolicy(audience="support"),
+    "budgets": [Budget(tokens=50_000)],
 }
 
 
@@ -137,7 +145,7 @@ def by_keyword(given: dict[str, Any]) -> RunConfig:
     [
         ({"max_turns": 3}, r"no field max_turns. Pass it to Runner.run itself: .*max_turns=\.\.\."),
         ({"hooks": None, "model": "x"}, r"no field hooks. Pass it to Runner.run itself"),
-        ({"colour": 1}, "no field colour. Its fields are call_model_input_filter, conversation"),
+        ({"colour": 1}, "no field colour. Its fields are budgets, call_model_input_filter"),
         ({"disable_tracing": True}, "no field disable_tracing. Its fields are"),
         (
             {"conversation_id": "c"},
@@ -183,9 +191,17 @@ def test_what_is_no_field_is_refused_by_name(
         ("trace_id", 5, "must be a string, not 5"),
         ("trace_metadata", ["a"], "must be a dict"),
         ("output_guardrail_blocked_message", takes_two, r"is called with \(args\)"),
-        ("output_guardrail_blocked_message", never, "a text or a sync callable, not an async one"),
+        (
+            "output_guardrail_blocked_message",
+            never,
+            "a string or a sync callable, not an async one",
+        ),
         ("output_guardrail_blocked_message", Never(), "a sync callable, not an async one"),
         ("heartbeat_timeout", 5, "must be a timedelta, not 5"),
+        ("stream_interval", 0.2, "must be a timedelta, not 0.2"),
+        ("stream_interval", timedelta(), "from 20 milliseconds to a minute, not 0 s"),
+        ("stream_interval", timedelta(milliseconds=19), "not 0.019 s. Leave it out"),
+        ("stream_interval", timedelta(seconds=61), "not 61 s"),
     ],
 )
 def test_a_field_that_does_not_fit_is_refused_where_it_is_given(
@@ -213,6 +229,19 @@ def test_what_is_no_settings_at_all_is_refused(given: Any) -> None:
 def test_a_name_stands_for_what_only_the_worker_has() -> None:
     config = RunConfig(call_model_input_filter="trimmer", model_provider="house")
     assert (config.call_model_input_filter, config.model_provider) == ("trimmer", "house")
+
+
+def test_a_provider_that_a_model_makes_needless_is_ignored_with_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    config = RunConfig(model=EchoModel(), model_provider=AsyncOpenAI(api_key="k"))
+    (line,) = caplog.messages
+    assert line.startswith(
+        "RunConfig(model_provider=...) is of type AsyncOpenAI, which has no get_model"
+    )
+    assert "model_provider" not in write_run_config(config)
+    with pytest.raises(UserError, match="must be an object with get_model"):
+        RunConfig(model="gpt-5", model_provider=AsyncOpenAI(api_key="k"))
 
 
 def test_a_copy_is_checked_too() -> None:

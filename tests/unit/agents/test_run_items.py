@@ -123,7 +123,15 @@ def test_a_copy_with_another_raw_item_keeps_the_rest() -> None:
 
 def test_an_item_shows_what_it_says() -> None:
     shown = repr(InputItem(agent=None, raw_item={"role": "user", "content": "Hi"}))
-    assert shown == "InputItem(agent=None, raw_item={'role': 'user', 'content': 'Hi'})"
+    message = "{'role': 'user', 'content': 'Hi'}"
+    assert shown == f"InputItem(agent=None, raw_item={message}, type='input_item')"
+    shown = repr(ToolCallItem(agent=DESK, raw_item=CALL, title="Look up"))
+    assert shown.startswith(
+        f"ToolCallItem(agent={type(DESK).__name__}(name={DESK.name!r}), raw_item=ResponseFunctionToolCall("
+    )
+    assert shown.endswith(
+        "type='tool_call_item', description=None, title='Look up', tool_origin=None)"
+    )
 
 
 def test_the_class_itself_has_no_raw_item() -> None:

@@ -403,7 +403,7 @@ class TestCallback:
         def trim_history(history: list[Raw], new: list[Raw]) -> Any:
             return answer
 
-        with pytest.raises(UserError, match=r"trim_history.*must return the list"):
+        with pytest.raises(UserError, match=r"trim_history.*must return a list"):
             await merge_with_callback([HELLO], [BYE], trim_history)
 
     @pytest.mark.parametrize("item", ["hello", None, {"content": object()}])

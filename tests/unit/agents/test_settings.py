@@ -74,6 +74,7 @@ def test_plain_data_travels_as_it_is() -> None:
         RunConfig(
             tool_not_found_behavior="raise",
             heartbeat_timeout=timedelta(seconds=2),
+            stream_interval=timedelta(milliseconds=250),
             model_settings=ModelSettings(temperature=0),
             session_settings=SessionSettings(limit=5),
             nest_handoff_history=True,
@@ -94,6 +95,7 @@ def test_plain_data_travels_as_it_is() -> None:
     assert json.loads(json.dumps(written)) == {
         "tool_not_found_behavior": "raise",
         "heartbeat_ms": 2000,
+        "stream_interval_ms": 250,
         "model_settings": {"temperature": 0},
         "session_settings": {"limit": 5},
         "nest_handoff_history": True,

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from outlast.agents.agent import Agent
-from outlast.agents.config.model_settings import ModelRetrySettings, ModelSettings
+from outlast.agents.config.model_settings import ModelSettings
+from outlast.agents.config.retry import ModelRetrySettings
 from outlast.agents.config.run_config import RunConfig
 from outlast.agents.config.session_input import SessionSettings
 from outlast.agents.config.settings_field import as_settings

@@ -41,6 +41,10 @@ async def output_of(returned: Any, **action: Any) -> JsonObject:
     return await tool.on_invoke_tool(context(), arguments)
 
 
+def asking_for(timeout_ms: Any) -> JsonObject:
+    return {"type": "shell_call", "action": {"commands": ["ls"], "timeout_ms": timeout_ms}}
+
+
 def wrote(stdout: str = "", stderr: str = "", code: int = 0) -> ShellCommandOutput:
     return ShellCommandOutput(stdout, stderr, ShellCallOutcome("exit", code))
 
@@ -132,18 +136,32 @@ def test_outputs_say_how_they_ended() -> None:
         ({"type": "shell_call", "action": {"commands": [1]}}, "at least one command"),
         ({"type": "shell_call", "action": "ls"}, "at least one command"),
         ({"type": "shell_call"}, "at least one command"),
+        (shell_call("c1", "ls", timeout_ms=5), None),
+        (shell_call("c1", "ls", timeout_ms=0), None),
+        (shell_call("c1", "ls", timeout_ms=None), None),
+        (asking_for(-1), "not -1"),
+        (asking_for(1.5), "not 1.5"),
+        (asking_for(True), "not True"),
+        (asking_for("5"), "not '5'"),
     ],
 )
-def test_a_call_has_commands(call: JsonObject, problem: str | None) -> None:
+def test_a_call_has_commands_and_may_have_a_time_out(call: JsonObject, problem: str | None) -> None:
     validate = ShellTool(lambda _request: "").validate
     assert validate is not None
     told = validate(arguments_of(call))
     assert told == problem if problem is None else problem in str(told)
 
 
+@pytest.mark.parametrize("wanted", [0, 0.0, None])
+def test_a_time_out_of_zero_is_no_time_out(wanted: Any) -> None:
+    tool = ShellTool(lambda _request: "")
+    subject = tool.approval_subject(RunContextWrapper(None), arguments_of(asking_for(wanted)))
+    assert subject == ShellActionRequest(["ls"], None)
+
+
 def test_a_rule_is_asked_about_what_is_to_be_run() -> None:
     tool = ShellTool(lambda _request: "")
-    subject = tool.asked_about(RunContextWrapper(None), arguments_of(shell_call("c1", "ls")))
+    subject = tool.approval_subject(RunContextWrapper(None), arguments_of(shell_call("c1", "ls")))
     assert subject == ShellActionRequest(["ls"])
 
 
@@ -209,7 +227,9 @@ def test_the_older_shell_needs_a_command_and_an_executor() -> None:
     assert tool.validate is not None
     assert tool.validate(arguments_of(local_shell_call("c1", "ls"))) is None
     assert "action.command" in str(tool.validate(arguments_of(local_shell_call("c1"))))
-    asked = tool.asked_about(RunContextWrapper(None), arguments_of(local_shell_call("c1", "ls")))
+    asked = tool.approval_subject(
+        RunContextWrapper(None), arguments_of(local_shell_call("c1", "ls"))
+    )
     assert asked["command"] == ["ls"]
     nothing: Any = None
     with pytest.raises(UserError, match="LocalShellTool: executor must be a callable"):

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from outlast.agents.errors import UserError
-from outlast.agents.schemas.strict_schema import strict_schema
+from outlast.agents.schemas.strict_schema import ensure_strict_json_schema, strict_schema
 
 JsonObject = dict[str, Any]
 
@@ -376,3 +376,10 @@ def test_what_cannot_be_strict_in_a_definition_is_named_by_the_definition() -> N
 def test_a_root_that_is_no_object_is_refused(root: JsonObject) -> None:
     with pytest.raises(UserError, match="the schema is not an object"):
         strict_schema(root, owner="Tool 't'")
+
+
+def test_a_schema_that_was_made_by_hand_becomes_strict() -> None:
+    made = ensure_strict_json_schema({"type": "object", "properties": {"a": {"type": "string"}}})
+    assert (made["required"], made["additionalProperties"]) == (["a"], False)
+    with pytest.raises(UserError, match=r"^The schema"):
+        ensure_strict_json_schema({"type": "object", "additionalProperties": {"type": "string"}})

@@ -107,7 +107,7 @@ def test_a_bare_decorator_makes_a_tool_with_safe_defaults() -> None:
     assert bare.needs_approval is False
     assert bare.timeout == timedelta(minutes=2)
     assert bare.retry == ToolRetry(attempts=3)
-    assert bare.fast is False
+    assert bare.fast is None
     assert bare.is_enabled is True
     assert bare.failure_error_function is default_tool_error
 
@@ -338,10 +338,10 @@ def test_the_model_is_told_that_a_tool_failed_and_nothing_of_why() -> None:
     context = context_for(bare)
 
     assert default_tool_error(context, error) == (
-        "The tool bare failed and gave no result. It may have had an effect."
+        "The tool bare failed and returned no result. It may have had an effect."
     )
     assert default_tool_error(context, ToolTimeoutError("hunter2")) == (
-        "The tool bare did not finish in time and gave no result. It may have had an effect."
+        "The tool bare did not finish in time and returned no result. It may have had an effect."
     )
     assert default_tool_error(RunContextWrapper(context=None), error).startswith("The tool failed")
 

@@ -44,8 +44,8 @@ def test_the_three_verdicts_say_what_follows() -> None:
 @pytest.mark.parametrize(
     ("behavior", "message"),
     [
-        ({"type": "modify"}, r"'modify'\}\) is none of the three"),
-        ("allow", r"behavior='allow'\) is none of the three"),
+        ({"type": "modify"}, r"'modify'\}\) is not a behavior"),
+        ("allow", r"behavior='allow'\) is not a behavior"),
         ({"type": "reject_content"}, r"message=\.\.\.\) must be a string, not None"),
         ({"type": "reject_content", "message": 7}, r"must be a string, not 7"),
     ],
@@ -101,3 +101,12 @@ async def test_mistakes_name_the_guardrail(make: Any, kind: str) -> None:
     forgets = make(name="forgets")(bool)  # returns True
     with pytest.raises(UserError, match=rf"^Tool {kind} guardrail 'forgets' returned bool: return"):
         await forgets.run(RESULT)
+
+
+def test_a_decorated_guardrail_has_the_name_of_its_function() -> None:
+    def check(data: Any) -> ToolGuardrailFunctionOutput:
+        return ToolGuardrailFunctionOutput.allow()
+
+    assert tool_input_guardrail(check).name == "check"
+    assert tool_output_guardrail(check).name == "check"
+    assert tool_input_guardrail(name="own")(check).name == "own"

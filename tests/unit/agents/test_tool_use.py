@@ -90,6 +90,13 @@ def test_the_four_forms_are_taken(behavior: Any) -> None:
     check_tool_use_behavior(behavior, "Agent 'A'")
 
 
+def test_an_unknown_key_has_no_effect_and_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    behavior: Any = {"stop_at_tools_names": ["a"]}
+    check_tool_use_behavior(behavior, "Agent 'A'")
+    assert "Agent 'A': tool_use_behavior has the unknown key 'stop_at_tools_names'" in caplog.text
+    assert final_call(behavior, ["a"]) is None
+
+
 def takes_one(context: object) -> None: ...
 
 
@@ -99,10 +106,11 @@ def takes_one(context: object) -> None: ...
         ("stop", "must be 'run_llm_again', 'stop_on_first_tool', .* not 'stop'"),
         (None, "not None"),
         (ToolsToFinalOutputResult, "not <class"),
-        ({}, r"as a dict is StopAtTools\(stop_at_tool_names=\['name'\]\)"),
-        ({"stop_at_tool_names": "a"}, "with a list of tools' names"),
+        (
+            {"stop_at_tool_names": "a"},
+            r"as a dict is StopAtTools\(stop_at_tool_names=\['name'\]\), with a list of tools' names",
+        ),
         ({"stop_at_tool_names": [look_up]}, "with a list of tools' names"),
-        ({"stop_at_tool_names": ["a"], "more": 1}, "StopAtTools"),
         (takes_one, r"is called with \(context, results\), but takes_one takes"),
     ],
 )

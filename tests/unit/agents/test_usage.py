@@ -16,6 +16,7 @@ ONE = values.Usage(
     total_tokens=15,
     cached_tokens=4,
     reasoning_tokens=2,
+    cache_write_tokens=1,
 )
 FREE = values.Usage(requests=1)
 
@@ -25,12 +26,13 @@ def test_what_a_run_has_counted_is_shown_with_its_details() -> None:
     assert (usage.requests, usage.input_tokens, usage.output_tokens) == (2, 20, 10)
     assert usage.total_tokens == 30
     assert usage.input_tokens_details.cached_tokens == usage.cached_tokens == 8
+    assert usage.input_tokens_details.cache_write_tokens == usage.cache_write_tokens == 2
     assert usage.output_tokens_details.reasoning_tokens == usage.reasoning_tokens == 4
     entry = RequestUsage(
         input_tokens=10,
         output_tokens=5,
         total_tokens=15,
-        input_tokens_details=InputTokensDetails(cached_tokens=4),
+        input_tokens_details=InputTokensDetails(cached_tokens=4, cache_write_tokens=1),
         output_tokens_details=OutputTokensDetails(reasoning_tokens=2),
     )
     assert usage.request_usage_entries == [entry, entry]
@@ -81,6 +83,6 @@ def test_what_a_provider_does_not_tell_counts_as_nothing() -> None:
 def test_details_may_be_dicts_as_providers_send_them() -> None:
     sent: Any = ({"cached_tokens": 3, "cache_write_tokens": 1}, {"reasoning_tokens": 2})
     usage = Usage(requests=1, input_tokens_details=sent[0], output_tokens_details=sent[1])
-    assert (usage.cached_tokens, usage.reasoning_tokens) == (3, 2)
+    assert (usage.cached_tokens, usage.cache_write_tokens, usage.reasoning_tokens) == (3, 1, 2)
     untold: Any = {"cached_tokens": None}
     assert Usage(input_tokens_details=untold).cached_tokens == 0

@@ -15,7 +15,7 @@ def first(monkeypatch: pytest.MonkeyPatch) -> Runtime:
     """The runtime of this process, once it has one; what a test makes the default is forgotten."""
     have_runtime()
     monkeypatch.setattr("temporalio.runtime._runtime_ref._default_runtime", Runtime.default())
-    monkeypatch.setattr(core_runtime, "_known", getattr(core_runtime, "_known"))  # noqa: B009  private
+    monkeypatch.setattr(core_runtime, "_owner", getattr(core_runtime, "_owner"))  # noqa: B009  private
     return Runtime.default()
 
 

@@ -11,7 +11,7 @@ from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.agent import Agent
 from outlast.agents.errors import ServerUnavailable, UserError
-from outlast.agents.registry import Registry
+from outlast.agents.tools.function_tool import function_tool
 from outlast.contract import names
 from outlast.local import engine, local_worker
 from outlast.local.engine import LocalEngine
@@ -101,7 +101,7 @@ class FakeWorker:
     def __init__(self, client: Any, options: Any) -> None:
         self.client = client
         self.options = options
-        self.registry = Registry(options["agents"])
+        self.registry = options["agents"]
         self.calls: list[str] = []
 
     async def __aenter__(self) -> Self:
@@ -122,8 +122,8 @@ async def around(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterat
     monkeypatch.setattr(engine, "this_program", lambda: Program("desk-0a1b2c3d", is_script=True))
     monkeypatch.setattr(engine, "LOOK_AGAIN_SECONDS", 0.01)
     monkeypatch.setattr(local_worker, "AgentWorker", surroundings.make_worker)
-    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
-    surroundings.claims = tmp_path / "outlast" / "queues"
+    monkeypatch.setenv("OUTLAST_DATA_DIR", str(tmp_path))
+    surroundings.claims = tmp_path / "queues"
     yield surroundings
     await LocalEngine.close_shared()
 
@@ -239,8 +239,8 @@ async def test_an_agent_that_does_not_fit_leaves_its_queue_to_the_next(
     around: Surroundings,
 ) -> None:
     one = await LocalEngine.shared()
-    twice = Agent[Any](name="Triage", handoffs=[Agent(name="X"), Agent(name="X")])
-    with pytest.raises(UserError, match="Two agents"):
+    twice = Agent[Any](name="Triage", tools=[function_tool(print, name_override="x")] * 2)
+    with pytest.raises(UserError, match="two tools named"):
         await one.serve(twice, "r1")
     assert (await one.serve(Agent(name="Triage"), "r2")).queue.endswith("-0a1b2c3d-Triage")
     assert len(around.workers) == 1
@@ -250,7 +250,7 @@ async def test_a_type_of_context_is_known_to_the_worker(around: Surroundings) ->
     one = await LocalEngine.shared()
     await one.serve(Agent(name="Triage"), "r1", context_type=SimpleNamespace)
     (worker,) = around.workers
-    kind = worker.registry.of_run("r1").context_type("types:SimpleNamespace")
+    kind = worker.registry.of_run("r1").context_type("types:SimpleNamespace")[0]
     assert kind is SimpleNamespace
 
 
@@ -270,13 +270,13 @@ async def test_a_run_on_another_programs_queue_is_carried_there_while_it_is_wait
     one = await LocalEngine.shared()
     first, second = [await one.serve(Agent(name="A"), run, queue=FOREIGN) for run in ("r1", "r2")]
     assert [worker.options["task_queue"] for worker in around.workers] == [FOREIGN]
-    first.let_go(ended=True)
+    first.release(ended=True)
     await asyncio.sleep(0)
     assert around.workers[0].calls == ["enter"]
-    second.let_go(ended=False)
+    second.release(ended=False)
     third = await one.serve(Agent(name="A"), "r3", queue=FOREIGN)
     assert [worker.calls for worker in around.workers] == [["enter"]], "it was not stopped yet"
-    third.let_go(ended=True)
+    third.release(ended=True)
     await until(lambda: around.workers[0].calls == ["enter", "exit"])
     fourth = await one.serve(Agent(name="A"), "r4", queue=FOREIGN)
     fourth.leave()
@@ -288,14 +288,14 @@ async def test_the_programs_own_queue_is_carried_to_the_end(around: Surroundings
     one = await LocalEngine.shared()
     attached = await one.serve(Agent(name="A"), "r1", queue="outlast-local-desk-0a1b2c3d-A")
     await one.serve(Agent(name="A"), "r2")
-    attached.let_go(ended=True)
+    attached.release(ended=True)
     await asyncio.sleep(0)
     assert [worker.calls for worker in around.workers] == [["enter"]]
 
 
 async def _ask(one: LocalEngine, name: str) -> str:
     served = await one.serve(Agent(name=name), f"run of {name}")
-    served.let_go(ended=True)
+    served.release(ended=True)
     return served.queue
 
 
@@ -321,7 +321,7 @@ async def test_queues_of_names_that_are_not_used_any_more_are_carried_no_longer(
     ]  # fmt: skip
     assert await _ask(one, "b") == around.workers[3].options["task_queue"], "it can be had again"
     assert around.workers[-1].calls == ["enter"]
-    busy.let_go(ended=True)
+    busy.release(ended=True)
 
 
 @pytest.mark.parametrize("name", ["a", 'the "best" one', "back\\slash"])
@@ -348,12 +348,12 @@ async def test_a_run_whose_program_lives_is_carried_here_once_that_has_ended(
     needed = await one.serve(Agent(name="A"), "r1", queue=FOREIGN)
     given_up = await one.serve(Agent(name="B"), "r2", queue=FOREIGN)
     assert (needed.queue, around.workers) == (FOREIGN, [])
-    given_up.let_go(ended=True)
+    given_up.release(ended=True)
     claim.release()
     await until(lambda: bool(around.workers))
     (worker,) = around.workers
     assert worker.registry.names == ["A"]
-    needed.let_go(ended=True)
+    needed.release(ended=True)
     await until(lambda: worker.calls == ["enter", "exit"])
 
 
@@ -361,7 +361,7 @@ async def test_a_queue_with_workers_of_its_own_is_left_to_them(around: Surroundi
     one = await LocalEngine.shared()
     served = await one.serve(Agent(name="A"), "r1", queue="support")
     served.leave()
-    served.let_go(ended=True)
+    served.release(ended=True)
     assert (served.queue, around.workers) == ("support", [])
 
 

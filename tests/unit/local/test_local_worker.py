@@ -10,7 +10,6 @@ import pytest
 from temporalio.service import RPCError, RPCStatusCode
 
 from outlast.agents.agent import Agent
-from outlast.agents.registry import Registry
 from outlast.local import local_worker
 from outlast.local.local_worker import HostedRun, LocalWorker
 from outlast.local.loop_end import kept_out
@@ -25,7 +24,8 @@ class FakeWorker:
     """A worker that notes when it starts and stops."""
 
     def __init__(self, _client: Any, **options: Any) -> None:
-        self.registry = Registry(options["agents"])
+        self.registry = options["agents"]
+        self.approvals: Any = options["approvals"]
         self.started_in: object = "nothing"
 
     async def __aenter__(self) -> Self:
@@ -100,11 +100,11 @@ def test_a_run_needs_its_worker_until_it_is_let_go(made: tuple[LocalWorker, Fake
     run.begin(one, A)
     other.begin(one, A)
     assert one.users == 2
-    run.let_go(ended=True)
-    run.let_go(ended=True)
+    run.release(ended=True)
+    run.release(ended=True)
     assert (one.users, dropped) == (1, [one])
     other.leave()
-    other.let_go(ended=True)
+    other.release(ended=True)
     assert one.users == 1, "it goes on without anybody"
     assert worker.registry.of_run("r1") is worker.registry
     assert worker.registry.of_run("r2") is not worker.registry
@@ -137,7 +137,7 @@ def test_what_is_taken_back_leaves_a_run_the_agent_it_had(
     kept = carrier.definitions.of_run("run")
     assert kept is not None
     assert kept.agent("A") is first
-    working.let_go(ended=True)
+    working.release(ended=True)
     assert carrier.definitions.of_run("run") is None
     assert carrier.users == 0
 
@@ -205,7 +205,7 @@ async def test_a_worker_that_the_server_turns_away_is_replaced(
     assert (ending[0].has_stopped, service.answers) == (True, [])
     assert again.of_run("r1").agent("A") is A
     assert again.of_run("left over").agent("A") is newer
-    assert again.context_type("types:SimpleNamespace") is SimpleNamespace
+    assert again.context_type("types:SimpleNamespace")[0] is SimpleNamespace
     one.definitions.leave("r1", ended=True)
     assert again.of_run("r1") is again, "the new one is told what the runs need"
     await one.stop()
@@ -227,3 +227,25 @@ async def test_a_worker_that_nobody_needs_any_more_is_not_replaced(
     again = QueueClaim.take(QUEUE, tmp_path)
     assert again is not None, "the queue is free"
     again.release(for_good=True)
+
+
+def test_the_operators_file_of_the_environment_holds_for_programs_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: tuple[LocalWorker, FakeWorker]
+) -> None:
+    assert made[1].approvals is None
+    place = tmp_path / "approvals.toml"
+    place.write_text("[tool.defined_later]\n", encoding="utf-8")
+    monkeypatch.setenv("OUTLAST_APPROVALS", str(place))
+    workers: list[FakeWorker] = []
+
+    def make(client: Any, **options: Any) -> FakeWorker:
+        workers.append(FakeWorker(client, **options))
+        return workers[-1]
+
+    monkeypatch.setattr(local_worker, "AgentWorker", make)
+    claim = QueueClaim.take(f"{QUEUE}-2", tmp_path)
+    assert claim is not None
+    client: Any = None
+    LocalWorker(client, claim, A, is_own=True)
+    assert workers[0].approvals.entry("tool", "A", "defined_later") is not None
+    claim.release()

@@ -8,6 +8,7 @@ import pytest
 from outlast.agents.agent import Agent
 from outlast.agents.errors import UserError
 from outlast.agents.registry import Registry
+from outlast.agents.tools.function_tool import function_tool
 from outlast.local import run_definitions
 from outlast.local.run_definitions import RunDefinitions
 
@@ -94,14 +95,14 @@ def test_a_type_of_context_is_known_to_the_run(
 ) -> None:
     definitions.attend("r1", ANN, SimpleNamespace)
     for one in (registry, registry.of_run("r1")):
-        assert one.context_type("types:SimpleNamespace") is SimpleNamespace
+        assert one.context_type("types:SimpleNamespace")[0] is SimpleNamespace
 
 
 def test_an_agent_that_does_not_fit_changes_nothing(
     registry: Registry, definitions: RunDefinitions
 ) -> None:
-    twice = Agent[Any](name="Clerk", handoffs=[Agent(name="X"), Agent(name="X")])
-    with pytest.raises(UserError, match="Two agents are named 'X'"):
+    twice = Agent[Any](name="Clerk", tools=[function_tool(lambda: 1, name_override="x")] * 2)
+    with pytest.raises(UserError, match="two tools named 'x'"):
         definitions.attend("r1", twice)
     assert registry.agent("Clerk") is ANN
     assert registry.of_run("r1") is registry

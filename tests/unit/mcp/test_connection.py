@@ -189,7 +189,7 @@ async def test_closing_while_it_opens_is_told_to_who_waits() -> None:
 
 async def test_one_that_is_given_up_before_it_begins_tells_who_waits() -> None:
     connection = connect(Line())
-    connection.give_up()
+    connection.abort()
     with pytest.raises(ConnectionError, match="was closed"):
         async with connection.client():
             raise AssertionError

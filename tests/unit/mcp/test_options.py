@@ -61,8 +61,8 @@ def test_a_limit_that_is_none_is_refused(wrong: Any) -> None:
     [
         ({"max_retry_attempts": -2}, "S: max_retry_attempts must be"),
         ({"max_retry_attempts": True}, "S: max_retry_attempts must be"),
-        ({"retry_backoff_seconds_base": -1}, "S: its waits between tries do not fit"),
-        ({"retry_backoff_seconds_max": -1}, "S: its waits between tries do not fit"),
+        ({"retry_backoff_seconds_base": -1}, "S: the retry intervals are invalid"),
+        ({"retry_backoff_seconds_max": -1}, "S: the retry intervals are invalid"),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(options: Any, problem: str) -> None:

@@ -156,4 +156,4 @@ async def test_one_that_cannot_be_let_go_does_not_keep_the_others(
     async with MCPServerManager([first, last]):
         pass
     assert first.steps == ["connect", "cleanup"]
-    assert "'last' could not be let go" in caplog.text
+    assert "'last' could not be disconnected" in caplog.text

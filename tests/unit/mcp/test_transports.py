@@ -58,7 +58,7 @@ def test_parameters_that_fit(kind: type, fits: Any) -> None:
     ("kind", "wrong", "problem"),
     [
         (MCPServerStdioParams, None, "S: params needs 'command'"),
-        (MCPServerStdioParams, {}, "It may hold: command, args"),
+        (MCPServerStdioParams, {}, "Its keys are command, args"),
         (MCPServerStdioParams, {"command": ["server"]}, "S: params needs 'command', a string"),
         (MCPServerStdioParams, {"command": "server", "arg": []}, "S: params has no arg"),
         (MCPServerSseParams, {"url": "http://host", "cwd": "/"}, "S: params has no cwd"),

@@ -69,7 +69,7 @@ class SessionBehaviour(ABC):
         assert await other.get_items(limit=2) == [ORDER, BYE]
 
     async def test_a_limit_below_zero_is_refused(self, session: Any) -> None:
-        with pytest.raises(UserError, match="limit is -1"):
+        with pytest.raises(UserError, match="limit must be at least 0, not -1"):
             await session.get_items(limit=-1)
 
     async def test_the_newest_item_can_be_taken_back(self, session: Any) -> None:
@@ -187,3 +187,15 @@ class SessionBehaviour(ABC):
         taken = await asyncio.gather(*(other.pop_item() for other in others))
         assert sorted(item["content"] for item in taken) == ["0", "1", "2", "3", "4", "5"]
         assert await session.get_items() == []
+
+    async def test_the_oldest_items_can_be_replaced_in_one_step(self, session: Any) -> None:
+        assert await session.add_items_once("run-1:1", [HELLO, ORDER, BYE])
+        await self.write_row(session, "{no json")
+        assert not await session.replace_items([ORDER], [])
+        assert not await session.replace_items([HELLO, ORDER, BYE, HELLO], [])
+        assert await session.get_items() == [HELLO, ORDER, BYE]
+        assert await session.replace_items([HELLO, ORDER], [said("short")])
+        assert await session.get_items() == [said("short"), BYE]
+        assert await session.replace_items([], [said("first")])
+        assert await session.get_items() == [said("first"), said("short"), BYE]
+        assert not await session.add_items_once("run-1:1", [HELLO]), "its keys stay"

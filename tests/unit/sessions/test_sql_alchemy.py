@@ -129,6 +129,28 @@ class TestInSQLite(SQLAlchemyBehaviour):
         await session.engine.dispose()
 
 
+@pytest.mark.parametrize(
+    ("given", "wait"),
+    [(None, 30.0), ({"connect_args": {"timeout": 2}}, 2), ({"echo": False}, 30.0)],
+)
+async def test_writers_wait_for_each_other_in_sqlite(
+    given: dict[str, Any] | None, wait: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    connect = sqlite3.connect
+
+    def connected(*args: Any, **options: Any) -> sqlite3.Connection:
+        waits.append(options["timeout"])
+        return connect(*args, **options)
+
+    monkeypatch.setattr(sqlite3, "connect", connected)
+    url = f"sqlite+aiosqlite:///{tmp_path / 'sessions.db'}"
+    session = SQLAlchemySession.from_url("a", url=url, create_tables=True, engine_kwargs=given)
+    await session.add_items([{"role": "user", "content": "Hello"}])
+    await session.engine.dispose()
+    assert set(waits) == {wait}
+
+
 class TestInMemory(SQLAlchemyBehaviour):
     """All tasks share one connection here."""
 

@@ -15,6 +15,7 @@ import pytest
 from outlast.agents.config.session_input import SessionSettings
 from outlast.agents.errors import UserError
 from outlast.sessions import sqlite
+from outlast.sessions.branches import AdvancedSQLiteSession
 from outlast.sessions.sqlite import SQLiteSession
 from tests.unit.sessions.behaviour import BYE, HELLO, ORDER, SessionBehaviour
 
@@ -40,6 +41,21 @@ class TestInAFile(SQLiteBehaviour):
         return SQLiteSession(session_id, session.db_path, session_settings=settings)
 
 
+class TestWithBranches(SQLiteBehaviour):
+    @pytest.fixture
+    def session(self, tmp_path: Path) -> Iterator[SQLiteSession]:
+        session = AdvancedSQLiteSession(session_id="support-7", db_path=tmp_path / "sessions.db")
+        yield session
+        session.close()
+
+    def another(
+        self, session: SQLiteSession, session_id: str, settings: SessionSettings | None = None
+    ) -> SQLiteSession:
+        return AdvancedSQLiteSession(
+            session_id=session_id, db_path=session.db_path, session_settings=settings
+        )
+
+
 class TestInMemory(SQLiteBehaviour):
     @pytest.fixture
     def session(self) -> Iterator[SQLiteSession]:
@@ -52,7 +68,7 @@ class TestInMemory(SQLiteBehaviour):
     ) -> SQLiteSession:
         """Share the connection, as one object with other settings would."""
         other = SQLiteSession(session_id, session_settings=settings)
-        other._lock, other._connection = session._lock, session._opened()
+        other._lock, other._connection = session._lock, session._connect()
         return other
 
 
@@ -105,7 +121,7 @@ async def test_a_file_that_became_garbage_is_named_and_left_alone(tmp_path: Path
     await session.add_items([HELLO])
     delete(path)
     path.write_bytes(b"no database" * 1000)
-    with pytest.raises(UserError, match=r"no session can be kept in .*sessions.db"):
+    with pytest.raises(UserError, match=r"SQLiteSession cannot open .*sessions.db"):
         await session.get_items()
     assert path.read_bytes() == b"no database" * 1000
     session.close()
@@ -370,7 +386,7 @@ def dying(connection):
 async def main():
     session = SQLiteSession("a", sys.argv[1])
     await session.get_items()
-    sqlite._transaction = dying
+    sqlite.transaction = dying
     await session.add_items_once("run-1:1", [{"role": "user", "content": "hello"}])
 
 asyncio.run(main())

@@ -86,7 +86,7 @@ def test_too_many_are_dropped_with_one_warning(caplog: pytest.LogCaptureFixture)
     processor.shutdown()
     assert exporter.batches == [["Trace", "Span"]]
     assert [one.message for one in caplog.records] == [
-        "Traces come faster than they are sent; some are dropped"
+        "Traces arrive faster than they are exported; some are dropped"
     ]
 
 

@@ -1,6 +1,7 @@
 """What programs call: processors, traces that group runs, spans of their own."""
 
 from collections.abc import Generator
+from datetime import datetime
 from typing import Any, cast
 
 import pytest
@@ -21,9 +22,11 @@ from outlast.tracing.provider import (
     open_span,
     set_trace_processors,
     set_tracing_disabled,
+    set_tracing_export_api_key,
     trace,
 )
 from outlast.tracing.receivers import REGISTRATION
+from outlast.tracing.trace_provider import get_trace_provider
 
 
 @pytest.fixture(autouse=True)
@@ -51,6 +54,17 @@ class Faulty(TracingProcessor):
 
     def force_flush(self) -> None:
         raise OSError("disk full")
+
+
+def test_a_key_for_the_export_of_traces_is_accepted_and_one_line_says_that_nothing_is_sent(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    set_tracing_export_api_key("sk-secret")
+    set_tracing_export_api_key("sk-secret")
+    (line,) = caplog.messages
+    assert line.startswith("set_tracing_export_api_key has no effect: no trace is sent")
+    assert "sk-secret" not in line
+    assert REGISTRATION.active == ()
 
 
 def test_nobody_listens_by_default() -> None:
@@ -258,3 +272,22 @@ def test_a_run_joins_the_trace_of_a_client_that_does_not_listen() -> None:
     assert joined["trace_id"] == chosen
     theirs = {"trace_parent_id", "trace_joined", "trace_task_name"}
     assert not joined.keys() & theirs  # the workers tell of it
+
+
+def test_the_trace_provider_stands_for_the_functions() -> None:
+    traces = get_trace_provider()
+    assert traces is get_trace_provider()
+    collector = SpanCollector()
+    traces.set_processors([])
+    traces.register_processor(collector)
+    with traces.create_trace("Support", group_id="g") as opened:
+        assert traces.get_current_trace() is opened
+        assert traces.get_current_span() is None
+    traces.force_flush()
+    assert [one.name for one in collector.traces] == ["Support"]
+    traces.set_disabled(True)
+    assert REGISTRATION.is_disabled
+    ids = (traces.gen_trace_id(), traces.gen_span_id(), traces.gen_group_id())
+    assert [one.partition("_")[0] for one in ids] == ["trace", "span", "group"]
+    assert datetime.fromisoformat(traces.time_iso()).tzinfo is not None
+    traces.shutdown()

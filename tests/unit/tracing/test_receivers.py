@@ -35,7 +35,7 @@ def test_a_faulty_processor_is_logged_once_and_told_further(
     faulty = Faulty()
     receiver = Receiver(faulty)
     for span in ("a", "b"):
-        receiver.tell("on_span_end", span)
+        receiver.call("on_span_end", span)
     assert faulty.heard == ["a", "b"]
     (record,) = caplog.records
     assert "Faulty.on_span_end failed" in record.getMessage()
@@ -48,7 +48,7 @@ def test_an_interrupt_is_no_failure_of_a_processor() -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        Receiver(Interrupted()).tell("on_span_end", "a")
+        Receiver(Interrupted()).call("on_span_end", "a")
 
 
 def test_processors_are_added_replaced_and_removed() -> None:
@@ -132,9 +132,9 @@ def test_what_waits_is_told_before_what_is_told_next(monkeypatch: pytest.MonkeyP
 
     backlog.add(hold)
     for span in ("a", "b"):
-        backlog.add(lambda span=span: receiver.tell("on_span_end", span))
+        backlog.add(lambda span=span: receiver.call("on_span_end", span))
     threading.Timer(0.05, release.set).start()
-    receiver.tell("on_span_end", "c")
+    receiver.call("on_span_end", "c")
     assert listener.heard == ["a", "b", "c"]
 
 

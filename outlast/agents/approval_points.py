@@ -1,0 +1,58 @@
+"""The tools, handoffs and answers that an operators' policy file can name."""
+
+from collections.abc import Iterator
+from typing import Any, cast
+
+from outlast.agents.agent import Agent
+from outlast.agents.approvals.policy import ANSWER_DECISIONS, WITHOUT_ARGUMENTS
+from outlast.agents.approvals.policy_file import ApprovalPoint, ApprovalPoints
+from outlast.agents.registry import Registry, handoffs_of
+from outlast.agents.tools.definition import decisions_of
+from outlast.agents.tools.hosted import HostedMCPTool, function_tools
+from outlast.agents.tools.local import LocalTool
+
+
+def approval_points(registry: Registry) -> ApprovalPoints:
+    """Return the tools, handoffs and answers of all agents."""
+    agents = {name: registry.agent(name) for name in registry.names}
+    has_servers = {
+        name
+        for name, agent in agents.items()
+        if agent.mcp_servers or any(isinstance(tool, HostedMCPTool) for tool in agent.tools)
+    }
+    return ApprovalPoints(
+        agents=tuple(agents),
+        points=tuple(point for name, agent in agents.items() for point in _points_of(name, agent)),
+        open_agents=frozenset(has_servers),
+    )
+
+
+def _points_of(name: str, agent: Agent[Any]) -> Iterator[ApprovalPoint]:
+    for tool in function_tools(agent.tools):
+        yield ApprovalPoint(
+            kind="tool",
+            agent=name,
+            name=tool.called_name,
+            decisions=decisions_of(tool.form),
+            schema=None if isinstance(tool, LocalTool) else tool.params_json_schema,
+        )
+    for entry in handoffs_of(agent):
+        yield ApprovalPoint(
+            kind="handoff",
+            agent=name,
+            name=entry.tool_name,
+            decisions=entry.decisions,
+            schema=entry.input_json_schema,
+        )
+    behavior = cast("object", agent.tool_use_behavior)
+    is_models = behavior == "run_llm_again"
+    is_text = agent.output_type is None or agent.output_type is str
+    yield ApprovalPoint(
+        kind="answer",
+        agent=name,
+        decisions=ANSWER_DECISIONS if is_text else WITHOUT_ARGUMENTS,
+        problem=""
+        if is_models
+        else f"agent {name!r}: with tool_use_behavior={behavior!r:.60}, a tool's output can be the "
+        "answer. Write a policy for the tool.",
+    )

@@ -1,0 +1,106 @@
+"""Budgets: limits of a run's spending that ask a person before it continues."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from decimal import Decimal
+from typing import Final, cast, get_args
+
+from outlast.agents.approvals.policy import ApprovalPolicy
+from outlast.agents.checks import check_choice, check_count, check_flag, check_name
+from outlast.agents.durations import DurationField, duration_field, is_positive
+from outlast.agents.errors import UserError
+from outlast.loop import budgets as records
+from outlast.loop.budgets import Scope, Spending
+
+_COUNTED: Final[dict[str, Spending]] = {
+    "tokens": "tokens",
+    "usd": "cost_micros",
+    "model_calls": "model_calls",
+    "tool_calls": "tool_calls",
+    "time": "seconds",
+}
+
+_DECISIONS: Final = ("approve", "edit", "reject")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """A limit of a run's spending; above it, a person decides whether to continue.
+
+    Set exactly one of `tokens`, `usd`, `model_calls`, `tool_calls` and `time`. It is checked before
+    each model call, so a reply may go beyond it. An approved request adds the same amount again; a
+    person may edit how much.
+
+    Attributes:
+        tokens: input and output tokens, as the provider counts them: with repeated input, and with
+            those of nested runs that have ended.
+        usd: US dollars, by the prices of `outlast.pricing` at the worker; models without a price
+            are refused.
+        model_calls: calls of models.
+        tool_calls: calls of tools.
+        time: time in which the run works, and waits neither for people nor for messages; a number
+            is in seconds.
+        per: what it is counted for: the `run`, each `question`, or each `agent` of the run.
+        agent: the only agent for which it counts; None: all.
+        ask: the policy of the request to go on; True: anybody may decide. False: nobody is asked,
+            and the question fails with the code `budget_exceeded`.
+    """
+
+    tokens: int | None = None
+    usd: Decimal | float | None = None
+    model_calls: int | None = None
+    tool_calls: int | None = None
+    time: DurationField[timedelta | None] = duration_field(None)  # noqa: RUF009  a descriptor
+    per: Scope = "run"
+    agent: str | None = None
+    ask: ApprovalPolicy | bool = True
+
+    def __post_init__(self) -> None:
+        """Check the fields.
+
+        Raises:
+            UserError: a field is invalid; the message names it.
+        """
+        given = [name for name in _COUNTED if getattr(self, name) is not None]
+        if len(given) != 1:
+            found = " and ".join(given) or "none of them"
+            raise UserError(f"Budget(...) needs one of {', '.join(_COUNTED)}, but has {found}.")
+        for name in ("tokens", "model_calls", "tool_calls"):
+            if getattr(self, name) is not None:
+                check_count(f"Budget({name}=...)", getattr(self, name))
+        usd = cast("object", self.usd)
+        is_money = isinstance(usd, int | float | Decimal) and not isinstance(usd, bool)
+        if usd is not None and not (is_money and 0 < cast("float", usd) < 1e9):
+            raise UserError(f"Budget(usd=...) must be a positive amount, not {usd!r}.")
+        if self.time is not None and not is_positive(self.time):
+            raise UserError(f"Budget(time=...) must be a positive timedelta, not {self.time!r}.")
+        check_choice("Budget(per=...)", self.per, get_args(Scope))
+        if self.per == "agent" and self.time is not None:
+            raise UserError("Budget(time=...) is counted per run or question, not per agent.")
+        if self.agent is not None:
+            check_name("Budget(agent=...)", self.agent)
+        if not isinstance(self.ask, ApprovalPolicy):
+            check_flag("Budget(ask=...)", self.ask)
+        elif self.ask.when is not None:
+            raise UserError("Budget(ask=...): a policy for budgets has no `when`.")
+
+    @property
+    def record(self) -> records.Budget:
+        """The budget as a run keeps it."""
+        name = next(name for name in _COUNTED if getattr(self, name) is not None)
+        policy = ApprovalPolicy() if self.ask is True else self.ask
+        return records.Budget(
+            of=_COUNTED[name],
+            limit=self._limit(),
+            per=self.per,
+            agent=self.agent or "",
+            terms=policy.terms(None, possible=_DECISIONS) if policy is not False else None,
+        )
+
+    def _limit(self) -> int:
+        if self.usd is not None:
+            return max(round(self.usd * 1_000_000), 1)
+        if self.time is not None:
+            return max(round(self.time.total_seconds()), 1)
+        counts = (self.tokens, self.model_calls, self.tool_calls)
+        return next(count for count in counts if count is not None)

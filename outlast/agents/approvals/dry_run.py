@@ -1,0 +1,134 @@
+"""A dry run of an operators' file: which recorded calls it would have asked people about."""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Final, cast
+
+from outlast.agents.approvals.conditions import Condition
+from outlast.agents.approvals.policy_file import ApprovalFile, FilePolicy, PointKind
+from outlast.loop.call_forms import arguments_of, name_of
+from outlast.loop.items import call_id_of, text_of
+from outlast.loop.state import CALL_KINDS, LoopState
+from outlast.loop.values import JsonObject
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tally:
+    """The effect of a policy file on the recorded calls of a tool or handoff, or on answers.
+
+    Attributes:
+        kind: a tool, a handoff, or an agent's answers.
+        agent: the agent.
+        name: the tool or handoff; empty for answers.
+        table: the table of the file; empty if the code decides.
+        calls: how many calls or answers were recorded.
+        asked: how many of them would have waited for a person; 0 if the code decides.
+        unclear: how many of these would have waited because the condition could not judge them.
+        were_asked: how many did wait for a person.
+    """
+
+    kind: PointKind
+    agent: str
+    name: str
+    table: str = ""
+    calls: int = 0
+    asked: int = 0
+    unclear: int = 0
+    were_asked: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """A call or an answer of a run."""
+
+    kind: PointKind
+    agent: str
+    name: str
+    arguments: str
+    was_asked: bool
+
+
+class DryRun:
+    """Counts over runs; `add` takes one run at a time, so that none has to stay in memory."""
+
+    def __init__(self, file: ApprovalFile) -> None:
+        self._file = file
+        self._tallies: dict[tuple[PointKind, str, str], Tally] = {}
+        self.runs = 0
+
+    def add(self, state: LoopState) -> None:
+        """Count the calls and answers of a run."""
+        self.runs += 1
+        for one in _recorded(state):
+            key = (one.kind, one.agent, one.name)
+            entry = self._file.entry(*key)
+            tally = self._tallies.get(key) or Tally(
+                kind=one.kind,
+                agent=one.agent,
+                name=one.name,
+                table=entry.title if entry is not None else "",
+            )
+            is_asked, is_unclear = _judge(entry, one.arguments)
+            self._tallies[key] = replace(
+                tally,
+                calls=tally.calls + 1,
+                asked=tally.asked + is_asked,
+                unclear=tally.unclear + is_unclear,
+                were_asked=tally.were_asked + one.was_asked,
+            )
+
+    @property
+    def tallies(self) -> list[Tally]:
+        """The counts: those of the file's tables first, most calls first."""
+        return sorted(
+            self._tallies.values(),
+            key=lambda one: (not one.table, -one.calls, one.kind, one.agent, one.name),
+        )
+
+
+def _recorded(state: LoopState) -> Iterator[_Recorded]:
+    asked = {request.call_id for request in state.approvals if not request.run_id}
+    for item in state.items:
+        if item.kind in CALL_KINDS:
+            kind: PointKind = "handoff" if item.kind == "handoff_call" else "tool"
+            was_asked = call_id_of(item.raw) in asked
+            yield _Recorded(kind, item.agent, name_of(item.raw), arguments_of(item.raw), was_asked)
+    waited = [request.agent for request in state.approvals if request.kind == "output"]
+    for answer in state.answers:
+        if answer.failure is None and answer.item is not None:
+            was_asked = answer.agent in waited
+            if was_asked:
+                waited.remove(answer.agent)
+            text = _as_object(text_of(state.items[answer.item].raw))
+            yield _Recorded("answer", answer.agent, "", text, was_asked)
+
+
+def _as_object(text: str) -> str:
+    """Return an answer as conditions see it: the object that it is, else its text as `answer`."""
+    try:
+        is_object = isinstance(json.loads(text), dict)
+    except (ValueError, RecursionError):
+        is_object = False
+    return text if is_object else json.dumps({"answer": text})
+
+
+_NOT_ASKED: Final = (False, False)
+
+
+def _judge(entry: FilePolicy | None, arguments: str) -> tuple[bool, bool]:
+    """Return whether a person would decide, and whether the condition could not judge."""
+    if entry is None or entry.policy is None:
+        return _NOT_ASKED
+    condition = entry.policy.when
+    if not isinstance(condition, Condition):
+        return True, False
+    try:
+        fields = cast("JsonObject", json.loads(arguments or "{}", parse_constant=_no_number))
+        return condition.holds(fields), False
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return True, True
+
+
+def _no_number(name: str) -> Any:
+    raise ValueError(f"{name} is not JSON")

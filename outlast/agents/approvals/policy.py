@@ -1,0 +1,441 @@
+"""Approval policies: `ApprovalPolicy`, `Audience` and `Escalation`.
+
+A definition's `needs_approval` is True, a predicate or a policy; the first two stand for the
+default policy. `ApprovalPolicy.terms` makes the record that a request keeps.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
+
+from outlast.agents.callables import check_callable
+from outlast.agents.checks import check_choice, check_count, check_flag, check_list, check_name
+from outlast.agents.context.wrapper import RunContextWrapper
+from outlast.agents.durations import DurationField, as_duration, duration_field, is_positive
+from outlast.agents.errors import UserError
+from outlast.loop import approvals as records
+from outlast.loop.approvals import ApprovalTerms, DecisionType, EscalationStep, OnExpiry, Risk
+from outlast.loop.values import JsonObject
+
+ToolEffect: TypeAlias = Literal["read", "reversible", "external_reversible", "irreversible"]
+"""What a tool changes: nothing; something here that can be undone; something elsewhere that can be
+undone there; something that cannot be undone."""
+
+ApprovalPredicate: TypeAlias = Callable[
+    [RunContextWrapper[Any], JsonObject, str], bool | Awaitable[bool]
+]
+"""Called with (context, arguments, call id); sync or async; true means that a human decides."""
+
+RISK_OF_EFFECT: Final[dict[str | None, Risk]] = {
+    None: "low",
+    "read": "low",
+    "reversible": "low",
+    "external_reversible": "medium",
+    "irreversible": "high",
+}
+"""The risk of calls whose policy does not set it."""
+
+WITHOUT_ARGUMENTS: Final[tuple[DecisionType, ...]] = ("approve", "reject")
+"""The decisions about calls that have no arguments to edit, and outputs of their own types."""
+
+ANSWER_DECISIONS: Final[tuple[DecisionType, ...]] = ("approve", "reject", "respond")
+"""The decisions about an answer; `respond` puts a person's own answer in its place."""
+
+LONGEST_WAIT: Final = timedelta(days=3650)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audience:
+    """Who may decide; everybody, if neither people nor groups are named.
+
+    Attributes:
+        subjects: people by name.
+        groups: groups by name; each of their members may decide.
+        exclude_requester: whether the person for whom the run works may not decide.
+    """
+
+    subjects: Sequence[str] = ()
+    groups: Sequence[str] = ()
+    exclude_requester: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the fields.
+
+        Raises:
+            UserError: a field is invalid; the message names it.
+        """
+        for name in ("subjects", "groups"):
+            names = _names(f"Audience({name}=...)", getattr(self, name))
+            object.__setattr__(self, name, names)
+        check_flag("Audience(exclude_requester=...)", self.exclude_requester)
+
+    @property
+    def record(self) -> records.Audience:
+        """The audience as a request keeps it."""
+        return records.Audience(
+            subjects=tuple(self.subjects),
+            groups=tuple(self.groups),
+            exclude_requester=self.exclude_requester,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Escalation:
+    """Further people who may decide if a request waits too long.
+
+    Attributes:
+        after: the time from the request; a number is in seconds.
+        to: who may decide from then on; a string is the name of a group.
+    """
+
+    after: DurationField[timedelta] = duration_field(timedelta(0))  # noqa: RUF009  a descriptor
+    to: Audience | str
+
+    def __post_init__(self) -> None:
+        """Check the fields.
+
+        Raises:
+            UserError: a field is invalid; the message names it.
+        """
+        _check_duration("Escalation(after=...)", self.after)
+        to = _audience("Escalation(to=...)", self.to)
+        if to.exclude_requester or not (to.subjects or to.groups):
+            raise UserError(
+                "Escalation(to=...) must name people or groups. exclude_requester belongs to the "
+                "policy's audience, and holds for every step."
+            )
+        object.__setattr__(self, "to", to)
+
+    @property
+    def record(self) -> EscalationStep:
+        """The escalation as a request keeps it."""
+        to = _audience("Escalation(to=...)", self.to)
+        return EscalationStep(after_ms=_milliseconds(self.after), audience=to.record)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ApprovalPolicy:
+    """When a person decides, who may decide, and until when.
+
+    A request keeps the terms that it was made with. Durations are `timedelta`s or seconds.
+
+    Attributes:
+        effect: what a call changes; None: the effect that the tool declares.
+        risk: how much harm a wrong decision does; None: medium for an `external_reversible` effect,
+            high for an `irreversible` one, else low.
+        audience: who may decide; a string is the name of a group; None: everybody.
+        quorum: how many different people have to approve.
+        expires_in: how long a request waits; None: for ever.
+        on_expiry: what happens then: `reject` the call, `escalate` to the next people, `approve`
+            the call, or `fail` the question.
+        remind_every: the time between two reminders; None: no reminders.
+        escalate: who else may decide later.
+        allow: the types of decision; None: every type that fits the call.
+        redact: names of arguments whose values reviewers do not see.
+        bulk: whether a request may be decided together with others; only where the risk is low.
+        unverified: whether a decision counts whose sender did not prove who they are, such as a
+            signal from the Temporal UI; None: only where the risk is low.
+        when: which calls need approval: a predicate called with (context, arguments, call id), as
+            `needs_approval` is; None: every call. If it fails, the call needs approval.
+        reason: why a person decides, for the reviewer.
+        response_schema: JSON Schema of the answer of a `respond` decision; None: a text.
+        name: a name of the policy, for reviewers and audits.
+    """
+
+    effect: ToolEffect | None = None
+    risk: Risk | None = None
+    audience: Audience | str | None = None
+    quorum: int = 1
+    expires_in: DurationField[timedelta | None] = duration_field(None)  # noqa: RUF009  a descriptor
+    on_expiry: OnExpiry = "reject"
+    remind_every: DurationField[timedelta | None] = duration_field(None)  # noqa: RUF009  same
+    escalate: Sequence[Escalation] = ()
+    allow: Sequence[DecisionType] | None = None
+    redact: Sequence[str] = ()
+    bulk: bool = False
+    unverified: bool | None = None
+    when: Callable[[RunContextWrapper[Any], Any, str], bool | Awaitable[bool]] | None = None
+    reason: str | None = None
+    response_schema: JsonObject | None = None
+    name: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the fields, so that errors are raised here.
+
+        Raises:
+            UserError: a field is invalid, or contradicts another; the message names it.
+        """
+        self._check_values()
+        object.__setattr__(self, "redact", _names(_place("redact"), self.redact))
+        audience = None if self.audience is None else _audience(_place("audience"), self.audience)
+        object.__setattr__(self, "audience", audience)
+        for step in check_list(_place("escalate"), self.escalate):
+            if not isinstance(step, Escalation):
+                raise UserError(
+                    f"{_place('escalate')} has {step!r:.80}: "
+                    "use Escalation(after=timedelta(hours=4), to='leads')."
+                )
+        steps = tuple(sorted(self.escalate, key=lambda step: step.after))
+        object.__setattr__(self, "escalate", steps)
+        if self.allow is not None:
+            object.__setattr__(self, "allow", _decisions(self.allow))
+        self._check_times()
+        self._check_people()
+        self._check_response()
+
+    def _check_values(self) -> None:
+        if self.effect is not None:
+            check_choice(_place("effect"), self.effect, get_args(ToolEffect))
+        if self.risk is not None:
+            check_choice(_place("risk"), self.risk, get_args(Risk))
+        check_count(_place("quorum"), self.quorum)
+        check_choice(_place("on_expiry"), self.on_expiry, get_args(OnExpiry))
+        check_flag(_place("bulk"), self.bulk)
+        if self.unverified is not None:
+            check_flag(_place("unverified"), self.unverified)
+        if self.when is not None:
+            parameters = ("context", "arguments", "call_id")
+            check_callable(self.when, parameters, what=_place("when"))
+        if self.reason is not None:
+            check_name(_place("reason"), self.reason)
+        if not isinstance(cast("object", self.name), str):
+            raise UserError(f"{_place('name')} must be a string, not {self.name!r}.")
+        if self.bulk and self.risk_of(None) != "low":
+            raise UserError(
+                f"{_place('bulk')} decides many requests at once, which is for low risk only; this "
+                f"policy's risk is {self.risk_of(None)}. Leave bulk out, or set risk='low'."
+            )
+
+    def _check_times(self) -> None:
+        for name in ("expires_in", "remind_every"):
+            if getattr(self, name) is not None:
+                _check_duration(_place(name), getattr(self, name))
+        if self.on_expiry != "reject" and self.expires_in is None:
+            raise UserError(
+                f"{_place('on_expiry')} is {self.on_expiry!r}, but the policy has no expires_in, "
+                "so requests never expire. Set expires_in=timedelta(...)."
+            )
+        if self.on_expiry == "escalate" and not self.escalate:
+            raise UserError(
+                f"{_place('on_expiry')} is 'escalate', but the policy has no escalate. "
+                "Add escalate=[Escalation(after=..., to=...)]."
+            )
+        if self.expires_in is None:
+            return
+        if self.remind_every is not None and self.remind_every >= self.expires_in:
+            raise UserError(
+                f"{_place('remind_every')} is {self.remind_every}, but requests expire after "
+                f"{self.expires_in}, so nobody is reminded. Choose a shorter time."
+            )
+        late = [step.after for step in self.escalate if step.after >= self.expires_in]
+        if late and self.on_expiry != "escalate":
+            raise UserError(
+                f"{_place('escalate')} has a step after {late[0]}, but requests expire after "
+                f"{self.expires_in}. Choose a shorter time, or on_expiry='escalate'."
+            )
+
+    def _check_people(self) -> None:
+        audiences = [cast("Audience", step.to) for step in self.escalate]
+        audiences += [cast("Audience", self.audience)] if self.audience is not None else []
+        people = {name for one in audiences for name in one.subjects}
+        first = cast("Audience | None", self.audience)
+        is_open = first is None or not (first.subjects or first.groups)
+        if is_open and self.escalate:
+            raise UserError(
+                f"{_place('escalate')} names further people, but everybody may decide from the "
+                "start. Set audience=, or leave escalate out."
+            )
+        if not is_open and not any(one.groups for one in audiences) and len(people) < self.quorum:
+            raise UserError(
+                f"{_place('quorum')} is {self.quorum}, but only {len(people)} people may decide: "
+                f"{', '.join(sorted(people))}. Name more people, or a group."
+            )
+
+    def _check_response(self) -> None:
+        if self.response_schema is None:
+            return
+        try:
+            json.dumps(self.response_schema)
+            is_schema = isinstance(cast("object", self.response_schema), dict)
+        except (TypeError, ValueError, RecursionError):
+            is_schema = False
+        if not is_schema:
+            raise UserError(f"{_place('response_schema')} must be a JSON Schema: a dict of data.")
+        if self.allow is not None and "respond" not in self.allow:
+            raise UserError(
+                f"{_place('response_schema')} describes the answer of a 'respond' decision, which "
+                "allow does not list. Add 'respond' to allow, or leave response_schema out."
+            )
+
+    def risk_of(self, tool_effect: str | None) -> Risk:
+        """Return the risk of calls with an effect.
+
+        Args:
+            tool_effect: what the tool declares; the policy's own effect outranks it.
+        """
+        return self.risk or RISK_OF_EFFECT[self.effect or tool_effect]
+
+    def terms(
+        self,
+        tool_effect: str | None = None,
+        *,
+        possible: Sequence[DecisionType] = records.ALL_DECISIONS,
+    ) -> ApprovalTerms:
+        """Return the terms of a request.
+
+        Args:
+            tool_effect: what the tool declares that its calls change.
+            possible: the types of decision that fit the call.
+        """
+        risk = self.risk_of(tool_effect)
+        audience = cast("Audience | None", self.audience)
+        allow = possible if self.allow is None else self.allow
+        return ApprovalTerms(
+            effect=self.effect or tool_effect,
+            risk=risk,
+            audience=records.ANYBODY if audience is None else audience.record,
+            quorum=self.quorum,
+            # Never empty: a request that nobody can decide would wait for ever.
+            allow=tuple(one for one in possible if one in allow) or WITHOUT_ARGUMENTS,
+            unverified=risk == "low" if self.unverified is None else self.unverified,
+            expires_in_ms=None if self.expires_in is None else _milliseconds(self.expires_in),
+            on_expiry=self.on_expiry,
+            remind_every_ms=None if self.remind_every is None else _milliseconds(self.remind_every),
+            escalations=tuple(step.record for step in self.escalate),
+            redact=tuple(self.redact),
+            bulk=self.bulk and risk == "low",
+            response_schema=self.response_schema,
+            policy=self.name,
+        )
+
+    def check_fits(
+        self,
+        owner: str,
+        *,
+        possible: Collection[DecisionType] = records.ALL_DECISIONS,
+        schema: JsonObject | None = None,
+    ) -> None:
+        """Refuse a policy that does not fit its tool, handoff, answer or budget.
+
+        Args:
+            owner: what it is for, for the message.
+            possible: the types of decision that fit its calls.
+            schema: JSON Schema of the arguments; None if they have no names.
+
+        Raises:
+            UserError: the policy allows a decision that does not fit, or redacts an argument that
+            does not exist.
+        """
+        wrong = [one for one in self.allow or () if one not in possible]
+        if wrong:
+            raise UserError(
+                f"{owner}: its calls cannot be decided with {wrong[0]!r}, only with "
+                f"{', '.join(possible)}. Take {wrong[0]!r} out of the policy's allow."
+            )
+        names = argument_names(schema)
+        if names is not None and (unknown := [one for one in self.redact if one not in names]):
+            raise UserError(
+                f"{owner}: redact names {unknown[0]!r}, which is no argument. "
+                f"The arguments are {', '.join(sorted(names)) or 'none'}."
+            )
+
+
+def _place(field: str) -> str:
+    return f"ApprovalPolicy({field}=...)"
+
+
+def _names(place: str, names: object) -> tuple[str, ...]:
+    """Return a list of names without repetition.
+
+    Raises:
+        UserError: it is no list of non-empty strings.
+    """
+    if isinstance(names, str):
+        raise UserError(f"{place} must be a list of names, such as [{names!r}], not a string.")
+    listed = check_list(place, names)
+    for name in listed:
+        check_name(f"{place}: each name", name)
+    return tuple(dict.fromkeys(cast("Sequence[str]", listed)))
+
+
+def _decisions(allow: object) -> tuple[DecisionType, ...]:
+    listed = check_list(_place("allow"), allow)
+    for one in listed:
+        check_choice(f"{_place('allow')}: each type", one, get_args(DecisionType))
+    if "approve" not in listed and "edit" not in listed and "respond" not in listed:
+        raise UserError(
+            f"{_place('allow')} must have 'approve', 'edit' or 'respond', or no call could ever "
+            f"succeed; it is {list(listed)!r}."
+        )
+    return tuple(dict.fromkeys(cast("Sequence[DecisionType]", listed)))
+
+
+def _audience(place: str, value: object) -> Audience:
+    if isinstance(value, Audience):
+        return value
+    if not isinstance(value, str):
+        raise UserError(f"{place} must be an Audience or the name of a group, not {value!r:.80}.")
+    check_name(place, value)
+    return Audience(groups=[value])
+
+
+def _check_duration(place: str, value: object) -> None:
+    if not is_positive(as_duration(value)):
+        raise UserError(f"{place} must be a positive timedelta or seconds, not {value!r}.")
+    if cast("timedelta", value) > LONGEST_WAIT:
+        raise UserError(f"{place} must be at most ten years, not {value}.")
+
+
+def _milliseconds(length: timedelta) -> int:
+    return max(1, length // timedelta(milliseconds=1))
+
+
+def argument_names(schema: JsonObject | None) -> set[str] | None:
+    """Return the names of the arguments, or None if a schema does not list all of them."""
+    properties = (schema or {}).get("properties")
+    if not isinstance(properties, dict) or (schema or {}).get("additionalProperties"):
+        return None
+    return set(cast("JsonObject", properties))
+
+
+NeedsApproval: TypeAlias = bool | ApprovalPredicate | ApprovalPolicy
+"""Whether a person decides before a call: yes, no, a predicate, or a policy."""
+
+DEFAULT_POLICY: Final = ApprovalPolicy()
+
+
+def policy_of(setting: NeedsApproval) -> ApprovalPolicy | None:
+    """Return the policy of a `needs_approval` setting; None if nobody is asked."""
+    if isinstance(setting, ApprovalPolicy):
+        return setting
+    if isinstance(setting, bool):
+        return DEFAULT_POLICY if setting else None
+    return ApprovalPolicy(when=setting)
+
+
+def check_needs_approval(
+    owner: str,
+    setting: object,
+    *,
+    field: str = "needs_approval",
+    possible: Collection[DecisionType] = records.ALL_DECISIONS,
+    schema: JsonObject | None = None,
+) -> None:
+    """Refuse an invalid `needs_approval`.
+
+    Args:
+        owner: the definition, for the message.
+        setting: the setting.
+        field: its name.
+        possible: the types of decision that fit the calls.
+        schema: JSON Schema of the arguments; None if they have no names.
+
+    Raises:
+        UserError: the setting is neither a flag, a predicate nor a policy, or does not fit.
+    """
+    if isinstance(setting, ApprovalPolicy):
+        setting.check_fits(f"{owner}: {field}", possible=possible, schema=schema)
+    elif not isinstance(setting, bool):
+        check_callable(setting, ("context", "arguments", "call_id"), what=f"{owner}: {field}")

@@ -1,0 +1,93 @@
+"""Where keys and tables stand in a TOML text.
+
+The standard library's parser keeps no positions. This module cuts a text into its statements, and
+lets that parser read each of them.
+"""
+
+import tomllib
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+Path = tuple[str, ...]
+
+START: Final = (1, 1)
+
+
+class TomlPlaces:
+    """The places of the keys of a TOML text that is known to be valid."""
+
+    def __init__(self, text: str) -> None:
+        self._statements: dict[Path, tuple[int, int, str]] = {}
+        table: Path = ()
+        lines = text.replace("\r\n", "\n").split("\n")
+        start = 0
+        for end in range(1, len(lines) + 1):
+            statement = "\n".join(lines[start:end])
+            try:
+                is_empty = not tomllib.loads(statement)
+            except tomllib.TOMLDecodeError:
+                continue  # a value of several lines
+            line, start = start, end
+            if is_empty:
+                continue
+            path = _path(statement)
+            first = lines[line]
+            column = len(first) - len(first.lstrip()) + 1
+            if first.lstrip().startswith("["):
+                table = path
+            else:
+                path = table + path
+            self._statements.setdefault(path, (line + 1, column, statement))
+
+    def of(self, path: Sequence[str]) -> tuple[int, int]:
+        """Return the line and column of a key or table, or of the nearest one around it."""
+        for length in range(len(path), 0, -1):
+            found = self._statements.get(tuple(path[:length]))
+            if found is not None:
+                line, column, statement = found
+                rest = path[length:]
+                return _inside(line, column, statement, rest[0] if rest else "")
+        under = [one for one in self._statements if one[: len(path)] == tuple(path)]
+        return self._statements[under[0]][:2] if under else START
+
+    def of_value(self, path: Sequence[str], value: str, offset: int) -> tuple[int, int]:
+        """Return the place of a character of a text value; that of its key if it is escaped."""
+        found = self._statements.get(tuple(path))
+        if found is not None:
+            line, _, statement = found
+            at = statement.find(value, statement.find("=") + 1)
+            if at >= 0:
+                return _advanced(line, statement, at + offset)
+        return self.of(path)
+
+
+def _path(statement: str) -> Path:
+    """Return the path of a header or of a key, without the keys of an inline table."""
+    parts = statement.split("=")
+    for length in range(1, len(parts)):  # a quoted key may hold the character
+        try:
+            return _keys(tomllib.loads("=".join(parts[:length]) + "= 0"))
+        except tomllib.TOMLDecodeError:
+            continue
+    return _keys(tomllib.loads(statement))
+
+
+def _keys(read: dict[str, Any]) -> Path:
+    path: list[str] = []
+    value: Any = read
+    while isinstance(value, dict) and value:
+        (key,) = cast("dict[str, Any]", value)
+        path.append(key)
+        value = cast("dict[str, Any]", value)[key]
+    return tuple(path)
+
+
+def _inside(line: int, column: int, statement: str, key: str) -> tuple[int, int]:
+    """Return the place of a key of an inline table."""
+    at = statement.find(key, statement.find("=") + 1) if key else -1
+    return _advanced(line, statement, at) if at >= 0 else (line, column)
+
+
+def _advanced(line: int, statement: str, at: int) -> tuple[int, int]:
+    before = statement[:at]
+    return line + before.count("\n"), at - before.rfind("\n")

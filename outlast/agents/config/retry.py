@@ -1,0 +1,287 @@
+"""Settings and policies for the retries of failed model calls.
+
+The engine carries out every retry: it survives the worker, and the number of attempts is bounded.
+"""
+
+from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import asdict, dataclass, field
+from typing import TypeAlias, cast
+
+from outlast.agents.callables import call, check_callable
+from outlast.agents.config.settings_field import as_settings
+from outlast.agents.errors import UserError
+from outlast.loop.values import JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRetryBackoffSettings:
+    """The waits between the attempts of a model call.
+
+    They apply where neither the provider nor a policy sets a delay.
+
+    Attributes:
+        initial_delay: the wait before the first retry, in seconds; default 0.25.
+        max_delay: the longest wait, in seconds; default 2.
+        multiplier: the factor by which each further wait grows; default 2.
+        jitter: whether each wait is shortened at random; default true.
+    """
+
+    initial_delay: float | None = None
+    max_delay: float | None = None
+    multiplier: float | None = None
+    jitter: bool | None = None
+
+    def __post_init__(self) -> None:
+        """Check the numbers.
+
+        Raises:
+            UserError: a number is negative, or no number.
+        """
+        for name in ("initial_delay", "max_delay", "multiplier"):
+            value = getattr(self, name)
+            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            if value is not None and not (is_number and 0 <= value < float("inf")):
+                raise UserError(
+                    f"ModelRetryBackoffSettings({name}=...) must be a number from 0, not {value!r}."
+                )
+
+    def delay_seconds(self, attempt: int, random: float) -> float:
+        """Return the wait after a failed attempt.
+
+        Args:
+            attempt: the number of the attempt, from 1.
+            random: a number from 0 to 1.
+        """
+        first = 0.25 if self.initial_delay is None else self.initial_delay
+        longest = 2.0 if self.max_delay is None else self.max_delay
+        factor = 2.0 if self.multiplier is None else self.multiplier
+        wait = min(first * factor ** (attempt - 1), longest)
+        return wait if self.jitter is False else wait * (0.5 + random / 2)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRetryNormalizedError:
+    """A failure of a model call, in the same form for every provider.
+
+    Attributes:
+        status_code: the HTTP status, if there was one.
+        error_code: the reason, as in `ModelError.code`.
+        message: the provider's message.
+        request_id: the provider's id of the request, if it is known.
+        retry_after: the delay that the provider asked for, in seconds.
+        is_abort: the call was cancelled; always false, because no such call is retried.
+        is_network_error: the server could not be reached.
+        is_timeout: the server took too long.
+    """
+
+    status_code: int | None = None
+    error_code: str | None = None
+    message: str | None = None
+    request_id: str | None = None
+    retry_after: float | None = None
+    is_abort: bool = False
+    is_network_error: bool = False
+    is_timeout: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelRetryAdvice:
+    """The provider's advice about a retry, from its error.
+
+    Attributes:
+        suggested: whether the same request may work later.
+        retry_after: the delay that the provider asked for, in seconds.
+        reason: the reason, as in `ModelError.code`.
+        normalized: the failure itself.
+    """
+
+    suggested: bool | None = None
+    retry_after: float | None = None
+    reason: str | None = None
+    normalized: ModelRetryNormalizedError | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicyContext:
+    """The argument of a retry policy: a failed attempt.
+
+    Attributes:
+        error: the exception.
+        attempt: the number of the failed attempt, from 1.
+        max_retries: how many retries are allowed.
+        stream: whether the call was streamed.
+        normalized: the failure in the same form for every provider.
+        provider_advice: what the provider's error says about a retry.
+        previous_response_id: the response that the request continued, if any.
+        conversation_id: the provider's conversation of the request, if any.
+    """
+
+    error: Exception
+    attempt: int
+    max_retries: int
+    stream: bool
+    normalized: ModelRetryNormalizedError
+    provider_advice: ModelRetryAdvice | None = None
+    previous_response_id: str | None = None
+    conversation_id: str | None = None
+
+    @property
+    def stateful_request(self) -> bool:
+        """Whether the provider's server keeps the conversation."""
+        return bool(self.previous_response_id or self.conversation_id)
+
+
+@dataclass(frozen=True, slots=True)
+class RetryDecision:
+    """The decision of a retry policy.
+
+    Attributes:
+        retry: whether the call is retried.
+        delay: the wait before the retry, in seconds; None for the default.
+        reason: why; for your own logs.
+        approve_unsafe_replay: has no effect: every model call may be repeated here.
+    """
+
+    retry: bool
+    delay: float | None = None
+    reason: str | None = None
+    approve_unsafe_replay: bool = False
+    is_final: bool = field(default=False, kw_only=True, repr=False, compare=False)
+
+
+RetryPolicy: TypeAlias = Callable[
+    [RetryPolicyContext], bool | RetryDecision | Awaitable[bool | RetryDecision]
+]
+"""A function that decides whether a failed model call is retried; sync or async.
+
+Called with (context); returns a bool or a `RetryDecision`.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRetrySettings:
+    """The retry settings of model calls.
+
+    Without them, the engine retries failures that may pass, at most nine times, and follows the
+    provider's retry delay.
+
+    Attributes:
+        max_retries: the number of attempts after the first; 0 for none, at most 9.
+        backoff: the waits between attempts, also as a dict; default: the engine's, which grow to a
+            minute.
+        policy: decides about each failure, instead of the engine: a callable, or in the settings of
+            a run also its registered name at the worker.
+    """
+
+    max_retries: int | None = None
+    backoff: ModelRetryBackoffSettings | None = None
+    policy: RetryPolicy | str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check the fields.
+
+        Raises:
+            UserError: a field is invalid.
+        """
+        tries = cast("object", self.max_retries)
+        is_count = isinstance(tries, int) and not isinstance(tries, bool) and tries >= 0
+        if tries is not None and not is_count:
+            raise UserError(
+                f"ModelRetrySettings(max_retries=...) must be a whole number from 0, not {tries!r}."
+            )
+        backoff = cast("object", as_settings(ModelRetryBackoffSettings, self.backoff))
+        object.__setattr__(self, "backoff", backoff)
+        if backoff is not None and not isinstance(backoff, ModelRetryBackoffSettings):
+            raise UserError(
+                "ModelRetrySettings(backoff=...) must be ModelRetryBackoffSettings or a dict of "
+                f"its fields, not {backoff!r}."
+            )
+        if self.policy is not None and not isinstance(self.policy, str):
+            check_callable(self.policy, ("context",), what="ModelRetrySettings(policy=...)")
+
+    def to_json_dict(self) -> JsonObject:
+        """Return the settings as JSON, without the policy."""
+        backoff = None if self.backoff is None else asdict(self.backoff)
+        return {"max_retries": self.max_retries, "backoff": backoff}
+
+
+async def decision_of(policy: RetryPolicy, context: RetryPolicyContext) -> RetryDecision:
+    """Call a policy and return its decision."""
+    verdict = await call(policy, context)
+    return verdict if isinstance(verdict, RetryDecision) else RetryDecision(bool(verdict))
+
+
+class RetryPolicies:
+    """Ready-made retry policies, and combinations of policies."""
+
+    def never(self) -> RetryPolicy:
+        """Return a policy that retries nothing."""
+        return lambda context: False
+
+    def provider_suggested(self) -> RetryPolicy:
+        """Return a policy that follows the provider; no other policy can overrule its no."""
+
+        def policy(context: RetryPolicyContext) -> RetryDecision:
+            advice = context.provider_advice or ModelRetryAdvice()
+            return RetryDecision(
+                advice.suggested is True,
+                delay=advice.retry_after,
+                reason=advice.reason,
+                is_final=advice.suggested is False,
+            )
+
+        return policy
+
+    def network_error(self) -> RetryPolicy:
+        """Return a policy that retries where the server was not reached, or took too long."""
+        return lambda context: context.normalized.is_network_error or context.normalized.is_timeout
+
+    def retry_after(self) -> RetryPolicy:
+        """Return a policy that retries where the provider says when."""
+
+        def policy(context: RetryPolicyContext) -> RetryDecision:
+            delay = context.normalized.retry_after
+            return RetryDecision(delay is not None, delay=delay)
+
+        return policy
+
+    def http_status(self, statuses: Iterable[int]) -> RetryPolicy:
+        """Return a policy that retries these HTTP statuses."""
+        allowed = frozenset(statuses)
+        return lambda context: context.normalized.status_code in allowed
+
+    def all(self, *policies: RetryPolicy) -> RetryPolicy:
+        """Return a policy that retries if all of these do."""
+
+        async def policy(context: RetryPolicyContext) -> RetryDecision:
+            decisions = [await decision_of(policy, context) for policy in policies]
+            no = next((decision for decision in decisions if not decision.retry), None)
+            return no or _together(decisions)
+
+        return policy
+
+    def any(self, *policies: RetryPolicy) -> RetryPolicy:
+        """Return a policy that retries if one of these does."""
+
+        async def policy(context: RetryPolicyContext) -> RetryDecision:
+            decisions = [await decision_of(policy, context) for policy in policies]
+            final = next((decision for decision in decisions if decision.is_final), None)
+            return final or _together([decision for decision in decisions if decision.retry])
+
+        return policy
+
+
+retry_policies = RetryPolicies()
+"""The ready-made retry policies, and combinations of policies.
+
+Such as `retry_policies.any(retry_policies.http_status([429]), retry_policies.network_error())`.
+"""
+
+
+def _together(decisions: list[RetryDecision]) -> RetryDecision:
+    """Return one decision: the last delay and reason count; none is no retry."""
+    delays = [decision.delay for decision in decisions if decision.delay is not None]
+    reasons = [decision.reason for decision in decisions if decision.reason is not None]
+    return RetryDecision(
+        bool(decisions), delays[-1] if delays else None, reasons[-1] if reasons else None
+    )

@@ -1,0 +1,656 @@
+"""Contexts as JSON and back, with the same types.
+
+Data that JSON has is written as it is. A value of another standard type, such as a date or a set,
+is written as its type hint says, or else with a tag: `{"$date": "2026-11-22"}`. A value that is
+not data is live: it is replaced by a marker, `{"$live": "Pool"}`, and stays in its process.
+"""
+
+import base64
+import ipaddress
+import marshal
+import math
+import re
+import sys
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple, cast
+from uuid import UUID
+from weakref import WeakValueDictionary
+from zoneinfo import ZoneInfo
+
+from outlast.agents.context.live import (
+    MARKER,
+    LiveValues,
+    ValuePath,
+    absent,
+    is_marker,
+)
+from outlast.agents.context.record_classes import (
+    fields_of,
+    is_json_hint,
+    is_named_by,
+    is_plain_class,
+    is_record_class,
+    item_hint,
+    origin_of,
+    type_hints,
+)
+from outlast.agents.errors import UserError
+from outlast.loop.values import Json, JsonObject
+
+DEEPEST: Final = 30
+"""The depth limit of fields and keys; a deeper container is one live value as a whole."""
+
+DEEPEST_DATA: Final = 200
+"""The depth limit of data."""
+
+
+class _Standard(NamedTuple):
+    """A standard type with a text form.
+
+    Attributes:
+        kind: the type.
+        write: returns the text of a value.
+        read: returns the value of a text.
+        plain: the text needs no tag where the type hint names the type; pydantic reads it too.
+    """
+
+    kind: type
+    write: Callable[[Any], str]
+    read: Callable[[str], Any]
+    plain: bool = True
+
+
+def _write_datetime(value: datetime) -> str:
+    zone = f"[{value.tzinfo.key}]" if isinstance(value.tzinfo, ZoneInfo) else ""
+    return f"{value.isoformat()}{zone}"  # as in RFC 9557
+
+
+def _read_datetime(text: str) -> datetime:
+    moment, _, zone = text.partition("[")
+    value = datetime.fromisoformat(moment)
+    if not zone:
+        return value
+    local = value.replace(tzinfo=ZoneInfo(zone.removesuffix("]")))
+    # An hour of autumn occurs twice; the offset tells which one is meant.
+    return local if local.utcoffset() == value.utcoffset() else local.replace(fold=1)
+
+
+def _write_timedelta(value: timedelta) -> str:
+    sign, size = ("-", -value) if value < timedelta() else ("", value)
+    return f"{sign}P{size.days}DT{size.seconds}.{size.microseconds:06}S"  # as in ISO 8601
+
+
+def _read_timedelta(text: str) -> timedelta:
+    parts = re.fullmatch(r"(-?)P(\d+)DT(\d+)\.(\d{6})S", text)
+    if parts is None:
+        raise ValueError(f"{text!r} is not a duration.")
+    sign, days, seconds, microseconds = parts.groups()
+    size = timedelta(int(days), int(seconds), int(microseconds))
+    return -size if sign else size
+
+
+def _write_bytes(value: bytes) -> str:
+    return base64.b64encode(value).decode()
+
+
+def _read_bytearray(text: str) -> bytearray:
+    return bytearray(base64.b64decode(text))
+
+
+def _write_pattern(value: re.Pattern[str]) -> str:
+    return f"{value.flags}:{value.pattern}"
+
+
+def _read_pattern(text: str) -> re.Pattern[str]:
+    flags, _, pattern = text.partition(":")
+    return re.compile(pattern, int(flags))
+
+
+def _write_timezone(value: timezone) -> str:
+    return str(value.utcoffset(None).total_seconds())
+
+
+def _read_timezone(text: str) -> timezone:
+    return timezone(timedelta(seconds=float(text)))
+
+
+_ADDRESSES: Final[tuple[type, ...]] = (
+    ipaddress.IPv4Address,
+    ipaddress.IPv6Address,
+    ipaddress.IPv4Network,
+    ipaddress.IPv6Network,
+    ipaddress.IPv4Interface,
+    ipaddress.IPv6Interface,
+)
+
+_STANDARD: Final = {
+    "$date": _Standard(date, date.isoformat, date.fromisoformat),
+    "$datetime": _Standard(datetime, _write_datetime, _read_datetime),
+    "$time": _Standard(time, time.isoformat, time.fromisoformat),
+    "$timedelta": _Standard(timedelta, _write_timedelta, _read_timedelta),
+    "$decimal": _Standard(Decimal, str, Decimal),
+    "$uuid": _Standard(UUID, str, UUID),
+    "$path": _Standard(type(Path()), str, Path),
+    "$bytes": _Standard(bytes, _write_bytes, base64.b64decode, plain=False),
+    "$bytearray": _Standard(bytearray, _write_bytes, _read_bytearray, plain=False),
+    "$float": _Standard(float, str, float, plain=False),  # nan and infinity; JSON has the others
+    "$complex": _Standard(complex, str, complex, plain=False),
+    "$fraction": _Standard(Fraction, str, Fraction, plain=False),
+    "$pattern": _Standard(re.Pattern, _write_pattern, _read_pattern, plain=False),
+    "$zone": _Standard(ZoneInfo, str, ZoneInfo, plain=False),
+    "$timezone": _Standard(timezone, _write_timezone, _read_timezone, plain=False),
+    "$pureposixpath": _Standard(PurePosixPath, str, PurePosixPath, plain=False),
+    "$purewindowspath": _Standard(PureWindowsPath, str, PureWindowsPath, plain=False),
+    **{f"${kind.__name__.lower()}": _Standard(kind, str, kind) for kind in _ADDRESSES},
+}
+_TAG_OF: Final = {row.kind: tag for tag, row in _STANDARD.items()}
+
+_LISTS: Final[dict[str, type]] = {"$tuple": tuple, "$set": set, "$frozenset": frozenset}
+_DICTS: Final[dict[str, type]] = {"$dict": dict, "$ordered": OrderedDict, "$counter": Counter}
+_FACTORIES: Final[dict[str, type]] = {
+    kind.__name__: kind for kind in (list, dict, set, str, int, float, bool, tuple)
+}
+_SCALARS: Final = (str, int, float)
+
+
+class _NotData(Exception):
+    """The value, or a value in it, is not data."""
+
+
+# --- Writing ------------------------------------------------------------------------------------
+
+
+def encode(context: Any, hint: Any = None, before: Json = None) -> tuple[Json, LiveValues]:
+    """Return a context as JSON with markers, and its live values.
+
+    The live values include the fields that pydantic excludes from JSON; these have no markers.
+
+    Args:
+        context: the context.
+        hint: the type that the reader knows.
+        before: an earlier JSON of the context, whose order the sets keep.
+
+    Raises:
+        UserError: a text is not valid Unicode.
+    """
+    encoder = _Encoder(before)
+    return encoder.write(context, hint, ()), encoder.live
+
+
+class _Encoder:
+    """Writes one context."""
+
+    def __init__(self, before: Json) -> None:
+        self.live: LiveValues = {}
+        self._before = before
+        self._open: set[int] = set()
+
+    def write(self, value: Any, hint: Any, path: ValuePath, *, may_be_live: bool = True) -> Json:
+        """Return a value as JSON.
+
+        Args:
+            value: the value.
+            hint: the type that the reader knows.
+            path: the fields and keys that lead to the value, or to its container.
+            may_be_live: whether a marker may take the place of the value.
+
+        Raises:
+            _NotData: the value is not data and must not be live.
+        """
+        is_open = id(value) in self._open  # the value contains itself
+        self._open.add(id(value))
+        try:
+            if not is_open and len(self._open) <= DEEPEST_DATA:
+                return self._written(value, hint, path, may_be_live=may_be_live)
+        except (_NotData, RecursionError):
+            pass
+        finally:
+            if not is_open:
+                self._open.remove(id(value))
+        if not may_be_live:
+            raise _NotData
+        self.live[path] = value
+        return {MARKER: type(value).__name__}
+
+    def _written(self, value: Any, hint: Any, path: ValuePath, *, may_be_live: bool) -> Json:
+        kind = cast("type[Any]", type(value))
+        if _is_read_otherwise(kind, origin_of(hint)):
+            return {"$json": self._written(value, None, path, may_be_live=False)}
+        if kind is str:
+            return _checked(value, path)
+        if kind in {dict, list} and is_json_hint(hint) and (copy := _copied(value)) is not None:
+            return copy
+        if value is None or kind in {bool, int} or (kind is float and math.isfinite(value)):
+            return value
+        if (tag := _TAG_OF.get(kind)) is not None:
+            text = _STANDARD[tag].write(value)
+            is_plain = _STANDARD[tag].plain and "[" not in text and is_named_by(hint, kind)
+            return text if is_plain else {tag: text}
+        held = _held(value, hint, is_root=not path and may_be_live)
+        if held is None:
+            return self._container(value, hint, path)
+        may_be_live = may_be_live and len(path) < DEEPEST
+        if may_be_live:
+            self.live |= {(*path, name): one for name, one in held.excluded.items()}
+        fields = {
+            name: self.write(
+                one, held.hints.get(name, held.hint), (*path, name), may_be_live=may_be_live
+            )
+            for name, one in held.values.items()
+        }
+        is_plain = kind is dict or is_named_by(hint, kind)
+        return fields if is_plain else {"$class": _name(kind), **fields}
+
+    def _container(self, value: Any, hint: Any, path: ValuePath) -> Json:
+        kind = cast("type[Any]", type(value))
+
+        def data(inner: Any, inner_hint: Any = None) -> Json:
+            return self.write(inner, inner_hint, path, may_be_live=False)
+
+        if kind is list:
+            return [data(item, item_hint(hint, list)) for item in value]
+        for tag, tagged in _LISTS.items():
+            if kind is tagged:
+                is_plain = is_named_by(hint, kind)
+                inner = item_hint(hint, kind) if is_plain else None
+                items = [data(item, inner) for item in value]
+                if kind is not tuple:
+                    items = _in_order(items, _at(self._before, path))
+                return items if is_plain else {tag: items}
+        if kind is deque:
+            return {"$deque": [data(item) for item in value], "maxlen": value.maxlen}
+        for tag, tagged in _DICTS.items():
+            if kind is tagged:
+                return {tag: {_key(data(key)): data(one) for key, one in value.items()}}
+        if kind is defaultdict and value.default_factory in {None, *_FACTORIES.values()}:
+            made = value.default_factory
+            pairs = {_key(data(key)): data(one) for key, one in value.items()}
+            return {"$defaultdict": pairs, "factory": made and made.__name__}
+        if isinstance(value, Enum):
+            plain = value.value
+            if is_named_by(hint, kind) and type(plain) in {str, int}:
+                return plain
+            return {"$enum": _name(kind), "value": data(plain)}
+        return self._other(value, data)
+
+    def _other(self, value: Any, data: Callable[[Any], Json]) -> Json:
+        """Return a value of a pydantic type, or of a subclass of str, int or float.
+
+        Raises:
+            _NotData: the value read back differs.
+        """
+        kind = cast("type[Any]", type(value))
+        base = next((scalar for scalar in _SCALARS if isinstance(value, scalar)), None)
+        if not hasattr(kind, "__get_pydantic_core_schema__"):
+            if base is None or getattr(value, "__dict__", None):
+                raise _NotData
+            written: Any = base(value)
+        else:
+            written = _dumped(value)
+        try:
+            same = _read_value(kind, written)
+            is_kept = type(same) is kind and bool(same == value)
+        except Exception:  # noqa: BLE001  code of other libraries
+            is_kept = False
+        if not is_kept:
+            raise _NotData
+        return {"$value": _name(kind), "json": data(written)}
+
+
+def _dumped(value: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    try:
+        return TypeAdapter[Any](cast("type[Any]", type(value))).dump_python(value, mode="json")
+    except Exception:  # noqa: BLE001  code of other libraries
+        raise _NotData from None
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of a dict or list of JSON without tags, or None for other values.
+
+    Several times faster than a walk in Python, which contexts of many rows need.
+    """
+    from pydantic_core import from_json, to_json
+
+    try:
+        marshal.dumps(value)  # refuses subclasses, which compare equal to their base
+        data = to_json(value)
+    except (ValueError, RecursionError):
+        return None
+    if b'"$' in data:
+        return None
+    copy = from_json(data)
+    return copy if copy == value else None  # tuples, sets, numbers as keys and nan differ
+
+
+class _Held(NamedTuple):
+    """The named values of a record or dict.
+
+    Attributes:
+        values: the values by name.
+        hints: the types of the fields by name.
+        hint: the type of all other values.
+        excluded: the values that are left out of JSON.
+    """
+
+    values: Mapping[str, Any]
+    hints: Mapping[str, Any]
+    hint: Any = None
+    excluded: Mapping[str, Any] = {}
+
+
+def _held(value: Any, hint: Any, *, is_root: bool) -> _Held | None:
+    """Return the named values of a record or dict; None for other values."""
+    kind = cast("Any", type(value))
+    if kind is dict:
+        entries = cast("dict[Any, Any]", value)
+        named = all(type(name) is str and not name.startswith("$") for name in entries)
+        return _Held(entries, {}, item_hint(hint, dict)) if named else None
+    if not is_record_class(kind) and not (is_root and is_plain_class(kind)):
+        return None
+    values: dict[str, Any] = {
+        field.name: getattr(value, field.name)
+        for field in fields_of(kind)
+        if hasattr(value, field.name)
+    }
+    if getattr(kind, "model_fields", None) is None:
+        values |= getattr(value, "__dict__", {})
+    else:
+        values |= value.model_extra or {}
+        values |= value.__pydantic_private__ or {}
+    if any(name.startswith("$") for name in values):
+        return None
+    excluded = {
+        field.name: values.pop(field.name)
+        for field in fields_of(kind)
+        if field.is_excluded and field.name in values
+    }
+    return _Held(values, type_hints(kind), excluded=excluded)
+
+
+def has_keys(value: Json) -> bool:
+    """Return whether JSON is an object with the keys or fields of a value, not a tag."""
+    if not isinstance(value, dict):
+        return False
+    first = next(iter(cast("JsonObject", value)), "")
+    return not first.startswith("$") or first == "$class"
+
+
+def _is_read_otherwise(kind: type[Any], hinted: Any) -> bool:
+    """Return whether plain JSON of a value would be read as the hinted class."""
+    if not isinstance(hinted, type):
+        return False
+    named: Any = hinted
+    if kind is dict:
+        return is_record_class(named) or is_plain_class(named)
+    if kind is list:
+        return named in _LISTS.values()
+    if kind is str and named in _TAG_OF:
+        return _STANDARD[_TAG_OF[named]].plain
+    return kind in {str, int} and issubclass(named, Enum)
+
+
+def _in_order(items: list[Any], before: Json) -> list[Any]:
+    """Return the members of a set in their earlier order, with new ones at the end."""
+    if isinstance(before, dict):
+        before = next(iter(cast("JsonObject", before).values()), None)
+    members = cast("list[Json]", before) if isinstance(before, list) else []
+    earlier = [_key(item) for item in members]
+    by_key = {_key(item): item for item in items}
+    kept = [by_key.pop(key) for key in earlier if key in by_key]
+    return kept + [by_key[key] for key in sorted(by_key)]
+
+
+def _at(value: Json, path: ValuePath) -> Json:
+    for name in path:
+        value = cast("JsonObject", value).get(name) if isinstance(value, dict) else None
+    return value
+
+
+def _key(value: Json) -> str:
+    """Return a dict key, or a member of a set, as JSON text."""
+    from pydantic_core import to_json
+
+    return to_json(value).decode()
+
+
+def _checked(text: str, path: ValuePath) -> str:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        place = f"The context's {'.'.join(path)}" if path else "The context"
+        raise UserError(f"{place}, {text!r:.60}, cannot be written as JSON.") from None
+    return text
+
+
+# --- Reading ------------------------------------------------------------------------------------
+
+
+def decode(
+    value: Json, hint: Any = None, live: Mapping[ValuePath, Any] | None = None, path: ValuePath = ()
+) -> Any:
+    """Return the value that was encoded.
+
+    Args:
+        value: the JSON.
+        hint: the type that the writer knew.
+        live: the live values, by path.
+        path: the place of the value in the context.
+
+    Raises:
+        UserError: the JSON does not fit the type, its class is not in this process, or a live
+            value is not.
+    """
+    if isinstance(value, dict | list) and is_json_hint(hint):
+        copy = _copied(value)
+        if copy is not None:
+            return copy
+    if isinstance(value, dict):
+        fields = cast("JsonObject", value)
+        return _decoded(fields, hint, live or {}, path)
+    if isinstance(value, list):
+        kind = origin_of(hint)
+        inner = item_hint(hint, kind)
+        items = [decode(item, inner, live, path) for item in cast("list[Json]", value)]
+        return kind(items) if kind in _LISTS.values() else items
+    return _read_scalar(value, hint, path)
+
+
+def _decoded(fields: JsonObject, hint: Any, live: Mapping[ValuePath, Any], path: ValuePath) -> Any:
+    tag = next(iter(fields), "")
+    if tag.startswith("$"):
+        if is_marker(fields):
+            if path not in live:
+                raise UserError(absent([(path, str(fields[MARKER]))]))
+            return live[path]
+        if tag == "$class":
+            kind = _class_of(str(fields[tag]), hint, path)
+            fields = {name: value for name, value in fields.items() if name != tag}
+            return _record(fields, kind, live, path)
+        try:
+            return _read_tag(tag, fields, hint, path)
+        except (ValueError, TypeError, KeyError, ArithmeticError) as error:
+            raise UserError(f"{_place(path)} is not a valid {tag}: {error}") from None
+    kind = origin_of(hint)
+    if isinstance(kind, type) and (is_record_class(kind) or is_plain_class(kind)):
+        return _record(fields, kind, live, path)
+    inner = item_hint(hint, dict)
+    return {name: decode(one, inner, live, (*path, name)) for name, one in fields.items()}
+
+
+def _record(
+    fields: JsonObject, kind: type[Any], live: Mapping[ValuePath, Any], path: ValuePath
+) -> Any:
+    hints = type_hints(kind)
+    values = {
+        name: decode(value, hints.get(name), live, (*path, name)) for name, value in fields.items()
+    }
+    for field in fields_of(kind):
+        if field.is_excluded and (*path, field.name) in live:
+            values[field.name] = live[*path, field.name]
+    return _made(kind, values, path)
+
+
+def _read_tag(tag: str, fields: JsonObject, hint: Any, path: ValuePath) -> Any:
+    inner: Any = fields[tag]
+    if tag == "$json":
+        return decode(inner, None, None, path)
+    if tag in _STANDARD:
+        return _STANDARD[tag].read(inner)
+    if tag in _LISTS:
+        return _LISTS[tag](decode(item, None, None, path) for item in inner)
+    if tag == "$deque":
+        maxlen = cast("int | None", fields["maxlen"])
+        return deque((decode(item, None, None, path) for item in inner), maxlen)
+    if tag in _DICTS:
+        return _DICTS[tag](_pairs(inner, path))
+    if tag == "$defaultdict":
+        factory = fields["factory"]
+        return defaultdict(_FACTORIES[str(factory)] if factory else None, _pairs(inner, path))
+    if tag == "$enum":
+        return _class_of(inner, hint, path)(decode(fields["value"], None, None, path))
+    if tag == "$value":
+        return _read_value(_class_of(inner, hint, path), decode(fields["json"], None, None, path))
+    return {name: decode(value, None, None, path) for name, value in fields.items()}
+
+
+def _pairs(entries: JsonObject, path: ValuePath) -> dict[Any, Any]:
+    from pydantic_core import from_json
+
+    return {
+        decode(from_json(key), None, None, path): decode(value, None, None, path)
+        for key, value in entries.items()
+    }
+
+
+def _read_value(kind: type[Any], written: Any) -> Any:
+    from pydantic import TypeAdapter
+
+    if hasattr(kind, "__get_pydantic_core_schema__"):
+        return TypeAdapter[Any](kind).validate_python(written)
+    return kind(written)
+
+
+def _read_scalar(value: Any, hint: Any, path: ValuePath) -> Any:
+    kind = origin_of(hint)
+    if value is None or not isinstance(kind, type):
+        return value
+    row = _STANDARD.get(_TAG_OF.get(kind, ""))
+    try:
+        if row is not None and row.plain and isinstance(value, str):
+            return row.read(value)
+        return kind(value) if issubclass(kind, Enum) else value
+    except (ValueError, ArithmeticError) as error:
+        raise UserError(f"{_place(path)} is not a valid {kind.__name__}: {error}") from None
+
+
+def _made(kind: type[Any], values: dict[str, Any], path: ValuePath) -> Any:
+    """Return an object with these values, without `__init__` or validators."""
+    fields = fields_of(kind)
+    for field in fields:
+        if field.name in values:
+            continue
+        if field.is_required:
+            raise UserError(
+                f"The run's context does not fit {kind.__name__}: Field required at "
+                f"{'.'.join((*path, field.name))}. Start the run with a context of that type, or "
+                "annotate the callable with the type it gets."
+            )
+        if field.default is not None:
+            values[field.name] = field.default()
+    if hasattr(kind, "model_fields"):
+        return _made_model(kind, values, [field.name for field in fields])
+    if issubclass(kind, tuple):
+        return cast("Any", tuple).__new__(kind, [values[field.name] for field in fields])
+    made: Any = SimpleNamespace() if kind is SimpleNamespace else object.__new__(kind)
+    for name, value in values.items():
+        object.__setattr__(made, name, value)
+    return made
+
+
+def _made_model(kind: Any, values: dict[str, Any], names: Iterable[str]) -> Any:
+    private = cast("dict[str, Any]", kind.__private_attributes__)
+    hidden = {name: value.get_default() for name, value in private.items()}
+    hidden |= {name: values.pop(name) for name in private if name in values}
+    own = {name: values.pop(name) for name in names}
+    made = kind.__new__(kind)
+    made.__setstate__(
+        {
+            "__dict__": own,
+            "__pydantic_fields_set__": set(own),
+            "__pydantic_extra__": values if kind.model_config.get("extra") == "allow" else None,
+            "__pydantic_private__": hidden or None,
+        }
+    )
+    return made
+
+
+# --- Classes by name ----------------------------------------------------------------------------
+
+
+_WRITTEN: Final[WeakValueDictionary[str, type]] = WeakValueDictionary()
+"""The classes of values that this process has written, for classes within functions."""
+
+
+def _name(kind: type[Any]) -> str:
+    name = type_name(kind)
+    _WRITTEN[name] = kind
+    return name
+
+
+def _class_of(name: str, hint: Any, path: ValuePath) -> Any:
+    """Return the class with a name.
+
+    Only a class that the process has imported is found, and only one whose objects are data.
+
+    Raises:
+        UserError: the process has no such class.
+    """
+    kind = origin_of(hint)
+    if isinstance(kind, type) and name == type_name(kind):
+        return kind
+    found: Any = _WRITTEN.get(name) or imported_class(name)
+    if found is None:
+        raise UserError(
+            f"{_place(path)} is of the class {name}, which this process has not imported. Define "
+            "the class in a module that the program and its workers import."
+        )
+    is_data = (
+        is_record_class(found)
+        or issubclass(found, (Enum, *_SCALARS))
+        # Most of pydantic.types are constraints, and ImportString imports what it reads.
+        or (hasattr(found, "__get_pydantic_core_schema__") and found.__module__ != "pydantic.types")
+        or name in _WRITTEN
+    )
+    if not is_data:
+        raise UserError(f"{_place(path)} names the class {name}, whose objects are not data.")
+    return found
+
+
+def type_name(kind: type[Any]) -> str:
+    """Return the name of a class in the records of a run, such as `shop.desk:Customer`."""
+    return f"{kind.__module__}:{kind.__qualname__}"
+
+
+def imported_class(name: str) -> type[Any] | None:
+    """Return the class with a name such as `shop.desk:Customer`, or None.
+
+    A module that the process has not imported stays so.
+    """
+    module_name, _, qualname = name.partition(":")
+    found: Any = sys.modules.get(module_name)
+    for step in qualname.split("."):
+        found = getattr(found, step, None)
+    return found if isinstance(found, type) else None
+
+
+def _place(path: ValuePath) -> str:
+    return f"The context's {'.'.join(path)}" if path else "The context"

@@ -1,0 +1,1 @@
+from outlast.extensions.tool_output_trimmer import ToolOutputTrimmer as ToolOutputTrimmer

@@ -1,0 +1,1 @@
+"""Approval requests and decisions in the shapes of other systems, both ways."""

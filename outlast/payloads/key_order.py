@@ -1,0 +1,47 @@
+"""Keeps the order of keys in JSON payloads; Temporal's own converter sorts them.
+
+A program may print a dict that went through a run, such as a guardrail's `output_info` or a context.
+It gets the keys in the order in which it wrote them, as it would without a server.
+"""
+
+import json
+from dataclasses import replace
+from typing import Any
+
+from temporalio.api.common.v1 import Payload
+from temporalio.converter import (
+    AdvancedJSONEncoder,
+    CompositePayloadConverter,
+    DataConverter,
+    DefaultPayloadConverter,
+    JSONPlainPayloadConverter,
+)
+
+
+class _JSONInOrder(JSONPlainPayloadConverter):
+    """Writes JSON as its base class does, with the keys in their own order."""
+
+    def to_payload(self, value: Any) -> Payload | None:
+        written = json.dumps(value, cls=AdvancedJSONEncoder, separators=(",", ":"))
+        return Payload(metadata={"encoding": self.encoding.encode()}, data=written.encode())
+
+
+class OrderedPayloadConverter(CompositePayloadConverter):
+    """Temporal's default payload converter, with the keys of JSON in their own order."""
+
+    def __init__(self) -> None:
+        """Create the converter."""
+        converters = DefaultPayloadConverter.default_encoding_payload_converters
+        super().__init__(
+            *(
+                _JSONInOrder() if type(one) is JSONPlainPayloadConverter else one
+                for one in converters
+            )
+        )
+
+
+def in_key_order(converter: DataConverter) -> DataConverter:
+    """Return a converter that keeps the order of keys; one with its own payloads is unchanged."""
+    if converter.payload_converter_class is not DefaultPayloadConverter:
+        return converter
+    return replace(converter, payload_converter_class=OrderedPayloadConverter)

@@ -1,0 +1,292 @@
+"""The operators' file of approval policies."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outlast.agents.agent import Agent
+from outlast.agents.approval_points import approval_points
+from outlast.agents.approvals.conditions import Condition
+from outlast.agents.approvals.policy import ApprovalPolicy, Audience, Escalation
+from outlast.agents.approvals.policy_file import LARGEST_BYTES, ApprovalFile
+from outlast.agents.durations import parse_duration
+from outlast.agents.errors import UserError
+from outlast.agents.handoffs.handoff import handoff
+from outlast.agents.machine.shell import ShellTool
+from outlast.agents.registry import Registry
+from outlast.agents.tools.function_tool import function_tool
+from outlast.agents.tools.hosted import HostedMCPTool
+
+FILE = """\
+[group.billing]
+subjects = ["ann", "bob"]
+
+[tool.refund]
+when = "amount > 5000 and currency == 'EUR'"
+reason = "Large refunds need two people."
+effect = "irreversible"
+audience = { groups = ["billing"], exclude_requester = true }
+quorum = 2
+expires_in = "8h"
+on_expiry = "escalate"
+remind_every = "1h 30m"
+escalate = [{ after = "4h", to = "leads" }]
+allow = ["approve", "reject"]
+redact = ["iban"]
+
+[agent.Desk.tool.refund]
+needs_approval = false
+
+[handoff.transfer_to_billing]
+audience = "leads"
+
+[answer.Press]
+name = "published"
+
+[agent.Desk.answer]
+quorum = 2
+"""
+
+
+def read(text: str) -> ApprovalFile:
+    return ApprovalFile("approvals.toml", text)
+
+
+def problem_of(text: str) -> str:
+    with pytest.raises(UserError) as caught:
+        read(text)
+    return caught.value.message
+
+
+def test_a_file_has_policies() -> None:
+    file = read(FILE)
+    entry = file.entry("tool", "Clerk", "refund")
+    assert entry is not None
+    assert entry.title == "[tool.refund]"
+    assert entry.policy == ApprovalPolicy(
+        when=Condition("amount > 5000 and currency == 'EUR'"),
+        reason="Large refunds need two people.",
+        effect="irreversible",
+        audience=Audience(subjects=["ann", "bob"], groups=["billing"], exclude_requester=True),
+        quorum=2,
+        expires_in=timedelta(hours=8),
+        on_expiry="escalate",
+        remind_every=timedelta(minutes=90),
+        escalate=[Escalation(after=timedelta(hours=4), to="leads")],
+        allow=["approve", "reject"],
+        redact=["iban"],
+        name="tool.refund",
+    )
+
+
+def test_a_table_of_an_agent_outranks_that_of_all_agents_and_both_the_code() -> None:
+    file = read(FILE)
+    assert file.needs_approval("tool", "Desk", "refund", otherwise=True) is False
+    policy: Any = file.needs_approval("tool", "Clerk", "refund", otherwise=False)
+    assert policy.quorum == 2
+    assert file.needs_approval("tool", "Desk", "other", otherwise=True) is True
+    policy = file.needs_approval("handoff", "Any", "transfer_to_billing", otherwise=False)
+    assert policy.audience == Audience(groups=["leads"])
+    policy = file.needs_approval("answer", "Press", "", otherwise=False)
+    assert policy.name == "published"
+    policy = file.needs_approval("answer", "Desk", "", otherwise=False)
+    assert (policy.quorum, policy.name) == (2, "agent.Desk.answer")
+    assert file.needs_approval("answer", "Clerk", "", otherwise=False) is False
+
+
+def test_a_table_without_keys_is_the_default_policy() -> None:
+    assert read("[tool.a]").entry("tool", "", "a") is not None
+    assert read('[tool."crm.delete"]\nquorum = 2').entry("tool", "A", "crm.delete") is not None
+    assert read("").entries == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("[tool.a\n", "1:8: this is not valid TOML: Expected ']'"),
+        ("[tool.a]\nquorum = \n", "2:10: this is not valid TOML: Invalid value."),
+        ('[tool.a]\nreason = """x', "2:14: this is not valid TOML"),
+        ("[tool.a]\n[tool.a]\n", "2:8: this is not valid TOML: Cannot declare"),
+        (
+            "[tool.a]\nquorom = 2",
+            "2:1: unknown key 'quorom'. Did you mean 'quorum'? Possible: needs",
+        ),
+        ("[tools.a]\n", "1:1: unknown table 'tools'. Did you mean 'tool'?"),
+        ("quorum = 2", "1:1: unknown table 'quorum'"),
+        ("[tool]\nquorum = 2", "2:1: 'quorum' stands directly under [tool]. Write it in a table"),
+        ("tool = 5", "1:1: tool must be a table of tables"),
+        ("[agent.A.tols.x]", "1:1: unknown table 'tols'. Did you mean 'tool'?"),
+        ("[agent.A]\nanswer = 5", "2:1: answer must be a table"),
+        ("[agent.A]\ntool = 5", "2:1: agent.A.tool must be a table of tables"),
+        ("[group.a]\nsubject = ['x']", "2:1: unknown key 'subject'. Did you mean 'subjects'?"),
+        ("[group.a]\nsubjects = 'x'", "2:1: subjects must be a list of names"),
+        ("\n\n[tool.a]\n  quorum = 0", "4:3: quorum must be a whole number from 1, not 0."),
+        ("[tool.a]\nquorum = '2'", "2:1: quorum must be a whole number from 1, not '2'."),
+        ("[tool.a]\nrisk = 'huge'", "2:1: risk must be one of 'low', 'medium', 'high'"),
+        ("[tool.a]\nexpires_in = 5", "2:1: expires_in must be a duration such as '90s'"),
+        ("[tool.a]\nexpires_in = '2 hours'", "2:1: expires_in must be a duration"),
+        ("[tool.a]\non_expiry = 'fail'", "2:1: on_expiry is 'fail', but the policy has no"),
+        ("[tool.a]\naudience = 5", "2:1: audience must be the name of a group, or a table"),
+        ("[tool.a]\naudience = { group = ['x'] }", "2:1: audience: unknown key 'group'. Did you"),
+        (
+            "[tool.a]\naudience = { groups = 'x' }",
+            "2:14: groups must be a list of names, such as ['x'], not a string.",
+        ),
+        ("[tool.a]\nescalate = 'x'", "2:1: escalate must be a list in brackets"),
+        ("[tool.a]\nescalate = [{ to = 'x' }]", "2:1: escalate must be a list of tables such as"),
+        (
+            "[tool.a]\naudience = 'b'\nescalate = [\n  { after = '4x', to = 'x' },\n]",
+            "3:1: after must be a duration",
+        ),
+        ("[tool.a]\nallow = ['aprove']", "2:1: allow: each type must be one of"),
+        ("[tool.a]\nneeds_approval = 'no'", "2:1: needs_approval must be true or false."),
+        (
+            "[tool.a]\nneeds_approval = false\nquorum = 2",
+            "3:1: with needs_approval = false, nobody",
+        ),
+        ("[tool.a]\nwhen = true", "2:1: when must be a condition in quotes"),
+        ('[tool.a]\nwhen = "amount > 5k"', "2:18: when: '5k' is neither an argument, a value"),
+        ('[tool.a]\nwhen = "a = \\"x\\""', "2:1: when: equality is written as ==."),
+        ("[tool.a]\nwhen = '''\namount > 5\nand'''", "when: an argument or a value is missing"),
+        ("[tool.a]\nresponse_schema = 1979-05-27", "2:1: response_schema must be a JSON Schema"),
+    ],
+)
+def test_a_mistake_is_reported_with_its_line_and_column(text: str, problem: str) -> None:
+    message = problem_of(text)
+    place, _, rest = message.partition(": ")
+    assert f"{place}: {rest}".startswith("approvals.toml:")
+    assert problem in message
+
+
+def test_all_mistakes_are_reported_in_the_order_of_the_file() -> None:
+    lines = problem_of("[tool.a]\nx = 1\n\n[tool.b]\nquorum = 0\n\n[tol]\n").splitlines()
+    assert [line.split(" ")[0] for line in lines] == [
+        "approvals.toml:2:1:",
+        "approvals.toml:5:1:",
+        "approvals.toml:7:1:",
+    ]
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    place = tmp_path / "approvals.toml"
+    with pytest.raises(UserError, match=r"approvals.toml cannot be read: No such file"):
+        ApprovalFile.load(place)
+    with pytest.raises(UserError, match="cannot be read: Is a directory"):
+        ApprovalFile.load(tmp_path)
+    place.write_bytes(b"\xff")
+    with pytest.raises(UserError, match="byte 0 is not UTF-8"):
+        ApprovalFile.load(place)
+    place.write_bytes(b"#" * (LARGEST_BYTES + 1))
+    with pytest.raises(UserError, match="has more than 1,000,000 bytes"):
+        ApprovalFile.load(place)
+    place.write_text(FILE, encoding="utf-8-sig")  # as some editors save it
+    assert ApprovalFile.load(str(place)).source == str(place)
+
+
+# --- Comparing with the agents -----------------------------------------------------------------------
+
+
+@function_tool
+def refund(amount: float, currency: str, iban: str) -> None:
+    """Refund."""
+
+
+def registry(**options: Any) -> Registry:
+    billing = Agent[Any](name="Billing", tool_use_behavior="stop_on_first_tool")
+    tools = [refund, ShellTool(lambda _request: "", name="bash"), *options.pop("tools", [])]
+    desk = Agent[Any](name="Desk", tools=tools, handoffs=[handoff(billing)], **options)
+    return Registry([desk])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[tool.refund]\nwhen = \"amount > 5 and currency == 'EUR'\"\nredact = ['iban']",
+        "[tool.shell]\nallow = ['approve']",
+        "[agent.Desk.tool.refund]\nallow = ['edit']",
+        "[handoff.transfer_to_billing]",
+        "[answer.Desk]\nallow = ['respond']\nwhen = \"answer == 'x'\"",
+    ],
+)
+def test_a_file_that_fits_the_agents_is_accepted(text: str) -> None:
+    read(text).check(approval_points(registry()))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (
+            "[tool.refnd]",
+            "1:1: there is no tool 'refnd'. Did you mean 'refund'? There is: 'refund', 'shell'.",
+        ),
+        ("[tool.bash]", "1:1: there is no tool 'bash'."),
+        ("[agent.Dsk.tool.refund]", "1:1: there is no agent 'Dsk'. Did you mean 'Desk'?"),
+        ("[agent.Billing.tool.refund]", "1:1: there is no tool 'refund'. There is: none."),
+        ("[handoff.billing]", "there is no handoff 'billing'. There is: 'transfer_to_billing'."),
+        ("[answer.Dsk]", "1:1: there is no agent 'Dsk'."),
+        ("[answer.Billing]", "1:1: agent 'Billing': with tool_use_behavior='stop_on_first_tool'"),
+        ("[tool.refund]\nredact = ['ibn']", "2:1: agent 'Desk', tool 'refund': redact names 'ibn'"),
+        (
+            "[tool.shell]\nallow = ['approve', 'edit']",
+            "2:1: agent 'Desk', tool 'shell': its calls cannot be decided with 'edit'",
+        ),
+        (
+            "[tool.shell]\nwhen = 'a > 5'",
+            "2:1: agent 'Desk', tool 'shell': its calls have no named",
+        ),
+        (
+            "[tool.refund]\nwhen = 'amont > 5'",
+            "2:1: agent 'Desk', tool 'refund': there is no argument 'amont'. Did you mean 'amount'",
+        ),
+        (
+            "[handoff.transfer_to_billing]\nwhen = 'amount > 5'",
+            "2:1: agent 'Desk', handoff 'transfer_to_billing': there is no argument 'amount'.",
+        ),
+        ("[tool.refund]\nwhen = 'currency > 5'", "currency is a text, and cannot be compared with"),
+    ],
+)
+def test_a_file_that_does_not_fit_the_agents_is_refused(text: str, problem: str) -> None:
+    with pytest.raises(UserError) as caught:
+        read(text).check(approval_points(registry()))
+    assert caught.value.message.startswith("approvals.toml:")
+    assert problem in caught.value.message
+
+
+def test_a_tool_that_no_agent_has_may_be_one_of_an_mcp_server() -> None:
+    crm = HostedMCPTool({"type": "mcp", "server_label": "crm", "server_url": "https://x"})
+    known = approval_points(registry(tools=[crm]))
+    read('[tool."crm.delete"]').check(known)
+    read('[agent.Desk.tool."crm.delete"]').check(known)
+    with pytest.raises(UserError, match=r"there is no tool 'crm.delete'"):
+        read('[agent.Billing.tool."crm.delete"]').check(known)
+
+
+# --- Durations ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"),
+    [
+        ("90s", 90),
+        ("45m", 2700),
+        ("45min", 2700),
+        ("2h", 7200),
+        ("1h 30m", 5400),
+        ("1.5h", 5400),
+        ("3d", 259_200),
+        ("2w", 1_209_600),
+        ("", None),
+        ("5", None),
+        ("-5s", None),
+        ("5 s", None),
+        ("2 hours", None),
+        ("1e9d", None),
+        ("9" * 30 + "d", None),
+        ("9" * 100 + "d", None),
+    ],
+)
+def test_durations_are_written_with_units(text: str, seconds: float | None) -> None:
+    expected = None if seconds is None else timedelta(seconds=seconds)
+    assert parse_duration(text) == expected

@@ -1,0 +1,45 @@
+"""The order of keys in JSON payloads."""
+
+from dataclasses import dataclass, replace
+
+from temporalio.contrib.pydantic import pydantic_data_converter
+from temporalio.converter import DataConverter
+
+from outlast.payloads.key_order import OrderedPayloadConverter, in_key_order
+from outlast.payloads.readable import readable
+from tests.workflow.codecs import Sealed
+
+
+@dataclass
+class Point:
+    y: int
+    x: int
+
+
+async def test_keys_keep_their_order_and_the_format_is_that_of_temporal() -> None:
+    value = {"b": [{"z": 1, "a": "ü"}], "a": Point(1, 2)}
+    converter = in_key_order(DataConverter.default)
+    (payload,) = await converter.encode([value])
+    (sorted_payload,) = await DataConverter.default.encode([value])
+    assert payload.metadata == sorted_payload.metadata
+    assert list((await converter.decode([payload]))[0]) == ["b", "a"]
+    assert list((await DataConverter.default.decode([payload]))[0]["a"]) == ["y", "x"]
+    assert sorted(payload.data) == sorted(sorted_payload.data)
+
+
+async def test_values_that_are_no_json_are_written_as_before() -> None:
+    values = [None, b"raw"]
+    converter = in_key_order(DataConverter.default)
+    assert await converter.encode(values) == await DataConverter.default.encode(values)
+
+
+def test_a_converter_with_its_own_payloads_is_not_changed() -> None:
+    assert in_key_order(pydantic_data_converter) is pydantic_data_converter
+
+
+async def test_workers_keep_the_order_and_their_codec() -> None:
+    converter = readable(replace(DataConverter.default, payload_codec=Sealed(b"key")))
+    assert converter.payload_converter_class is OrderedPayloadConverter
+    assert isinstance(converter.payload_codec, Sealed)
+    (value,) = await converter.decode(await converter.encode([{"b": 1, "a": 2}]))
+    assert list(value) == ["b", "a"]
